@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/packed"
 )
 
 // Codec stores Beluga's messages, each as one JSON text that redis-cli can show:
@@ -140,7 +142,7 @@ type mirror struct {
 	ToolCalls  []callMirror `json:"tool_calls,omitzero"`
 	Usage      usageMirror  `json:"usage,omitzero"`
 	ModelID    string       `json:"model_id,omitempty"`
-	Metadata   any          `json:"metadata,omitempty"` // as pack returns it
+	Metadata   any          `json:"metadata,omitempty"` // as packed.Value returns it
 }
 
 // partMirror has the fields of all parts. Data is last, so that redis-cli shows the others first.
@@ -176,7 +178,7 @@ func mirrorOf(message schema.Message) (m mirror, err error) {
 	switch message := message.(type) {
 	case *schema.AIMessage:
 		m.Usage, m.ModelID = usageMirror(message.Usage), message.ModelID
-		if m.ToolCalls, err = convert(message.ToolCalls, mirrorOfCall); err != nil {
+		if m.ToolCalls, err = packed.Each(message.ToolCalls, mirrorOfCall); err != nil {
 			return m, fmt.Errorf("tool call %w", err)
 		}
 	case *schema.ToolMessage:
@@ -185,14 +187,14 @@ func mirrorOf(message schema.Message) (m mirror, err error) {
 	if err := checkUTF8(m); err != nil {
 		return m, fmt.Errorf("its model ID or tool call ID %w", err)
 	}
-	if m.Parts, err = convert(message.GetContent(), mirrorOfPart); err != nil {
+	if m.Parts, err = packed.Each(message.GetContent(), mirrorOfPart); err != nil {
 		return m, fmt.Errorf("part %w", err)
 	}
 	if metadata := message.GetMetadata(); metadata != nil {
-		if deep(metadata, maxDepth) {
-			return m, fmt.Errorf("its metadata nests more than %d levels deep, or contains itself", maxDepth)
+		if packed.Deep(metadata, packed.MaxDepth) {
+			return m, fmt.Errorf("its metadata nests more than %d levels deep, or contains itself", packed.MaxDepth)
 		}
-		if m.Metadata, err = pack(metadata); err != nil {
+		if m.Metadata, err = packed.Value(metadata); err != nil {
 			return m, fmt.Errorf("metadata %w", err)
 		}
 	}
@@ -239,14 +241,14 @@ func checkUTF8(texts any) error {
 
 // message leaves out parts of unknown types if m is newer than this package.
 func (m mirror) message() (schema.Message, error) {
-	parts, err := convert(m.Parts, m.part)
+	parts, err := packed.Each(m.Parts, m.part)
 	if err != nil {
 		return nil, fmt.Errorf("part %w", err)
 	}
 	parts = slices.DeleteFunc(parts, func(p schema.ContentPart) bool { return p == nil })
-	calls, _ := convert(m.ToolCalls, func(c callMirror) (schema.ToolCall, error) { return schema.ToolCall(c), nil })
-	metadata, isMap := unpack(m.Metadata).(map[string]any)
-	if m.Metadata != nil && !(isMap && packsAs(m.Metadata, metadata)) {
+	calls, _ := packed.Each(m.ToolCalls, func(c callMirror) (schema.ToolCall, error) { return schema.ToolCall(c), nil })
+	metadata, isMap := packed.Unpack(m.Metadata).(map[string]any)
+	if m.Metadata != nil && !(isMap && packed.Is(m.Metadata, metadata)) {
 		return nil, errors.New("its metadata is no map, or has a tag that Encode does not write")
 	}
 	switch m.Role {
@@ -275,17 +277,4 @@ func (m mirror) part(p partMirror) (schema.ContentPart, error) {
 		return nil, nil
 	}
 	return nil, errors.New("has an unknown type")
-}
-
-// convert converts a list. A nil list stays nil, and an error begins with the index.
-func convert[A, B any](list []A, each func(A) (B, error)) (converted []B, err error) {
-	if list != nil {
-		converted = make([]B, len(list))
-	}
-	for i, a := range list {
-		if converted[i], err = each(a); err != nil {
-			return nil, fmt.Errorf("%d %w", i, err)
-		}
-	}
-	return converted, nil
 }

@@ -206,3 +206,10 @@ func decode(t rapid.TB, text []byte) schema.Message {
 	}
 	return message
 }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

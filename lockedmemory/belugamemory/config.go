@@ -18,6 +18,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
@@ -135,22 +136,22 @@ func parse(cfg config.ProviderConfig) (configuration, error) {
 	c := configuration{url: cfg.BaseURL, timeout: cmp.Or(cfg.Timeout, defaultTimeout)}
 	switch {
 	case cfg.BaseURL == "":
-		return c, invalid(`base_url is missing: write where the locks are, as "redis://localhost:6379" ` +
+		return c, codes.Invalid(`base_url is missing: write where the locks are, as "redis://localhost:6379" ` +
 			`or "postgres://localhost/chat", or "mem://" for a single process`)
 	case cfg.APIKey != "":
-		return c, invalid("api_key has no meaning here: write user:password@ before the host in base_url")
+		return c, codes.Invalid("api_key has no meaning here: write user:password@ before the host in base_url")
 	case cfg.Timeout < 0:
-		return c, invalid("timeout is %s, but must be positive: leave it out for %s", cfg.Timeout, defaultTimeout)
+		return c, codes.Invalid("timeout is %s, but must be positive: leave it out for %s", cfg.Timeout, defaultTimeout)
 	}
 	options := c.options()
 	for _, name := range slices.Sorted(maps.Keys(cfg.Options)) { // the same mistakes give the same error
 		o, known := options[name]
 		if !known {
 			names := slices.Sorted(maps.Keys(options))
-			return c, invalid("option %q is not known: the options are %s", name, strings.Join(names, ", "))
+			return c, codes.Invalid("option %q is not known: the options are %s", name, strings.Join(names, ", "))
 		}
 		if value := cfg.Options[name]; value != nil && !o.set(value) {
-			return c, invalid("option %q is %s, but must be %s", name, o.shown(value), o.allowed)
+			return c, codes.Invalid("option %q is %s, but must be %s", name, o.shown(value), o.allowed)
 		}
 	}
 	return c, c.settle()
@@ -160,13 +161,13 @@ func parse(cfg config.ProviderConfig) (configuration, error) {
 func (c *configuration) settle() error {
 	switch {
 	case c.lock.Wait != 0 && (c.maxRetries != 0 || c.lock.Retry.Max != 0):
-		return invalid(`option "wait" does not go with "max_retries" and "retry_delay", whose product is the same: ` +
+		return codes.Invalid(`option "wait" does not go with "max_retries" and "retry_delay", whose product is the same: ` +
 			`leave one or the other out`)
 	case c.inner == "" && (c.innerOptions != nil || c.apart):
-		return invalid(`options "inner_options" and "inner_separates_sessions" are for the memory that "inner" names: ` +
+		return codes.Invalid(`options "inner_options" and "inner_separates_sessions" are for the memory that "inner" names: ` +
 			`name it, or leave them out`)
 	case c.inner != "" && (c.store.Window != 0 || c.keep.MaxExchanges != 0 || c.keep.IdleTTL != 0 || c.storeURL != ""):
-		return invalid(`options "store", "window", "max_exchanges" and "idle_ttl" are those of the session store, ` +
+		return codes.Invalid(`options "store", "window", "max_exchanges" and "idle_ttl" are those of the session store, ` +
 			`and "inner" is another memory: leave out one or the other`)
 	}
 	if c.maxRetries != 0 || c.lock.Retry.Max != 0 {
@@ -175,10 +176,6 @@ func (c *configuration) settle() error {
 	c.Wait = c.lock.Wait
 	c.keep = c.keep.Beside(c.lock.Namespace)
 	return c.chooseKey(c.inner != "")
-}
-
-func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", distlock.ErrInvalidOption, fmt.Errorf(format, args...))
 }
 
 // shown returns the text for a wrong value in an error.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
 )
 
 // wrongValues lists values that the option refuses.
@@ -211,10 +212,7 @@ func TestNew_noAnswer_isDown(t *testing.T) {
 				!strings.Contains(err.Error(), text) {
 				t.Errorf("no %q in: %v", text, err)
 			}
-			services.Lock()
-			left := services.byURL[url]
-			services.Unlock()
-			if left != nil {
+			if services.Users(url) != 0 {
 				t.Error("its service is left")
 			}
 		})

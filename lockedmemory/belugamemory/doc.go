@@ -8,7 +8,7 @@
 // Save and Clear run under the lock of the context's session, see [SessionKey]. [Turn] runs a whole
 // turn, from Load to Save, under one lease. [Memory.Answer] answers a repeated message once. Package
 // sessionstore stores the messages and refuses outdated writers. [Middleware] and [Wrap] put the lock
-// in front of another memory, [LockRun] in front of a Runner's Run.
+// in front of another memory. Package belugarunner has the sessions and runs of a Runner.
 //
 // # The configuration of "locked"
 //

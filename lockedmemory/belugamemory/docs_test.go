@@ -49,6 +49,7 @@ var docsCode = docs.Code{
 		"lockurl":      "github.com/belugalock/belugalock/distlock/lockurl",
 		"lockedmemory": "github.com/belugalock/belugalock/lockedmemory",
 		"belugamemory": "github.com/belugalock/belugalock/lockedmemory/belugamemory",
+		"belugarunner": "github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner",
 		"redis":        "github.com/redis/go-redis/v9",
 		"redisstore":   "github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore",
 		"sessionstore": "github.com/belugalock/belugalock/lockedmemory/sessionstore",
@@ -176,8 +177,10 @@ func TestDocs_optionsInGo(t *testing.T) {
 		documented = append(documented, row[0])
 	}
 	slices.Sort(documented)
-	if want := docs.Options(t, "belugamemory"); len(want) == 0 || !slices.Equal(documented, want) {
-		t.Errorf("the page has %q, the package %q", documented, want)
+	want := append(docs.Options(t, "belugamemory"), docs.Options(t, "belugarunner")...)
+	slices.Sort(want)
+	if want = slices.Compact(want); len(want) == 0 || !slices.Equal(documented, want) {
+		t.Errorf("the page has %q, the packages %q", documented, want)
 	}
 }
 

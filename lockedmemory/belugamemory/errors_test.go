@@ -1,15 +1,12 @@
 package belugamemory
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io"
-	"iter"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,6 +21,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/runlease"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
@@ -243,15 +241,11 @@ func TestErrors_otherLocker_failsAtOnce(t *testing.T) {
 			foreign: hold(t, inSession(t, "s"), foreign)}
 	}
 	others := held()
-	run, err := LockRun(outer.Locker(), func(ctx context.Context, id, _ string) iter.Seq2[string, error] {
-		return func(yield func(string, error) bool) { yield("", cmp.Or(inside(t, ctx, inner, others), io.EOF)) }
-	})
-	must(t, err)
-	for _, err := range run(t.Context(), "s", "") {
-		if err != io.EOF {
-			t.Error(err)
-		}
-	}
+	// What a run does, see package belugarunner.
+	must(t, outer.Locker().Do(inSession(t, "s"), "s", func(ctx context.Context) error {
+		lease, _ := outer.Locker().FromContext(ctx, "s")
+		return inside(t, runlease.With(ctx, lease), inner, others)
+	}))
 	others = held()
 	must(t, outer.Turn(inSession(t, "s"), func(ctx context.Context) error { return inside(t, ctx, inner, others) }))
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/runlease"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
 )
 
 var _ core.Lifecycle = (*Memory)(nil)
@@ -25,7 +28,7 @@ type Memory struct {
 	locked   *lockedmemory.LockedMemory[schema.Message, schema.Document]
 	broken   error // of the Middleware, if it could not wrap the inner memory
 	closed   atomic.Bool
-	services []*service // of New: that of the locks first; nil if the Locker belongs to the caller
+	services []*services.Service // of New: that of the locks first; nil if the Locker belongs to the caller
 }
 
 // Wrap puts locker in front of inner, any memory of Beluga. All sessions would share inner: wrap
@@ -33,9 +36,9 @@ type Memory struct {
 // caller closes the locker. Wrap fails with distlock.ErrInvalidOption if both options are missing,
 // if inner or locker is nil, or if an option is out of range.
 func Wrap(inner memory.Memory, locker *distlock.Locker, opts ...Option) (*Memory, error) {
-	s, err := settingsOf(locker, opts, forMemories)
+	s, err := settingsOf(locker, opts)
 	if err != nil {
-		return nil, coded("belugamemory.wrap", err)
+		return nil, codes.Of("belugamemory.wrap", err)
 	}
 	return wrap(inner, s)
 }
@@ -43,7 +46,7 @@ func Wrap(inner memory.Memory, locker *distlock.Locker, opts ...Option) (*Memory
 func wrap(inner memory.Memory, s settings) (*Memory, error) {
 	locked, err := lockedmemory.New(inner, s.locker, s.key, &s.Options)
 	if err != nil {
-		return nil, coded("belugamemory.wrap", err)
+		return nil, codes.Of("belugamemory.wrap", err)
 	}
 	return &Memory{settings: s, locked: locked}, nil
 }
@@ -55,9 +58,9 @@ func wrap(inner memory.Memory, s settings) (*Memory, error) {
 // hooks run under the lock. If memory.WithTracing comes before the locking middleware, the span
 // memory.save includes the wait for the lock.
 func Middleware(locker *distlock.Locker, opts ...Option) (memory.Middleware, error) {
-	s, err := settingsOf(locker, opts, forMemories)
+	s, err := settingsOf(locker, opts)
 	if err != nil {
-		return nil, coded("belugamemory.middleware", err)
+		return nil, codes.Of("belugamemory.middleware", err)
 	}
 	return func(inner memory.Memory) memory.Memory {
 		m, err := wrap(inner, s)
@@ -78,7 +81,7 @@ func (m *Memory) Load(ctx context.Context, query string) (history []schema.Messa
 	if err = m.usable(); err == nil {
 		history, err = m.locked.Load(ctx, query)
 	}
-	return history, coded("belugamemory.load", err)
+	return history, codes.Of("belugamemory.load", err)
 }
 
 // Search asks the inner memory, without a lock.
@@ -86,7 +89,7 @@ func (m *Memory) Search(ctx context.Context, query string, k int) (found []schem
 	if err = m.usable(); err == nil {
 		found, err = m.locked.Search(ctx, query, k)
 	}
-	return found, coded("belugamemory.search", err)
+	return found, codes.Of("belugamemory.search", err)
 }
 
 // Clear removes the session's history, under the session's lock.
@@ -95,14 +98,14 @@ func (m *Memory) Clear(ctx context.Context) error {
 	if err == nil {
 		err = m.locked.Clear(ctx)
 	}
-	return coded("belugamemory.clear", err)
+	return codes.Of("belugamemory.clear", err)
 }
 
 // Turn runs fn, one turn of the conversation, under the session's lock: no other instance works on
 // the session until fn has returned. Load, answer and Save inside fn, with fn's context. Turn
 // returns the error of fn unchanged, unless the lease was lost. See lockedmemory.LockedMemory.Turn.
 func (m *Memory) Turn(ctx context.Context, fn func(ctx context.Context) error) error {
-	return under("belugamemory.turn", func(fn step) error {
+	return codes.Under("belugamemory.turn", func(fn codes.Step) error {
 		if err := m.writes(ctx); err != nil {
 			return err
 		}
@@ -125,8 +128,8 @@ func (m *Memory) writes(ctx context.Context) error {
 		return err
 	}
 	lease, _ := lockedmemory.Lease(ctx)
-	if r := runOf(ctx); r != nil {
-		lease = r.lease
+	if run := runlease.Of(ctx); run != nil {
+		lease = run
 	}
 	if lease == nil || fencing.Locker(lease) == m.locker ||
 		fencing.Backend(fencing.Locker(lease)) != fencing.Backend(m.locker) {
@@ -140,8 +143,8 @@ func (m *Memory) writes(ctx context.Context) error {
 	if err != nil || !info.Held || info.Holder != outer.Holder || info.Fence > lease.Fence() {
 		return nil
 	}
-	return &selfError{errors.New("the run or turn around this call holds the session's lock through another Locker: " +
-		"give both the same one, see Memory.Locker"), distlock.BusyError{Self: true, Holder: outer.Holder, Held: info.Age}}
+	return codes.Self(errors.New("the run or turn around this call holds the session's lock through another Locker: "+
+		"give both the same one, see Memory.Locker"), distlock.BusyError{Self: true, Holder: outer.Holder, Held: info.Age})
 }
 
 // Close ends the memory: later calls fail with distlock.ErrClosed. Close of the last memory that
@@ -155,15 +158,15 @@ func (m *Memory) Close(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	for _, ended := range leave(m.services) {
+	for _, ended := range services.Leave(m.services) {
 		select {
 		case failed := <-ended:
 			err = errors.Join(err, failed)
 		case <-ctx.Done():
-			return coded("belugamemory.close", ctx.Err())
+			return codes.Of("belugamemory.close", ctx.Err())
 		}
 	}
-	return coded("belugamemory.close", err)
+	return codes.Of("belugamemory.close", err)
 }
 
 // Start fails if the lock service does not answer. A closed memory fails with distlock.ErrClosed.
@@ -172,7 +175,7 @@ func (m *Memory) Start(ctx context.Context) error {
 	if err == nil {
 		err = m.locker.Ping(ctx)
 	}
-	return coded("belugamemory.start", err)
+	return codes.Of("belugamemory.start", err)
 }
 
 // Stop is [Memory.Close].
@@ -188,7 +191,8 @@ func (m *Memory) Health() core.HealthStatus {
 	return core.HealthStatus{Status: core.HealthHealthy, Timestamp: time.Now()}
 }
 
-// Locker returns the memory's Locker. If [LockRun] has the same Locker, Saves are part of the run.
+// Locker returns the memory's Locker. If belugarunner.LockRun has the same Locker, Saves are part of
+// the run.
 func (m *Memory) Locker() *distlock.Locker { return m.locker }
 
 // Turn runs fn as one turn of mem's session, see [Memory.Turn]. mem comes from memory.New("locked",
@@ -196,10 +200,10 @@ func (m *Memory) Locker() *distlock.Locker { return m.locker }
 // method Turn. Then Turn fails with distlock.ErrInvalidOption and does not run fn.
 func Turn(ctx context.Context, mem memory.Memory, fn func(ctx context.Context) error) error {
 	turner, ok := mem.(interface {
-		Turn(context.Context, step) error
+		Turn(context.Context, codes.Step) error
 	})
 	if !ok {
-		return coded("belugamemory.turn", invalid("a %T has no turns: give the memory of memory.New(\"locked\", …) "+
+		return codes.Of("belugamemory.turn", codes.Invalid("a %T has no turns: give the memory of memory.New(\"locked\", …) "+
 			"or Wrap, or let the locking middleware be the first", mem))
 	}
 	return turner.Turn(ctx, fn)

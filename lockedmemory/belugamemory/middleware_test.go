@@ -290,16 +290,12 @@ func TestWrap_refusesWrongOptions(t *testing.T) {
 		opts []Option
 		text string
 	}{
-		"nil":                       {[]Option{nil}, "nil"},
-		"nil KeyFunc":               {[]Option{WithKey(nil)}, "WithKey"},
-		"no session":                {[]Option{WithSessionID("")}, "WithSessionID"},
-		"two keys":                  {[]Option{WithKey(SessionKey), WithSessionID("s")}, "WithSessionID"},
-		"no wait":                   {[]Option{WithWait(0)}, "WithWait"},
-		"no policy":                 {[]Option{WithBusy(7)}, "WithBusy"},
-		"a run's":                   {[]Option{WithMaxHold(time.Minute)}, "WithMaxHold"},
-		"a run's, and out of range": {[]Option{WithMaxHold(0)}, "WithMaxHold"},
-		"of which the second is a run's": {[]Option{WithFailOpen(), WithMaxHold(time.Minute)},
-			"WithMaxHold has no meaning here"},
+		"nil":         {[]Option{nil}, "nil"},
+		"nil KeyFunc": {[]Option{WithKey(nil)}, "WithKey"},
+		"no session":  {[]Option{WithSessionID("")}, "WithSessionID"},
+		"two keys":    {[]Option{WithKey(SessionKey), WithSessionID("s")}, "WithSessionID"},
+		"no wait":     {[]Option{WithWait(0)}, "WithWait"},
+		"no policy":   {[]Option{WithBusy(7)}, "WithBusy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for constructor, construct := range map[string]func() error{

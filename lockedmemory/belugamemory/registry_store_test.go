@@ -11,6 +11,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
 )
 
 // With the option store, one server has the locks and another one the sessions.
@@ -38,12 +39,8 @@ func TestNew_store_serverOfItsOwn(t *testing.T) {
 	}
 
 	must(t, m.Close(t.Context()))
-	services.Lock()
-	_, left := services.byURL[locks.URL()]
-	users := services.byURL[sessions.URL()].memories
-	services.Unlock()
-	if left || users != 1 {
-		t.Errorf("after Close the locks have a service: %t; the sessions have %d users, want 1", left, users)
+	if left, users := services.Users(locks.URL()), services.Users(sessions.URL()); left != 0 || users != 1 {
+		t.Errorf("after Close the locks have %d users, want 0; the sessions have %d, want 1", left, users)
 	}
 
 	sessions.Pause()

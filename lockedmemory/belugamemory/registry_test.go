@@ -16,6 +16,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
 )
 
 func TestNew_memoryWorksByName(t *testing.T) {
@@ -86,11 +87,8 @@ func TestNew_sameURL_sharesConnections(t *testing.T) {
 	if plain.Locker() == short.Locker() {
 		t.Error("another ttl, and the same Locker")
 	}
-	services.Lock()
-	n := len(services.byURL)
-	services.Unlock()
-	if n != 1 {
-		t.Errorf("%d services for one URL", n)
+	if n := services.Users(server.URL()); n != 24 {
+		t.Errorf("%d memories share one URL, want all 24", n)
 	}
 }
 
@@ -299,9 +297,7 @@ func TestClose_concurrentWithNewIsSafe(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	services.Lock()
-	defer services.Unlock()
-	if len(services.byURL) > 0 {
-		t.Errorf("services are left: %v", services.byURL)
+	if n := services.Users(url) + services.Users("mem://"); n != 0 {
+		t.Errorf("%d memories are left", n)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 )
 
 // The methods of this file need a session store, such as that of New. In front of another memory they fail
@@ -22,7 +23,7 @@ var _ lockedmemory.SessionStore[schema.Message] = (*Memory)(nil)
 // the error of fn unchanged, unless the lease was lost. See lockedmemory.LockedMemory.Answer.
 func (m *Memory) Answer(ctx context.Context, id string, question schema.Message,
 	fn func(ctx context.Context) ([]schema.Message, error)) (answer []schema.Message, err error) {
-	err = under("belugamemory.answer", func(fn step) (err error) {
+	err = codes.Under("belugamemory.answer", func(fn codes.Step) (err error) {
 		if err = m.writes(ctx); err == nil {
 			answer, err = m.locked.Answer(ctx, id, question, func(ctx context.Context) ([]schema.Message, error) {
 				err := fn(ctx)
@@ -53,7 +54,7 @@ func (m *Memory) store(ctx context.Context, op string, save func() error) error 
 	if !named && errors.Is(err, distlock.ErrOutcomeUnknown) && !errors.Is(err, distlock.ErrLost) {
 		return core.NewError(op, ErrOutcomeUnknown, "the exchange may be stored", err)
 	}
-	return coded(op, err)
+	return codes.Of(op, err)
 }
 
 // Replace puts exchanges in the place of a range: to edit, to answer anew, to compact, to erase. After an
@@ -64,7 +65,7 @@ func (m *Memory) Replace(ctx context.Context, from, to lockedmemory.Place,
 	if err == nil {
 		err = m.locked.Replace(ctx, from, to, exchanges...)
 	}
-	return coded("belugamemory.replace", err)
+	return codes.Of("belugamemory.replace", err)
 }
 
 // Delete removes the session for good: the history and the turn IDs.
@@ -73,7 +74,7 @@ func (m *Memory) Delete(ctx context.Context) error {
 	if err == nil {
 		err = m.locked.Delete(ctx)
 	}
-	return coded("belugamemory.delete", err)
+	return codes.Of("belugamemory.delete", err)
 }
 
 // Answered returns the exchanges that are stored under a turn ID, and the highest number stored under it.
@@ -82,7 +83,7 @@ func (m *Memory) Answered(ctx context.Context, id string) (
 	if err = m.usable(); err == nil {
 		exchanges, stored, err = m.locked.Answered(ctx, id)
 	}
-	return exchanges, stored, coded("belugamemory.answered", err)
+	return exchanges, stored, codes.Of("belugamemory.answered", err)
 }
 
 // Last returns the last n exchanges in order, and the newest turn in any case.
@@ -90,7 +91,7 @@ func (m *Memory) Last(ctx context.Context, n int) (exchanges []lockedmemory.Exch
 	if err = m.usable(); err == nil {
 		exchanges, err = m.locked.Last(ctx, n)
 	}
-	return exchanges, coded("belugamemory.last", err)
+	return exchanges, codes.Of("belugamemory.last", err)
 }
 
 // Backward yields the exchanges before a place, the newest first. The zero Place is the end.
@@ -121,18 +122,18 @@ func (m *Memory) Ping(ctx context.Context) (advice []string, err error) {
 	if err = m.usable(); err == nil {
 		advice, err = m.locked.Ping(ctx)
 	}
-	return advice, coded("belugamemory.ping", err)
+	return advice, codes.Of("belugamemory.ping", err)
 }
 
 // coding gives the error of a sequence a code.
 func coding[T any](m *Memory, op string, read func() iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		if err := m.usable(); err != nil {
-			yield(*new(T), coded(op, err))
+			yield(*new(T), codes.Of(op, err))
 			return
 		}
 		for each, err := range read() {
-			if !yield(each, coded(op, err)) {
+			if !yield(each, codes.Of(op, err)) {
 				return
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
@@ -50,16 +50,16 @@ func open(ctx context.Context, c config, a agent.Agent) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	service, err := belugamemory.NewSessionService(d, locker)
+	service, err := belugarunner.NewSessionService(d, locker)
 	if err != nil {
 		return nil, err
 	}
-	wrapped, err := belugamemory.WrapSessions(service, locker)
+	wrapped, err := belugarunner.WrapSessions(service, locker)
 	if err != nil {
 		return nil, err
 	}
-	run, err := belugamemory.LockRun(locker, (&scripted{wrapped, belugamemory.WrapAgent(a)}).Run,
-		belugamemory.WithWait(ttl/2))
+	run, err := belugarunner.LockRun(locker, (&scripted{wrapped, belugarunner.WrapAgent(a)}).Run,
+		belugarunner.WithWait(ttl/2))
 	return &runner{run, service, func() error { return errors.Join(locker.Close(context.Background()), client.Close()) }}, err
 }
 

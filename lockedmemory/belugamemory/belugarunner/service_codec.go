@@ -1,4 +1,4 @@
-package belugamemory
+package belugarunner
 
 import (
 	"bytes"
@@ -11,11 +11,16 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/packed"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // An Update is stored as one message of JSON lines: a head, and three lines for each new turn, its facts,
 // input and output. A missing input or output is an empty line. The newest head counts.
+
+// formatVersion is the version that Update writes.
+const formatVersion = 1
 
 // lines stores the texts of Updates.
 type lines struct{}
@@ -25,7 +30,7 @@ func (lines) Decode(text []byte) ([]byte, error) { return bytes.Clone(text), nil
 func (lines) Text([]byte) string                 { return "" }
 func (lines) Document([]byte) struct{}           { return struct{}{} }
 
-// headMirror has the fields of a session without its turns. Session is packed, see pack.
+// headMirror has the fields of a session without its turns. Session is packed, see package packed.
 type headMirror struct {
 	Version int            `json:"v"`
 	Session map[string]any `json:"session"`
@@ -33,7 +38,7 @@ type headMirror struct {
 
 type turnMirror struct {
 	At       string `json:"at"`
-	Metadata any    `json:"metadata,omitempty"` // as pack returns it
+	Metadata any    `json:"metadata,omitempty"` // as packed.Value returns it
 }
 
 // encodeSession returns the head, and the text and the digest of each turn.
@@ -49,15 +54,15 @@ func encodeSession(session *runtime.Session) (head []byte, turns [][]byte, diges
 		"agent_id": session.AgentID, "tenant_id": session.TenantID, "state": session.State,
 		"created_at": session.CreatedAt, "updated_at": session.UpdatedAt, "expires_at": session.ExpiresAt,
 	}
-	if deep(session.State, maxDepth) {
-		err = fmt.Errorf("nests more than %d levels deep, or contains itself", maxDepth)
+	if packed.Deep(session.State, packed.MaxDepth) {
+		err = fmt.Errorf("nests more than %d levels deep, or contains itself", packed.MaxDepth)
 	}
-	var packed map[string]any
+	var stored map[string]any
 	if err == nil {
-		packed, err = packMap(fields)
+		stored, err = packed.Map(fields)
 	}
 	if err == nil {
-		head, err = json.Marshal(headMirror{formatVersion, packed})
+		head, err = json.Marshal(headMirror{formatVersion, stored})
 	}
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("%w: nothing was written: the session's %w", sessionstore.ErrCodec, err)
@@ -69,13 +74,13 @@ var seed = maphash.MakeSeed()
 
 // encodeTurn returns the three lines of a turn.
 func encodeTurn(turn schema.Turn) ([]byte, error) {
-	at, err := packTime(turn.Timestamp)
+	at, err := packed.Time(turn.Timestamp)
 	facts := turnMirror{At: at}
 	if err == nil && turn.Metadata != nil {
-		if deep(turn.Metadata, maxDepth) {
-			return nil, fmt.Errorf("its metadata nests more than %d levels deep, or contains itself", maxDepth)
+		if packed.Deep(turn.Metadata, packed.MaxDepth) {
+			return nil, fmt.Errorf("its metadata nests more than %d levels deep, or contains itself", packed.MaxDepth)
 		}
-		if facts.Metadata, err = pack(turn.Metadata); err != nil {
+		if facts.Metadata, err = packed.Value(turn.Metadata); err != nil {
 			return nil, fmt.Errorf("metadata %w", err)
 		}
 	}
@@ -86,7 +91,7 @@ func encodeTurn(turn schema.Turn) ([]byte, error) {
 	for _, message := range []schema.Message{turn.Input, turn.Output} {
 		var line []byte
 		if err == nil && message != nil {
-			line, err = Codec{}.Encode(message)
+			line, err = belugamemory.Codec{}.Encode(message)
 		}
 		text = append(append(text, '\n'), line...)
 	}
@@ -151,13 +156,13 @@ func decodeHead(session *runtime.Session, text []byte) error {
 		return fmt.Errorf("its version is %d, and this package reads versions 1 to %d: update this instance",
 			head.Version, formatVersion+1)
 	}
-	fields, _ := unpack(head.Session).(map[string]any)
-	if !packsAs(head.Session, fields) {
+	fields, _ := packed.Unpack(head.Session).(map[string]any)
+	if !packed.Is(head.Session, fields) {
 		return errors.New("its head has a tag that Update does not write")
 	}
-	ok := as(&session.AgentID)(fields["agent_id"]) && as(&session.TenantID)(fields["tenant_id"]) &&
-		as(&session.State)(fields["state"]) && as(&session.CreatedAt)(fields["created_at"]) &&
-		as(&session.UpdatedAt)(fields["updated_at"]) && as(&session.ExpiresAt)(fields["expires_at"])
+	ok := set(&session.AgentID, fields["agent_id"]) && set(&session.TenantID, fields["tenant_id"]) &&
+		set(&session.State, fields["state"]) && set(&session.CreatedAt, fields["created_at"]) &&
+		set(&session.UpdatedAt, fields["updated_at"]) && set(&session.ExpiresAt, fields["expires_at"])
 	if !ok {
 		return errors.New("its head lacks a field")
 	}
@@ -169,21 +174,27 @@ func decodeTurn(facts, input, output []byte) (turn schema.Turn, err error) {
 	if err := json.Unmarshal(facts, &stored); err != nil {
 		return turn, fmt.Errorf("a turn is no JSON (%T)", err)
 	}
-	if turn.Timestamp, err = unpackTime(stored.At); err != nil {
+	if turn.Timestamp, err = packed.ParseTime(stored.At); err != nil {
 		return turn, errors.New("the time of a turn cannot be read")
 	}
 	if stored.Metadata != nil {
-		metadata, isMap := unpack(stored.Metadata).(map[string]any)
-		if !isMap || !packsAs(stored.Metadata, metadata) {
+		metadata, isMap := packed.Unpack(stored.Metadata).(map[string]any)
+		if !isMap || !packed.Is(stored.Metadata, metadata) {
 			return turn, errors.New("the metadata of a turn is no map, or has a tag that Update does not write")
 		}
 		turn.Metadata = metadata
 	}
 	if len(input) > 0 {
-		turn.Input, err = Codec{}.Decode(input)
+		turn.Input, err = belugamemory.Codec{}.Decode(input)
 	}
 	if len(output) > 0 && err == nil {
-		turn.Output, err = Codec{}.Decode(output)
+		turn.Output, err = belugamemory.Codec{}.Decode(output)
 	}
 	return turn, err
+}
+
+// set sets a field of the session. It reports whether the value has the type of the field.
+func set[T any](field *T, value any) (ok bool) {
+	*field, ok = value.(T)
+	return ok
 }

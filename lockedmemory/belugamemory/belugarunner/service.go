@@ -1,4 +1,4 @@
-package belugamemory
+package belugarunner
 
 import (
 	"context"
@@ -18,17 +18,19 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// SessionService is a runtime.SessionService over the backend of a session store: sessions outlive the
-// process, and all instances share them. A session belongs to the tenant of the context, see
-// [SessionKey]. Values of State and metadata keep their types as in [Codec]. It is safe for concurrent use.
+// SessionService is a runtime.SessionService over the backend of a session store: sessions outlive
+// the process, and all instances share them. A session belongs to the tenant of the context, see
+// [belugamemory.SessionKey]. Values of State and metadata keep their types as in
+// [belugamemory.Codec]. It is safe for concurrent use.
 //
 // Update needs the lease of the session: call it in a run of [LockRun], or under Locker.Do with the
-// [SessionKey]. It takes the session that Get or Create has returned under this lease, and refuses all
-// others: another instance may have stored turns since. Nothing is merged.
+// [belugamemory.SessionKey]. It takes the session that Get or Create has returned under this lease,
+// and refuses all others: another instance may have stored turns since. Nothing is merged.
 //
 // A session whose ExpiresAt is past is not found. The service keeps its text until Delete, until
 // Create under the same ID, or until the IdleTTL of the driver's Retention.
@@ -49,15 +51,15 @@ var _ runtime.SessionService = (*SessionService)(nil)
 func NewSessionService(d driver.Driver, locker *distlock.Locker, opts ...Option) (*SessionService, error) {
 	s, err := settingsOf(locker, opts, forServices)
 	if err != nil {
-		return nil, coded("belugamemory.newsessionservice", err)
+		return nil, codes.Of("belugarunner.newsessionservice", err)
 	}
 	store, err := sessionstore.New[[]byte, struct{}](d, s.key, lines{}, &sessionstore.Options{MaxMessage: maxSession})
 	if err != nil {
-		return nil, coded("belugamemory.newsessionservice", err)
+		return nil, codes.Of("belugarunner.newsessionservice", err)
 	}
 	locked, err := lockedmemory.New(store, locker, s.key, &s.Options)
 	if err != nil {
-		return nil, coded("belugamemory.newsessionservice", err)
+		return nil, codes.Of("belugarunner.newsessionservice", err)
 	}
 	return &SessionService{settings: s, locked: locked}, nil
 }
@@ -79,7 +81,7 @@ type version struct {
 // keeps the ID that its caller has chosen. It fails with core.ErrInvalidInput if the session exists, and
 // replaces an expired one. Outside of a run it takes the session's lock.
 func (s *SessionService) Create(ctx context.Context, agentID string) (*runtime.Session, error) {
-	const op = "belugamemory.create"
+	const op = "belugarunner.create"
 	id := core.GetSessionID(ctx)
 	if id == "" {
 		id = rand.Text()
@@ -99,7 +101,7 @@ func (s *SessionService) Create(ctx context.Context, agentID string) (*runtime.S
 				return err
 			}
 			if !expired(stored) {
-				return invalid("the session exists; nothing was written: read it with Get, or choose another ID")
+				return codes.Invalid("the session exists; nothing was written: read it with Get, or choose another ID")
 			}
 			if err := s.locked.Clear(ctx); err != nil {
 				return err
@@ -113,7 +115,7 @@ func (s *SessionService) Create(ctx context.Context, agentID string) (*runtime.S
 		return err
 	})
 	if err != nil {
-		return nil, coded(op, err)
+		return nil, codes.Of(op, err)
 	}
 	return session, nil
 }
@@ -121,7 +123,7 @@ func (s *SessionService) Create(ctx context.Context, agentID string) (*runtime.S
 // Get returns the session, or core.ErrNotFound. It takes no lock. An Update needs a Get under the same
 // lease.
 func (s *SessionService) Get(ctx context.Context, sessionID string) (*runtime.Session, error) {
-	const op = "belugamemory.get"
+	const op = "belugarunner.get"
 	ctx = core.WithSessionID(ctx, sessionID)
 	v := version{id: sessionID, lease: s.leaseIn(ctx)}
 	if v.lease != nil {
@@ -129,14 +131,14 @@ func (s *SessionService) Get(ctx context.Context, sessionID string) (*runtime.Se
 	}
 	stored, err := s.locked.Last(ctx, math.MaxInt)
 	if err != nil {
-		return nil, coded(op, err)
+		return nil, codes.Of(op, err)
 	}
 	if len(stored) == 0 {
 		return nil, notFound(op)
 	}
 	session, digests, err := decodeSession(sessionID, stored)
 	if err != nil {
-		return nil, coded(op, err)
+		return nil, codes.Of(op, err)
 	}
 	v.turns = digests
 	if expired(session) {
@@ -150,11 +152,11 @@ func (s *SessionService) Get(ctx context.Context, sessionID string) (*runtime.Se
 // replaced in one step. It sets UpdatedAt of the stored session. It fails with core.ErrInvalidInput, and
 // has written nothing, without the session's lease, for a session that Get or Create has not returned
 // under this lease, after another Update since, and for a TenantID or ID that was changed. If the session
-// was deleted, it fails with core.ErrNotFound. After [ErrOutcomeUnknown], call Get again.
+// was deleted, it fails with core.ErrNotFound. After [belugamemory.ErrOutcomeUnknown], call Get again.
 func (s *SessionService) Update(ctx context.Context, session *runtime.Session) error {
-	const op = "belugamemory.update"
+	const op = "belugarunner.update"
 	if session == nil {
-		return coded(op, invalid("the session is nil: give the one that Get has returned"))
+		return codes.Of(op, codes.Invalid("the session is nil: give the one that Get has returned"))
 	}
 	ctx = core.WithSessionID(ctx, session.ID)
 	lease := s.leaseIn(ctx)
@@ -165,14 +167,14 @@ func (s *SessionService) Update(ctx context.Context, session *runtime.Session) e
 	case lease == nil:
 		why = errNoLease
 	case !ok:
-		why = invalid("the session was not returned by Get or Create of this service: change that one, not a copy")
+		why = codes.Invalid("the session was not returned by Get or Create of this service: change that one, not a copy")
 	case v.id != session.ID || session.TenantID != string(core.GetTenant(ctx)):
-		why = invalid("the session has another ID or TenantID than the context of the run: leave both unchanged")
+		why = codes.Invalid("the session has another ID or TenantID than the context of the run: leave both unchanged")
 	case v.lease != lease:
 		why = fmt.Errorf("%w: the session was read under another lease, so turns may be missing: call Get again", distlock.ErrLost)
 	}
 	if why != nil {
-		return coded(op, fmt.Errorf("nothing was written: %w", why))
+		return codes.Of(op, fmt.Errorf("nothing was written: %w", why))
 	}
 	updated := *session
 	updated.UpdatedAt = time.Now().UTC()
@@ -184,13 +186,13 @@ func (s *SessionService) Update(ctx context.Context, session *runtime.Session) e
 	if errors.Is(err, sessionstore.ErrGone) || errors.Is(err, sessionstore.ErrDeleted) {
 		return core.NewError(op, core.ErrNotFound, "the session was deleted or has expired", err)
 	}
-	return coded(op, err)
+	return codes.Of(op, err)
 }
 
 // Delete removes the session for good, and returns core.ErrNotFound without one. Outside of a run it takes
 // the session's lock.
 func (s *SessionService) Delete(ctx context.Context, sessionID string) error {
-	const op = "belugamemory.delete"
+	const op = "belugarunner.delete"
 	ctx = core.WithSessionID(ctx, sessionID)
 	found := false
 	err := s.locked.Turn(ctx, func(ctx context.Context) error {
@@ -203,7 +205,7 @@ func (s *SessionService) Delete(ctx context.Context, sessionID string) error {
 	if err == nil && !found {
 		return notFound(op)
 	}
-	return coded(op, err)
+	return codes.Of(op, err)
 }
 
 // write stores a session whose stored state is v, and returns its new state.

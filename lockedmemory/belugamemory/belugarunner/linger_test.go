@@ -1,4 +1,4 @@
-package belugamemory_test
+package belugarunner_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
 // The worker of a cancelled run may still write. The next run sees its writes.
@@ -59,7 +59,7 @@ func TestWrapSessions_cancelledRun_updateRuns(t *testing.T) {
 					a := p.with(t, slow.agent)
 					if heeds {
 						var err error
-						if a.scripted.sessions, err = belugamemory.WrapSessions(p.sessions.SessionService, a.locker); err != nil {
+						if a.scripted.sessions, err = belugarunner.WrapSessions(p.sessions.SessionService, a.locker); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -114,7 +114,7 @@ func TestLockRun_L_cancelledWithoutASession(t *testing.T) {
 					}
 					return ctx.Err()
 				}
-				a.locked = must2(belugamemory.LockRun(a.locker, run))
+				a.locked = must2(belugarunner.LockRun(a.locker, run))
 				if answer, errs := p.say(ctx, a, "q"); answer != "" || len(errs) != 1 || errs[0] != context.Canceled {
 					t.Errorf("answer %q, errors %v", answer, errs)
 				}
@@ -181,7 +181,7 @@ func TestWithMaxHold_L_refusesLateUpdate(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		const age = 5 * time.Minute
 		slow := newThinks()
-		a, b := p.with(t, slow.agent, belugamemory.WithMaxHold(age)), p.with(t, echo, belugamemory.WithWait(-1))
+		a, b := p.with(t, slow.agent, belugarunner.WithMaxHold(age)), p.with(t, echo, belugarunner.WithWait(-1))
 		start := time.Now()
 		p.cancelled(t, a, slow, "late")
 		if _, errs := p.say(t.Context(), b, "next"); errs != nil {
@@ -208,7 +208,7 @@ func TestWithMaxHold_L_countsFromTheGrant(t *testing.T) {
 			time.Sleep(time.Hour)
 			return slow.agent(ctx, input)
 		}
-		a := p.with(t, agent, belugamemory.WithMaxHold(time.Hour))
+		a := p.with(t, agent, belugarunner.WithMaxHold(time.Hour))
 		p.cancelled(t, a, slow, "q")
 		synctest.Wait()
 		if !p.free(t, a) {
@@ -219,8 +219,8 @@ func TestWithMaxHold_L_countsFromTheGrant(t *testing.T) {
 
 		for ofLocker, want := range map[time.Duration]time.Duration{2 * time.Minute: 2 * time.Minute, 0: 10 * time.Minute} {
 			a.locker = p.newLocker(t, distlock.Options{TTL: leaseTTL, MaxHold: ofLocker})
-			a.sessions = must2(belugamemory.WrapSessions(p.sessions, a.locker))
-			a.locked = must2(belugamemory.LockRun(a.locker, a.Run))
+			a.sessions = must2(belugarunner.WrapSessions(p.sessions, a.locker))
+			a.locked = must2(belugarunner.LockRun(a.locker, a.Run))
 			slow = newThinks()
 			a.agent = slow.fails
 			p.cancelled(t, a, slow, "q")

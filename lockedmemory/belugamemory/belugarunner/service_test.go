@@ -1,8 +1,9 @@
-package belugamemory
+package belugarunner
 
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -17,6 +18,8 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
@@ -24,17 +27,16 @@ import (
 // newService makes a service as another instance does: two on one URL share the sessions.
 func newService(t testing.TB, url string) testService {
 	t.Helper()
-	s, err := enter(url)
+	s, err := services.Enter(url)
 	must(t, err)
 	t.Cleanup(func() {
-		if err := <-s.leave(); err != nil {
-			t.Error(err)
+		for _, ended := range services.Leave([]*services.Service{s}) {
+			must(t, <-ended)
 		}
 	})
-	locker, err := distlock.New(s.locks, &distlock.Options{TTL: 5 * time.Second, Wait: 10 * time.Second})
+	locker, err := s.Locker(distlock.Options{TTL: 5 * time.Second, Wait: 10 * time.Second, Holder: rand.Text()})
 	must(t, err)
-	t.Cleanup(func() { _ = locker.Close(context.Background()) })
-	d, err := s.sessionsOf(driver.Retention{Namespace: "run"})
+	d, err := s.Sessions(driver.Retention{Namespace: "run"})
 	must(t, err)
 	service, err := NewSessionService(d, locker)
 	must(t, err)
@@ -49,7 +51,7 @@ type testService struct {
 // under runs fn with the lease of a session, as a run does.
 func (s testService) under(t testing.TB, ctx context.Context, id string, fn func(ctx context.Context)) {
 	t.Helper()
-	key, err := SessionKey(core.WithSessionID(ctx, id))
+	key, err := belugamemory.SessionKey(core.WithSessionID(ctx, id))
 	must(t, err)
 	must(t, s.locker.Do(ctx, key, func(ctx context.Context) error { fn(ctx); return nil }))
 }
@@ -399,7 +401,7 @@ func TestSessionService_O_runsOfTwoInstances(t *testing.T) {
 			next := [2]int{}
 			for _, stored := range got.Turns {
 				var n int
-				_, err := fmt.Sscanf(texts([]schema.Message{stored.Input}), "q %d", &n)
+				_, err := fmt.Sscanf(stored.Input.(*schema.HumanMessage).Text(), "q %d", &n)
 				must(t, err)
 				if n%100 != next[n/100] {
 					t.Errorf("turn %d of instance %d stands where %d should", n%100, n/100, next[n/100])

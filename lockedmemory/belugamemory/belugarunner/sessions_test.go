@@ -1,4 +1,4 @@
-package belugamemory_test
+package belugarunner_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
 // change updates the session with a new state.
@@ -105,9 +105,9 @@ func TestWrapSessions_S1_getAndCreateNeedTheRun(t *testing.T) {
 						func(ctx context.Context) error { a.Run(ctx, sessionID, input)(yield); return nil }))
 				}
 			},
-			"another Locker": must2(belugamemory.LockRun(b.locker, a.Run)),
-			"another key": must2(belugamemory.LockRun(a.locker, a.Run,
-				belugamemory.WithKey(func(context.Context) (string, error) {
+			"another Locker": must2(belugarunner.LockRun(b.locker, a.Run)),
+			"another key": must2(belugarunner.LockRun(a.locker, a.Run,
+				belugarunner.WithKey(func(context.Context) (string, error) {
 					return "another", nil
 				}))),
 		} {
@@ -153,7 +153,7 @@ func (a alias) Get(ctx context.Context, _ string) (*runtime.Session, error) {
 func TestWrapSessions_S1_getRefusesAnotherID(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, echo)
-		a.sessions = must2(belugamemory.WrapSessions(alias{p.sessions, p.session}, a.locker))
+		a.sessions = must2(belugarunner.WrapSessions(alias{p.sessions, p.session}, a.locker))
 		p.session = "another ID"
 		answer, err := p.oneError(t.Context(), a, "q")
 		if answer != "" {

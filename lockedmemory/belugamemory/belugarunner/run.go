@@ -1,4 +1,4 @@
-package belugamemory
+package belugarunner
 
 import (
 	"cmp"
@@ -16,20 +16,24 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/runlease"
 )
 
 // LockRun makes the runs of a session follow each other, on all instances. The returned function
 // waits for the session's lease and calls run under the lease. Use it for the Run of a Runner with
 // a service of [WrapSessions] and an agent of [WrapAgent].
 //
-// The lease ends when the Update of [WrapSessions] returns, or else when the run returns. The stream
-// yields no event before a successful Update, so every answer that a reader sees is stored. If Update
-// fails, the stream yields its error; one that is no core.Error has the code [ErrOutcomeUnknown]. An
-// event or end without an Update becomes an error: a plugin may have hidden the error of the run.
+// The lease ends when the Update of [WrapSessions] returns, or else when the run returns. The
+// stream yields no event before a successful Update, so every answer that a reader sees is stored.
+// If Update fails, the stream yields its error; one that is no core.Error has the code
+// [belugamemory.ErrOutcomeUnknown]. An event or end without an Update becomes an error: a plugin
+// may have hidden the error of the run.
 //
 // The context of run names the session. Saves of memories over the same Locker are part of the run.
 // If the lease is lost or the Locker is closed, this context ends, and the stream ends with
-// distlock.ErrLost or distlock.ErrClosed. A run inside a [Memory.Turn] of its session uses the
+// distlock.ErrLost or distlock.ErrClosed. A run inside a [belugamemory.Memory.Turn] of its session uses the
 // lease of the turn. A run inside another run of its session is refused. Every iteration is a
 // separate run.
 //
@@ -44,10 +48,10 @@ func LockRun[I, E any](
 ) (func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error], error) {
 	s, err := settingsOf(locker, opts, forRuns)
 	if err == nil && run == nil {
-		err = invalid("the run is nil: give the Run of a Runner")
+		err = codes.Invalid("the run is nil: give the Run of a Runner")
 	}
 	if err != nil {
-		return nil, coded("belugamemory.lockrun", err)
+		return nil, codes.Of("belugarunner.lockrun", err)
 	}
 	s.maxHold = cmp.Or(s.maxHold, fencing.Options(locker).MaxHold, 10*time.Minute)
 	s.Wait = cmp.Or(s.Wait, lockedmemory.DefaultWait)
@@ -63,7 +67,7 @@ func LockRun[I, E any](
 						return
 					}
 					if gone := r.gone(); gone != nil && err != nil {
-						err = coded("belugamemory.run", fmt.Errorf("%w: %w", gone, err))
+						err = codes.Of("belugarunner.run", fmt.Errorf("%w: %w", gone, err))
 					}
 					event, r.failed = next, err
 					if err == nil && (!r.stored.Load() || r.failure.Load() != nil || !show()) {
@@ -72,7 +76,7 @@ func LockRun[I, E any](
 				}
 			})
 			if (r.failed == nil || show()) && err != nil && wanted {
-				yield(*new(E), coded("belugamemory.run", err))
+				yield(*new(E), codes.Of("belugarunner.run", err))
 			}
 		}
 	}, nil
@@ -167,8 +171,8 @@ func (s *settings) hold(ctx context.Context, op *distlock.Operation, r *lockedRu
 	lease, ok := s.locker.FromContext(ctx, key)
 	if ok {
 		if err = fencing.Check(ctx, lease); err == nil && ctx.Value(runKey{lease}) != nil {
-			err = &selfError{errors.New("a run of this session is around the call, and its Update would take back the " +
-				"inner turn: ask the inner agent without a run, or give it its own session"), distlock.BusyError{Self: true}}
+			err = codes.Self(errors.New("a run of this session is around the call, and its Update would take back the "+
+				"inner turn: ask the inner agent without a run, or give it its own session"), distlock.BusyError{Self: true})
 		}
 	} else if lease, err = acquire(ctx, key, distlock.WithWait(s.Wait)); err == nil {
 		// ⚑ Not Join: a Runner whose context ends with the release after Update yields no event.
@@ -197,7 +201,8 @@ func (s *settings) hold(ctx context.Context, op *distlock.Operation, r *lockedRu
 			cancel(context.Cause(lease.Context()))
 		}
 	})
-	r.lease, r.owns, r.ctx = lease, !ok, context.WithValue(context.WithValue(work, runKey{}, r), runKey{lease}, r)
+	r.lease, r.owns = lease, !ok
+	r.ctx = runlease.With(context.WithValue(context.WithValue(work, runKey{}, r), runKey{lease}, r), lease)
 	defer func() { // also after a panic
 		cancelled := work.Err() != nil
 		stop()
@@ -253,7 +258,7 @@ func (r *lockedRun) end(ctx context.Context) {
 	}
 	// The lock service may report a loss before the deadline. Other errors are logged.
 	if err := r.lease.Release(ctx); errors.Is(err, distlock.ErrLost) {
-		r.fails(coded("belugamemory.run", err))
+		r.fails(codes.Of("belugarunner.run", err))
 	}
 }
 
@@ -280,7 +285,7 @@ func (r *lockedRun) rests(ctx context.Context, share int32, panics bool) {
 // fails sets the error that the stream yields. The first error counts.
 func (r *lockedRun) fails(err error) {
 	if known := new(core.Error); !errors.As(err, &known) {
-		err = core.NewError("belugamemory.run", ErrOutcomeUnknown, "the Update failed; the turn is stored or not", err)
+		err = core.NewError("belugarunner.run", belugamemory.ErrOutcomeUnknown, "the Update failed; the turn is stored or not", err)
 	}
 	r.failure.CompareAndSwap(nil, &err)
 }
@@ -297,7 +302,7 @@ func (r *lockedRun) unstored() error {
 	if known := new(core.Error); errors.As(cause, &known) {
 		code = known.Code
 	}
-	return core.NewError("belugamemory.run", code, text, cause)
+	return core.NewError("belugarunner.run", code, text, cause)
 }
 
 // valued is a context with the values of another context before its own.

@@ -1,4 +1,4 @@
-package belugamemory_test
+package belugarunner_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/core"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
 // A cancelled run ends with its agent. A later Save or Update is refused.
@@ -23,7 +23,7 @@ func TestWrapAgent_L_endFreesACancelledRun(t *testing.T) {
 			onFakeTime(t, func(t *testing.T, p *place) {
 				slow := newThinks()
 				a := p.with(t, agent(slow))
-				a.wrap = belugamemory.WrapAgent
+				a.wrap = belugarunner.WrapAgent
 				ctx, cancel := context.WithCancel(t.Context())
 				go func() { <-slow.begun; cancel() }()
 				p.say(ctx, a, "q")
@@ -48,7 +48,7 @@ func TestWrapAgent_S1_endLeavesTheUpdate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onFakeTime(t, func(t *testing.T, p *place) {
 				a := p.with(t, echo)
-				a.wrap = belugamemory.WrapAgent
+				a.wrap = belugarunner.WrapAgent
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				a.after = func(ctx context.Context) {
@@ -78,15 +78,15 @@ func TestWrapAgent_S1_endLeavesTheUpdate(t *testing.T) {
 func TestWrapAgent_S1_childEndsNothing(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, nil)
-		a.wrap = belugamemory.WrapAgent
+		a.wrap = belugarunner.WrapAgent
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		a.agent = func(ctx context.Context, input string) (string, error) {
 			cancel()
 			func() {
 				defer func() { recover() }()
-				streamed(ctx, belugamemory.WrapAgent(answers(echo)), input)
-				belugamemory.WrapAgent(answers(func(context.Context, string) (string, error) { panic("boom") })).Invoke(ctx, input)
+				streamed(ctx, belugarunner.WrapAgent(answers(echo)), input)
+				belugarunner.WrapAgent(answers(func(context.Context, string) (string, error) { panic("boom") })).Invoke(ctx, input)
 			}()
 			time.Sleep(time.Second)
 			if p.free(t, a) {
@@ -109,7 +109,7 @@ func TestWrapAgent_S1_lastAgentEndsTheRun(t *testing.T) {
 			var all sync.WaitGroup
 			for n := range 2 {
 				all.Go(func() {
-					streamed(ctx, belugamemory.WrapAgent(answers(func(context.Context, string) (string, error) {
+					streamed(ctx, belugarunner.WrapAgent(answers(func(context.Context, string) (string, error) {
 						time.Sleep(time.Duration(2*n+1) * time.Second)
 						return "", nil
 					})), input)
@@ -146,7 +146,7 @@ func TestLockRun_S1_endWaitsForASave(t *testing.T) {
 					return "", errAgent
 				}
 				if wrapped {
-					a.wrap = belugamemory.WrapAgent
+					a.wrap = belugarunner.WrapAgent
 				}
 				p.say(ctx, a, "q")
 				if time.Sleep(5 * time.Millisecond); p.free(t, a) {
@@ -164,7 +164,7 @@ func TestLockRun_S1_endWaitsForASave(t *testing.T) {
 func TestWrapAgent_L_panicReleasesFirst(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		a := p.with(t, func(context.Context, string) (string, error) { panic("boom") })
-		wrapped := belugamemory.WrapAgent(a.agent)
+		wrapped := belugarunner.WrapAgent(a.agent)
 		run := func(ctx context.Context, _, input string) iter.Seq2[string, error] {
 			return func(yield func(string, error) bool) {
 				defer func() {
@@ -175,10 +175,10 @@ func TestWrapAgent_L_panicReleasesFirst(t *testing.T) {
 				streamed(ctx, wrapped, input)
 			}
 		}
-		for _, err := range must2(belugamemory.LockRun(a.locker, run))(t.Context(), p.session, "q") {
+		for _, err := range must2(belugarunner.LockRun(a.locker, run))(t.Context(), p.session, "q") {
 			refusedWith(t, err, core.ErrInvalidInput, err) // the recovered run has no Update
 		}
-		if _, err := streamed(t.Context(), belugamemory.WrapAgent(answers(echo)), "q"); err != nil { // of no run
+		if _, err := streamed(t.Context(), belugarunner.WrapAgent(answers(echo)), "q"); err != nil { // of no run
 			t.Error(err)
 		}
 	})
@@ -188,7 +188,7 @@ func TestWrapAgent_L_panicReleasesFirst(t *testing.T) {
 func TestWrapAgent_S1_innerRunEndsNothing(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, nil)
-		a.wrap = belugamemory.WrapAgent
+		a.wrap = belugarunner.WrapAgent
 		must(t, a.locker.Do(t.Context(), p.session, func(ctx context.Context) error {
 			inner, cancel := context.WithCancel(ctx)
 			a.agent = func(ctx context.Context, input string) (string, error) { cancel(); return "", errAgent }

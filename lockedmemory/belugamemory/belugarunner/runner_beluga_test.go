@@ -2,7 +2,7 @@
 
 // These tests use Beluga's own Runner and agents, which the contract lacks: make test-beluga.
 
-package belugamemory_test
+package belugarunner_test
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
 // planner answers with the result of a function.
@@ -39,20 +39,20 @@ func (p planner) Replan(ctx context.Context, state agent.PlannerState) ([]agent.
 type runOf = func(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error]
 
 // runner is a Runner of Beluga over the sessions of a place, and its locked Run.
-func (p *place) runner(t *testing.T, answer planner, opts ...belugamemory.Option) (*runtime.Runner, runOf, *instance) {
+func (p *place) runner(t *testing.T, answer planner, opts ...belugarunner.Option) (*runtime.Runner, runOf, *instance) {
 	t.Helper()
 	return p.runnerOf(t, agent.New("agent", agent.WithPlanner(answer)), opts...)
 }
 
 func (p *place) runnerOf(
-	t *testing.T, own agent.Agent, opts ...belugamemory.Option,
+	t *testing.T, own agent.Agent, opts ...belugarunner.Option,
 ) (*runtime.Runner, runOf, *instance) {
 	t.Helper()
 	i := &instance{locker: p.newLocker(t, distlock.Options{
 		TTL: leaseTTL, Wait: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})}
-	runner := runtime.NewRunner(own, runtime.WithSessionService(must2(belugamemory.WrapSessions(p.sessions, i.locker))))
+	runner := runtime.NewRunner(own, runtime.WithSessionService(must2(belugarunner.WrapSessions(p.sessions, i.locker))))
 	t.Cleanup(func() { drain(t, runner) })
-	return runner, must2(belugamemory.LockRun(i.locker, runner.Run, opts...)), i
+	return runner, must2(belugarunner.LockRun(i.locker, runner.Run, opts...)), i
 }
 
 // drain waits until the Runner has no worker. The Runner then accepts no more runs.
@@ -169,12 +169,12 @@ func TestRunner_L_agentFreesItsCancelledRun(t *testing.T) {
 		make  func(slow *thinks) agent.Agent
 		takes time.Duration
 	}{
-		"wrapped": {func(slow *thinks) agent.Agent { return belugamemory.WrapAgent(own(slow)) }, 0},
+		"wrapped": {func(slow *thinks) agent.Agent { return belugarunner.WrapAgent(own(slow)) }, 0},
 		"a team": {func(slow *thinks) agent.Agent {
-			return belugamemory.WrapAgent(runtime.NewTeam(runtime.WithAgents(belugamemory.WrapAgent(answers(echo)), own(slow))))
+			return belugarunner.WrapAgent(runtime.NewTeam(runtime.WithAgents(belugarunner.WrapAgent(answers(echo)), own(slow))))
 		}, 0},
 		"a team at once": {func(slow *thinks) agent.Agent {
-			return belugamemory.WrapAgent(runtime.NewTeam(runtime.WithAgents(belugamemory.WrapAgent(answers(echo)), own(slow)),
+			return belugarunner.WrapAgent(runtime.NewTeam(runtime.WithAgents(belugarunner.WrapAgent(answers(echo)), own(slow)),
 				runtime.WithPattern(runtime.ScatterGatherPattern(answers(echo)))))
 		}, 0},
 		"not wrapped": {own, 10 * time.Minute},
@@ -223,7 +223,7 @@ func TestRunner_updateEndsTheLease(t *testing.T) {
 func TestRunner_L_maxHold_refusesLateUpdate(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		slow := newThinks()
-		runner, a, _ := p.runner(t, slow.agent, belugamemory.WithMaxHold(time.Minute))
+		runner, a, _ := p.runner(t, slow.agent, belugarunner.WithMaxHold(time.Minute))
 		_, b, _ := p.runner(t, echo)
 		p.askAndCancel(t, a, slow, "late")
 		if _, errs := p.ask(t.Context(), b, "next"); errs != nil {

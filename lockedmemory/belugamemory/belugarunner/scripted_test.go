@@ -1,4 +1,4 @@
-package belugamemory_test
+package belugarunner_test
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
 // scripted behaves like Beluga's Runner. A worker reads the session, calls the agent, and replaces
@@ -173,16 +173,16 @@ const leaseTTL = 3 * time.Second
 
 // with makes an instance with the given agent.
 func (p *place) with(t *testing.T, agent func(ctx context.Context, input string) (string, error),
-	opts ...belugamemory.Option) *instance {
+	opts ...belugarunner.Option) *instance {
 	t.Helper()
 	i := &instance{locker: p.newLocker(t, distlock.Options{TTL: leaseTTL, Wait: 10 * time.Second, Observer: p.observer,
 		Logger: slog.New(slog.DiscardHandler)})}
 	i.agent = agent
 	var err error
-	if i.scripted.sessions, err = belugamemory.WrapSessions(p.sessions, i.locker); err != nil {
+	if i.scripted.sessions, err = belugarunner.WrapSessions(p.sessions, i.locker); err != nil {
 		t.Fatal(err)
 	}
-	if i.locked, err = belugamemory.LockRun(i.locker, i.scripted.Run, opts...); err != nil {
+	if i.locked, err = belugarunner.LockRun(i.locker, i.scripted.Run, opts...); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(i.workers.Wait)

@@ -1,4 +1,4 @@
-package belugamemory
+package belugarunner
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 )
 
 // WrapSessions wraps the SessionService of a Runner whose Run is locked with the same Locker, see
@@ -17,7 +18,7 @@ import (
 //
 // Update ends the lease of its run, whatever the result is. Delete takes the session's lock if the
 // context has no lease of the session. A session created in a run belongs to that run until its
-// end. Outside of runs, use the inner service, and Locker.Do with the [SessionKey] to change a
+// end. Outside of runs, use the inner service, and Locker.Do with the [belugamemory.SessionKey] to change a
 // session.
 //
 // Options are [WithKey]. A nil service or Locker fails with distlock.ErrInvalidOption. Errors of
@@ -27,10 +28,10 @@ func WrapSessions(
 ) (runtime.SessionService, error) {
 	s, err := settingsOf(locker, opts, forSessions)
 	if err == nil && inner == nil {
-		err = invalid("the SessionService is nil: give the one that the Runner is to use")
+		err = codes.Invalid("the SessionService is nil: give the one that the Runner is to use")
 	}
 	if err != nil {
-		return nil, coded("belugamemory.wrapsessions", err)
+		return nil, codes.Of("belugarunner.wrapsessions", err)
 	}
 	return &sessions{inner, s}, nil
 }
@@ -41,7 +42,7 @@ type sessions struct {
 }
 
 func (s *sessions) Create(ctx context.Context, agentID string) (*runtime.Session, error) {
-	return s.read(ctx, "belugamemory.create", nil, nil, func(r *lockedRun) (session *runtime.Session, err error) {
+	return s.read(ctx, "belugarunner.create", nil, nil, func(r *lockedRun) (session *runtime.Session, err error) {
 		if session, err = s.inner.Create(ctx, agentID); err == nil && session != nil {
 			r.created.Store(session.ID, true)
 		}
@@ -51,9 +52,9 @@ func (s *sessions) Create(ctx context.Context, agentID string) (*runtime.Session
 
 func (s *sessions) Get(ctx context.Context, sessionID string) (*runtime.Session, error) {
 	lease, err := s.lease(ctx, sessionID)
-	return s.read(ctx, "belugamemory.get", lease, err, func(*lockedRun) (session *runtime.Session, err error) {
+	return s.read(ctx, "belugarunner.get", lease, err, func(*lockedRun) (session *runtime.Session, err error) {
 		if session, err = s.inner.Get(ctx, sessionID); err == nil && session != nil && session.ID != sessionID {
-			err = coded("belugamemory.get", invalid("the service returned a session with another ID: "+
+			err = codes.Of("belugarunner.get", codes.Invalid("the service returned a session with another ID: "+
 				"give the run the ID of the session"))
 		}
 		return session, err
@@ -71,7 +72,7 @@ func (s *sessions) read(ctx context.Context, op string, lease *distlock.Lease, w
 		why = fencing.Check(ctx, r.lease)
 	}
 	if why != nil {
-		return nil, coded(op, why)
+		return nil, codes.Of(op, why)
 	}
 	before := r.busy.Or(1)
 	session, err := get(r)
@@ -101,9 +102,9 @@ func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err er
 		}()
 	}
 	if err != nil {
-		return coded("belugamemory.update", err)
+		return codes.Of("belugarunner.update", err)
 	}
-	return under("belugamemory.update", func(fn step) error {
+	return codes.Under("belugarunner.update", func(fn codes.Step) error {
 		// ⚑ The context of a cancelled run's Update has ended. The service decides about this
 		// Update. Guard with the ended context would sometimes refuse first.
 		return lease.Guard(context.WithoutCancel(ctx), func(step context.Context) error { return fn(valued{ctx, step}) })
@@ -113,13 +114,13 @@ func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err er
 func (s *sessions) Delete(ctx context.Context, sessionID string) error {
 	key, err := keyFor(ctx, sessionID, s.key)
 	if err != nil {
-		return coded("belugamemory.delete", err)
+		return codes.Of("belugarunner.delete", err)
 	}
-	lock := func(fn step) error { return s.locker.Do(ctx, key, fn) }
+	lock := func(fn codes.Step) error { return s.locker.Do(ctx, key, fn) }
 	if lease, err := s.lease(ctx, sessionID); err == nil {
-		lock = func(fn step) error { return lease.Guard(ctx, fn) }
+		lock = func(fn codes.Step) error { return lease.Guard(ctx, fn) }
 	}
-	return under("belugamemory.delete", lock, func(ctx context.Context) error { return s.inner.Delete(ctx, sessionID) })
+	return codes.Under("belugarunner.delete", lock, func(ctx context.Context) error { return s.inner.Delete(ctx, sessionID) })
 }
 
 var errNoLease = fmt.Errorf("%w: the context has no run or lease of the session from this Locker: "+

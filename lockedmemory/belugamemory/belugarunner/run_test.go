@@ -1,4 +1,4 @@
-package belugamemory_test
+package belugarunner_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
 func TestLockRun_S1_runsFollowEachOther(t *testing.T) {
@@ -138,7 +139,7 @@ func TestLockRun_N_unnoticedLoss_yieldedAtEnd(t *testing.T) {
 					<-ctx.Done()
 				}
 			}
-			locked, err := belugamemory.LockRun(locker, run)
+			locked, err := belugarunner.LockRun(locker, run)
 			must(t, err)
 			var errs []error
 			for _, err := range locked(t.Context(), name, 0) {
@@ -241,7 +242,7 @@ func TestLockRun_N_closeOfTheLockerEndsTheRun(t *testing.T) {
 					}
 				}
 			}
-			locked, err := belugamemory.LockRun(a.locker, run)
+			locked, err := belugarunner.LockRun(a.locker, run)
 			must(t, err)
 			var errs []error
 			for _, err := range locked(t.Context(), p.session, "q") {
@@ -285,7 +286,7 @@ func TestLockRun_L_breakReleasesAtOnce(t *testing.T) {
 		run := func(context.Context, string, int) iter.Seq2[int, error] {
 			return slices.All([]error{errAgent, errAgent})
 		}
-		for range must2(belugamemory.LockRun(a.locker, run))(t.Context(), p.session, 0) {
+		for range must2(belugarunner.LockRun(a.locker, run))(t.Context(), p.session, 0) {
 			if p.free(t, a) {
 				t.Error("the lock is free inside the run")
 			}
@@ -320,7 +321,7 @@ func TestLockRun_L_panicReleases(t *testing.T) {
 		seen := new(outcomes)
 		p.observer = seen
 		a := p.with(t, echo)
-		broken, err := belugamemory.LockRun(a.locker,
+		broken, err := belugarunner.LockRun(a.locker,
 			func(context.Context, string, string) iter.Seq2[string, error] { panic("boom") })
 		must(t, err)
 		for name, work := range map[string]func(){
@@ -358,9 +359,9 @@ func TestLockRun_busy(t *testing.T) {
 		first := newThinks()
 		a := p.with(t, first.agent)
 		never := func(context.Context, string) (string, error) { panic("it has no lease") }
-		brusque := p.with(t, never, belugamemory.WithBusy(lockedmemory.Refuse))
-		patient := p.with(t, never, belugamemory.WithWait(time.Minute))
-		usual, late := p.with(t, never), p.with(t, never, belugamemory.WithWait(-1))
+		brusque := p.with(t, never, belugarunner.WithBusy(lockedmemory.Refuse))
+		patient := p.with(t, never, belugarunner.WithWait(time.Minute))
+		usual, late := p.with(t, never), p.with(t, never, belugarunner.WithWait(-1))
 		var done sync.WaitGroup
 		done.Go(func() { p.say(t.Context(), a, "q") })
 		<-first.begun
@@ -446,15 +447,15 @@ func TestLockRun_refusesNilsAndOptions(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		locker, run := p.newLocker(t, distlock.Options{}), (&scripted{}).Run
 		for name, make := range map[string]func() error{
-			"no Locker": func() error { return second(belugamemory.LockRun(nil, run)) },
-			"no run":    func() error { return second(belugamemory.LockRun[string, string](locker, nil)) },
-			"of a memory": func() error {
-				return second(belugamemory.LockRun(locker, run, belugamemory.WithFailOpen()))
+			"no Locker": func() error { return second(belugarunner.LockRun(nil, run)) },
+			"no run":    func() error { return second(belugarunner.LockRun[string, string](locker, nil)) },
+			"of sessions": func() error {
+				return second(belugarunner.NewSessionService(nil, locker, belugarunner.WithBusy(lockedmemory.Refuse)))
 			},
-			"no service":          func() error { return second(belugamemory.WrapSessions(nil, locker)) },
-			"sessions, no Locker": func() error { return second(belugamemory.WrapSessions(p.sessions, nil)) },
+			"no service":          func() error { return second(belugarunner.WrapSessions(nil, locker)) },
+			"sessions, no Locker": func() error { return second(belugarunner.WrapSessions(p.sessions, nil)) },
 			"sessions, of a run": func() error {
-				return second(belugamemory.WrapSessions(p.sessions, locker, belugamemory.WithMaxHold(1)))
+				return second(belugarunner.WrapSessions(p.sessions, locker, belugarunner.WithMaxHold(1)))
 			},
 		} {
 			t.Log(name)

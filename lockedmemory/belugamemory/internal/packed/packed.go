@@ -1,4 +1,5 @@
-package belugamemory
+// Package packed writes values of Go as JSON, and reads them with the same types.
+package packed
 
 import (
 	"bytes"
@@ -19,7 +20,8 @@ import (
 // Tagged numbers are strings, because JSON readers can round numbers beyond 2^53 (RFC 8259,
 // section 6). A key that begins with $ or is not UTF-8 is stored as $ and the key as a Go string.
 
-const maxDepth = 100
+// MaxDepth is how deep lists and maps may nest.
+const MaxDepth = 100
 const localTime = "2006-01-02T15:04:05.999999999"
 
 var tags = make(map[string]reflect.Type)
@@ -34,8 +36,8 @@ func init() {
 
 func tag(v, stored any) any { return map[string]any{fmt.Sprintf("$%T", v): stored} }
 
-// pack returns v as values that encoding/json writes without a loss.
-func pack(v any) (any, error) {
+// Value returns v as values that encoding/json writes without a loss.
+func Value(v any) (any, error) {
 	switch v := v.(type) {
 	case nil, bool:
 		return v, nil
@@ -45,7 +47,7 @@ func pack(v any) (any, error) {
 		}
 		return tag(v, strconv.QuoteToASCII(v)), nil
 	case json.Number:
-		text, err := pack(string(v))
+		text, err := Value(string(v))
 		return tag(v, text), err
 	case float64:
 		if !math.IsNaN(v) && !math.IsInf(v, 0) {
@@ -57,48 +59,49 @@ func pack(v any) (any, error) {
 	case []byte:
 		return tag(v, v), nil
 	case time.Time:
-		if text, err := packTime(v); err == nil {
+		if text, err := Time(v); err == nil {
 			return tag(v, text), nil
 		}
 	case []string:
-		list, err := convert(v, func(s string) (any, error) { return pack(s) })
+		list, err := Each(v, func(s string) (any, error) { return Value(s) })
 		return tag(v, list), err
 	case map[string]string:
-		m, err := packMap(v)
+		m, err := Map(v)
 		return tag(v, m), err
 	case []any:
 		if v == nil {
 			return tag(v, nil), nil
 		}
-		return convert(v, pack)
+		return Each(v, Value)
 	case map[string]any:
 		if v == nil {
 			return tag(v, nil), nil
 		}
-		return packMap(v)
+		return Map(v)
 	}
 	plain, ok := plainJSON(v)
-	if !ok || deep(plain, maxDepth) {
+	if !ok || Deep(plain, MaxDepth) {
 		return nil, fmt.Errorf("is a %T that encoding/json cannot store (a channel, function, cycle, NaN, text that is "+
-			"no UTF-8, failing MarshalJSON, more than %d levels): remove it, or store it as a string", v, maxDepth)
+			"no UTF-8, failing MarshalJSON, more than %d levels): remove it, or store it as a string", v, MaxDepth)
 	}
-	return pack(plain)
+	return Value(plain)
 }
 
-func packMap[V any](m map[string]V) (packed map[string]any, err error) {
+// Map is Value for a map.
+func Map[V any](m map[string]V) (stored map[string]any, err error) {
 	if m != nil {
-		packed = make(map[string]any, len(m))
+		stored = make(map[string]any, len(m))
 	}
 	for key, v := range m {
-		stored := key
+		name := key
 		if strings.HasPrefix(key, "$") || !utf8.ValidString(key) {
-			stored = "$" + strconv.QuoteToASCII(key)
+			name = "$" + strconv.QuoteToASCII(key)
 		}
-		if packed[stored], err = pack(v); err != nil {
+		if stored[name], err = Value(v); err != nil {
 			return nil, fmt.Errorf("%q %w", key, err)
 		}
 	}
-	return packed, nil
+	return stored, nil
 }
 
 // plainJSON returns v after a round trip through encoding/json that changes no number and no text.
@@ -132,30 +135,30 @@ func floats(v any) any {
 	return v
 }
 
-// packsAs reports whether pack returns stored for v. Otherwise the stored value is damaged.
-func packsAs(stored, v any) bool {
-	packed, _ := pack(v)
+// Is reports whether Value returns stored for v. Otherwise the stored value is damaged.
+func Is(stored, v any) bool {
+	packed, _ := Value(v)
 	want, _ := json.Marshal(packed)
 	got, _ := json.Marshal(stored)
 	return bytes.Equal(got, want)
 }
 
-// unpack is the inverse of pack. Damaged text becomes some value of its type, see packsAs.
-func unpack(v any) any {
+// Unpack is the inverse of pack. Damaged text becomes some value of its type, see packsAs.
+func Unpack(v any) any {
 	switch v := v.(type) {
 	case []any:
-		list, _ := convert(v, func(packed any) (any, error) { return unpack(packed), nil })
+		list, _ := Each(v, func(packed any) (any, error) { return Unpack(packed), nil })
 		return list
 	case map[string]any:
 		m := make(map[string]any, len(v))
 		for key, packed := range v {
 			if t := tags[key]; t != nil && len(v) == 1 {
-				return untag(t, unpack(packed))
+				return untag(t, Unpack(packed))
 			}
 			if quoted, special := strings.CutPrefix(key, "$"); special {
 				key, _ = strconv.Unquote(quoted)
 			}
-			m[key] = unpack(packed)
+			m[key] = Unpack(packed)
 		}
 		return m
 	}
@@ -176,7 +179,7 @@ func untag(t reflect.Type, stored any) any {
 		_ = json.Unmarshal(written, to)
 	case *[]string:
 		list, _ := stored.([]any)
-		*to, _ = convert(list, func(v any) (string, error) { s, _ := v.(string); return s, nil })
+		*to, _ = Each(list, func(v any) (string, error) { s, _ := v.(string); return s, nil })
 	case *map[string]string:
 		if m, isMap := stored.(map[string]any); isMap {
 			*to = make(map[string]string, len(m))
@@ -187,15 +190,15 @@ func untag(t reflect.Type, stored any) any {
 	case *time.Duration:
 		*to, _ = time.ParseDuration(text)
 	case *time.Time:
-		*to, _ = unpackTime(text)
+		*to, _ = ParseTime(text)
 	default: // a number, or a nil []any or map[string]any
 		_, _ = fmt.Sscan(text, to)
 	}
 	return value.Elem().Interface()
 }
 
-// packTime returns a time as text, with its offset in seconds, which RFC 3339 lacks.
-func packTime(t time.Time) (string, error) {
+// Time returns a time as text, with its offset in seconds, which RFC 3339 lacks.
+func Time(t time.Time) (string, error) {
 	if t.Year() < 0 || t.Year() > 9999 {
 		return "", fmt.Errorf("its time has the year %d, but must be from 0 to 9999", t.Year())
 	}
@@ -203,8 +206,8 @@ func packTime(t time.Time) (string, error) {
 	return fmt.Sprint(t.Format(localTime), " ", offset), nil
 }
 
-// unpackTime is the inverse of packTime. Without an offset, the time is in UTC.
-func unpackTime(text string) (time.Time, error) {
+// ParseTime is the inverse of packTime. Without an offset, the time is in UTC.
+func ParseTime(text string) (time.Time, error) {
 	var local string
 	var offset int
 	_, err := fmt.Sscan(text, &local, &offset)
@@ -216,8 +219,8 @@ func unpackTime(text string) (time.Time, error) {
 	return t, cmp.Or(err, failed)
 }
 
-// deep reports whether the lists and maps in v nest deeper than depth.
-func deep(v any, depth int) bool {
+// Deep reports whether the lists and maps in v nest deeper than depth.
+func Deep(v any, depth int) bool {
 	var inside []any
 	switch v := v.(type) {
 	case []any:
@@ -225,5 +228,18 @@ func deep(v any, depth int) bool {
 	case map[string]any:
 		inside = slices.Collect(maps.Values(v))
 	}
-	return depth < 0 || slices.ContainsFunc(inside, func(v any) bool { return deep(v, depth-1) })
+	return depth < 0 || slices.ContainsFunc(inside, func(v any) bool { return Deep(v, depth-1) })
+}
+
+// Each converts a list. A nil list stays nil, and an error begins with the index.
+func Each[A, B any](list []A, each func(A) (B, error)) (converted []B, err error) {
+	if list != nil {
+		converted = make([]B, len(list))
+	}
+	for i, a := range list {
+		if converted[i], err = each(a); err != nil {
+			return nil, fmt.Errorf("%d %w", i, err)
+		}
+	}
+	return converted, nil
 }

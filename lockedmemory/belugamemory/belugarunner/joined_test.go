@@ -1,4 +1,4 @@
-package belugamemory_test
+package belugarunner_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
 func question(text string) (input, output schema.Message) {
@@ -51,7 +52,7 @@ func TestLockRun_joins(t *testing.T) {
 				}
 				return echo(ctx, input)
 			}}
-			again = must2(belugamemory.LockRun(a.locker, other.Run))
+			again = must2(belugarunner.LockRun(a.locker, other.Run))
 			refused(ctx)
 			for _, e := range again(ctx, "another", "of another session") {
 				err = errors.Join(err, e)
@@ -88,6 +89,26 @@ func TestLockRun_joins(t *testing.T) {
 		saved, err := mem.Load(ctx, "")
 		if err != nil || len(saved) != 8 {
 			t.Errorf("%d messages, %v; want 8", len(saved), err)
+		}
+	})
+}
+
+// A memory with another Locker does not wait for the run around it.
+func TestLockRun_L_otherLocker_failsAtOnce(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a, b := p.with(t, nil), p.with(t, echo)
+		mem, err := belugamemory.Wrap(memory.NewRecall(inmemory.NewMessageStore()), b.locker,
+			belugamemory.WithInnerSeparatesSessions())
+		must(t, err)
+		a.agent = func(ctx context.Context, input string) (string, error) {
+			in, out := question(input)
+			return "", mem.Save(ctx, in, out)
+		}
+		start := time.Now()
+		_, errs := p.say(t.Context(), a, "q")
+		var busy *distlock.BusyError
+		if len(errs) != 1 || !errors.As(errs[0], &busy) || !busy.Self || time.Since(start) != 0 {
+			t.Errorf("after %s: %v", time.Since(start), errs)
 		}
 	})
 }
@@ -138,7 +159,7 @@ func TestLockRun_N_joinedRun_endsWithLoss(t *testing.T) {
 				t.Fatalf("%v, want one error", errs)
 			}
 			refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrLost)
-			never, err := belugamemory.LockRun(a.locker, func(context.Context, string, string) iter.Seq2[string, error] {
+			never, err := belugarunner.LockRun(a.locker, func(context.Context, string, string) iter.Seq2[string, error] {
 				panic("its lease is lost")
 			})
 			must(t, err)
@@ -211,7 +232,7 @@ func TestLockRun_observerSeesEveryRun(t *testing.T) {
 		distlock.OutcomeBusy: func(t *testing.T, p *place) {
 			other := p.newLocker(t, distlock.Options{})
 			if err := other.Do(t.Context(), p.session, func(ctx context.Context) error {
-				p.say(ctx, p.with(t, echo, belugamemory.WithBusy(lockedmemory.Refuse)), "q")
+				p.say(ctx, p.with(t, echo, belugarunner.WithBusy(lockedmemory.Refuse)), "q")
 				return nil
 			}); err != nil {
 				t.Error(err)
@@ -220,7 +241,7 @@ func TestLockRun_observerSeesEveryRun(t *testing.T) {
 		distlock.OutcomeTimeout: func(t *testing.T, p *place) {
 			other := p.newLocker(t, distlock.Options{})
 			if err := other.Do(t.Context(), p.session, func(ctx context.Context) error {
-				p.say(ctx, p.with(t, echo, belugamemory.WithWait(time.Second)), "q")
+				p.say(ctx, p.with(t, echo, belugarunner.WithWait(time.Second)), "q")
 				return nil
 			}); err != nil {
 				t.Error(err)

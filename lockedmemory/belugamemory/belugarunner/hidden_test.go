@@ -1,4 +1,4 @@
-package belugamemory_test
+package belugarunner_test
 
 import (
 	"cmp"
@@ -12,7 +12,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/core"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
 // Beluga's plugin for retries hides errors: its Runner then yields an empty event.
@@ -39,8 +39,8 @@ func TestLockRun_N_hiddenError_yieldsNoEvent(t *testing.T) {
 		code   core.ErrorCode
 		cause  error // nil: it is unknown
 	}{
-		"of an agent":               {agent: fails, wrap: belugamemory.WrapAgent, code: core.ErrRateLimit, cause: errAgent},
-		"of a new session's agent":  {agent: fails, wrap: belugamemory.WrapAgent, create: true, code: core.ErrRateLimit, cause: errAgent},
+		"of an agent":               {agent: fails, wrap: belugarunner.WrapAgent, code: core.ErrRateLimit, cause: errAgent},
+		"of a new session's agent":  {agent: fails, wrap: belugarunner.WrapAgent, create: true, code: core.ErrRateLimit, cause: errAgent},
 		"of Get":                    {agent: echo, get: limit, code: core.ErrRateLimit, cause: errAgent},
 		"unknown":                   {agent: fails, code: core.ErrInvalidInput},
 		"unknown, of a new session": {agent: fails, create: true, code: core.ErrInvalidInput},
@@ -64,7 +64,7 @@ func TestLockRun_N_hiddenError_yieldsNoEvent(t *testing.T) {
 					p.sessions.got = func(context.Context) error { return test.get }
 				}
 				var errs []error
-				for event, err := range must2(belugamemory.LockRun(a.locker, run))(t.Context(), session, "q") {
+				for event, err := range must2(belugarunner.LockRun(a.locker, run))(t.Context(), session, "q") {
 					if event != "" || !p.free(t, a) {
 						t.Errorf("event %q; the session is free: %t", event, p.free(t, a))
 					}

@@ -1,20 +1,26 @@
-package belugamemory
+package belugarunner
 
 import (
 	"context"
 	"fmt"
 	"testing"
 
+	"github.com/lookatitude/beluga-ai/v2/config"
 	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
 // BenchmarkSessionService compares a Get of 1,000 turns with a Load of the same messages, and shows an
 // Update of one more turn.
 func BenchmarkSessionService(b *testing.B) {
 	url := sharedURL(b)
-	s, m := newService(b, url), open(b, url, nil)
+	s := newService(b, url)
+	m, err := belugamemory.New(config.ProviderConfig{BaseURL: url})
+	must(b, err)
+	defer m.Close(context.Background())
 	ctx := inSession(b, "id")
-	_, err := s.Create(ctx, "agent")
+	_, err = s.Create(ctx, "agent")
 	must(b, err)
 	text := fmt.Sprintf("%0200d", 0)
 	history := make([]schema.Turn, 1000)

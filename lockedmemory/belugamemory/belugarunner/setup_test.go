@@ -1,0 +1,69 @@
+package belugarunner
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/lookatitude/beluga-ai/v2/core"
+
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+)
+
+// inSession returns a context of a session.
+func inSession(t testing.TB, id string) context.Context { return core.WithSessionID(t.Context(), id) }
+
+// mustHaveCode checks the outermost error, as an application of Beluga does.
+func mustHaveCode(t testing.TB, err error, code core.ErrorCode, sentinel error) {
+	t.Helper()
+	var coded *core.Error
+	switch {
+	case !errors.As(err, &coded):
+		t.Errorf("no error of package core: %v", err)
+	case coded.Code != code:
+		t.Errorf("code %s, want %s: %v", coded.Code, code, err)
+	case !errors.Is(err, sentinel):
+		t.Errorf("does not match %q: %v", sentinel, err)
+	case coded.Op == "" || !strings.HasPrefix(coded.Op, "belugarunner."):
+		t.Errorf("Op is %q", coded.Op)
+	}
+}
+
+// sharedURL returns the URL of the shared server without data. Only for tests that are not
+// parallel.
+func sharedURL(t testing.TB) string {
+	t.Helper()
+	server := testservers.SharedServer()
+	if _, err := server.Do("FLUSHALL"); err != nil {
+		t.Fatal(err)
+	}
+	return server.URL()
+}
+
+// backends returns a URL of each backend, without data.
+func backends(t testing.TB) map[string]string {
+	t.Helper()
+	return map[string]string{"mem": "mem://", "redis": sharedURL(t), "postgres": migrated(t).URL()}
+}
+
+// migrated is a new database with the tables of the locks and the sessions.
+func migrated(t testing.TB) *testservers.PostgresDatabase {
+	t.Helper()
+	db := testservers.SharedPostgres(t).NewDatabase(t)
+	pool, err := pgxpool.New(t.Context(), db.URL())
+	must(t, err)
+	defer pool.Close()
+	must(t, errors.Join(pglock.Migrate(t.Context(), pool, nil), pgstore.Migrate(t.Context(), pool, nil)))
+	return db
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,189 @@
+// Package services holds the servers that the memories and Runners of this process share, by URL.
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/tracing"
+)
+
+// Quorum is the backend of the locks of package redlock.
+const Quorum = "redlock"
+
+// services holds those of this process, by URL.
+var services = struct {
+	sync.Mutex
+	byURL map[string]*Service
+}{byURL: make(map[string]*Service)}
+
+// Service is one server, or this process for mem://.
+type Service struct {
+	url   string
+	locks shared
+
+	// Guarded by services:
+	users    int // memories and Runners that use the service or wait for its answer
+	lockers  map[distlock.Options]*distlock.Locker
+	sessions map[string]driver.Driver // in this process, by namespace
+}
+
+// shared is the driver of several Lockers. Their service closes it.
+type shared struct{ lockdriver.Driver }
+
+func (shared) Close() error                { return nil }
+func (s shared) Unwrap() lockdriver.Driver { return s.Driver }
+
+// Backend names the backend of the locks.
+func (s *Service) Backend() string { return s.locks.Capabilities().Backend }
+
+// Enter returns the service for a URL. Each caller calls Leave once.
+func Enter(url string) (*Service, error) {
+	services.Lock()
+	defer services.Unlock()
+	s := services.byURL[url]
+	if s == nil {
+		locks, err := lockurl.OpenDriver(url)
+		if err != nil {
+			return nil, err
+		}
+		s = &Service{url: url, locks: shared{locks}, lockers: make(map[distlock.Options]*distlock.Locker),
+			sessions: make(map[string]driver.Driver)}
+		services.byURL[url] = s
+	}
+	s.users++
+	return s, nil
+}
+
+// Leave ends the services in the background that have no other user. The channels send the results.
+func Leave(services []*Service) (ended []<-chan error) {
+	for _, s := range services {
+		ended = append(ended, s.leave())
+	}
+	return ended
+}
+
+// leave ends the service in the background if it has no other user, and sends the result.
+func (s *Service) leave() (ended <-chan error) {
+	services.Lock()
+	defer services.Unlock()
+	result := make(chan error, 1)
+	if s.users--; s.users > 0 {
+		result <- nil
+		return result
+	}
+	delete(services.byURL, s.url)
+	go func() {
+		var err error
+		for _, locker := range s.lockers {
+			err = errors.Join(err, locker.Close(context.Background()))
+		}
+		result <- errors.Join(err, s.locks.Driver.Close()) // last, because the Lockers release their leases
+	}()
+	return result
+}
+
+// Answers connects to the server and sends one request.
+func (s *Service) Answers(ctx context.Context, ping func(context.Context) error) error {
+	// go-redis dials up to 20 times before it returns a refusal. In a Cluster, single nodes may
+	// refuse. With TLS the dialer ignores ctx.
+	if client, ok := redisClient(s.locks.Driver); ok && client.Options().TLSConfig == nil {
+		conn, err := client.Options().Dialer(ctx, client.Options().Network, client.Options().Addr)
+		if err != nil {
+			return fmt.Errorf("%w: %w; start the server, or correct its address", distlock.ErrUnavailable, err)
+		}
+		_ = conn.Close()
+	}
+	return ping(ctx)
+}
+
+// Within runs a request to the server that a setting names.
+func Within(timeout time.Duration, setting string, request func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	err := request(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: no answer within the timeout, which is %s: %w", distlock.ErrUnavailable, timeout, err)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", setting, err)
+	}
+	return nil
+}
+
+// redisClient returns the client of a single Redis.
+func redisClient(locks lockdriver.Driver) (client *redis.Client, ok bool) {
+	if transport := redislock.TransportOf(locks); transport != nil {
+		client, ok = transport.Client().(*redis.Client)
+	}
+	return client, ok
+}
+
+// Locker returns the Locker for opts. All users with equal options share it.
+func (s *Service) Locker(opts distlock.Options) (*distlock.Locker, error) {
+	services.Lock()
+	defer services.Unlock()
+	if locker := s.lockers[opts]; locker != nil {
+		return locker, nil
+	}
+	spans, err := tracing.New()
+	if err != nil {
+		return nil, err
+	}
+	observed := opts
+	observed.Observer = spans
+	locker, err := distlock.New(s.locks, &observed)
+	if err == nil {
+		s.lockers[opts] = locker
+	}
+	return locker, err
+}
+
+// Sessions returns the sessions of a namespace. In this process, the first user sets the retention.
+func (s *Service) Sessions(keep driver.Retention) (driver.Driver, error) {
+	switch s.Backend() {
+	case "redis":
+		return redisstore.NewColocatedDriver(s.locks.Driver, &keep)
+	case "postgres":
+		return pgstore.NewColocatedDriver(s.locks.Driver, &keep)
+	}
+	services.Lock()
+	defer services.Unlock()
+	made, err := memstore.NewDriver(&keep)
+	if err != nil {
+		return nil, err
+	}
+	if s.sessions[keep.Namespace] == nil {
+		s.sessions[keep.Namespace] = made
+	}
+	sessions := s.sessions[keep.Namespace]
+	if sessions.Retention() != made.Retention() {
+		return nil, codes.Invalid(`options "max_exchanges" and "idle_ttl" differ from those of an earlier memory on mem://: ` +
+			`use the same, or another "namespace"`)
+	}
+	return sessions, nil
+}
+
+// Users counts the users of a URL, for tests.
+func Users(url string) int {
+	services.Lock()
+	defer services.Unlock()
+	if s := services.byURL[url]; s != nil {
+		return s.users
+	}
+	return 0
+}
