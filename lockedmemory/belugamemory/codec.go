@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/lookatitude/beluga-ai/v2/schema"
@@ -78,10 +79,11 @@ func (Codec) Decode(text []byte) (schema.Message, error) {
 }
 
 func decode(text []byte) (schema.Message, error) {
-	var version int
-	_, err := fmt.Sscanf(string(text[:min(len(text), 32)]), `{"v":%d,`, &version)
+	rest, found := bytes.CutPrefix(text[:min(len(text), 32)], []byte(`{"v":`))
+	digits, _, _ := bytes.Cut(rest, []byte(","))
+	version, err := strconv.Atoi(string(digits))
 	switch {
-	case err != nil || version < 1:
+	case !found || err != nil || version < 1:
 		return nil, errors.New(`it does not begin with {"v":1, as all messages of this package do`)
 	case version > formatVersion+1:
 		return nil, fmt.Errorf("its version is %d, and this package reads versions 1 to %d: update this instance",
