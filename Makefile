@@ -99,8 +99,9 @@ bench: deps ## Compare with other lock libraries, in one run; FLAGS=-quick: a sh
 	cd bench && go run . $(FLAGS)
 
 .PHONY: microbench
-microbench: deps ## Run the benchmarks of the lock, the memory and their backends
+microbench: deps ## Run the benchmarks of the lock, the memory and their backends, and of Beluga's Runner
 	go test -run '^$$' -bench . ./distlock/... ./lockedmemory/...
+	$(CONTRACT) go test -run '^$$' -bench . ./lockedmemory/belugamemory/...
 
 .PHONY: fuzz
 fuzz: ## Look for names, replies, messages and entries that break the drivers, FUZZTIME (1m) each
