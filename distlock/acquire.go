@@ -7,7 +7,7 @@ import (
 )
 
 // Acquire waits until it holds the lock on key, and returns the lease. It waits until ctx ends, and
-// for at most Options.Wait. Waiters queue. A key is any text of 1 to 1024 bytes, valid UTF-8, without
+// for at most Options.Wait. Waiters queue. A key has 1 to 1,024 bytes of UTF-8, without
 // control characters.
 //
 // Acquire fails with a [BusyError] if the wait ends or the queue is full, with [ErrUnavailable],

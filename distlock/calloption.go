@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// CallOption changes one call of a Locker, or one Turn of package lockedmemory.
+// CallOption changes one call of a Locker, or one Turn of lockedmemory.
 type CallOption func(*callOptions)
 
 // callOptions are the settings of one acquisition.

@@ -12,8 +12,8 @@ import (
 // maxPage is the most locks on one page of List.
 const maxPage = 1000
 
-// Info is the backend's view of a lock. A local handoff does not reach the backend: Fence is then
-// lower than the present lease's, and Age up to 10 ms higher.
+// Info is the backend's view of a lock. After a local handoff, Fence is lower than the present
+// lease's, and Age up to 10 ms higher.
 type Info struct {
 	Key     string
 	Held    bool
@@ -28,8 +28,8 @@ func infoOf(key string, s driver.State) Info {
 	return Info{Key: key, Held: s.Held, Holder: s.Holder, Fence: s.Fence, Age: s.Age, TTL: s.TTL, Waiters: s.Waiters}
 }
 
-// Inspect returns the backend's view of the lock on key, for people and dashboards: it may be outdated
-// at once. Errors: [ErrInvalidKey], [ErrUnavailable], [ErrRefused], [ErrClosed], the error of ctx.
+// Inspect returns the backend's view of the lock, perhaps outdated. Errors: [ErrInvalidKey],
+// [ErrUnavailable], [ErrRefused], [ErrClosed], that of ctx.
 func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
 	if err := validKey(key); err != nil {
 		return Info{}, err
@@ -41,7 +41,7 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
 	return infoOf(key, s), nil
 }
 
-// Ping returns nil if the backend answers a read, for readiness probes. Errors: as [Locker.Inspect].
+// Ping asks the backend, for readiness probes. Errors: as [Locker.Inspect].
 func (l *Locker) Ping(ctx context.Context) error {
 	_, err := l.state(ctx, "ping", "ping")
 	return err

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 )
 
-// KeyMode is how log lines and spans show a key, which often identifies a person's session.
+// KeyMode is how logs and spans show a key, which often identifies a person.
 type KeyMode string
 
 const (

@@ -12,7 +12,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
-// Lease is the right to a key until it is released or lost. It is renewed, and safe for concurrent use.
+// Lease is a right to a key. It is renewed, and safe for concurrent use.
 type Lease struct {
 	grant    *grant
 	fence    atomic.Int64

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Lock is a handle on one lock with the methods of the Beluga AI locking guide. It holds at most one
-// lease, which is renewed unless Options.RenewEvery is negative. [Locker.Do] gives more.
+// Lock is a handle with the methods of the Beluga AI locking guide. It holds at most one lease,
+// renewed unless Options.RenewEvery is negative.
 type Lock struct {
 	locker *Locker
 	key    string

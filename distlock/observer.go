@@ -15,7 +15,7 @@ const (
 	OpLost       = "distlock.lost" // a moment, at Operation.Began
 )
 
-// Outcome is the end of an [Operation] in one word. Busy and Timeout are ordinary.
+// Outcome is the end of an [Operation] in one word. Busy and timeout are usual.
 type Outcome string
 
 const (
@@ -33,11 +33,10 @@ const (
 	OutcomeConflict    Outcome = "conflict"    // the store refused the write: its turn ID has other messages
 )
 
-// Observer sees every operation of a [Locker] and of the packages above it, in many goroutines. In a
-// call, the hooks run in the caller's goroutine. Scheduled renewals, releases by Close and losses are
-// reported by one goroutine, in order, after they have taken effect. The end of a lease is reported
-// after the End of its acquire. A panic of a hook is logged, and the operation goes on. A hook must not
-// call Close.
+// Observer sees every operation of a [Locker] and of the packages above it, in the goroutines of the
+// callers. One goroutine reports scheduled renewals, releases by Close and losses, in order, after they
+// have taken effect. The end of a lease is reported after the End of its acquire. A panic of a hook is
+// logged, and the operation goes on. A hook must not call Close.
 type Observer interface {
 	// Start is called before the request is sent. The operation runs under the returned context. For
 	// [OpAcquire], Start may set op.Metadata.
@@ -69,8 +68,8 @@ type Operation struct {
 	Blocker  map[string]string // of OpAcquire: the Metadata of the last holder that was in the way
 	Unlocked bool              // it ran without the lock, as FailOpen of lockedmemory allows
 
-	// Exchanges, of a turn of lockedmemory, is how many of its Saves were stored. Its Wait ends when its
-	// function begins. Its Held is the time from there to the end of the function or the loss of the lease.
+	// Exchanges is the number of stored Saves of a turn of lockedmemory. Its Wait lasts until its
+	// function begins, its Held from there until the function ends or the lease is lost.
 	Exchanges int
 }
 
@@ -83,7 +82,7 @@ const (
 	HandoffRemote Handoff = "remote" // from another process, by the backend's queue
 )
 
-// OutcomeOf returns the Outcome of an error of a Locker, or of work under its locks.
+// OutcomeOf returns the Outcome of an error of a Locker or of its work.
 func OutcomeOf(err error) Outcome {
 	if err == nil {
 		return OutcomeDone

@@ -24,7 +24,7 @@ const (
 	minRenewEvery    = 10 * time.Millisecond
 )
 
-// Options configure a [Locker]. The zero value of a field, and nil Options, mean the defaults.
+// Options configure a [Locker]. Zero fields and nil Options mean the defaults.
 type Options struct {
 	Namespace string        // prefix of every key, at most 128 bytes without braces; default "distlock"
 	TTL       time.Duration // how long a lease outlives its dead holder, at least MinTTL; default 30 s
