@@ -1,18 +1,18 @@
 // Package redislock keeps locks in Redis: on one node, behind Sentinels, or in a Cluster. It uses
 // the client of go-redis that the caller makes.
 //
-// Redis keeps one record per name. The record outlives the lock by a day. A queue and tombstones
-// are beside it while they are needed. Every operation is one script, so it happens at one moment
-// by the server's clock, and it may be repeated. docs/design/redis.md states the record, its
-// invariants, the operations and the states of an owner.
+// Redis keeps one record per name, for a day longer than the lock. Every operation is one script, so
+// it happens at one moment by the server's clock, and it may be repeated. docs/design/redis.md
+// states the record, its invariants, the operations and the states of an owner.
 //
 // A lock with the key K in the namespace N has these keys. In K, '%' and '}' are written as %25 and
 // %7D, so two names never share a key:
 //
-//	N:{K}:lock        the record: holder, previous owner, token; expires a day after the lock
-//	N:{K}:queue       waiters by ticket (sorted set)
-//	N:{K}:waiters     "<alive until, ms>:<seq>:<channel>:<payload>" of each waiter (hash)
-//	N:{K}:tombstones  cancelled owners, by the end of their tombstones, ms (sorted set)
+//	N:{K}:lock        the record: holder, previous owner, token
+//	N:{K}:queue       waiters by ticket
+//	N:{K}:waiters     of each waiter, how to notify it
+//	N:{K}:tombstones  cancelled owners
+//	N:{…}:probe       32 keys for 2 s: they show that no proxy spreads keys over servers
 //
 // The braces make all keys of a lock hash to one slot of a Cluster. All keys expire. Redis must not
 // evict keys (maxmemory-policy noeviction): a lost record is a lost lock and a lost token.
@@ -32,21 +32,13 @@
 // up thus delays no call. Hooks of the client (AddHook), such as those for tracing, do not see
 // these calls. Package tracing reports operations instead. The driver opens at most PoolSize
 // connections to a node, usually one or two. It closes a connection after a minute without use, and
-// when the context of its caller ends.
+// when the context of its caller ends. Close the Locker before the client: the driver's connections
+// do not end with the client.
 //
-// Acquires and releases that are ready at the same time share a round trip. On one node, and behind
-// Sentinels, they also share a script. Before that, 32 keys N:{...}:probe, for 2 s, show that one
-// server keeps all keys, and no proxy spreads them.
+// A client that follows Sentinels sends the calls itself while its pool has a free connection. A
+// Cluster's client sends redirected calls, and a client of another type sends all calls. Calls that
+// are ready at the same time share a round trip. docs/design/redis.md states the details.
 //
-// In a Cluster, the client itself sends redirected calls, and the first calls before it knows the
-// nodes. A client that follows Sentinels sends the calls while its pool has a free connection,
-// because only the client learns of a failover. A client of another type sends all calls. Close the
-// Locker before the client: the driver's connections do not end with the client.
-// docs/design/redis.md states the details.
-//
-// go-redis writes one copy of a script call, unless the server rejects that copy. If the answer is
-// lost, or the server rejects the call for now, the driver sends the call again: MaxRetries times,
-// in a Cluster MaxRedirects times. The error therefore says whether a copy may have taken effect,
-// see [driver.MayHaveEffect]. The driver sends an extend once: a late copy of a shortening extend
-// could undo a later extend.
+// If an answer is lost, the driver sends the call again: MaxRetries times, in a Cluster MaxRedirects
+// times. The error says whether a copy may have taken effect, see [driver.MayHaveEffect].
 package redislock

@@ -12,12 +12,15 @@ import (
 )
 
 // Codec turns messages of type M into bytes and back, and into search results of type D. It is safe
-// for concurrent use.
+// for concurrent use. Entries outlive versions of the program: a Codec must read the bytes of its
+// predecessors. [JSON] is a Codec for plain structs.
 type Codec[M, D any] interface {
-	// Encode must return the same bytes for the same message each time. By these bytes, the store sees
-	// whether a repeated Save of a turn ID has the same messages.
+	// Encode must return the same bytes for the same message each time, in every process and version.
+	// By these bytes, the store sees whether a repeated Save of a turn ID has the same messages. A map
+	// in random order, or the time of the encoding, makes each retry an [ErrTurnConflict].
 	Encode(message M) ([]byte, error)
-	// Decode is the inverse of Encode. It must fail for bytes that Encode cannot have returned.
+	// Decode returns the message that Encode was given. It must fail for bytes that Encode cannot have
+	// returned, because the store takes all others for a message.
 	Decode(text []byte) (M, error)
 	// Text returns the text in which queries search.
 	Text(message M) string
