@@ -4,17 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// Option changes a default of [LockRun], [WrapSessions] or [NewSessionService].
+// Option changes a default of [New], [LockRun], [WrapSessions] or [NewSessionService].
 type Option func(s *settings, at use) error
 
 type settings struct {
@@ -22,6 +26,14 @@ type settings struct {
 	key     lockedmemory.KeyFunc
 	maxHold time.Duration
 	lockedmemory.Options
+
+	// Of New:
+	runs     *openRuns // nil: the runs are not counted
+	plugins  []runtime.Plugin
+	storeURL string
+	locks    distlock.Options
+	keep     driver.Retention
+	agentID  string
 }
 
 // use is a set of functions that accept an option.
@@ -31,6 +43,7 @@ const (
 	forRuns use = 1 << iota
 	forSessions
 	forServices
+	forRunners
 )
 
 // newOption makes an option. If it is not valid, its function refuses it with the text of wrong.
@@ -49,10 +62,14 @@ func newOption(name string, uses use, valid bool, wrong string, apply func(*sett
 
 // settingsOf applies the options. It also refuses a nil Locker.
 func settingsOf(locker *distlock.Locker, opts []Option, at use) (settings, error) {
-	s := settings{locker: locker, key: belugamemory.SessionKey}
 	if locker == nil {
-		return s, codes.Invalid("the Locker is nil: make one with lockurl.Open, or take that of a Memory")
+		return settings{}, codes.Invalid("the Locker is nil: make one with lockurl.Open, or take that of a Memory")
 	}
+	return apply(settings{locker: locker}, opts, at)
+}
+
+func apply(s settings, opts []Option, at use) (settings, error) {
+	s.key = belugamemory.SessionKey
 	for _, opt := range opts {
 		if opt == nil {
 			return s, codes.Invalid("an Option is nil: leave it out")
@@ -74,14 +91,14 @@ func WithKey(key lockedmemory.KeyFunc) Option {
 // WithWait bounds the wait of a run, and of a Create or Delete outside a run, for its session.
 // Default: lockedmemory.DefaultWait, which is 5 minutes. Negative: without a bound.
 func WithWait(wait time.Duration) Option {
-	return newOption("WithWait", forRuns|forServices, wait != 0,
+	return newOption("WithWait", forRuns|forServices|forRunners, wait != 0,
 		fmt.Sprintf("WithWait has 0: leave it out for %s, or use WithBusy(lockedmemory.Refuse)", lockedmemory.DefaultWait),
 		func(s *settings) { s.Wait = wait })
 }
 
 // WithBusy sets what a run does while its session is busy. Default: lockedmemory.Wait.
 func WithBusy(policy lockedmemory.BusyPolicy) Option {
-	return newOption("WithBusy", forRuns, policy == lockedmemory.Wait || policy == lockedmemory.Refuse,
+	return newOption("WithBusy", forRuns|forRunners, policy == lockedmemory.Wait || policy == lockedmemory.Refuse,
 		fmt.Sprintf("WithBusy has %d, which is no BusyPolicy: use lockedmemory.Wait or lockedmemory.Refuse", policy),
 		func(s *settings) { s.Busy = policy })
 }
@@ -89,9 +106,53 @@ func WithBusy(policy lockedmemory.BusyPolicy) Option {
 // WithMaxHold sets the age at which the lease of a cancelled run is released, if the end of the run
 // is still unknown. Default: MaxHold of the Locker's Options, or 10 minutes without a MaxHold.
 func WithMaxHold(age time.Duration) Option {
-	return newOption("WithMaxHold", forRuns, age > 0,
+	return newOption("WithMaxHold", forRuns|forRunners, age > 0,
 		fmt.Sprintf("WithMaxHold has %s, but must be positive: leave it out for the Locker's, or 10m", age),
 		func(s *settings) { s.maxHold = age })
+}
+
+// WithPlugins adds plugins of Beluga to the runs of [New], in this order. All runs share them.
+func WithPlugins(plugins ...runtime.Plugin) Option {
+	return newOption("WithPlugins", forRunners, !slices.ContainsFunc(plugins, isNil[runtime.Plugin]),
+		"WithPlugins has a nil plugin: leave it out", func(s *settings) { s.plugins = append(s.plugins, plugins...) })
+}
+
+// WithStore sets the URL of the sessions: one Redis or PostgreSQL. Default: the URL of the locks. A
+// quorum keeps locks alone, and needs it.
+func WithStore(url string) Option {
+	return newOption("WithStore", forRunners,
+		url != "" && !strings.HasPrefix(url, "mem:") && !strings.HasPrefix(url, "redlock+"),
+		`WithStore needs the URL of one Redis or PostgreSQL, such as "postgres://localhost/chat"`,
+		func(s *settings) { s.storeURL = url })
+}
+
+// WithNamespace sets the text before all keys, so that applications can share a server: name for the
+// locks, and name:run for the sessions. Default: "distlock" and "run". A memory "locked" with the
+// same namespace has the same locks, and messages of its own.
+func WithNamespace(name string) Option {
+	return newOption("WithNamespace", forRunners, name != "", "WithNamespace is empty: leave it out for the default",
+		func(s *settings) { s.locks.Namespace, s.keep.Namespace = name, name+":run" })
+}
+
+// WithTTL sets how long a session stays held after its instance has died. Default: 30 s.
+func WithTTL(ttl time.Duration) Option {
+	return newOption("WithTTL", forRunners, ttl >= distlock.MinTTL,
+		fmt.Sprintf("WithTTL has %s, but must be %s or more: leave it out for 30s", ttl, distlock.MinTTL),
+		func(s *settings) { s.locks.TTL = ttl })
+}
+
+// WithIdleTTL sets how long a session is kept after its last run: 1 s or more, in whole milliseconds.
+// Default: for ever. Runners of one process agree on it for a URL and namespace.
+func WithIdleTTL(ttl time.Duration) Option {
+	return newOption("WithIdleTTL", forRunners, ttl >= time.Second,
+		fmt.Sprintf("WithIdleTTL has %s, but must be 1s or more: leave it out to keep sessions for ever", ttl),
+		func(s *settings) { s.keep.IdleTTL = ttl })
+}
+
+// WithAgentID sets the ID of the agent that sessions belong to. Default: the ID() of the agent.
+func WithAgentID(id string) Option {
+	return newOption("WithAgentID", forRunners, id != "", "WithAgentID is empty: leave it out for the ID of the agent",
+		func(s *settings) { s.agentID = id })
 }
 
 // keyFor returns the key of a session, with the errors of lockedmemory.

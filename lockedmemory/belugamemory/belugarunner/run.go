@@ -53,15 +53,32 @@ func LockRun[I, E any](
 	if err != nil {
 		return nil, codes.Of("belugarunner.lockrun", err)
 	}
-	s.maxHold = cmp.Or(s.maxHold, fencing.Options(locker).MaxHold, 10*time.Minute)
+	return lockRun(&s, run), nil
+}
+
+// lockRun is LockRun. If s counts its runs, it refuses a run after a Shutdown.
+func lockRun[I, E any](
+	s *settings, run func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error],
+) func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error] {
+	s.maxHold = cmp.Or(s.maxHold, fencing.Options(s.locker).MaxHold, 10*time.Minute)
 	s.Wait = cmp.Or(s.Wait, lockedmemory.DefaultWait)
 	return func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error] {
 		return func(yield func(E, error) bool) {
 			r := &lockedRun{session: sessionID}
+			var err error
+			if r.released, err = s.runs.begin(); err != nil {
+				yield(*new(E), err)
+				return
+			}
+			defer func() {
+				if !r.owns {
+					r.released()
+				}
+			}()
 			var event E
 			wanted := true
 			show := func() bool { wanted = wanted && yield(event, r.failed); return wanted }
-			err := s.alone(ctx, r, func() {
+			err = s.alone(ctx, r, func() {
 				for next, err := range run(r.ctx, sessionID, input) {
 					if r.failed != nil && !show() {
 						return
@@ -79,7 +96,7 @@ func LockRun[I, E any](
 				yield(*new(E), codes.Of("belugarunner.run", err))
 			}
 		}
-	}, nil
+	}
 }
 
 // WrapAgent wraps the agent of a Runner whose Run is locked, see [LockRun]. A cancelled run then
@@ -174,7 +191,9 @@ func (s *settings) hold(ctx context.Context, op *distlock.Operation, r *lockedRu
 			err = codes.Self(errors.New("a run of this session is around the call, and its Update would take back the "+
 				"inner turn: ask the inner agent without a run, or give it its own session"), distlock.BusyError{Self: true})
 		}
-	} else if lease, err = acquire(ctx, key, distlock.WithWait(s.Wait)); err == nil {
+	} else if lease, err = s.runs.wait(ctx, func(ctx context.Context) (*distlock.Lease, error) {
+		return acquire(ctx, key, distlock.WithWait(s.Wait))
+	}); err == nil {
 		// ⚑ Not Join: a Runner whose context ends with the release after Update yields no event.
 		within = valued{ctx, context.WithoutCancel(lease.Context())}
 	}
@@ -224,6 +243,8 @@ type lockedRun struct {
 	owns    bool            // the run has acquired the lease; otherwise a Turn or a Do around the run has
 	ctx     context.Context // ends with the caller's context, with a loss, and with Close
 
+	released func() // counts the run as ended, once: after its release or loss, or without a lease of its own
+
 	// ⚑ failed is the error of the last pair. It is yielded with the next pair or after the release, so
 	// that its reader holds no session.
 	failed  error
@@ -260,6 +281,7 @@ func (r *lockedRun) end(ctx context.Context) {
 	if err := r.lease.Release(ctx); errors.Is(err, distlock.ErrLost) {
 		r.fails(codes.Of("belugarunner.run", err))
 	}
+	r.released()
 }
 
 // linger keeps the lease of a cancelled run until its worker ends, or for atMost.
@@ -269,7 +291,12 @@ func (r *lockedRun) linger(atMost time.Duration) {
 	}
 	// ⚑ Not with the run's context, which has ended: the release waits for an Update under way.
 	timer := time.AfterFunc(atMost, func() { fencing.Background(fencing.Locker(r.lease), r.end) })
-	context.AfterFunc(r.lease.Context(), func() { timer.Stop() })
+	context.AfterFunc(r.lease.Context(), func() {
+		timer.Stop()
+		if !r.over.Load() { // lost or closed: nothing releases it
+			r.released()
+		}
+	})
 }
 
 // rests takes a share from busy. It ends a run that panics, and a cancelled run whose worker has

@@ -53,11 +53,15 @@ func NewSessionService(d driver.Driver, locker *distlock.Locker, opts ...Option)
 	if err != nil {
 		return nil, codes.Of("belugarunner.newsessionservice", err)
 	}
+	return newSessionService(d, s)
+}
+
+func newSessionService(d driver.Driver, s settings) (*SessionService, error) {
 	store, err := sessionstore.New[[]byte, struct{}](d, s.key, lines{}, &sessionstore.Options{MaxMessage: maxSession})
 	if err != nil {
 		return nil, codes.Of("belugarunner.newsessionservice", err)
 	}
-	locked, err := lockedmemory.New(store, locker, s.key, &s.Options)
+	locked, err := lockedmemory.New(store, s.locker, s.key, &s.Options)
 	if err != nil {
 		return nil, codes.Of("belugarunner.newsessionservice", err)
 	}
@@ -260,6 +264,12 @@ func (s *SessionService) replace(ctx context.Context, head []byte, turns [][]byt
 		turns = turns[n:]
 	}
 	return s.locked.Replace(ctx, first, last, pieces...)
+}
+
+// ping asks the server of the sessions.
+func (s *SessionService) ping(ctx context.Context) error {
+	_, err := s.locked.Ping(ctx)
+	return err
 }
 
 // leaseIn returns the lease of the context's session, or nil.

@@ -57,6 +57,10 @@ func (s *sessions) Get(ctx context.Context, sessionID string) (*runtime.Session,
 			err = codes.Of("belugarunner.get", codes.Invalid("the service returned a session with another ID: "+
 				"give the run the ID of the session"))
 		}
+		if err == nil && session != nil && s.agentID != "" && session.AgentID != "" && session.AgentID != s.agentID {
+			err = codes.Of("belugarunner.get", codes.Invalid("the session belongs to the agent %q, and this is the Runner of %q: "+
+				"use another session ID, or give the Runner the old ID with WithAgentID", session.AgentID, s.agentID))
+		}
 		return session, err
 	})
 }

@@ -39,7 +39,8 @@ type Service struct {
 	// Guarded by services:
 	users    int // memories and Runners that use the service or wait for its answer
 	lockers  map[distlock.Options]*distlock.Locker
-	sessions map[string]driver.Driver // in this process, by namespace
+	sessions map[string]driver.Driver    // in this process, by namespace
+	alike    map[string]driver.Retention // by namespace
 }
 
 // shared is the driver of several Lockers. Their service closes it.
@@ -62,7 +63,7 @@ func Enter(url string) (*Service, error) {
 			return nil, err
 		}
 		s = &Service{url: url, locks: shared{locks}, lockers: make(map[distlock.Options]*distlock.Locker),
-			sessions: make(map[string]driver.Driver)}
+			sessions: make(map[string]driver.Driver), alike: make(map[string]driver.Retention)}
 		services.byURL[url] = s
 	}
 	s.users++
@@ -176,6 +177,21 @@ func (s *Service) Sessions(keep driver.Retention) (driver.Driver, error) {
 			`use the same, or another "namespace"`)
 	}
 	return sessions, nil
+}
+
+// Alike is Sessions for users of a namespace that agree on the retention as long as the service lives.
+func (s *Service) Alike(keep driver.Retention) (driver.Driver, error) {
+	services.Lock()
+	first, known := s.alike[keep.Namespace]
+	if !known {
+		s.alike[keep.Namespace] = keep
+	}
+	services.Unlock()
+	if known && first != keep {
+		return nil, codes.Invalid("WithIdleTTL is %s, and %s in an earlier Runner of this process with the same namespace: "+
+			"use the same, or another WithNamespace", keep.IdleTTL, first.IdleTTL)
+	}
+	return s.Sessions(keep)
 }
 
 // Users counts the users of a URL, for tests.

@@ -1,0 +1,4 @@
+package belugarunner
+
+// Backends is backends for the tests outside of the package.
+var Backends = backends
