@@ -43,8 +43,8 @@ type reply struct {
 }
 
 // instance runs turns until its parent stops it.
-func instance(ctx context.Context, parent *childproc.Line, c config) error {
-	runner, err := open(ctx, c, writer{c.Think})
+func instance(_ context.Context, parent *childproc.Line, c config) error {
+	runner, err := open(c, writer{c.Think})
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func ask(ctx context.Context, runner *runner, r request) reply {
 	return answer
 }
 
-// writer is an agent. Its answer has the number of turns that it knows, in two events.
+// writer is an agent. Its answer repeats the input, in two events.
 type writer struct{ think time.Duration }
 
 func (writer) ID() string              { return "writer" }
@@ -82,29 +82,19 @@ func (writer) Persona() agent.Persona  { return agent.Persona{} }
 func (writer) Tools() []tool.Tool      { return nil }
 func (writer) Children() []agent.Agent { return nil }
 
-func (w writer) Invoke(ctx context.Context, input string, opts ...agent.Option) (answer string, err error) {
-	for event, err := range w.Stream(ctx, input, opts...) {
-		if err != nil {
-			return "", err
-		}
-		answer += event.Text
-	}
-	return answer, nil
+func (writer) Invoke(context.Context, string, ...agent.Option) (string, error) {
+	return "", errors.New("a Runner streams")
 }
 
 func (w writer) Stream(ctx context.Context, input string, _ ...agent.Option) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
-		seen := turnsKnown(ctx)
-		if w.think > 0 {
-			select {
-			case <-time.After(rand.N(w.think)):
-			case <-ctx.Done():
-				yield(agent.Event{}, ctx.Err())
-				return
-			}
+		select {
+		case <-time.After(rand.N(w.think)):
+		case <-ctx.Done():
+			yield(agent.Event{}, ctx.Err())
+			return
 		}
-		if yield(agent.Event{Type: agent.EventText, Text: "answer to " + input}, nil) {
-			yield(agent.Event{Type: agent.EventText, Text: fmt.Sprintf(" after %d turns", seen)}, nil)
-		}
+		_ = yield(agent.Event{Type: agent.EventText, Text: "answer to "}, nil) &&
+			yield(agent.Event{Type: agent.EventText, Text: input}, nil)
 	}
 }

@@ -34,7 +34,7 @@ func (p *plain) Get(ctx context.Context, id string) (*runtime.Session, error) {
 	if errors.Is(err, redis.Nil) {
 		return nil, core.NewError("plain.get", core.ErrNotFound, "there is no such session", nil)
 	}
-	session := &runtime.Session{ID: id}
+	session := &runtime.Session{ID: id, State: map[string]any{}}
 	var turns [][2]string
 	if err == nil {
 		err = json.Unmarshal(text, &turns)

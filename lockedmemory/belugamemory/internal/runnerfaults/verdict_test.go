@@ -29,7 +29,7 @@ func (v *verdict) String() string { return v.text }
 
 // judge reads all sessions and compares them with what the clients know.
 func (c *campaign) judge(t *testing.T, took time.Duration) *verdict {
-	reader, err := open(t.Context(), c.config, writer{})
+	reader, err := open(c.config, writer{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,6 +57,9 @@ func (c *campaign) judge(t *testing.T, took time.Duration) *verdict {
 
 // compare judges one session.
 func (c *campaign) compare(session *runtime.Session, v *verdict) {
+	if count, counted := session.State["turns"]; counted && count != len(session.Turns) {
+		c.wrong("%s: the State counts %v turns, and %d are stored", session.ID, count, len(session.Turns))
+	}
 	messages, answers, err := messagesOf(session)
 	if err != nil {
 		c.wrong("%s: %v", session.ID, err)
@@ -81,7 +84,7 @@ func messagesOf(session *runtime.Session) (messages []integrity.Message, answers
 		q := integrity.Message{Role: integrity.Question}
 		a := integrity.Message{Role: integrity.Answer}
 		question, answer := textOf(turn.Input), textOf(turn.Output)
-		_, e1 := fmt.Sscanf(question, "question %d of %s", &q.Turn, &q.Writer)
+		_, e1 := fmt.Sscanf(question, "question %d of %s after %d turns", &q.Turn, &q.Writer, new(int))
 		_, e2 := fmt.Sscanf(answer, "answer to question %d of %s after %d turns", &a.Turn, &a.Writer, &a.Seen)
 		if e := errors.Join(e1, e2); e != nil {
 			err = errors.Join(err, fmt.Errorf("turn at %d: %q, %q: %w", i, question, answer, e))
@@ -121,9 +124,10 @@ func TestVerdict_namesEachFault(t *testing.T) {
 		session := &runtime.Session{ID: "s"}
 		for n := range 4 {
 			r := request{n, "s", "client"}
-			answer := fmt.Sprintf("answer to %s after %d turns", r.text(), n)
+			question := fmt.Sprintf("%s after %d turns", r.text(), n)
+			answer := "answer to " + question
 			session.Turns = append(session.Turns,
-				schema.Turn{Input: schema.NewHumanMessage(r.text()), Output: schema.NewAIMessage(answer)})
+				schema.Turn{Input: schema.NewHumanMessage(question), Output: schema.NewAIMessage(answer)})
 			c.seen[n] = answer
 			c.attempts["s"] = append(c.attempts["s"],
 				integrity.Attempt{Turn: n, Writer: "client", Acknowledged: true, Begun: int64(2*n + 1), Ended: int64(2*n + 2)})
