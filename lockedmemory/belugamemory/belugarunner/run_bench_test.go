@@ -10,15 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/core"
 	"github.com/lookatitude/beluga-ai/v2/runtime"
+	"github.com/lookatitude/beluga-ai/v2/schema"
 
-	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
 // BenchmarkRun compares a run of a Runner on a Redis with a run on Beluga's service in memory: round
@@ -39,7 +38,7 @@ func compareRuns(b *testing.B, sessions, before int) {
 		chosen := make([]string, sessions)
 		answer := func() {
 			for _, id := range chosen {
-				for _, err := range run.run(b.Context(), id, "hello") {
+				for _, err := range run.run(b.Context(), id, schema.NewHumanMessage("hello")) {
 					must(b, err)
 				}
 			}
@@ -85,14 +84,16 @@ func compareRuns(b *testing.B, sessions, before int) {
 	report("µs", func(c cost) float64 { return c.time })
 }
 
+// run is a way to run turns, and to make the session of an ID or another one.
 type run struct {
-	run    func(ctx context.Context, id, input string) iter.Seq2[string, error]
+	run    func(ctx context.Context, id string, input schema.Message) iter.Seq2[agent.Event, error]
 	create func(b *testing.B, id string) string
 }
 
 func runInMemory() run {
 	s := runtime.NewInMemorySessionService()
-	return run{(&scripted{sessions: s, agent: echo}).Run, func(b *testing.B, _ string) string {
+	r := runtime.NewRunner(answers(echo), runtime.WithSessionService(s))
+	return run{r.Run, func(b *testing.B, _ string) string {
 		session, err := s.Create(b.Context(), "agent")
 		must(b, err)
 		return session.ID
@@ -100,19 +101,11 @@ func runInMemory() run {
 }
 
 func runOnRedis(b *testing.B, url string) run {
-	client, err := redislock.ParseURL(url)
+	r, err := belugarunner.New(answers(echo), url)
 	must(b, err)
-	b.Cleanup(func() { _ = client.Close() })
-	locker, err := lockurl.Open(b.Context(), url, nil)
-	must(b, err)
-	b.Cleanup(func() { _ = locker.Close(context.Background()) })
-	d, err := redisstore.NewDriver(client, &driver.Retention{})
-	must(b, err)
-	s, err := belugarunner.NewSessionService(d, locker)
-	must(b, err)
-	a := &scripted{sessions: must2(belugarunner.WrapSessions(s, locker)), agent: echo, wrap: belugarunner.WrapAgent}
-	return run{must2(belugarunner.LockRun(locker, a.Run)), func(b *testing.B, id string) string {
-		_, err := s.Create(core.WithSessionID(b.Context(), id), "agent")
+	b.Cleanup(func() { must(b, r.Shutdown(context.Background())) })
+	return run{r.Run, func(b *testing.B, id string) string {
+		_, err := r.Sessions().Create(core.WithSessionID(b.Context(), id), "agent")
 		must(b, err)
 		return id
 	}}
@@ -122,8 +115,8 @@ func runOnRedis(b *testing.B, url string) run {
 func runCommands(b *testing.B, url string) run {
 	client := must2(redislock.ParseURL(url))
 	b.Cleanup(func() { _ = client.Close() })
-	return run{func(ctx context.Context, _, _ string) iter.Seq2[string, error] {
-		return func(yield func(string, error) bool) {
+	return run{func(ctx context.Context, _ string, _ schema.Message) iter.Seq2[agent.Event, error] {
+		return func(func(agent.Event, error) bool) {
 			for range 4 {
 				must(b, client.Ping(ctx).Err())
 			}
