@@ -67,9 +67,6 @@ func (o *openRuns) wait(ctx context.Context, acquire func(context.Context) (*dis
 	if o == nil {
 		return acquire(ctx)
 	}
-	if o.closing.Err() != nil {
-		return nil, errShutDown("belugarunner.run")
-	}
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(o.closing, cancel)()

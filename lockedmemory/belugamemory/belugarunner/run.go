@@ -243,7 +243,7 @@ type lockedRun struct {
 	owns    bool            // the run has acquired the lease; otherwise a Turn or a Do around the run has
 	ctx     context.Context // ends with the caller's context, with a loss, and with Close
 
-	released func() // counts the run as ended, once: after its release or loss, or without a lease of its own
+	released func() // counts the run as ended, once: after its release, or without a lease of its own
 
 	// ⚑ failed is the error of the last pair. It is yielded with the next pair or after the release, so
 	// that its reader holds no session.
@@ -291,12 +291,7 @@ func (r *lockedRun) linger(atMost time.Duration) {
 	}
 	// ⚑ Not with the run's context, which has ended: the release waits for an Update under way.
 	timer := time.AfterFunc(atMost, func() { fencing.Background(fencing.Locker(r.lease), r.end) })
-	context.AfterFunc(r.lease.Context(), func() {
-		timer.Stop()
-		if !r.over.Load() { // lost or closed: nothing releases it
-			r.released()
-		}
-	})
+	context.AfterFunc(r.lease.Context(), func() { timer.Stop() })
 }
 
 // rests takes a share from busy. It ends a run that panics, and a cancelled run whose worker has

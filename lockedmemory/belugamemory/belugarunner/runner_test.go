@@ -363,6 +363,31 @@ func TestRunner_L_nestedRuns(t *testing.T) {
 	})
 }
 
+// Beluga's Runner returns before its worker. Only the end of the worker frees the session.
+func TestRunner_L_worker(t *testing.T) {
+	for name, ignores := range map[string]time.Duration{"heeds its context": 0, "ignores its context": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			onMem(t, func(t *testing.T) {
+				r := newRunner(t, answers(echo), "mem://", belugarunner.WithPlugins(&hooks{before: func(ctx context.Context) error {
+					<-ctx.Done()
+					time.Sleep(ignores)
+					return ctx.Err()
+				}}))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				say(ctx, r, "s", "q")
+				start := time.Now()
+				lease, err := r.Locker().Acquire(t.Context(), "s", distlock.WithWait(time.Hour))
+				must(t, err)
+				must(t, lease.Release(t.Context()))
+				if took := time.Since(start); took != ignores {
+					t.Errorf("the session is free after %s, want %s", took, ignores)
+				}
+			})
+		})
+	}
+}
+
 // An agent that ignores its context holds the session until MaxHold.
 func TestRunner_L_maxHold(t *testing.T) {
 	onMem(t, func(t *testing.T) {
