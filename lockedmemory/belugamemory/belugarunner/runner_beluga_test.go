@@ -273,3 +273,40 @@ func TestRunner_createdSession_isUpdated(t *testing.T) {
 		}
 	})
 }
+
+// A Runner of New frees the session of a cancelled run with the end of its worker, whatever the agent is.
+func TestNew_L_agentsOfBeluga(t *testing.T) {
+	own := func(slow *thinks) agent.Agent { return agent.New("own", agent.WithPlanner(planner(slow.failing))) }
+	for name, test := range map[string]func(slow *thinks) agent.Agent{
+		"an agent": own,
+		"a team": func(slow *thinks) agent.Agent {
+			return runtime.NewTeam(runtime.WithAgents(answers(echo), own(slow)))
+		},
+		"a team at once": func(slow *thinks) agent.Agent {
+			return runtime.NewTeam(runtime.WithAgents(answers(echo), own(slow)), runtime.WithPattern(runtime.ScatterGatherPattern(answers(echo))))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onMem(t, func(t *testing.T) {
+				slow := newThinks()
+				r := newRunner(t, test(slow), "mem://")
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() { <-slow.begun; cancel() }()
+				if _, errs := say(ctx, r, "s", "q"); len(errs) != 1 || !errors.Is(errs[0], context.Canceled) {
+					t.Errorf("%v", errs)
+				}
+				time.AfterFunc(time.Minute, func() { close(slow.goOn) })
+				start := time.Now()
+				lease, err := r.Locker().Acquire(t.Context(), "s", distlock.WithWait(time.Hour))
+				must(t, err)
+				must(t, lease.Release(t.Context()))
+				if took := time.Since(start); took != time.Minute {
+					t.Errorf("the session is free after %s, and the agent ended after a minute", took)
+				}
+				if got := said(t, t.Context(), r, "s"); got != "" {
+					t.Errorf("the turns %q", got)
+				}
+			})
+		})
+	}
+}

@@ -213,9 +213,9 @@ func TestShutdown_everyEndCounts(t *testing.T) {
 				panic("the reader")
 			}
 		},
-		"a loss": func(t *testing.T, r *belugarunner.Runner) { // as the lock service reports it
-			for _, err := range r.Run(t.Context(), "s", schema.NewHumanMessage("lose")) {
-				refusedWith(t, err, core.ErrInvalidInput, distlock.ErrNotHeld)
+		"a lease that the agent has released": func(t *testing.T, r *belugarunner.Runner) {
+			if _, errs := say(t.Context(), r, "s", "release"); len(errs) != 1 || errs[0] == nil {
+				t.Errorf("%v, want one error", errs)
 			}
 		},
 	} {
@@ -226,7 +226,7 @@ func TestShutdown_everyEndCounts(t *testing.T) {
 					switch input {
 					case "fail":
 						return "", errAgent
-					case "lose":
+					case "release":
 						lease, _ := r.Locker().FromContext(ctx, "s")
 						must(t, lease.Release(ctx))
 					}
