@@ -162,7 +162,7 @@ func TestRunner_L_freesItsSession(t *testing.T) {
 				}
 			}
 			t.Logf("free after at most %s", longest)
-			if longest > 2*time.Second {
+			if longest > 10*time.Second { // the TTL is 30 s
 				t.Errorf("free after %s", longest)
 			}
 		})
