@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/redislock"
 )
@@ -46,4 +47,42 @@ func ExampleParseURL() {
 	defer locker.Close(ctx)
 	fmt.Printf("%s, %T\n", fencing.Backend(locker), client)
 	// Output: redis, *redis.ClusterClient
+}
+
+// The driver under a Locker, for tests and wrappers that stand between both.
+func ExampleNewDriver() {
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
+	defer client.Close()
+	d, err := redislock.NewDriver(client)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	locker, err := distlock.New(d, &distlock.Options{Namespace: "orders"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locker.Close(context.Background())
+	fmt.Println(fencing.Options(locker).Namespace)
+	// Output: orders
+}
+
+// A closing brace in a key does not end the hash tag, and the key can be read back.
+func ExampleHashTag() {
+	tag := redislock.HashTag("conversation-{42}")
+	key, ok := redislock.KeyOf(tag)
+	fmt.Println(tag, key, ok)
+	// Output: {conversation-{42%7D}: conversation-{42} true
+}
+
+func ExampleOpenDriver() {
+	d, err := redislock.OpenDriver("redis://localhost:6379/0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer d.Close()
+	fmt.Println(d.Capabilities().Backend)
+	// Output: redis
 }

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
 // Text is a message of the examples.
@@ -198,4 +201,17 @@ func ExampleCodec() {
 	store, err := memstore.New(lockedmemory.FixedKey("session-123"), Lines{}, nil, nil)
 	fmt.Printf("%T %v\n", store, err)
 	// Output: *sessionstore.Store[string,string] <nil>
+}
+
+// Several stores share a driver. Packages redisstore and pgstore have a New that makes both.
+func ExampleNew() {
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
+	defer client.Close()
+	driver, err := redisstore.NewDriver(client, nil)
+	if err != nil {
+		panic(err)
+	}
+	store, err := sessionstore.New(driver, lockedmemory.SessionKey, sessionstore.JSON[Text]{}, nil)
+	fmt.Println(store != nil, err)
+	// Output: true <nil>
 }
