@@ -83,7 +83,7 @@ func simpleCommands(text string) (all [][]string) {
 	}
 	end := func() {
 		endWord()
-		for len(words) > 0 && assignment.MatchString(words[0]) {
+		for len(words) > 0 && (words[0] == "do" || assignment.MatchString(words[0])) {
 			words = words[1:]
 		}
 		words = slices.DeleteFunc(words, func(w string) bool { return strings.HasPrefix(w, ">") || w == "/dev/null" })

@@ -74,8 +74,6 @@ func TestCommands_wordsAsInAShell(t *testing.T) {
 func (n *names) command(words []string) error {
 	args := words[1:]
 	switch words[0] {
-	case "do":
-		return n.command(args)
 	case "make":
 		return makes(args)
 	case "go":

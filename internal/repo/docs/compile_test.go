@@ -75,5 +75,5 @@ var code = Code{
 
 func TestDocs_codeCompiles(t *testing.T) {
 	t.Parallel()
-	code.Compiles(t, Pages(t)...)
+	code.Compiles(t, AllPages(t)...)
 }

@@ -25,7 +25,7 @@ func TestDocs_namesExist(t *testing.T) {
 	t.Parallel()
 	n := newNames(t)
 	var checked, unknown int
-	for _, p := range Pages(t) {
+	for _, p := range AllPages(t) {
 		for i, line := range p.lines {
 			if p.inBlock(i + 1) {
 				continue
@@ -73,6 +73,8 @@ func TestDocs_wrongNamesAreFound(t *testing.T) {
 		"go run ./examples/agents":            "go run ./examples/agent",
 		"go test -run TestNowhere ./distlock": "go test -run TestLease ./distlock",
 		"XADDD":                               "XADD",
+		"distlock:{K}:queuess":                "distlock:{K}:queue",
+		"TestUnfence":                         "TestUnfenced",
 		"OTEL_EXPORTER_OTLP_ENDPOIN":          "OTEL_EXPORTER_OTLP_ENDPOINT",
 	} {
 		if _, err := n.check("README.md", wrong); err == nil {
@@ -96,6 +98,7 @@ type names struct {
 var known = strings.Fields(`
 	ratelimit prefer
 	-race SSL_CERT_FILE target_session_attrs=read-write i/o OTEL_RESOURCE_ATTRIBUTES EOF psql redis-cli --enable-feature=exemplar-storage translation_strategy
+	runtime.Goexit auto_explain exceeded MiB The executing subcommand
 	core.App agent.WithMemory Runner Team Contract() archival archival-1 archival-2 NewArchival SetPersona SetHuman
 	stores/redis stores/dragonfly stores/mongodb stores/postgres stores/sqlite stores/neo4j stores/memgraph`)
 
@@ -178,11 +181,20 @@ func (n *names) check(page, text string) (what string, err error) {
 	if own, _, _ := strings.Cut(text, ": "); own != text && !token.IsExported(own) && n.packages[own] != nil {
 		return "a text", fmt.Errorf("no string constant has the text")
 	}
-	if setting, _, _ := strings.Cut(text, " "); n.settings[setting] {
-		return "a setting", nil
-	}
-	return "", nil
+	return "words", n.eachWord(text)
 }
+
+// eachWord is for patterns of keys, statements and quoted messages.
+func (n *names) eachWord(text string) error {
+	for _, w := range word.FindAllString(placeholder.ReplaceAllString(text, " "), -1) {
+		if _, err := n.check("", w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var placeholder = regexp.MustCompile(`<[^<>]*>|\{[^{}]*\}`)
 
 // The first rule that fits decides. Expressions of Go come after the rules.
 var rules = []struct {
@@ -206,7 +218,7 @@ func accept(*names, string, string) error { return nil }
 
 func (n *names) test(_, text string) error {
 	for name := range strings.SplitSeq(text, "/") {
-		if !n.tests[name] {
+		if !n.tests[name] && !slices.ContainsFunc(n.testFuncs, func(f testFunc) bool { return strings.HasPrefix(f.name, name+"_") }) {
 			return fmt.Errorf("there is no test %s", name)
 		}
 	}
@@ -245,7 +257,7 @@ func (n *names) first(_, text string) error {
 	if end := strings.IndexAny(text, ": ="); end > 0 {
 		name = text[:end]
 	}
-	if n.words[name] || n.tests[name] || n.settings[strings.ToLower(name)] || n.declares(name) {
+	if n.words[name] || token.IsKeyword(name) || n.tests[name] || n.settings[strings.ToLower(name)] || n.declares(name) {
 		return nil
 	}
 	return fmt.Errorf("no file and no server knows %s", name)

@@ -67,21 +67,23 @@ func forUsers(page string) bool {
 	return page == "README.md" || strings.HasPrefix(page, "docs/") && dir != "design" && dir != "reports"
 }
 
-// AllPages reads all pages of the root and of docs.
+// AllPages reads all pages: those of the root, of docs and of the examples.
 func AllPages(t testing.TB) []Page {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "*.md"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no pages: %v", err)
 	}
-	err = filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
-		if filepath.Ext(path) == ".md" {
-			files = append(files, path)
+	for _, dir := range []string{"docs", "examples"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+			if filepath.Ext(path) == ".md" {
+				files = append(files, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	var all []Page
 	for _, file := range files {
