@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 
+	"github.com/lookatitude/beluga-ai/v2/llm"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 	"github.com/lookatitude/beluga-ai/v2/tool"
 )
@@ -30,7 +31,10 @@ type Middleware func(Agent) Agent
 
 type Option func(*agentConfig)
 
-type agentConfig struct{}
+type agentConfig struct {
+	llm   llm.ChatModel
+	tools []tool.Tool
+}
 
 type Persona struct {
 	Role      string

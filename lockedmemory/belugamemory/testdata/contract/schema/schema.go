@@ -150,6 +150,21 @@ type ToolCall struct {
 	Arguments string
 }
 
+type ToolDefinition struct {
+	Name        string
+	Description string
+	InputSchema map[string]any
+}
+
+type StreamChunk struct {
+	Delta          string
+	ToolCalls      []ToolCall
+	FinishReason   string
+	Usage          *Usage
+	ReasoningDelta string
+	ModelID        string
+}
+
 type Usage struct {
 	InputTokens     int
 	OutputTokens    int
