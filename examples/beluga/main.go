@@ -1,106 +1,127 @@
-// Beluga is a chat service on a memory of Beluga AI that its instances share: see usage.txt and README.md.
+// Beluga is a chat service on a Runner of Beluga AI: a balancer in front of two instances, each a
+// process, that share the chats. See usage.txt and README.md. Begin to read at service.go.
 package main
 
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
-	"github.com/lookatitude/beluga-ai/v2/config"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
 //go:embed usage.txt
 var usage string
 
+type settings struct {
+	listen, server, otlp string
+	ttl, delay           time.Duration
+}
+
 func main() {
-	listen := flag.String("listen", "localhost:8080", "")
-	url := flag.String("memory", "", "")
-	file := flag.String("config", "", "")
-	delay := flag.Duration("model-delay", 300*time.Millisecond, "")
-	grace := flag.Duration("grace", 30*time.Second, "")
+	var s settings
+	flag.StringVar(&s.listen, "listen", "localhost:8080", "")
+	flag.StringVar(&s.server, "server", "redis://localhost:6379", "")
+	flag.StringVar(&s.otlp, "otlp", "", "")
+	flag.DurationVar(&s.ttl, "ttl", 2*time.Second, "")
+	flag.DurationVar(&s.delay, "model-delay", time.Second, "")
+	instance := flag.Bool("instance", false, "") // the balancer starts its instances with this flag
 	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage) }
 	flag.Parse()
-	if flag.NArg() > 0 || *url != "" && *file != "" {
-		fmt.Fprintln(os.Stderr, "give -memory or -config, and nothing but flags: -h tells more")
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "%q is not a flag; for help: go run . -h\n", flag.Arg(0))
 		os.Exit(2)
 	}
-	if err := run(*listen, *url, *file, *delay, *grace); err != nil {
+	if u, err := url.Parse(s.otlp); s.otlp != "" && (err != nil || u.Host == "") {
+		fmt.Fprintf(os.Stderr, "-otlp is %q, but must be a URL such as http://localhost:4318\n", s.otlp)
+		os.Exit(2)
+	}
+	run := balance
+	if *instance {
+		run = answer
+	}
+	if err := run(s); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(listen, url, file string, delay, grace time.Duration) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+// answer is an instance. It ends when the balancer closes its input, or has died.
+func answer(s settings) error {
+	flush, err := export(s.otlp)
+	if err != nil {
+		return err
+	}
+	runner, err := belugarunner.New(newAgent(s.delay), s.server, belugarunner.WithTTL(s.ttl))
+	if err != nil {
+		return err
+	}
+	ended, end := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		end()
+	}()
+	signal.Ignore(os.Interrupt) // Ctrl-C reaches all processes of a terminal: the balancer ends first
+	err = serve(ended, "127.0.0.1:0", (&service{runner}).handler(), func(address string) { fmt.Println(address) })
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return errors.Join(err, runner.Shutdown(ctx), flush(ctx))
+}
+
+// balance starts the instances and sends each request to one of them.
+func balance(s settings) error {
+	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	b := startInstances()
+	defer b.stop()
+	return serve(interrupted, s.listen, b.handler(), func(address string) { log.Printf("listening on http://%s", address) })
+}
 
-	cfg, err := configuration(url, file)
+// serve answers requests until ended, and then those that have begun.
+func serve(ended context.Context, address string, handler http.Handler, listens func(address string)) error {
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
-	mem, err := belugamemory.New(cfg)
-	if err != nil {
-		return err
-	}
-	listener, err := net.Listen("tcp", listen)
-	if err != nil {
-		return errors.Join(err, mem.Close(context.Background()))
-	}
-	log.Printf("listening on http://%s", listener.Addr())
-
-	server := &http.Server{Handler: (&service{mem, delay}).handler(), ReadHeaderTimeout: 10 * time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	listens(listener.Addr().String())
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
 	select {
-	case <-ctx.Done():
-		stop() // a second signal ends the process at once
-		log.Print("shutting down")
-	case err = <-ended:
+	case err := <-failed:
+		return err
+	case <-ended.Done():
 	}
-	return errors.Join(err, shutDown(server, mem, grace))
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return server.Shutdown(ctx)
 }
 
-// shutDown takes no more messages, and answers those under way.
-func shutDown(server *http.Server, mem *belugamemory.Memory, grace time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		log.Printf("not all messages were answered: %v", err)
+// export sends the spans of locks and runs to an OpenTelemetry collector. Call it before
+// belugarunner.New, which takes the provider of the process.
+func export(endpoint string) (flush func(context.Context) error, err error) {
+	if endpoint == "" {
+		return func(context.Context) error { return nil }, nil
 	}
-
-	// Every turn that still works or waits ends now, and its lease is given back: the other
-	// instances need not wait until it expires. The last answers, which say "try again", can go out
-	// then.
-	ctx, cancel = context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	return errors.Join(mem.Close(ctx), server.Shutdown(ctx))
-}
-
-func configuration(url, file string) (cfg config.ProviderConfig, err error) {
-	if file == "" {
-		cfg.BaseURL = url
-		if url == "" {
-			cfg.BaseURL = "redis://localhost:6379"
-		}
-		return cfg, nil
-	}
-	text, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(text, &cfg)
-	}
+	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(endpoint+"/v1/traces"))
 	if err != nil {
-		return cfg, fmt.Errorf("-config: %w", err)
+		return nil, err
 	}
-	return cfg, nil
+	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
+	otel.SetTracerProvider(provider)
+	return provider.Shutdown, nil
 }

@@ -2,15 +2,17 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,15 +23,12 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/core"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// asProgram makes the test binary the program, so that what is tested is built with the race detector, too.
+// asProgram makes the test binary the program, so that its processes have the race detector, too.
 const asProgram = "BELUGALOCK_BELUGA_EXAMPLE_TEST"
 
 func TestMain(m *testing.M) {
@@ -40,389 +39,286 @@ func TestMain(m *testing.M) {
 	leakcheck.VerifyTestMain(m)
 }
 
-// instance is the service as a process of its own.
-type instance struct {
-	cmd *exec.Cmd
-	url string
-
-	mu  sync.Mutex
-	log bytes.Buffer
-
-	logged chan struct{} // closed at the end of the log
+// program is the balancer with its instances.
+type program struct {
+	cmd     *exec.Cmd
+	address string
+	ended   chan struct{}
 }
 
-func start(t *testing.T, args ...string) *instance {
+func start(t *testing.T, args ...string) *program {
 	t.Helper()
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	self, err := os.Executable()
 	must(t, err)
-	p := &instance{cmd: exec.Command(self, append([]string{"-listen", "127.0.0.1:0"}, args...)...), logged: make(chan struct{})}
-	// The race detector lets every process sleep for a second before it ends, unless told not to.
+	p := &program{cmd: exec.Command(self, append([]string{"-listen", "127.0.0.1:0"}, args...)...), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), asProgram+"=yes", "GORACE=atexit_sleep_ms=0")
 	output, err := p.cmd.StderrPipe()
 	must(t, err)
 	must(t, p.cmd.Start())
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.logged
-		_ = p.cmd.Wait()
-		if t.Failed() {
-			t.Logf("%s:\n%s", p.url, p.text())
-		}
-	})
-	serves := make(chan string, 1)
+	listens := make(chan string, 1)
+	var log strings.Builder
 	go func() {
-		defer close(p.logged)
-		defer close(serves)
+		defer close(p.ended)
 		for lines := bufio.NewScanner(output); lines.Scan(); {
-			p.mu.Lock()
-			fmt.Fprintln(&p.log, lines.Text())
-			p.mu.Unlock()
-			if _, url, ok := strings.Cut(lines.Text(), "listening on "); ok {
-				serves <- url
+			fmt.Fprintln(&log, lines.Text())
+			if _, address, ok := strings.Cut(lines.Text(), "listening on http://"); ok {
+				listens <- address
 			}
 		}
+		_ = p.cmd.Wait()
 	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-p.ended:
+		case <-time.After(time.Minute):
+			t.Error("the program does not end")
+			_ = p.cmd.Process.Kill()
+			<-p.ended
+		}
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
 	select {
-	case p.url = <-serves:
-	case <-time.After(30 * time.Second):
-	}
-	if p.url == "" {
-		t.Fatalf("it does not listen:\n%s", p.text())
+	case p.address = <-listens:
+	case <-p.ended:
+		t.Fatal("the program has ended")
 	}
 	return p
 }
 
-func (p *instance) text() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.String()
-}
-
-// terminate ends the instance as an orchestrator does, and returns its exit code.
-func (p *instance) terminate(t *testing.T) int {
+// serving waits for both instances.
+func serving(t *testing.T, args ...string) *program {
 	t.Helper()
-	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	<-p.logged
-	_ = p.cmd.Wait()
-	return p.cmd.ProcessState.ExitCode()
+	p := start(t, args...)
+	testservers.Await(t, time.Minute, "both instances answer", func() bool {
+		for range 2 {
+			if status, _ := p.get(t, "none"); status != http.StatusNotFound {
+				return false
+			}
+		}
+		return true
+	})
+	return p
 }
 
-type body struct {
-	Answer   string
-	Repeated bool
-	Error    string
-	Messages []struct{ Role, Text string }
-}
-
-// do is one request. A status of 0 says that no answer came.
-func (p *instance) do(t *testing.T, method, path, text string, headers ...string) (int, body) {
+func (p *program) get(t *testing.T, chat string) (int, string) {
 	t.Helper()
-	payload, err := json.Marshal(map[string]string{"text": text})
+	return p.request(t, http.MethodGet, chat, "")
+}
+
+func (p *program) post(t *testing.T, chat, question string) (int, string) {
+	t.Helper()
+	return p.request(t, http.MethodPost, chat, question)
+}
+
+func (p *program) request(t *testing.T, method, chat, question string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+p.address+"/chats/"+chat, strings.NewReader(question))
 	must(t, err)
-	r, err := http.NewRequestWithContext(t.Context(), method, p.url+path, bytes.NewReader(payload))
-	must(t, err)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return 0, body{Error: err.Error()}
+		t.Error(err)
+		return 0, ""
 	}
 	defer response.Body.Close()
-	var b body
-	if err := json.NewDecoder(response.Body).Decode(&b); err != nil && err != io.EOF {
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
 		t.Error(err)
 	}
-	return response.StatusCode, b
+	return response.StatusCode, string(text)
 }
 
-// history is that of a session, in which every question has its answer beside it, given after all
-// those before.
-func (p *instance) history(t *testing.T, session string) (questions []string) {
-	t.Helper()
-	status, b := p.do(t, http.MethodGet, "/sessions/"+session, "")
-	if status != http.StatusOK || len(b.Messages)%2 != 0 {
-		t.Fatalf("%d with %d messages, %s", status, len(b.Messages), b.Error)
-	}
-	for i := 0; i < len(b.Messages); i += 2 {
-		q, a := b.Messages[i], b.Messages[i+1]
-		want := fmt.Sprintf("Answer %d: you said %q.", i/2+1, q.Text)
-		if q.Role != "human" || a.Role != "ai" || a.Text != want {
-			t.Errorf("session %s, exchange %d: %s %q, %s %q", session, i/2+1, q.Role, q.Text, a.Role, a.Text)
-		}
-		questions = append(questions, q.Text)
-	}
-	return questions
-}
-
-const (
-	sessions = 3
-	clients  = 4 // of each session
-	messages = 8 // of each client, one after the other
-)
-
-// check looks for messages that were lost or doubled, and for those of a client that are not in the
-// order in which it got its answers.
-func check(t *testing.T, p *instance) {
-	t.Helper()
-	for s := range sessions {
-		next := [clients]int{}
-		for _, text := range p.history(t, fmt.Sprint(s)) {
-			var client, n int
-			if _, err := fmt.Sscanf(text, "client %d, message %d", &client, &n); err != nil {
-				t.Fatal(err)
-			}
-			if n != next[client] {
-				t.Errorf("session %d: message %d of client %d stands where %d should", s, n, client, next[client])
-			}
-			next[client] = n + 1
-		}
-		for client, n := range next {
-			if n != messages {
-				t.Errorf("session %d: %d messages of client %d, want %d", s, n, client, messages)
-			}
-		}
-	}
-}
-
-// converse has all clients send their messages. It ends when all are answered.
-func converse(send func(session, client, n int)) {
-	var all sync.WaitGroup
-	for s := range sessions {
-		for client := range clients {
-			all.Go(func() {
-				for n := range messages {
-					send(s, client, n)
-				}
-			})
-		}
-	}
-	all.Wait()
-}
-
-func pair(t *testing.T, args ...string) [2]*instance {
-	t.Helper()
-	args = append([]string{"-memory", testservers.StartRedis(t).URL(), "-model-delay", "20ms"}, args...)
-	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	return [2]*instance{start(t, args...), start(t, args...)}
-}
-
-func TestService_twoInstancesShareConversations(t *testing.T) {
+// The commands run as printed, in one shell, against an address of the test.
+func TestReadme_commandsPrintTheirOutput(t *testing.T) {
 	t.Parallel()
-	both := pair(t)
-	converse(func(session, client, n int) {
-		path := fmt.Sprintf("/sessions/%d/messages", session)
-		status, b := both[(client+n)%2].do(t, http.MethodPost, path, fmt.Sprintf("client %d, message %d", client, n))
-		if status != http.StatusOK {
-			t.Errorf("%d: %s", status, b.Error)
-		}
-	})
-	check(t, both[0])
-}
-
-func TestService_messageSentAgainIsStoredOnceAndAnsweredAlike(t *testing.T) {
-	t.Parallel()
-	both := pair(t)
-	const path, key = "/sessions/1/messages", "Idempotency-Key"
-
-	// Both at once, and once more when both have answered.
-	var all sync.WaitGroup
-	var answers [4]body
-	for i := range answers {
-		all.Go(func() { _, answers[i] = both[i%2].do(t, http.MethodPost, path, "Hello", key, "a") })
-	}
-	all.Wait()
-	fresh := 0
-	for _, b := range answers {
-		if b.Answer != `Answer 1: you said "Hello".` {
-			t.Errorf("%+v", b)
-		}
-		if !b.Repeated {
-			fresh++
-		}
-	}
-	if fresh != 1 {
-		t.Errorf("%d answers are new", fresh)
-	}
-	if status, b := both[1].do(t, http.MethodPost, path, "Hello again", key, "b"); status != http.StatusOK || b.Repeated {
-		t.Errorf("another key: %d, %+v", status, b)
-	}
-	if status, b := both[0].do(t, http.MethodPost, path, "Hello", key, "a"); status != http.StatusOK || !b.Repeated || b.Answer != answers[0].Answer {
-		t.Errorf("the first key again: %d, %+v", status, b)
-	}
-	if status, b := both[0].do(t, http.MethodPost, path, "Bye", key, "a"); status != http.StatusUnprocessableEntity {
-		t.Errorf("another text: %d, %+v", status, b)
-	}
-	if got := both[0].history(t, "1"); len(got) != 2 {
-		t.Errorf("stored are %q", got)
-	}
-
-	// The store knows the key also when the history does not.
-	if status, _ := both[1].do(t, http.MethodDelete, "/sessions/1", ""); status != http.StatusNoContent {
-		t.Errorf("DELETE: %d", status)
-	}
-	if status, b := both[0].do(t, http.MethodPost, path, "Hello again", key, "b"); status != http.StatusConflict {
-		t.Errorf("a key from before the DELETE: %d, %+v", status, b)
-	}
-	if got := both[0].history(t, "1"); len(got) != 0 {
-		t.Errorf("stored are %q", got)
-	}
-}
-
-func TestService_instanceThatIsTerminatedFinishesWhatItHasBegun(t *testing.T) {
-	t.Parallel()
-	both := pair(t)
-	var answered, elsewhere atomic.Int32
-	var code atomic.Int32
-	code.Store(-1)
-	terminated := make(chan struct{})
-	var once sync.Once
-	converse(func(session, client, n int) {
-		if answered.Load() == sessions*clients*messages/3 {
-			once.Do(func() {
-				go func() {
-					defer close(terminated)
-					code.Store(int32(both[1].terminate(t)))
-				}()
-			})
-		}
-		path := fmt.Sprintf("/sessions/%d/messages", session)
-		text := fmt.Sprintf("client %d, message %d", client, n)
-		key := fmt.Sprintf("%d/%d", client, n)
-		status, b := both[(client+n)%2].do(t, http.MethodPost, path, text, "Idempotency-Key", key)
-		if status == 0 { // it does not listen any more: a load balancer tries another one
-			elsewhere.Add(1)
-			status, b = both[0].do(t, http.MethodPost, path, text, "Idempotency-Key", key)
-		}
-		if status != http.StatusOK {
-			t.Errorf("%d: %s", status, b.Error)
-		}
-		answered.Add(1)
-	})
-	<-terminated
-	if code.Load() != 0 {
-		t.Errorf("its exit code is %d", code.Load())
-	}
-	if elsewhere.Load() == 0 {
-		t.Error("it was not terminated under load")
-	}
-	check(t, both[0])
-}
-
-func TestService_instanceThatIsOutOfTimeGivesItsSessionBack(t *testing.T) {
-	t.Parallel()
-	redis := testservers.StartRedis(t).URL()
-	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	slow := start(t, "-memory", redis, "-model-delay", "1h", "-grace", "50ms")
-	other := start(t, "-memory", redis, "-model-delay", "0s")
-
-	answered := make(chan int, 1)
-	go func() {
-		status, _ := slow.do(t, http.MethodPost, "/sessions/1/messages", "Hello", "Idempotency-Key", "a")
-		answered <- status
-	}()
-	locker, err := lockurl.Open(t.Context(), redis, nil)
+	text, err := os.ReadFile("README.md")
 	must(t, err)
-	t.Cleanup(func() { _ = locker.Close(context.Background()) })
-	testservers.Await(t, 10*time.Second, "the turn begins", func() bool {
-		info, err := locker.Inspect(t.Context(), "1")
-		return err == nil && info.Held
-	})
-	if code := slow.terminate(t); code != 0 {
+	p := serving(t, "-server", testservers.StartRedis(t).URL())
+	script := "set -e\n"
+	var want []string // of each block
+	for _, block := range regexp.MustCompile("(?s)```(bash|output)\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		switch {
+		case block[1] == "output":
+			want[len(want)-1] = block[2]
+		case strings.Contains(block[2], "curl"):
+			script += strings.ReplaceAll(block[2], "localhost:8080", p.address) + "echo end of block\n"
+			want = append(want, "")
+		}
+	}
+	shell := exec.Command("bash", "-c", script)
+	shell.Dir = t.TempDir()
+	printed, err := shell.Output()
+	must(t, err)
+	blocks := strings.Split(regexp.MustCompile(`instance \d+`).ReplaceAllString(string(printed), "instance 4711"), "end of block\n")
+	if len(want) != 5 || len(blocks) != 6 {
+		t.Fatalf("%d blocks have printed\n%s", len(want), printed)
+	}
+	for i, text := range want {
+		got, wanted := strings.Fields(blocks[i]), strings.Fields(text)
+		slices.Sort(got)
+		slices.Sort(wanted)
+		if !slices.Equal(got, wanted) {
+			t.Errorf("block %d printed\n%s\nand the page says\n%s", i+1, blocks[i], text)
+		}
+	}
+}
+
+func TestService_messagesAtOnce_noneIsLost(t *testing.T) {
+	t.Parallel()
+	p := serving(t, "-server", testservers.StartRedis(t).URL(), "-model-delay", "5ms")
+	const messages = 24
+	var all sync.WaitGroup
+	for i := range messages {
+		all.Go(func() {
+			status, text := p.post(t, "1", fmt.Sprintf("Where is order %d?", i))
+			if status != http.StatusOK || !strings.HasSuffix(text, fmt.Sprintf("event: done\ndata: \"Order %d arrives on Friday.\"\n\n", i)) {
+				t.Errorf("message %d: %d, %s", i, status, text)
+			}
+		})
+	}
+	all.Wait()
+	_, text := p.get(t, "1")
+	for i := range messages {
+		if n := strings.Count(text, fmt.Sprintf("Where is order %d? → Order %d arrives on Friday.\n", i, i)); n != 1 {
+			t.Errorf("message %d is stored %d times", i, n)
+		}
+	}
+}
+
+func TestService_terminated_finishesItsAnswers(t *testing.T) {
+	t.Parallel()
+	p := serving(t, "-server", testservers.StartRedis(t).URL(), "-model-delay", "500ms")
+	response, err := http.Post("http://"+p.address+"/chats/1", "text/plain", strings.NewReader("Where is order 7?"))
+	must(t, err) // the answer has begun: its first event is here
+	defer response.Body.Close()
+	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	text, err := io.ReadAll(response.Body)
+	if err != nil || !strings.Contains(string(text), "event: done\n") {
+		t.Errorf("%v, %s", err, text)
+	}
+	<-p.ended
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("the exit code is %d", code)
 	}
-	if status := <-answered; status != http.StatusServiceUnavailable {
-		t.Errorf("it answered %d", status)
+}
+
+func TestService_redisDown_saysThatNothingIsStored(t *testing.T) {
+	t.Parallel()
+	redis := testservers.StartRedis(t)
+	p := serving(t, "-server", redis.URL()+"?max_retries=-1", "-model-delay", "0s")
+	redis.Kill()
+	if status, text := p.post(t, "1", "Hello"); status != http.StatusOK || !strings.Contains(text, "event: error\ndata: \"nothing is stored") {
+		t.Errorf("%d, %s", status, text)
 	}
-	began := time.Now()
-	if status, b := other.do(t, http.MethodPost, "/sessions/1/messages", "Hello", "Idempotency-Key", "a"); status != http.StatusOK || b.Repeated {
-		t.Errorf("%d, %+v", status, b)
-	}
-	if took := time.Since(began); took > 10*time.Second { // the lease lasts 30 s
-		t.Errorf("the other instance has waited for %s", took)
+	if status, text := p.get(t, "1"); status != http.StatusServiceUnavailable {
+		t.Errorf("%d, %s", status, text)
 	}
 }
 
-func TestService_tenantsDoNotMeet(t *testing.T) {
+func TestService_wrongInput(t *testing.T) {
 	t.Parallel()
-	both := pair(t)
-	for i, tenant := range []string{"a", "b"} {
-		if status, b := both[i].do(t, http.MethodPost, "/sessions/1/messages", "Hello", "X-Tenant-ID", tenant); b.Answer != `Answer 1: you said "Hello".` {
-			t.Errorf("tenant %s: %d, %+v", tenant, status, b)
+	p := serving(t, "-server", testservers.StartRedis(t).URL(), "-model-delay", "0s")
+	if status, text := p.post(t, "1", ""); status != http.StatusBadRequest {
+		t.Errorf("no question: %d, %s", status, text)
+	}
+	if _, text := p.post(t, "%0A", "Hello"); !strings.Contains(text, "event: error\ndata: \"nothing is stored, and") {
+		t.Errorf("the ID of the chat is a line break: %s", text)
+	}
+}
+
+func TestBalancer_noInstance_asksToTryAgain(t *testing.T) {
+	t.Parallel()
+	nowhere, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	address := nowhere.Addr().String()
+	must(t, nowhere.Close())
+	unstarted, dead := &balancer{}, &balancer{}
+	dead.addresses[0].Store(address)
+	dead.addresses[1].Store(address)
+	for _, b := range []*balancer{unstarted, dead} {
+		w := httptest.NewRecorder()
+		b.handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/chats/1", strings.NewReader("Hello")))
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%d, %s", w.Code, w.Body)
 		}
 	}
 }
 
-func TestService_configurationFromJSON(t *testing.T) {
+// An instance that dies before its first event leaves no stream that could end with an event.
+func TestBalancer_instanceDiesEarly_doesNotSendTwice(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("config.json")
-	must(t, err)
-	file := t.TempDir() + "/config.json"
-	text = bytes.Replace(text, []byte("redis://localhost:6379"), []byte(testservers.StartRedis(t).URL()), 1)
-	must(t, os.WriteFile(file, text, 0o600))
-	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	p := start(t, "-config", file, "-model-delay", "0s")
-	if status, b := p.do(t, http.MethodPost, "/sessions/1/messages", "Hello"); status != http.StatusOK {
-		t.Errorf("%d, %s", status, b.Error)
+	var requests atomic.Int32
+	dying := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		requests.Add(1)
+		panic(http.ErrAbortHandler)
+	}))
+	t.Cleanup(dying.Close)
+	b := &balancer{}
+	for i := range b.addresses {
+		b.addresses[i].Store(dying.Listener.Addr().String())
 	}
-	if status, b := p.do(t, http.MethodPost, "/sessions/1/messages", ""); status != http.StatusBadRequest {
-		t.Errorf("no text: %d, %s", status, b.Error)
-	}
-	if status, b := p.do(t, http.MethodPost, "/sessions/%0A/messages", "Hello"); status != http.StatusBadRequest {
-		t.Errorf("a session that cannot be: %d, %s", status, b.Error)
-	}
-	if status, b := p.do(t, http.MethodPost, "/sessions/1/messages", "Hello", "Idempotency-Key", strings.Repeat("k", 513)); status != http.StatusBadRequest {
-		t.Errorf("a key that is too long: %d, %s", status, b.Error)
+	w := httptest.NewRecorder()
+	b.handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/chats/1", strings.NewReader("Hello")))
+	if w.Code != http.StatusBadGateway || !strings.Contains(w.Body.String(), gone) || requests.Load() != 1 {
+		t.Errorf("%d after %d requests: %s", w.Code, requests.Load(), w.Body)
 	}
 }
 
-func TestFail_statusIsWhatTheErrorMeans(t *testing.T) {
+func TestService_otlp_sendsSpans(t *testing.T) {
+	t.Parallel()
+	var traces atomic.Int32
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/traces" {
+			traces.Add(1)
+		}
+	}))
+	t.Cleanup(collector.Close)
+	p := serving(t, "-server", testservers.StartRedis(t).URL(), "-model-delay", "0s", "-otlp", collector.URL)
+	p.post(t, "1", "Hello")
+	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	<-p.ended
+	if traces.Load() == 0 {
+		t.Error("the collector has received no spans")
+	}
+}
+
+func TestMeaning_ofErrors(t *testing.T) {
+	t.Parallel()
 	coded := func(code core.ErrorCode, cause error) error { return core.NewError("", code, "", cause) }
 	for _, c := range []struct {
-		err            error
-		without, named int // the Idempotency-Key
+		err  error
+		want string
 	}{
-		{coded(core.ErrTimeout, distlock.ErrNotAcquired), 503, 503},
-		{coded(core.ErrProviderDown, distlock.ErrUnavailable), 503, 503},
-		{coded(core.ErrProviderDown, distlock.ErrRefused), 503, 503},
-		{coded(core.ErrProviderDown, distlock.ErrOutcomeUnknown), 503, 503},
-		{coded(belugamemory.ErrOutcomeUnknown, distlock.ErrOutcomeUnknown), 500, 500},
-		{coded(core.ErrAuth, distlock.ErrRefused), 500, 500},
-		{coded(core.ErrInvalidInput, distlock.ErrLost), 500, 503},
-		{coded(core.ErrInvalidInput, distlock.ErrClosed), 503, 503},
-		{context.DeadlineExceeded, 500, 503},
-		{coded(core.ErrInvalidInput, lockedmemory.ErrAnswerGone), 409, 409},
-		{coded(core.ErrInvalidInput, lockedmemory.ErrTurnID), 400, 400},
-		{coded(core.ErrInvalidInput, sessionstore.ErrTooLarge), 400, 400},
-		{coded(core.ErrInvalidInput, distlock.ErrInvalidKey), 400, 400},
-		{coded(core.ErrInvalidInput, sessionstore.ErrGone), 503, 503},
-		{coded(core.ErrInvalidInput, sessionstore.ErrBroken), 500, 500},
-		{errOtherText, 422, 422},
-		{io.ErrUnexpectedEOF, 500, 500},
+		{coded(core.ErrTimeout, distlock.ErrNotAcquired), "nothing is stored: send"},
+		{coded(core.ErrProviderDown, distlock.ErrUnavailable), "nothing is stored: send"},
+		{coded(core.ErrProviderDown, distlock.ErrClosed), "nothing is stored: send"},
+		{coded(core.ErrInvalidInput, distlock.ErrLost), "the message may be stored"},
+		{coded(belugamemory.ErrOutcomeUnknown, distlock.ErrOutcomeUnknown), "the message may be stored"},
+		{coded(core.ErrAuth, distlock.ErrRefused), "nothing is stored, and"},
+		{coded(core.ErrInvalidInput, distlock.ErrInvalidKey), "nothing is stored, and"},
+		{errors.New("the model is broken"), "nothing is stored, and"},
 	} {
-		for key, want := range map[string]int{"": c.without, "a": c.named} {
-			r := httptest.NewRequest(http.MethodPost, "/sessions/1/messages", nil)
-			r.Header.Set("Idempotency-Key", key)
-			w := httptest.NewRecorder()
-			fail(w, r, c.err)
-			if w.Code != want || (w.Code == 503) != (w.Header().Get("Retry-After") != "") {
-				t.Errorf("%v, key %q: %d %v, want %d", c.err, key, w.Code, w.Header(), want)
-			}
+		if got := meaning(c.err); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%v: %q, want %q", c.err, got, c.want)
 		}
 	}
 }
 
-func TestService_redisIsDown(t *testing.T) {
+// A tool of a cancelled run may still report its progress.
+func TestProgress_afterTheRequest_writesNothing(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	p := start(t, "-memory", server.URL()+"?max_retries=-1", "-model-delay", "0s")
-	server.Kill()
-	response, err := http.Post(p.url+"/sessions/1/messages", "application/json", strings.NewReader(`{"text": "Hello"}`))
-	must(t, err)
-	response.Body.Close()
-	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
-		t.Errorf("%s, %v", response.Status, response.Header)
+	w := httptest.NewRecorder()
+	out := &stream{w: w}
+	ctx := context.WithValue(t.Context(), streamKey{}, out)
+	progress(ctx, "one")
+	out.close()
+	before := w.Body.Len()
+	progress(ctx, "two")
+	if before == 0 || w.Body.Len() != before {
+		t.Errorf("the client got %s", w.Body)
 	}
 }
 

@@ -5,191 +5,118 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
-	"time"
+	"os"
+	"sync"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
-// patience is how long a request may take, with its wait in the queue.
-const patience = time.Minute
-
-type service struct {
-	memory *belugamemory.Memory
-	delay  time.Duration // of the model
-}
+type service struct{ runner *belugarunner.Runner }
 
 func (s *service) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /sessions/{id}/messages", s.ask)
-	mux.HandleFunc("GET /sessions/{id}", s.history)
-	mux.HandleFunc("DELETE /sessions/{id}", s.forget)
-	// It does not ask the lock service: to restart all instances does not help if that is down.
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("POST /chats/{id}", s.ask)
+	mux.HandleFunc("GET /chats/{id}", s.show)
 	return mux
 }
 
-// session is the context of a request: it names the session, for the lock and for the store.
-func session(r *http.Request) (context.Context, context.CancelFunc) {
-	ctx := core.WithSessionID(r.Context(), r.PathValue("id"))
-	// A real service takes the tenant from whom it has authenticated, not from a header that
-	// anybody can write.
-	ctx = core.WithTenant(ctx, core.TenantID(r.Header.Get("X-Tenant-ID")))
-	return context.WithTimeout(ctx, patience)
-}
-
+// ask runs the agent, and streams its events. A real service takes the tenant from the user that it
+// has authenticated: ctx = core.WithTenant(ctx, tenant).
 func (s *service) ask(w http.ResponseWriter, r *http.Request) {
-	var question struct{ Text string }
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&question); err != nil || question.Text == "" {
-		reply(w, http.StatusBadRequest, map[string]any{"error": `the body must be {"text": "…"}`})
+	question, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	if err != nil || len(question) == 0 {
+		http.Error(w, "the body is the question", http.StatusBadRequest)
 		return
 	}
-	ctx, cancel := session(r)
-	defer cancel()
-	answer, repeated, err := s.turn(ctx, question.Text, r.Header.Get("Idempotency-Key"))
-	if err != nil {
-		fail(w, r, err)
-		return
-	}
-	body := map[string]any{"answer": answer}
-	if repeated {
-		body["repeated"] = true
-	}
-	reply(w, http.StatusOK, body)
-}
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := &stream{w: w}
+	defer out.close()
+	ctx := context.WithValue(r.Context(), streamKey{}, out)
 
-// turn answers a message. No other instance works on the session from before the Load until the answer is
-// stored.
-//
-// A message with a key may come again, at any instance, also at two at once. Answer stores its answer once,
-// and returns the stored one without asking the model, also if that is beyond the window of Load. If it was
-// cleared, Answer fails with ErrAnswerGone.
-//
-// Without a key, a message that is sent again is a new one.
-func (s *service) turn(ctx context.Context, text, key string) (answer string, repeated bool, err error) {
-	question := schema.NewHumanMessage(text)
-	ask := func(ctx context.Context) ([]schema.Message, error) {
-		repeated = false
-		history, err := s.memory.Load(ctx, "")
+	// All events but those of progress arrive here after the turn is stored.
+	for event, err := range s.runner.Run(ctx, r.PathValue("id"), schema.NewHumanMessage(string(question))) {
 		if err != nil {
-			return nil, err
+			log.Printf("instance %d: %v", os.Getpid(), err) // the text may name servers
+			out.send("error", meaning(err))
+			return
 		}
-		answer, err = s.model(ctx, history, text)
-		return []schema.Message{schema.NewAIMessage(answer)}, err
-	}
-	if key == "" {
-		err = s.memory.Turn(ctx, func(ctx context.Context) error {
-			messages, err := ask(ctx)
-			if err != nil {
-				return err
-			}
-			return s.memory.Save(ctx, question, messages[0])
-		})
-		return answer, false, err
-	}
-	repeated = true
-	messages, err := s.memory.Answer(ctx, key, question, ask)
-	if err != nil || !repeated {
-		return answer, false, err
-	}
-	stored, _, err := s.memory.Answered(ctx, key)
-	if err == nil && len(stored) > 0 && textOf(stored[0].Input()) != text {
-		err = errOtherText
-	}
-	return textOf(messages[len(messages)-1]), true, err
-}
-
-var errOtherText = errors.New("the Idempotency-Key belongs to a message with another text")
-
-// model takes its time, and tells what it has seen.
-func (s *service) model(ctx context.Context, history []schema.Message, text string) (string, error) {
-	asked := 1
-	for _, m := range history {
-		if m.GetRole() == schema.RoleHuman {
-			asked++
+		text := event.Text
+		if event.ToolCall != nil {
+			text = event.ToolCall.Name + " " + event.ToolCall.Arguments
 		}
-	}
-	select {
-	case <-time.After(s.delay):
-		return fmt.Sprintf("Answer %d: you said %q.", asked, text), nil
-	case <-ctx.Done(): // also when the lease is lost
-		return "", context.Cause(ctx)
+		if event.ToolResult != nil {
+			text = belugamemory.Codec{}.Text(&schema.ToolMessage{Parts: event.ToolResult.Content})
+		}
+		out.send(string(event.Type), text)
 	}
 }
 
-func (s *service) history(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := session(r)
-	defer cancel()
-	messages, err := s.memory.Load(ctx, "")
-	if err != nil {
-		fail(w, r, err)
-		return
-	}
-	list := make([]map[string]string, len(messages))
-	for i, m := range messages {
-		list[i] = map[string]string{"role": string(m.GetRole()), "text": textOf(m)}
-	}
-	reply(w, http.StatusOK, map[string]any{"messages": list})
-}
-
-func (s *service) forget(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := session(r)
-	defer cancel()
-	if err := s.memory.Clear(ctx); err != nil {
-		fail(w, r, err)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
-}
-
-func textOf(m schema.Message) string { return belugamemory.Codec{}.Text(m) }
-
-// fail tells the client what an error means. The error's own text is for the log: it may tell of servers.
-func fail(w http.ResponseWriter, r *http.Request, err error) {
+// meaning tells the client whether to send the message again.
+func meaning(err error) string {
 	var coded *core.Error
-	var code core.ErrorCode
-	if errors.As(err, &coded) {
-		code = coded.Code
-	}
-	lost, late := errors.Is(err, distlock.ErrLost), errors.Is(err, context.DeadlineExceeded)
-	// The service shuts down, or the history has expired. Nothing was stored.
-	closed := errors.Is(err, distlock.ErrClosed) || errors.Is(err, distlock.ErrNotHeld) || errors.Is(err, sessionstore.ErrGone)
-	again := r.Header.Get("Idempotency-Key") != "" || r.Method != http.MethodPost // what may have been done can be repeated
-	status, text := http.StatusInternalServerError, "something is wrong here"
 	switch {
-	case r.Context().Err() != nil:
-		return // nobody listens any more
-	case errors.Is(err, errOtherText):
-		status, text = http.StatusUnprocessableEntity, err.Error()
-	case errors.Is(err, lockedmemory.ErrAnswerGone):
-		status, text = http.StatusConflict, "this Idempotency-Key was answered before, and the answer is not in the history any more"
-	case code == core.ErrTimeout: // of the turn, which was not begun
-		status, text = http.StatusServiceUnavailable, "the session is busy, try again"
-	case code == belugamemory.ErrOutcomeUnknown, !again && (lost || late):
-		text = "it is not known whether the message was stored: look at the history before you send it again"
-	case lost, late, closed:
-		status, text = http.StatusServiceUnavailable, "the answer was interrupted, try again"
+	case errors.As(err, &coded) && coded.Code == belugamemory.ErrOutcomeUnknown, errors.Is(err, distlock.ErrLost):
+		return "the message may be stored: look at the chat before you send it again"
 	case core.IsRetryable(err):
-		status, text = http.StatusServiceUnavailable, "the memory does not answer, try again"
-	case code == core.ErrInvalidInput && !errors.Is(err, sessionstore.ErrBroken):
-		status, text = http.StatusBadRequest, "the session, the key or the message is not valid"
+		return "nothing is stored: send the message again"
 	}
-	log.Printf("%s: %d: %v", r.Method, status, err)
-	if status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
-	}
-	reply(w, status, map[string]any{"error": text})
+	return "nothing is stored, and to send the message again does not help"
 }
 
-func reply(w http.ResponseWriter, status int, body map[string]any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body)
+func (s *service) show(w http.ResponseWriter, r *http.Request) {
+	session, err := s.runner.Sessions().Get(r.Context(), r.PathValue("id"))
+	var coded *core.Error
+	switch {
+	case errors.As(err, &coded) && coded.Code == core.ErrNotFound:
+		http.Error(w, "there is no such chat", http.StatusNotFound)
+		return
+	case err != nil:
+		log.Printf("instance %d: %v", os.Getpid(), err)
+		http.Error(w, "the chat cannot be read", http.StatusServiceUnavailable)
+		return
+	}
+	for _, turn := range session.Turns {
+		fmt.Fprintf(w, "%s → %s\n", belugamemory.Codec{}.Text(turn.Input), belugamemory.Codec{}.Text(turn.Output))
+	}
+}
+
+// stream writes events to a client. The agent of a cancelled run may call send after the request has
+// ended.
+type stream struct {
+	mu sync.Mutex
+	w  http.ResponseWriter // nil after the request
+}
+
+type streamKey struct{}
+
+// progress sends an event at once. Only a tool or model calls it, so the run has its session.
+func progress(ctx context.Context, text string) {
+	if out, ok := ctx.Value(streamKey{}).(*stream); ok {
+		out.send("progress", fmt.Sprintf("instance %d: %s", os.Getpid(), text))
+	}
+}
+
+func (s *stream) send(event, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.w == nil {
+		return
+	}
+	data, _ := json.Marshal(text) // a string always has a JSON
+	fmt.Fprintf(s.w, "event: %s\ndata: %s\n\n", event, data)
+	_ = http.NewResponseController(s.w).Flush() // a client that is gone ends the context
+}
+
+func (s *stream) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.w = nil
 }
