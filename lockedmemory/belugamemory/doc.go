@@ -16,7 +16,7 @@
 // process. The option store names another server for the sessions. A quorum needs it: it keeps locks
 // alone. A PostgreSQL has the schemas of pglock.Migrate and pgstore.Migrate. Timeout bounds the
 // wait of memory.New for the server, by default 5 s. An APIKey is refused. Provider and Model have
-// no effect. docs/howto/beluga.md has values and defaults of the Options, which may come from JSON:
+// no effect. docs/reference/beluga.md has values and defaults of the Options, which may come from JSON:
 //
 //	busy, idle_ttl, inner, inner_options, inner_separates_sessions, max_exchanges, max_hold,
 //	max_retries, namespace, retry_delay, session_id, store, ttl, wait, window

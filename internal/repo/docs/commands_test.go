@@ -82,7 +82,8 @@ func (n *names) command(words []string) error {
 		return n.compose(args)
 	case "redis-server":
 		return n.options(args, n.settings, "daemonize")
-	case "redis-cli", "for", "done", "cd", "mkdir", "git", "wait", "lockctl", "curl", "psql", "export", "kubectl", "./chat":
+	case "redis-cli", "for", "until", "done", "cd", "mkdir", "cat", "cut", "git", "kill", "sleep", "wait", "lockctl",
+		"curl", "psql", "export", "kubectl", "./chat":
 		return nil
 	}
 	return fmt.Errorf("the test does not know %s", words[0])

@@ -40,9 +40,9 @@ var (
 	UnlockedProgram = Place{"README.md", "## Example"} // loses turns without its call of Do
 	BelugaProgram   = Place{"docs/howto/beluga.md", "## Get a locked memory"}
 
-	BelugaConfigurations = Place{"docs/howto/beluga.md", "## Configuration reference"}
-	BelugaOptions        = Place{"docs/howto/beluga.md", "### Options"}
-	BelugaGoOptions      = Place{"docs/howto/beluga.md", "### Options in Go"}
+	BelugaConfigurations = Place{"docs/reference/beluga.md", "## Configuration of a memory"}
+	BelugaOptions        = Place{"docs/reference/beluga.md", "### Options"}
+	BelugaGoOptions      = Place{"docs/reference/beluga.md", "### Options in Go"}
 
 	Faults = Place{"docs/reports/faults-2026-11.md", "## Faults"} // all tables below
 )
