@@ -119,6 +119,28 @@ func TestDo_suspectAtItsEnd_asksTheBackend(t *testing.T) {
 	})
 }
 
+// A question during a last write finds no lock, which is no loss. An answer "held" begins no renewal.
+func TestCheck_N_duringALastWrite_noLoss(t *testing.T) {
+	for name, held := range map[string]bool{"released": false, "not released": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lease := take(t, open(t, &asked{held: held}, Options{}))
+				lease.releaseWith(func(string) (driver.ReleaseReply, error) {
+					wallRunsAhead(t, time.Hour)
+					if err := lease.check(t.Context()); held != (err == nil) || errors.Is(err, ErrLost) {
+						t.Errorf("check: %v", err)
+					}
+					if lease.grant.planned {
+						t.Error("a renewal is planned")
+					}
+					return driver.ReleaseReply{Released: true}, nil
+				})
+				give(t, lease)
+			})
+		})
+	}
+}
+
 // A lease that may have been lost is not handed off within the process: the service, which knows, releases
 // the lock.
 func TestHandoff_N_suspectLease_isReleased(t *testing.T) {

@@ -94,6 +94,13 @@ func take(t *testing.T, l *Locker) *Lease {
 	return lease
 }
 
+// lose has a lease end as the backend's answer "not held" does.
+func lose(le *Lease) error {
+	le.grant.mu.Lock()
+	defer le.grant.mu.Unlock()
+	return le.notMineLocked("test")
+}
+
 func give(t *testing.T, lease *Lease) {
 	t.Helper()
 	if err := lease.Release(context.Background()); err != nil {

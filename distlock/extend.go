@@ -98,7 +98,7 @@ func (e *extension) begin(ctx context.Context) error {
 	if ctx.Err() != nil { // select may have left that to chance
 		return left("extend", ctx)
 	}
-	if le.leaving && !e.confirms { // ⚑ a lock that the write has released is no loss
+	if le.leaving && !e.confirms { // ⚑ the renewals after the write could overtake an Extend that shortens
 		return unavailable("extend", errLeaving)
 	}
 	if g.trust.Frozen() && !e.confirms {
@@ -131,7 +131,7 @@ func (e *extension) end(ctx context.Context, reply driver.ExtendReply) error {
 	next := e.start.Add(min(g.period(), e.ttl/3))
 	switch {
 	case reply.Err == nil && !reply.Held:
-		return le.lossLocked(errNotMine)
+		return le.notMineLocked("check")
 	case reply.Err == nil:
 		g.extendedLocked(e.start, e.ttl, e.epoch)
 		g.locker.outage.note(g, false)
@@ -142,7 +142,7 @@ func (e *extension) end(ctx context.Context, reply driver.ExtendReply) error {
 	default:
 		next = g.trust.Retry(trust.Now(), g.period())
 	}
-	if !g.trust.Frozen() {
+	if !g.trust.Frozen() && !le.leaving {
 		g.renewAtLocked(next)
 	}
 	switch unknown := driver.MayHaveEffect(reply.Err); {

@@ -56,7 +56,7 @@ func TestLease_N_formerHolderLeavesTheGrantAlone(t *testing.T) {
 		"raiseToken": func(t *testing.T, le *Lease) error { return le.raiseToken(t.Context(), le.Fence()+5) },
 		"Guard":      func(t *testing.T, le *Lease) error { return le.Guard(t.Context(), ran(t)) },
 		"Err":        func(_ *testing.T, le *Lease) error { return le.Err() },
-		"lose":       func(_ *testing.T, le *Lease) error { return le.lose(errNotMine) },
+		"lose":       func(_ *testing.T, le *Lease) error { return lose(le) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

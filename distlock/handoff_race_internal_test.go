@@ -169,7 +169,7 @@ func TestHandoff_L_successorLostAtOnce_queueGoesOn(t *testing.T) {
 				seen := g.holder
 				g.mu.Unlock()
 				if seen != lease {
-					lost <- seen.lose(errNotMine)
+					lost <- lose(seen)
 					return
 				}
 				runtime.Gosched() // to meet the handoff

@@ -273,17 +273,38 @@ func TestReleaseWith_N_notReleasedThenNotHeld_lost(t *testing.T) {
 	})
 }
 
-// An Extend would find no lock, which is no loss.
+// An Extend would find no lock. One that shortens the lease could be overtaken by the renewals after the write.
 func TestReleaseWith_N_extendDuringTheWrite_noLoss(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
 		lastWrite(t, lease, func(owner string) (driver.ReleaseReply, error) {
 			reply := s.frees(t, owner)
-			if err := lease.Extend(t.Context(), ttl/2); !errors.Is(err, distlock.ErrUnavailable) {
-				t.Errorf("Extend: %v, want ErrUnavailable", err)
+			err := lease.Extend(t.Context(), ttl/2)
+			if n := s.Calls(drivertest.Extend); !errors.Is(err, distlock.ErrUnavailable) || n != 0 {
+				t.Errorf("Extend: %v after %d requests, want ErrUnavailable without a request", err, n)
 			}
 			return reply, nil
 		})
+		mustRelease(t, lease)
+	})
+}
+
+// A raise of the token would find no lock, which is no loss: not during the write, and not after a lost answer.
+func TestReleaseWith_N_raiseFindsNoLock_noLoss(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		raise := func(when string) {
+			err := fencing.RaiseToken(t.Context(), lease, lease.Fence()+1)
+			if !errors.Is(err, distlock.ErrUnavailable) || lease.Err() != nil {
+				t.Errorf("RaiseToken %s: %v, want ErrUnavailable; the lease: %v", when, err, lease.Err())
+			}
+		}
+		lastWrite(t, lease, func(owner string) (driver.ReleaseReply, error) {
+			_ = s.frees(t, owner)
+			raise("during the write")
+			return driver.ReleaseReply{}, errBroken
+		})
+		raise("after it")
 		mustRelease(t, lease)
 	})
 }

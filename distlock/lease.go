@@ -147,14 +147,16 @@ var (
 		"the lock expired there, was removed by hand, or the service lost its data")
 )
 
-// lose ends a lease that is not this holder's any more, and returns the error to say so.
-func (le *Lease) lose(reason error) error {
-	le.grant.mu.Lock()
-	defer le.grant.mu.Unlock()
-	if le.isOver() {
+// notMineLocked ends a lease that the backend does not know any more, and returns the error to say so.
+// ⚑ A lock that the last write may have released is no loss.
+func (le *Lease) notMineLocked(operation string) error {
+	switch {
+	case le.isOver():
 		return le.ended
+	case le.leaving:
+		return unavailable(operation, errLeaving)
 	}
-	return le.lossLocked(reason)
+	return le.lossLocked(errNotMine)
 }
 
 func (e *ending) isOver() bool { return e.state == released || e.state == lost }

@@ -63,12 +63,26 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 		return left("raise token", ctx)
 	case err != nil:
 		return cmp.Or(le.gone(), failedRead("raise token", err))
-	case !reply.Held:
-		return le.lose(errNotMine)
+	case reply.Held:
+		l.queues.Each(le.Key(), func(waiting *acquisition) { waiting.shown(before, asked) })
 	}
-	le.raised(reply)
-	l.queues.Each(le.Key(), func(waiting *acquisition) { waiting.shown(before, asked) })
-	if err := le.Err(); err != nil {
+	return le.raised(reply, above)
+}
+
+// raised applies the answer of the backend.
+func (le *Lease) raised(reply driver.RaiseReply, above int64) error {
+	g := le.grant
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !reply.Held {
+		return le.notMineLocked("raise token")
+	}
+	if !le.isOver() && le.Fence() < reply.Fence {
+		le.fence.Store(reply.Fence)
+		le.awaited = 0
+		g.first, g.last = reply.Fence, reply.FenceEnd
+	}
+	if err := le.errLocked(); err != nil {
 		return err
 	}
 	if le.Fence() <= above { // a driver that does not know floors
@@ -76,18 +90,6 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 			"the service granted %d, but more than %d was asked for", le.Fence(), above))
 	}
 	return nil
-}
-
-// raised keeps the tokens of a raise.
-func (le *Lease) raised(reply driver.RaiseReply) {
-	g := le.grant
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !le.isOver() && le.Fence() < reply.Fence {
-		le.fence.Store(reply.Fence)
-		le.awaited = 0
-		g.first, g.last = reply.Fence, reply.FenceEnd
-	}
 }
 
 func badFloor(above int64) error {
