@@ -65,7 +65,7 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions) (lease 
 	op.Outcome = OutcomeOf(err)
 	switch {
 	case lease != nil:
-		op.Outcome, op.Fence, op.Handoff = OutcomeAcquired, lease.Fence(), cmp.Or(op.Handoff, HandoffNone)
+		op.Outcome, op.Fence, op.Handoff = OutcomeAcquired, lease.Fence(), cmp.Or(a.handoff, HandoffNone)
 	case op.Outcome == OutcomeTimeout && o.attempts == 1:
 		op.Outcome = OutcomeBusy
 	}

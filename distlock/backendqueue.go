@@ -76,6 +76,7 @@ func (a *acquisition) reenter(ctx context.Context, patience time.Duration) {
 	a.place, a.outcomeUnknown = place{}, false
 	a.waiter.Notified.Store(false)
 	a.req.Owner = newOwner()
+	a.req.Seq = 0
 	a.joinQueue(ctx, patience)
 }
 
@@ -108,7 +109,7 @@ func (a *acquisition) woken(wake driver.Wake) *Lease {
 	// ⚑ The lease lasts for no longer than was promised: any client of the backend may send a
 	// message.
 	ttl := min(wake.TTL, max(min(maxPromise, a.req.TTL), driver.MinHandoff))
-	a.op.Handoff = HandoffRemote
+	a.handoff = HandoffRemote
 	lease, _ := a.granted(wake.Grant, a.place.sent[behind], ttl) // else the next attempt claims the grant
 	return lease
 }

@@ -235,6 +235,19 @@ func TestWaiter_N_untrustedHandoff_asksFirst(t *testing.T) {
 	}
 }
 
+// A handoff that is not used gives no lock: the wait that goes on and fails has none.
+func TestObserver_unusedHandoff_isNotReported(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, seen := newScripted(t), &recorder{t: t}
+		_, failure := s.inLine(distlock.Options{Observer: seen})
+		s.wakes <- handover(s.requests()[1].Seq, time.Millisecond)
+		_ = s.requests()
+		if err := failure(); !errors.Is(err, distlock.ErrNotAcquired) || seen.ended[0].Handoff != "" {
+			t.Errorf("Acquire: %v, with the handoff %q", err, seen.ended[0].Handoff)
+		}
+	})
+}
+
 // The handoff can overtake the answer to the request that it names.
 func TestWaiter_L_handoffOvertakesItsAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -370,7 +383,7 @@ func TestWaiter_L_lateClaim_keepsItsPlace(t *testing.T) {
 		s.wakes <- driver.Wake{}
 		asked := s.requests()
 		last := asked[len(asked)-1]
-		if last.Owner == before || last.Ticket != 7 || last.Alive == 0 {
+		if last.Owner == before || last.Ticket != 7 || last.Alive == 0 || last.Seq != 1 {
 			t.Errorf("it entered with %+v", last)
 		}
 		s.set(grants)

@@ -27,9 +27,10 @@ type acquisition struct {
 	ctx    context.Context // the same with the additions of the Observer
 	op     Operation
 	callOptions
-	start  time.Time
-	waiter *waiter // its place in the process; nil if it asks a number of times and no more
-	last   lastAnswer
+	start   time.Time
+	waiter  *waiter // its place in the process; nil if it asks a number of times and no more
+	last    lastAnswer
+	handoff Handoff // of the grant, if it comes and is used
 	// awaited is the lowest token of a holder that the backend has shown since start; 0: none. Answers to
 	// other requests of the process count, too.
 	awaited atomic.Int64
@@ -247,7 +248,7 @@ func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease,
 		return nil, none, unavailable("acquire", errCancelled)
 	}
 	if a.req.Ticket != 0 {
-		a.op.Handoff = HandoffRemote
+		a.handoff = HandoffRemote
 	}
 	lease, err := a.granted(reply, sent, a.req.TTL)
 	a.outcomeUnknown = a.outcomeUnknown || err != nil

@@ -83,7 +83,7 @@ func (a *acquisition) await() outcome {
 		}
 	}
 	if a.last = out.last; out.lease != nil {
-		a.op.Blocker, a.op.Handoff = out.last.metadata, HandoffLocal
+		a.op.Blocker, a.handoff = out.last.metadata, HandoffLocal
 	}
 	return out
 }
