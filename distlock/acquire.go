@@ -40,7 +40,7 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions) (lease 
 
 	start := time.Now()
 	a := &acquisition{locker: l, caller: ctx, ctx: ctx, callOptions: o, start: start}
-	a.op = Operation{Name: OpAcquire, Backend: l.backend, Key: key, TTL: o.ttl.Truncate(time.Millisecond)}
+	a.op = Operation{Name: OpAcquire, Backend: l.caps.Backend, Key: key, TTL: o.ttl.Truncate(time.Millisecond)}
 	op := &a.op
 	returns := false
 	defer func() {

@@ -93,7 +93,7 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 		}
 	}()
 	patience, since := min(firstAnswer, a.op.TTL), time.Now() // with the silence, which began at since
-	if a.waiter != nil && a.waiter.Waited && l.queue {        // it would have to wait there, too
+	if a.waiter != nil && a.waiter.Waited && l.caps.Queues {  // it would have to wait there, too
 		a.joinQueue(ctx, patience)
 	}
 	for ctx.Err() == nil {
@@ -129,7 +129,7 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 			switch {
 			case busy.Outcome == driver.Full:
 				return outcome{err: fmt.Errorf("%w: %w", a.last.err(), errFull)}
-			case (l.queue || l.listener != nil) && !a.place.joined:
+			case (l.caps.Queues || l.listener != nil) && !a.place.joined:
 				a.joinQueue(ctx, patience-time.Since(since))
 				continue
 			}

@@ -33,7 +33,7 @@ func (le *Lease) confirm(ctx context.Context) error {
 
 func (le *Lease) observedExtend(ctx context.Context, e *extension) error {
 	l := le.grant.locker
-	op := &Operation{Name: OpExtend, Backend: l.backend, Key: le.Key(), TTL: e.ttl, Fence: le.Fence(),
+	op := &Operation{Name: OpExtend, Backend: l.caps.Backend, Key: le.Key(), TTL: e.ttl, Fence: le.Fence(),
 		Scheduled: e.confirms}
 	ctx = l.observe(ctx, op)
 	defer l.opts.Observer.End(ctx, op)

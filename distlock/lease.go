@@ -172,7 +172,7 @@ func (le *Lease) lossLocked(reason error) error {
 	at := time.Now()
 	age := at.Sub(le.acquired)
 	g.hold.End(true)
-	le.reportLocked(le.ctx, &Operation{Name: OpLost, Backend: l.backend, Key: g.name.Key, Fence: le.Fence(),
+	le.reportLocked(le.ctx, &Operation{Name: OpLost, Backend: l.caps.Backend, Key: g.name.Key, Fence: le.Fence(),
 		Began: at, Ended: true, Held: age, Err: le.ended, Outcome: OutcomeLost})
 	l.log(le.ctx, slog.LevelWarn, "distlock: a lease was lost", g.name.Key,
 		"fence", le.Fence(), "held", age, "reason", reason)

@@ -21,11 +21,10 @@ import (
 // Locker grants leases. It is safe for concurrent use. Close it when the process ends, so that waiters
 // need not wait for its leases to expire.
 type Locker struct {
-	driver  driver.Driver
-	backend string
-	opts    Options
+	driver driver.Driver
+	caps   driver.Capabilities
+	opts   Options
 
-	queue        bool            // the backend keeps waiters in order
 	listener     driver.Listener // nil if the backend does not notify
 	queues       *queues
 	renewals     renewal.Sender[*request]
@@ -41,7 +40,6 @@ type Locker struct {
 	idle         chan struct{} // closed when, after that, the last background work has ended
 
 	mu     sync.Mutex
-	closed bool
 	active int               // operations and background work under way
 	grants map[string]*grant // by owner
 
@@ -60,20 +58,19 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 		return nil, err
 	}
 	l := &Locker{
-		driver:  d,
-		backend: d.Capabilities().Backend,
-		opts:    o,
-		idle:    make(chan struct{}),
+		driver: d,
+		caps:   d.Capabilities(),
+		opts:   o,
+		idle:   make(chan struct{}),
 	}
 	l.reports.locker = l
-	l.opts.Logger = slog.New(loglimit.Handler(&logQueue{o.Logger.Handler(), &l.reports}))
+	l.opts.Logger = slog.New(&logQueue{o.Logger.Handler(), new(loglimit.Limit), &l.reports})
 	l.opts.Observer = &observers{Observers(o.Observer).(*observers).each, &l.reports}
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.renewing, l.stopRenewing = context.WithCancel(context.Background())
-	l.queue = d.Capabilities().Queues
 	l.listener, _ = driver.As[driver.Listener](d)
-	l.queues = queue.New[*acquisition, outcome](l.queue)
-	l.renewals.Limit, l.renewals.Send = cmp.Or(d.Capabilities().MaxBatch, 1000), l.renew
+	l.queues = queue.New[*acquisition, outcome](l.caps.Queues)
+	l.renewals.Limit, l.renewals.Send = cmp.Or(l.caps.MaxBatch, 1000), l.renew
 	l.outage.locker, l.alarm.ring = l, l.renewDue
 	l.grants = make(map[string]*grant)
 	l.slept.Store(int64(trust.Slept()))
@@ -92,8 +89,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 func (l *Locker) Close(ctx context.Context) error {
 	l.queues.Close(outcome{err: ErrClosed})
 	l.mu.Lock()
-	if !l.closed {
-		l.closed = true
+	if l.closing.Err() == nil {
 		l.close()
 		if l.active == 0 && len(l.grants) == 0 {
 			close(l.idle)
@@ -111,7 +107,6 @@ func (l *Locker) Close(ctx context.Context) error {
 		}
 	}
 	l.mu.Unlock()
-	l.cleaner.Close()
 
 	select {
 	case <-l.idle:
@@ -136,22 +131,14 @@ func (l *Locker) Close(ctx context.Context) error {
 }
 
 // enter counts an operation that a closed Locker refuses.
-func (l *Locker) enter() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return false
-	}
-	l.active++
-	return true
-}
+func (l *Locker) enter() bool { return l.closing.Err() == nil && l.begin() }
 
 // begin counts work that a closing Locker still has to finish. It fails only when all work has ended:
 // the driver may be gone then.
 func (l *Locker) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed && l.active == 0 {
+	if l.closing.Err() != nil && l.active == 0 {
 		return false
 	}
 	l.active++
@@ -162,7 +149,7 @@ func (l *Locker) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.active--
-	if l.closed && l.active == 0 {
+	if l.closing.Err() != nil && l.active == 0 {
 		close(l.idle)
 	}
 }
@@ -171,10 +158,11 @@ func (l *Locker) end() {
 func (l *Locker) adopt(g *grant) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.closed {
-		l.grants[g.owner] = g
+	if l.closing.Err() != nil {
+		return false
 	}
-	return !l.closed
+	l.grants[g.owner] = g
+	return true
 }
 
 func (l *Locker) allGrants() []*grant {
@@ -193,14 +181,14 @@ func (l *Locker) forget(g *grant) {
 // stopRenewingLocked ends the renewals under way of a closed Locker when its last grant has ended: no
 // lease needs the answer, and Close waits for the calls.
 func (l *Locker) stopRenewingLocked() {
-	if l.closed && len(l.grants) == 0 {
+	if l.closing.Err() != nil && len(l.grants) == 0 {
 		l.stopRenewing()
 	}
 }
 
 func (l *Locker) newCleaner() *cleanup.Cleaner {
-	c := cleanup.New()
-	c.Begin, c.End = l.begin, l.end
+	c := cleanup.New(l.closing)
+	c.Go = l.background
 	c.Release = func(ctx context.Context, req driver.ReleaseRequest) error {
 		_, err := l.driver.Release(ctx, req)
 		return err

@@ -20,7 +20,7 @@ func (le *Lease) raiseToken(ctx context.Context, above int64) error {
 		return badFloor(above)
 	}
 	l := le.grant.locker
-	op := &Operation{Name: OpRaiseToken, Backend: l.backend, Key: le.Key(), TTL: le.grant.ttl, Fence: le.Fence()}
+	op := &Operation{Name: OpRaiseToken, Backend: l.caps.Backend, Key: le.Key(), TTL: le.grant.ttl, Fence: le.Fence()}
 	ctx = l.observe(ctx, op)
 	defer l.opts.Observer.End(ctx, op)
 	err := op.end(le.raise(ctx, op, above))

@@ -88,7 +88,7 @@ func (le *Lease) releaseEnded(err error) {
 // ⚑ The lease ends before the Observer's Start: a hook that blocks must not keep the lease renewed.
 func (le *Lease) end(ctx context.Context, first bool, at time.Time, reason error) error {
 	l := le.grant.locker
-	op := &Operation{Name: OpRelease, Backend: l.backend, Key: le.Key(), Fence: le.Fence()}
+	op := &Operation{Name: OpRelease, Backend: l.caps.Backend, Key: le.Key(), Fence: le.Fence()}
 	var handed bool
 	var err error
 	if first {

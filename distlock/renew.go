@@ -277,7 +277,7 @@ func (r *request) report(err error) {
 		return
 	}
 	le, l := r.lease, r.grant.locker
-	l.reports.operation(le.ctx, &Operation{Name: OpExtend, Backend: l.backend, Key: le.Key(),
+	l.reports.operation(le.ctx, &Operation{Name: OpExtend, Backend: l.caps.Backend, Key: le.Key(),
 		TTL: r.grant.ttl, Fence: le.Fence(), Scheduled: true, Began: r.began, Wait: time.Since(r.began), Attempts: 1,
 		Err: err, Outcome: OutcomeOf(err)}, false)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/internal/cleanup"
+	"github.com/belugalock/belugalock/distlock/internal/loglimit"
 )
 
 // maxReports bounds the reports that wait for delivery. Reports of losses may exceed the bound.
@@ -132,9 +133,11 @@ func (l *Locker) log(ctx context.Context, level slog.Level, text, key string, at
 	l.opts.Logger.Log(ctx, level, text, append(about, attrs...)...)
 }
 
-// logQueue is the Handler of Options.Logger as a Locker uses it: the lines go through the reports.
+// logQueue is the Handler of Options.Logger as a Locker uses it: the lines go through the reports. The first
+// line after some that the limit has left out has their number.
 type logQueue struct {
 	slog.Handler
+	limit   *loglimit.Limit
 	reports *reports
 }
 
@@ -143,7 +146,14 @@ func (q *logQueue) Enabled(context.Context, slog.Level) bool { return true }
 
 // Handle keeps the values of ctx, which may end before the delivery.
 func (q *logQueue) Handle(ctx context.Context, line slog.Record) error {
+	leftOut, passes := q.limit.Pass(line.Message, time.Now())
+	if !passes {
+		return nil
+	}
 	ctx, line = context.WithoutCancel(ctx), line.Clone()
+	if leftOut > 0 {
+		line.AddAttrs(slog.Int("left_out", leftOut))
+	}
 	write := func() {
 		defer func() { _ = recover() }() // there is no other log
 		if q.Handler.Enabled(ctx, line.Level) {
@@ -155,9 +165,9 @@ func (q *logQueue) Handle(ctx context.Context, line slog.Record) error {
 }
 
 func (q *logQueue) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &logQueue{q.Handler.WithAttrs(attrs), q.reports}
+	return &logQueue{q.Handler.WithAttrs(attrs), q.limit, q.reports}
 }
 
 func (q *logQueue) WithGroup(name string) slog.Handler {
-	return &logQueue{q.Handler.WithGroup(name), q.reports}
+	return &logQueue{q.Handler.WithGroup(name), q.limit, q.reports}
 }

@@ -34,32 +34,31 @@ const (
 )
 
 // Cleaner tries each job until the backend has answered, or until the lock has ended with its TTL
-// and no request can still arrive, see [Tombstone]. Each job has a goroutine, which End ends.
+// and no request can still arrive, see [Tombstone]. Each job has a goroutine.
 type Cleaner struct {
 	// Release sends a request.
 	Release func(context.Context, driver.ReleaseRequest) error
-	// Begin and End enclose the life of a job. A job for which Begin returns false is dropped.
-	Begin func() bool
-	End   func()
+	// Go runs a job in a goroutine, or drops it.
+	Go func(job func())
 	// GaveUp reports a job that ends without an answer, and why.
 	GaveUp func(req driver.ReleaseRequest, tries int, err error)
 
-	ctx     context.Context // of the tries; ends CloseGrace after Close
-	stop    context.CancelFunc
-	closing context.Context // ends at Close
-	close   context.CancelFunc
+	ctx     context.Context // of the tries; ends CloseGrace after closing
+	closing context.Context
 	trying  chan struct{} // holds a token for each try under way
 }
 
-// New returns a Cleaner whose functions are to be set before its use.
-func New() *Cleaner {
-	c := &Cleaner{trying: make(chan struct{}, most)}
-	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.closing, c.close = context.WithCancel(context.Background())
+// New returns a Cleaner whose functions are to be set before its use. The end of closing starts the next
+// try of each job that has had one, and ends all jobs after [CloseGrace].
+func New(closing context.Context) *Cleaner {
+	c := &Cleaner{closing: closing, trying: make(chan struct{}, most)}
+	ctx, stop := context.WithCancel(context.WithoutCancel(closing))
+	c.ctx = ctx
+	context.AfterFunc(closing, func() { time.AfterFunc(CloseGrace, stop) })
 	return c
 }
 
-// Context ends CloseGrace after Close.
+// Context ends [CloseGrace] after closing.
 func (c *Cleaner) Context() context.Context { return c.ctx }
 
 // Tombstone is how long the backend refuses a cancelled owner. The clean-up tries for as long.
@@ -74,15 +73,12 @@ func (c *Cleaner) Cancel(req driver.AcquireRequest, pause time.Duration) {
 // Add sends req after a pause, and again until it succeeds, or until ttl and the life of its
 // tombstone have passed.
 func (c *Cleaner) Add(req driver.ReleaseRequest, ttl, pause time.Duration) {
-	if c.Begin() {
-		go c.run(req, ttl, pause)
-	}
+	c.Go(func() { c.run(req, ttl, pause) })
 }
 
-// run is one job. Close ends a pause between two tries. It does not end the pause before the first:
+// run is one job. The end of closing ends a pause between two tries. It does not end the pause before the first:
 // the work under a lost lease keeps its margin.
 func (c *Cleaner) run(req driver.ReleaseRequest, ttl, pause time.Duration) {
-	defer c.End()
 	if pause > 0 {
 		time.Sleep(pause)
 	}
@@ -127,10 +123,4 @@ func (c *Cleaner) try(req driver.ReleaseRequest, tries int, until time.Time) err
 	ctx, cancel := context.WithTimeout(c.ctx, min(firstTry<<min(tries, 16), lastTry))
 	defer cancel()
 	return c.Release(ctx, req)
-}
-
-// Close starts the next try of each job that has had one, and ends all jobs after [CloseGrace].
-func (c *Cleaner) Close() {
-	c.close()
-	time.AfterFunc(CloseGrace, c.stop)
 }

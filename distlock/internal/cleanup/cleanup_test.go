@@ -24,13 +24,21 @@ type backend struct {
 	start  time.Time
 	takes  time.Duration
 	fails  func() bool
+	close  func()
 }
 
 func newBackend(takes time.Duration, fails func() bool) (*backend, *Cleaner) {
 	b := &backend{tries: make(map[string][]time.Duration), start: time.Now(), takes: takes, fails: fails}
-	c := New()
-	c.Begin = func() bool { b.count(&b.begun, 1); return true }
-	c.End = func() { b.count(&b.begun, -1) }
+	closing, closes := context.WithCancel(context.Background())
+	c := New(closing)
+	b.close = closes
+	c.Go = func(job func()) {
+		b.count(&b.begun, 1)
+		go func() {
+			defer b.count(&b.begun, -1)
+			job()
+		}()
+	}
 	c.GaveUp = func(driver.ReleaseRequest, int, error) { b.count(&b.gaveUp, 1) }
 	c.Release = b.release
 	return b, c
@@ -133,7 +141,7 @@ func TestCleaner_close(t *testing.T) {
 				open.Lock()
 				away = false
 				open.Unlock()
-				cl.Close()
+				b.close()
 				time.Sleep(CloseGrace)
 				synctest.Wait()
 				tries := b.tries["a"]
@@ -153,31 +161,12 @@ func TestCleaner_closed_endsWithinTheGrace(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		c.Close()
+		b.close()
 		c.Cancel(request("late"), 0) // has one try
 		time.Sleep(CloseGrace + time.Millisecond)
 		synctest.Wait()
 		if b.begun != 0 || len(b.tries["late"]) != 1 {
 			t.Errorf("%d jobs left, the late one had %d tries", b.begun, len(b.tries["late"]))
-		}
-	})
-}
-
-// A caller of Locker.Close whose ctx ended first calls it again.
-func TestCleaner_closedAgain_endsWithTheFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, c := newBackend(time.Millisecond, always)
-		for i := range 100 {
-			c.Cancel(request(strconv.Itoa(i)), 0)
-		}
-		time.Sleep(time.Second)
-		c.Close()
-		time.Sleep(CloseGrace / 2)
-		c.Close()
-		time.Sleep(CloseGrace / 2)
-		synctest.Wait()
-		if b.begun != 0 {
-			t.Errorf("%d jobs left", b.begun)
 		}
 	})
 }

@@ -1,11 +1,7 @@
 // Package loglimit bounds the log lines that a fault may cause.
-//
-//	logger := slog.New(loglimit.Handler(application.Handler()))
 package loglimit
 
 import (
-	"context"
-	"log/slog"
 	"sync"
 	"time"
 )
@@ -16,40 +12,10 @@ const (
 	Period = time.Minute
 )
 
-// Handler returns h with a limit: of the lines with one message, [Most] pass in a [Period]. The first line
-// that passes after that has the attribute left_out, the number of lines in between. Two lines with
-// the same message and other attributes are of one kind. Messages must be constants: the Handler keeps
-// each of them.
-func Handler(h slog.Handler) slog.Handler {
-	return &handler{h, &limit{kinds: make(map[string]*kind)}}
-}
-
-type handler struct {
-	slog.Handler
-	limit *limit
-}
-
-func (h *handler) Handle(ctx context.Context, line slog.Record) error {
-	leftOut, passes := h.limit.pass(line.Message, time.Now())
-	switch {
-	case !passes:
-		return nil
-	case leftOut > 0:
-		line = line.Clone()
-		line.AddAttrs(slog.Int("left_out", leftOut))
-	}
-	return h.Handler.Handle(ctx, line)
-}
-
-func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &handler{h.Handler.WithAttrs(attrs), h.limit}
-}
-
-func (h *handler) WithGroup(name string) slog.Handler {
-	return &handler{h.Handler.WithGroup(name), h.limit}
-}
-
-type limit struct {
+// Limit lets [Most] of the lines with one message pass in a [Period]. Two lines with the same message and
+// other attributes are of one kind. Messages must be constants: the Limit keeps each of them. The zero
+// Limit is ready.
+type Limit struct {
 	mu    sync.Mutex
 	kinds map[string]*kind
 }
@@ -61,10 +27,13 @@ type kind struct {
 	leftOut int       // since the last line that passed
 }
 
-// pass reports whether a line passes, and how many lines were left out before it.
-func (l *limit) pass(message string, now time.Time) (leftOut int, passes bool) {
+// Pass reports whether a line passes, and how many lines were left out before it.
+func (l *Limit) Pass(message string, now time.Time) (leftOut int, passes bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.kinds == nil {
+		l.kinds = make(map[string]*kind)
+	}
 	k := l.kinds[message]
 	if k == nil {
 		k = &kind{since: now}

@@ -83,16 +83,12 @@ func (s *sleeping) look(wall time.Duration) {
 	s.wall.Store(int64(wall)) // not sooner: until the time is known, every caller has to look
 }
 
-func (s *sleeping) observe(seen time.Duration) time.Duration {
+func (s *sleeping) observe(seen time.Duration) {
 	// In whole milliseconds, so that the noise of a reading does not move the clock.
 	rounded := int64(seen.Truncate(time.Millisecond))
-	for {
-		longest := s.longest.Load()
-		if rounded <= longest {
-			return time.Duration(longest)
-		}
+	for longest := s.longest.Load(); longest < rounded; longest = s.longest.Load() {
 		if s.longest.CompareAndSwap(longest, rounded) {
-			return time.Duration(rounded)
+			return
 		}
 	}
 }
