@@ -31,7 +31,6 @@ func (le *Lease) beginLastWrite() (owner string) {
 		return ""
 	}
 	le.leaving = true
-	le.asked++
 	g.pauseRenewalLocked()
 	return g.owner
 }
@@ -48,7 +47,6 @@ func (le *Lease) endLastWrite(reply driver.ReleaseReply, err error) {
 	case reply.Replayed || driver.MayHaveEffect(err):
 	default:
 		le.leaving = false
-		le.asked--
 		g.startLocked()
 	}
 }

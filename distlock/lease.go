@@ -33,16 +33,15 @@ type Lease struct {
 // ending is how far a lease has come to its end.
 type ending struct {
 	state   leaseState
-	ended   error         // why the lease is not held any more
-	until   time.Time     // the deadline at a handoff
-	under   chan struct{} // closed when the call of Release under way returns; nil without one
-	failure error         // of the last call of Release
-	asked   int           // requests that may have released the lock
-	leaving bool          // the last write is sent, see releaseWith
-	freed   bool          // it has released the lock
-	removed bool          // an answer came: nothing is left to release
-	logged  bool          // a line says that it could not be released
-	unknown error         // the error of Release then; not nil if the lease may have been lost before
+	ended   error        // why the lease is not held any more
+	until   time.Time    // the deadline at a handoff
+	under   *releaseCall // nil without one
+	asked   bool         // a call of Release has sent its request
+	leaving bool         // the last write is sent, and may release the lock, see releaseWith
+	freed   bool         // it has released the lock
+	logged  bool         // a line says that it could not be released
+	removed bool         // an answer came: nothing is left to release
+	unknown error        // the error of Release then; not nil if the lease may have been lost before
 }
 
 type leaseState int

@@ -48,21 +48,20 @@ func (le *Lease) release(ctx context.Context, reason error) (err error) {
 		err = le.lossLocked(errDeadline)
 	case le.state == lost:
 		err = le.ended
-	case le.state == released && le.removed:
+	case le.removed:
 		err = le.unknown
 	case le.under != nil:
 		under := le.under
 		g.mu.Unlock()
 		return le.await(ctx, under)
-	case !counted:
+	case !counted: // Close has ended the lease
 		err = ErrClosed
-		_, _ = le.finishLocked(at, reason)
 	default:
 		first := le.state == held
 		if first {
 			le.state = releasing
 		}
-		le.under = make(chan struct{})
+		le.under = &releaseCall{done: make(chan struct{})}
 		g.mu.Unlock()
 		err = errNotEnded // unless end returns
 		defer func() { le.releaseEnded(err) }()
@@ -75,12 +74,19 @@ func (le *Lease) release(ctx context.Context, reason error) (err error) {
 	return err
 }
 
-// releaseEnded lets the calls of Release continue that wait for one that ended with err.
+// releaseCall is a call of Release under way, which others wait for.
+type releaseCall struct {
+	done chan struct{}
+	err  error // once it is done
+}
+
+// releaseEnded lets the calls of Release continue that wait for the one under way, which ended with err.
 func (le *Lease) releaseEnded(err error) {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()
-	close(le.under)
-	le.under, le.failure = nil, err
+	le.under.err = err
+	close(le.under.done)
+	le.under = nil
 }
 
 // end ends the lease on this side, unless an earlier call has. Then it hands the lock on within the
@@ -118,28 +124,21 @@ func (le *Lease) end(ctx context.Context, first bool, at time.Time, reason error
 }
 
 // await waits for a release that another call has under way.
-func (le *Lease) await(ctx context.Context, under <-chan struct{}) error {
+func (le *Lease) await(ctx context.Context, under *releaseCall) error {
 	if inGuard(ctx, le) { // which the other call may be waiting for
 		return failedWrite("release", errors.New(
 			"another call of Release waits for this step of Guard and then releases the lock: end the step"))
 	}
 	select {
-	case <-under:
+	case <-under.done:
 	case <-ctx.Done():
 		return failedWrite("release", fmt.Errorf("another call of Release is still under way: %w", ended(ctx)))
 	}
-	le.grant.mu.Lock()
-	defer le.grant.mu.Unlock()
-	switch {
-	case le.state == lost:
-		return le.ended
-	case le.removed:
-		return le.unknown
-	case errors.Is(le.failure, context.Canceled) || errors.Is(le.failure, context.DeadlineExceeded):
+	if errors.Is(under.err, context.Canceled) || errors.Is(under.err, context.DeadlineExceeded) {
 		// The context is that of the other caller.
-		return failedWrite("release", fmt.Errorf("another call of Release ended: %v", le.failure))
+		return failedWrite("release", fmt.Errorf("another call of Release ended: %v", under.err))
 	}
-	return le.failure
+	return under.err
 }
 
 // drain waits until no guarded call runs any more, for at most one TTL, and reports whether that took
@@ -167,16 +166,12 @@ func (le *Lease) drain(ctx context.Context) bool {
 // finish ends the lease on this side, unless it was lost. It hands the lock off within the process if
 // it can.
 func (le *Lease) finish(at time.Time, reason error) (handed bool, err error) {
-	le.grant.mu.Lock()
-	defer le.grant.mu.Unlock()
-	return le.finishLocked(at, reason)
-}
-
-func (le *Lease) finishLocked(at time.Time, reason error) (handed bool, err error) {
+	g := le.grant
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if le.state == lost {
 		return false, le.ended
 	}
-	g, l := le.grant, le.grant.locker
 	le.state = released
 	le.ended = reason
 	le.cancel(ErrNotHeld)
@@ -189,7 +184,7 @@ func (le *Lease) finishLocked(at time.Time, reason error) (handed bool, err erro
 	}
 	// ⚑ No renewal once the removal is sent. The timer goes on: the Observer or the driver may block.
 	g.stopRenewalLocked()
-	l.forget(g)
+	g.locker.forget(g)
 	return false, nil
 }
 
@@ -200,8 +195,8 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 	lingers, cancel := lingering(ctx, releaseGrace)
 	defer cancel()
 	g.mu.Lock()
-	le.asked++
-	left, freed := g.trust.Left(trust.Now()), le.freed
+	left, freed, again := g.trust.Left(trust.Now()), le.freed, le.asked
+	le.asked = true
 	g.mu.Unlock()
 	request := driver.ReleaseRequest{Name: g.name, Owner: g.owner}
 	if g.resent {
@@ -216,7 +211,7 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 		defer g.mu.Unlock()
 		g.stopLocked()
 		if err == nil {
-			err = le.removedLocked(removal{reply.Released, left <= 0, reply.Replayed || le.asked > 1})
+			err = le.removedLocked(removal{reply.Released, left <= 0, reply.Replayed || again || le.leaving})
 			return
 		}
 		l.cleaner.Add(request, g.ttl, cleanup.MinPause)
@@ -266,14 +261,13 @@ func (r removal) err() error {
 
 // removedLocked ends a release that was answered.
 func (le *Lease) removedLocked(r removal) error {
-	err := r.err()
-	if err == errNotMine {
-		le.state = lost
-		le.ended = fmt.Errorf("%w: %w", ErrLost, err)
-		return le.ended
+	if err := r.err(); err != errNotMine {
+		le.removed, le.unknown = true, err
+		return err
 	}
-	le.removed, le.unknown = true, err
-	return err
+	le.state = lost
+	le.ended = fmt.Errorf("%w: %w", ErrLost, errNotMine)
+	return le.ended
 }
 
 // lingering returns a context that ends a moment after ctx does.
