@@ -42,7 +42,7 @@ func (l *Locker) do(ctx context.Context, key string, fn func(ctx context.Context
 		if err := lease.check(ctx); err != nil {
 			return err
 		}
-		work, leave := lease.rejoin(ctx)
+		work, leave := lease.join(ctx)
 		defer leave()
 		return lease.verdict(ctx, fn(work))
 	}
@@ -80,7 +80,7 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 		return err
 	}
 	if inGuard(ctx, le) && ctx.Err() == nil {
-		work, leave := le.rejoin(ctx)
+		work, leave := le.join(ctx)
 		defer leave()
 		return le.verdict(work, fn(work))
 	}
@@ -98,7 +98,7 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 	if err := le.check(ctx); err != nil { // ended while this step waited
 		return err
 	}
-	work, leave := le.rejoin(ctx)
+	work, leave := le.join(ctx)
 	defer leave()
 	within := new(step)
 	defer within.over.Store(true)
@@ -123,21 +123,8 @@ func (le *Lease) join(ctx context.Context) (context.Context, context.CancelFunc)
 		cancel(context.Cause(le.ctx))
 	}
 	stop := context.AfterFunc(le.ctx, func() { cancel(context.Cause(le.ctx)) })
-	return context.WithValue(ctx, joinedKey{le}, ctx.Done()), func() { stop(); cancel(nil) }
+	return ctx, func() { stop(); cancel(nil) }
 }
-
-// rejoin is join for a ctx that may be part of the lease. If ctx ends with the lease already, rejoin
-// uses ctx as it is.
-func (le *Lease) rejoin(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ends, _ := ctx.Value(joinedKey{le}).(<-chan struct{}); ends != nil && ends == ctx.Done() {
-		return ctx, func() {}
-	}
-	return le.join(ctx)
-}
-
-// joinedKey finds the Done of a context that ends with the lease: a context that still has that Done
-// need not join again.
-type joinedKey struct{ lease *Lease }
 
 // verdict adds to the error of some work that the lease did not last to its end.
 func (le *Lease) verdict(ctx context.Context, err error) error {

@@ -18,11 +18,10 @@ type Lease struct {
 	fence    atomic.Int64
 	metadata map[string]string
 	acquired time.Time
-	values   values
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	guard    chan struct{} // holds a token while a step of Guard runs
-	attached []attachment  // guarded by grant.mu
+	attached map[any]any   // see fencing.Attach; guarded by grant.mu
 	awaited  int64         // see fencing.Awaited; guarded by grant.mu
 	observed bool          // the acquire has ended for the Observer; guarded by grant.mu
 	waiting  []func()      // reports that wait for it; guarded by grant.mu
@@ -63,8 +62,8 @@ func (g *grant) lease(a *acquisition, fence int64, at time.Time) *Lease {
 		guard:    make(chan struct{}, 1),
 	}
 	le.fence.Store(fence)
-	le.values = values{a.caller, le}
-	le.ctx, le.cancel = context.WithCancelCause(&le.values)
+	of := context.WithValue(context.WithoutCancel(a.caller), le.contextKey(), le)
+	le.ctx, le.cancel = context.WithCancelCause(of)
 	return le
 }
 
@@ -222,19 +221,18 @@ func (le *Lease) Release(ctx context.Context) error {
 	return le.release(ctx, errReleased)
 }
 
-// attachment is what a store keeps with a lease, see fencing.Attach.
-type attachment struct{ key, value any }
-
-func (le *Lease) attach(key any, make func() any) any {
+// attach is fencing.Attach.
+func (le *Lease) attach(key any, create func() any) any {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()
-	for _, a := range le.attached {
-		if a.key == key {
-			return a.value
+	value, ok := le.attached[key]
+	if !ok {
+		value = create()
+		if le.attached == nil {
+			le.attached = make(map[any]any)
 		}
+		le.attached[key] = value
 	}
-	value := make()
-	le.attached = append(le.attached, attachment{key, value})
 	return value
 }
 
@@ -243,21 +241,4 @@ func (le *Lease) awaitedToken() int64 {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()
 	return le.awaited
-}
-
-// values is a context with a lease in it. It has the values of another context, but not its end.
-type values struct {
-	of    context.Context
-	lease *Lease
-}
-
-func (*values) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (*values) Done() <-chan struct{}       { return nil }
-func (*values) Err() error                  { return nil }
-
-func (v *values) Value(key any) any {
-	if k, ok := key.(leaseKey); ok && k == v.lease.contextKey() {
-		return v.lease
-	}
-	return v.of.Value(key)
 }

@@ -114,7 +114,6 @@ func (l *Locker) Close(ctx context.Context) error {
 		return fmt.Errorf("distlock: close: not everything has ended yet, "+
 			"leases that are not released expire with their TTL: %w", ended(ctx))
 	}
-	l.alarm.stop()
 	defer l.reports.wait(ctx)
 	closed := make(chan error, 1)
 	go func() { closed <- l.closeDriver() }()

@@ -28,9 +28,8 @@ type schedule struct {
 type request struct {
 	grant    *grant
 	deadline trust.Moment // of the grant; the shortest goes first
-	sent     bool
-	lease    *Lease // the holder when it was sent
-	epoch    int    // of the trust when it was sent
+	lease    *Lease       // the holder when it was sent; nil before
+	epoch    int          // of the trust when it was sent
 	began    time.Time
 	patience time.Duration
 	overdue  trust.Moment // when the patience ends
@@ -119,15 +118,6 @@ func (a *alarm) rings() {
 	a.armed = false
 	a.mu.Unlock()
 	a.ring()
-}
-
-// stop frees the timer of a Locker without grants.
-func (a *alarm) stop() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.timer != nil {
-		a.timer.Stop()
-	}
 }
 
 // renewDue plans the batches of the renewals that are due. The alarm of a released lease rings for none.
@@ -221,7 +211,7 @@ func (r *request) prepare() (left time.Duration, ok bool) {
 	}
 	at := trust.Now()
 	left = g.trust.Left(at)
-	r.sent, r.lease, r.epoch, r.began = true, g.holder, g.trust.Epoch(), time.Now()
+	r.lease, r.epoch, r.began = g.holder, g.trust.Epoch(), time.Now()
 	r.patience = g.trust.Patience(at, g.period())
 	r.overdue = at.Add(r.patience)
 	g.armLocked()

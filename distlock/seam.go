@@ -18,7 +18,6 @@ func init() {
 	seam.ReleaseWith = (*Lease).releaseWith
 	seam.Background = func(l *Locker, f func(context.Context)) { l.background(func() { f(l.cleaner.Context()) }) }
 	seam.Driver = func(l *Locker) driver.Driver { return l.driver }
-	seam.Backend = func(l *Locker) string { return l.caps.Backend }
 	seam.KeyAttr = KeyMode.attr
 	seam.ValidKeyMode = KeyMode.validate
 	seam.Options = func(l *Locker) Options { return l.opts }

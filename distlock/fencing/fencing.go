@@ -27,7 +27,6 @@ var (
 	lastWrite  = seam.ReleaseWith.(func(*distlock.Lease, write))
 	background = seam.Background.(func(*distlock.Locker, func(context.Context)))
 	driverOf   = seam.Driver.(func(*distlock.Locker) driver.Driver)
-	backend    = seam.Backend.(func(*distlock.Locker) string)
 	options    = seam.Options.(func(*distlock.Locker) distlock.Options)
 	keyAttr    = seam.KeyAttr.(func(distlock.KeyMode, string) slog.Attr)
 	validKeys  = seam.ValidKeyMode.(func(distlock.KeyMode) error)
@@ -104,7 +103,7 @@ func Background(l *distlock.Locker, f func(ctx context.Context)) { background(l,
 func Driver(l *distlock.Locker) driver.Driver { return driverOf(l) }
 
 // Backend returns the name of a Locker's kind of backend, as "redis" or "memory".
-func Backend(l *distlock.Locker) string { return backend(l) }
+func Backend(l *distlock.Locker) string { return Driver(l).Capabilities().Backend }
 
 // Options returns the options in force, with defaults. Their Observer survives panics of the
 // application's, and their Logger does not block.
