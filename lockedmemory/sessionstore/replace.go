@@ -40,7 +40,7 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 		return err
 	}
 	switch {
-	case from.N < 1 || to.N < 1 || !isPlace(from) || !isPlace(to):
+	case !ofExchange(from) || !ofExchange(to):
 		return fmt.Errorf("%w: nothing was written: from %+v to %+v: no exchange has such a Place: "+
 			"give the Places of the first and the last exchange of the range", ErrRange, from, to)
 	case from.Compare(to) > 0:
@@ -54,8 +54,8 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 		if e.Place == (lockedmemory.Place{}) {
 			e.Place, e.ID, e.Number = next, "", 0
 		}
-		if before(e.Place, from) || before(next, e.Place) {
-			return fmt.Errorf("%w: nothing was written: the Place of exchange %d, %s, is outside the range or out of order",
+		if !ofExchange(e.Place) || before(e.Place, from) || before(next, e.Place) {
+			return fmt.Errorf("%w: nothing was written: the Place of exchange %d, %+v, is none, or outside the range or out of order",
 				ErrRange, i+1, e.Place)
 		}
 		next = e.Place
@@ -82,6 +82,9 @@ func isPlace(p lockedmemory.Place) bool {
 	const one = lockedmemory.MaxSub + 1
 	return p.Fence >= 0 && p.N >= 0 && p.N < math.MaxInt64/one && p.Sub >= 0 && p.Sub < one
 }
+
+// ofExchange reports whether an exchange may have a place. A marker has n = 0.
+func ofExchange(p lockedmemory.Place) bool { return isPlace(p) && p.N > 0 }
 
 // before compares places without their sub-places.
 func before(a, b lockedmemory.Place) bool {

@@ -230,6 +230,11 @@ func replaceRefused(h *harness) {
 	beyond.N++
 	late := exchange("late")
 	late.Place = old[2].Place
+	between := func(ctx context.Context, n int64) error { // a place in the range, which no exchange can have
+		e := exchange("between")
+		e.Place = lockedmemory.Place{Fence: old[0].Place.Fence + 1, N: n}
+		return a.store.Replace(ctx, old[0].Place, old[2].Place, e)
+	}
 	a.turn(func(ctx context.Context) {
 		for name, replace := range map[string]func() error{
 			"a replaced place": func() error { return a.store.Replace(ctx, old[1].Place, old[1].Place) },
@@ -258,6 +263,9 @@ func replaceRefused(h *harness) {
 				return a.store.Replace(ctx, large, large)
 			},
 			"places fall":        func() error { return a.store.Replace(ctx, old[0].Place, old[2].Place, late, old[0]) },
+			"a new marker":       func() error { return between(ctx, 0) },
+			"a new negative one": func() error { return between(ctx, -1) },
+			"a new large number": func() error { return between(ctx, math.MaxInt64) },
 			"place out of range": func() error { return a.store.Replace(ctx, old[0].Place, old[0].Place, late) },
 		} {
 			if err := replace(); !errors.Is(err, sessionstore.ErrRange) {
