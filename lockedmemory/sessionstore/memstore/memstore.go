@@ -330,7 +330,7 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	defer s.mu.Unlock()
 	each := s.at(r.Session)
 	var page driver.Page
-	if r.Access != nil {
+	if r.Access != nil && r.Access.First {
 		if page.Verdict = each.barred(*r.Access); page.Outcome == driver.Done {
 			page.Verdict = s.show(each, *r.Access)
 		}

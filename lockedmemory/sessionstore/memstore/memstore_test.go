@@ -111,6 +111,38 @@ func TestSessions_manyPages_allListed(t *testing.T) {
 	}
 }
 
+// A later read of a lease checks nothing, and is no use of the session. So it behaves as with the other
+// drivers.
+func TestRead_laterReadOfALease_leavesTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sessions, err := memstore.NewDriver(&storedriver.Retention{IdleTTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fence := time.Now().UnixMicro()
+		access := func(fence int64) *storedriver.Access { return &storedriver.Access{Session: "s", Fence: fence} }
+		write := storedriver.Write{Access: *access(fence), N: 1, Op: fmt.Sprintf("%032d", 1)}
+		if _, err := sessions.Append(t.Context(), storedriver.Append{Write: write}); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			fence int64
+			wait  time.Duration
+			want  int
+		}{{fence - 1, 0, 1}, {fence + 1, 0, 1}, {fence, 40 * time.Second, 1}, {fence, 40 * time.Second, 0}} {
+			time.Sleep(c.wait)
+			page, err := sessions.Read(t.Context(), storedriver.Read{Session: "s", Access: access(c.fence), Limit: 9})
+			if err != nil || page.Outcome != storedriver.Done || len(page.Entries) != c.want {
+				t.Errorf("%+v: %+v, %v", c, page, err)
+			}
+		}
+		second := storedriver.Write{Access: *access(fence), N: 2, Op: fmt.Sprintf("%032d", 2)}
+		if v, err := sessions.Append(t.Context(), storedriver.Append{Write: second}); err != nil || v.Outcome != storedriver.Gone {
+			t.Errorf("a Save after the expiry: %+v, %v", v, err)
+		}
+	})
+}
+
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(tb testing.TB) storetest.Service {
 		locks := memlock.NewDriver()
