@@ -68,9 +68,11 @@ func (t *unlockedTurn) join(ctx context.Context, fn func(context.Context) error)
 func (t *unlockedTurn) guard(ctx context.Context, write func(context.Context) error) error {
 	select {
 	case t.writing <- struct{}{}:
+		defer func() { <-t.writing }()
 	case <-ctx.Done():
+	}
+	if ctx.Err() != nil { // select would leave it to chance
 		return fmt.Errorf("lockedmemory: waiting for another write of the turn: %w", ctx.Err())
 	}
-	defer func() { <-t.writing }()
 	return t.join(ctx, func(ctx context.Context) error { return runUnlocked(ctx, t.session, write) })
 }

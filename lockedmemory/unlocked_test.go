@@ -302,6 +302,27 @@ func TestFailOpen_C_isNotForAServiceThatAnswers(t *testing.T) {
 	}
 }
 
+// As under a lease, no write begins for a caller that has left. 20 writes leave nothing to chance.
+func TestFailOpen_C_endedContextInATurn_noWrite(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
+		down(s.faults)
+		must(t, s.a.Turn(t.Context(), func(ctx context.Context) error {
+			ended, cancel := context.WithCancel(ctx)
+			cancel()
+			for range 20 {
+				if err := s.a.Save(ended, "q", "a"); !errors.Is(err, context.Canceled) {
+					t.Errorf("Save: %v", err)
+				}
+			}
+			return nil
+		}))
+		if len(s.inner.messages) > 0 {
+			t.Errorf("the memory has %q", s.inner.messages)
+		}
+	})
+}
+
 // A decorator over a decorator: the inner one's write is part of the outer one's.
 func TestFailOpen_aWriteWithinAWriteDoesNotWaitForIt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
