@@ -19,6 +19,15 @@ type Entry struct {
 	Size int
 }
 
+// Bytes is what an exchange counts for Retention.MaxBytes, in a driver that counts by itself.
+func Bytes(id string, messages [][]byte) int {
+	size := 100 + len(id)
+	for _, m := range messages {
+		size += len(m)
+	}
+	return size
+}
+
 // Access is what calls under a lease have in common.
 type Access struct {
 	Session string
@@ -174,8 +183,8 @@ type Driver interface {
 	Read(ctx context.Context, r Read) (Page, error)
 	// Sessions returns a page of the names of the sessions that have an entry. A session that has entries
 	// while all pages are read is on one page or more. after is the next of the page before, and empty for
-	// the first page; next is empty after the last page. The order is the driver's. A page is bounded, and
-	// may be empty with a next page.
+	// the first page; next is empty after the last page. The order is the driver's. A service answers in
+	// bounded pages. A page may be empty with a next page.
 	Sessions(ctx context.Context, after string) (names []string, next string, err error)
 	// Ping returns nil if the service answers a read. The advice, for operators, is on settings of
 	// the service that harm sessions, one sentence each.

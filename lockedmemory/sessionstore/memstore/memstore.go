@@ -73,15 +73,6 @@ type entry struct {
 	op string
 }
 
-// bytes is what an exchange counts for Retention.MaxBytes.
-func (e entry) bytes() int {
-	size := 100 + len(e.ID)
-	for _, m := range e.Messages {
-		size += len(m)
-	}
-	return size
-}
-
 // turn is the record of a turn ID.
 type turn struct {
 	stored []stored // by number, from 1
@@ -183,7 +174,7 @@ func (each *session) trim(keep driver.Retention, now int64) {
 		from++
 	}
 	for i := len(each.entries) - 1; i >= from && keep.MaxBytes > 0; i-- {
-		if bytes += each.entries[i].bytes(); bytes > keep.MaxBytes {
+		if bytes += driver.Bytes(each.entries[i].ID, each.entries[i].Messages); bytes > keep.MaxBytes {
 			from = i + 1
 		}
 	}
@@ -361,6 +352,18 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 		page.Entries = append(page.Entries, e.Entry)
 	}
 	return page, nil
+}
+
+// Sessions returns all names in one page.
+func (s *service) Sessions(context.Context, string) (names []string, next string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, each := range s.sessions {
+		if s.expire(each); each.entries != nil {
+			names = append(names, name)
+		}
+	}
+	return names, "", nil
 }
 
 func cloned(messages [][]byte) [][]byte {

@@ -75,42 +75,6 @@ func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
 	}
 }
 
-// More sessions than a page has are listed, although each is removed as soon as it is.
-func TestSessions_manyPages_allListed(t *testing.T) {
-	sessions, err := memstore.NewDriver(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fence := time.Now().UnixMicro()
-	write := func(name string, n int64) storedriver.Write {
-		a := storedriver.Access{Session: name, Fence: fence, First: true}
-		return storedriver.Write{Access: a, N: n, Op: fmt.Sprintf("%031d%d", 0, n)}
-	}
-	const all = 2500
-	for n := range all {
-		if _, err := sessions.Append(t.Context(), storedriver.Append{Write: write(fmt.Sprint(n), 1)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	listed := 0
-	for after := ""; listed == 0 || after != ""; {
-		names, next, err := sessions.Sessions(t.Context(), after)
-		if err != nil || len(names) > 1000 || len(names) == 0 {
-			t.Fatalf("a page of %d names, %v", len(names), err)
-		}
-		for _, name := range names {
-			if _, err := sessions.Replace(t.Context(), storedriver.Replace{Write: write(name, 2)}); err != nil {
-				t.Fatal(err)
-			}
-			listed++
-		}
-		after = next
-	}
-	if listed != all {
-		t.Errorf("%d of %d sessions are listed", listed, all)
-	}
-}
-
 // A later read of a lease checks nothing, and is no use of the session. So it behaves as with the other
 // drivers.
 func TestRead_laterReadOfALease_leavesTheSession(t *testing.T) {

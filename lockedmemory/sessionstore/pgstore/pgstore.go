@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -39,9 +40,7 @@ type Options struct {
 // Calls of the store take connections of pool. A pool that the application has used up delays them.
 func New[M, D any](pool *pgxpool.Pool, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],
 	opts *Options) (*sessionstore.Store[M, D], error) {
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	d, err := NewDriver(pool, opts)
 	if err != nil {
 		return nil, err
@@ -52,15 +51,13 @@ func New[M, D any](pool *pgxpool.Pool, key lockedmemory.KeyFunc, codec sessionst
 // NewDriver makes a driver over pool, which the caller closes. It uses Schema and Retention of
 // opts, and refuses what [New] refuses.
 func NewDriver(pool *pgxpool.Pool, opts *Options) (driver.Driver, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	schema, err := opts.schema()
 	if err != nil {
 		return nil, err
 	}
 	if pool == nil {
-		return nil, errNoPool
+		return nil, fmt.Errorf("%w: the pool is nil: make one with pgxpool.New", distlock.ErrInvalidOption)
 	}
 	s, err := newService(postgres.Over("pgstore", pool, schema), &opts.Retention)
 	if err != nil {
@@ -69,8 +66,6 @@ func NewDriver(pool *pgxpool.Pool, opts *Options) (driver.Driver, error) {
 	s.source = pool
 	return s, nil
 }
-
-var errNoPool = fmt.Errorf("%w: the pool is nil: make one with pgxpool.New", distlock.ErrInvalidOption)
 
 func newService(pool *postgres.Pool, keep *driver.Retention) (*service, error) {
 	kept, err := keep.WithDefaults()
@@ -140,7 +135,7 @@ func (s *service) appendArgs(a driver.Append) ([]any, error) {
 		return nil, err
 	}
 	args := append(s.access(a.Access), a.N, op, a.Need.Fence, a.Need.N, a.Need.Sub, some(a.Messages),
-		size(a.ID, a.Messages))
+		driver.Bytes(a.ID, a.Messages))
 	if a.ID == "" {
 		return append(args, nil, nil, nil, nil, nil), nil
 	}
@@ -164,15 +159,6 @@ func hash(id string) pgtype.UUID {
 
 // uuid has a type of pgx, which can also be sent as text.
 func uuid(id []byte) pgtype.UUID { return pgtype.UUID{Bytes: [16]byte(id), Valid: true} }
-
-// size is what an exchange counts for Retention.MaxBytes.
-func size(id string, messages [][]byte) int64 {
-	size := 100 + len(id)
-	for _, m := range messages {
-		size += len(m)
-	}
-	return int64(size)
-}
 
 // some makes an array that is not null, of messages that are not null.
 func some(messages [][]byte) [][]byte {
@@ -200,7 +186,7 @@ func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict
 	fences, ns, of, sizes := []int64{}, []int64{}, []int64{}, []int64{}
 	nums, ids, messages := []*int64{}, [][]byte{}, [][]byte{}
 	for i, e := range r.New {
-		fences, ns, sizes = append(fences, e.Place.Fence), append(ns, e.Place.N), append(sizes, size(e.ID, e.Messages))
+		fences, ns, sizes = append(fences, e.Place.Fence), append(ns, e.Place.N), append(sizes, int64(driver.Bytes(e.ID, e.Messages)))
 		var id []byte
 		var number *int64
 		if e.ID != "" {
