@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,9 +53,7 @@ func Open[M, D any](ctx context.Context, rawURL string, key lockedmemory.KeyFunc
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	if opts.Schema != "" {
 		return nil, nil, fmt.Errorf("%w: Schema is given to Open: use the parameter schema of the URL",
 			distlock.ErrInvalidOption)

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -42,8 +43,6 @@ func (opts *Options) schema() (postgres.Schema, error) {
 // distlock.ErrRefused or distlock.ErrUnavailable, or the error of ctx. Then nothing was changed. After
 // distlock.ErrOutcomeUnknown, call it again.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options) error {
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	return pglock.MigrateParts(ctx, "pgstore", pool, opts.Schema, part)
 }
