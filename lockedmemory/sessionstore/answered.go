@@ -25,17 +25,12 @@ func (s *Store[M, D]) Answered(ctx context.Context, id string) (
 			"use the ID of the message, or a hash of that ID",
 			opAnswered, lockedmemory.ErrTurnID, len(id), lockedmemory.MaxTurnID)
 	}
-	exchanges, err = again(func() ([]lockedmemory.Exchange[M], error) {
-		r, err := s.request(ctx, opAnswered)
-		if err != nil {
-			return nil, err
-		}
-		var found []lockedmemory.Exchange[M]
+	exchanges, err = again(ctx, s, opAnswered, func(r *request) (found []lockedmemory.Exchange[M]) {
 		for page := range r.pages(driver.Read{ID: id, Named: true}, all) {
 			found = append(found, s.decode(r, page, nil)...)
 		}
 		stored = r.stored
-		return present(r, found), r.err
+		return present(r, found)
 	})
 	if err != nil {
 		return nil, 0, err

@@ -2,7 +2,6 @@ package sessionstore
 
 import (
 	"bytes"
-	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -97,8 +96,7 @@ func (JSON[M]) writesExportedFields() {}
 func storesNothing[M, D any](codec Codec[M, D]) bool {
 	t := reflect.TypeFor[M]()
 	_, plain := codec.(interface{ writesExportedFields() })
-	if !plain || t.Implements(reflect.TypeFor[json.Marshaler]()) ||
-		t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+	if !plain || t.Implements(reflect.TypeFor[json.Marshaler]()) {
 		return false
 	}
 	zero := reflect.Zero(t)

@@ -30,40 +30,38 @@ import (
 // distlock.ErrRefused, distlock.ErrInvalidKey, distlock.ErrNotHeld if the lease is for another session,
 // or the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
-	return again(func() ([]M, error) { return s.load(ctx, query) })
+	return again(ctx, s, opLoad, func(r *request) []M {
+		found := s.history(r, cmp.Or(s.opts.Window, all), wordsOf(query))
+		messages := make([]M, 0, 2*len(found))
+		for _, e := range found {
+			messages = append(messages, e.Messages...)
+		}
+		return messages
+	})
 }
 
-// again reads, and reads again if the history changes between two pages.
-func again[T any](read func() ([]T, error)) (found []T, err error) {
-	for range 1 + rereads {
-		if found, err = read(); !errors.Is(err, ErrChanged) {
-			break
+// again makes a read that returns all at once. If the history changes between two pages, it begins again.
+func again[M, D, T any](ctx context.Context, s *Store[M, D], op operation, read func(*request) []T) ([]T, error) {
+	for tries := 1 + rereads; ; tries-- {
+		r, err := s.request(ctx, op)
+		if err != nil {
+			return nil, err
+		}
+		found := read(r)
+		switch {
+		case r.err == nil:
+			return found, nil
+		case !errors.Is(r.err, ErrChanged) || tries == 1:
+			return nil, r.err
 		}
 	}
-	return found, err
 }
 
-// rereads is how often Load and Search begin again.
+// rereads is how often a read begins again.
 const rereads = 3
 
-func (s *Store[M, D]) load(ctx context.Context, query string) ([]M, error) {
-	r, err := s.request(ctx, opLoad)
-	if err != nil {
-		return nil, err
-	}
-	found, err := s.history(r, cmp.Or(s.opts.Window, all), wordsOf(query))
-	if err != nil {
-		return nil, err
-	}
-	messages := make([]M, 0, 2*len(found))
-	for _, e := range found {
-		messages = append(messages, e.Messages...)
-	}
-	return messages, nil
-}
-
 // history returns the last exchanges with all words, as a window bounds them.
-func (s *Store[M, D]) history(r *request, window int, words []string) ([]lockedmemory.Exchange[M], error) {
+func (s *Store[M, D]) history(r *request, window int, words []string) []lockedmemory.Exchange[M] {
 	backward := window < all || r.most < all
 	groups := r.pages(driver.Read{From: lockedmemory.Place{Fence: r.since}}, all)
 	if backward {
@@ -79,13 +77,10 @@ func (s *Store[M, D]) history(r *request, window int, words []string) ([]lockedm
 			break
 		}
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
 	if backward {
 		slices.Reverse(found)
 	}
-	return present(r, found), nil
+	return present(r, found)
 }
 
 // Last returns the last n exchanges in order: whole turns, and at most n exchanges. The newest turn
@@ -95,10 +90,9 @@ func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[
 	if n < 0 {
 		return nil, invalidOption("n is %d, but must not be negative", n)
 	}
-	return again(func() ([]lockedmemory.Exchange[M], error) {
-		r, err := s.request(ctx, opLast)
-		if err != nil || n == 0 {
-			return nil, err
+	return again(ctx, s, opLast, func(r *request) []lockedmemory.Exchange[M] {
+		if n == 0 {
+			return nil
 		}
 		return s.history(r, n, nil)
 	})
@@ -111,33 +105,27 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 	if k < 0 {
 		return nil, invalidOption("k is %d, but must not be negative", k)
 	}
-	return again(func() ([]D, error) { return s.search(ctx, query, k) })
-}
-
-func (s *Store[M, D]) search(ctx context.Context, query string, k int) ([]D, error) {
-	r, err := s.request(ctx, opSearch)
-	if err != nil || k == 0 {
-		return nil, err
-	}
 	words := wordsOf(query)
-	var exchanges []lockedmemory.Exchange[M]
-	for turn := range r.turns(k, words) {
-		if exchanges = append(exchanges, s.decode(r, turn, words)...); len(exchanges) >= k {
-			break
+	return again(ctx, s, opSearch, func(r *request) []D {
+		if k == 0 {
+			return nil
 		}
-	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	found := make([]D, 0, min(k, 2*len(exchanges)))
-	for _, e := range present(r, exchanges) {
-		for _, m := range slices.Backward(e.Messages) {
-			if len(found) < k && s.matches(m, words) {
-				found = append(found, s.codec.Document(m))
+		var exchanges []lockedmemory.Exchange[M]
+		for turn := range r.turns(k, words) {
+			if exchanges = append(exchanges, s.decode(r, turn, words)...); len(exchanges) >= k {
+				break
 			}
 		}
-	}
-	return found, nil
+		found := make([]D, 0, min(k, 2*len(exchanges)))
+		for _, e := range present(r, exchanges) {
+			for _, m := range slices.Backward(e.Messages) {
+				if len(found) < k && s.matches(m, words) {
+					found = append(found, s.codec.Document(m))
+				}
+			}
+		}
+		return found
+	})
 }
 
 // Forward yields the history in order, a page at a time, so the history may be too long to be held

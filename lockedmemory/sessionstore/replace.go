@@ -55,8 +55,8 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 			e.Place, e.ID, e.Number = next, "", 0
 		}
 		if !ofExchange(e.Place) || before(e.Place, from) || before(next, e.Place) {
-			return fmt.Errorf("%w: nothing was written: the Place of exchange %d, %+v, is none, or outside the range or out of order",
-				ErrRange, i+1, e.Place)
+			return fmt.Errorf("%w: nothing was written: the Place of exchange %d, %+v, is outside the range or out of order, "+
+				"or no exchange can have it: give Places that were read", ErrRange, i+1, e.Place)
 		}
 		next = e.Place
 		named := e.ID != "" && len(e.ID) <= lockedmemory.MaxTurnID && e.Number > 0

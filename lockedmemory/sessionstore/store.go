@@ -178,12 +178,12 @@ func (s *Store[M, D]) encode(messages []M) (texts [][]byte, err error) {
 	for i, message := range messages {
 		text, err := s.codec.Encode(message)
 		if err != nil {
-			return nil, fmt.Errorf("%w: encoding %s; nothing was written: %w", ErrCodec, messageName(i, len(messages)), err)
+			return nil, fmt.Errorf("%w: encoding message %d; nothing was written: %w", ErrCodec, i+1, err)
 		}
 		if len(text) > s.opts.MaxMessage {
-			return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are allowed: "+
+			return nil, fmt.Errorf("%w: message %d has %d bytes, at most %d are allowed; nothing was written: "+
 				"keep large parts elsewhere and store a reference, or raise Options.MaxMessage", ErrTooLarge,
-				messageName(i, len(messages)), len(text), s.opts.MaxMessage)
+				i+1, len(text), s.opts.MaxMessage)
 		}
 		texts, size = append(texts, text), size+len(text)
 	}
@@ -192,17 +192,6 @@ func (s *Store[M, D]) encode(messages []M) (texts [][]byte, err error) {
 			"written: store them as several exchanges, or raise Options.MaxMessage", ErrTooLarge, size, 2*s.opts.MaxMessage)
 	}
 	return texts, nil
-}
-
-// messageName names message i of n as Exchange does.
-func messageName(i, n int) string {
-	switch i {
-	case 0:
-		return "the input"
-	case n - 1:
-		return "the output"
-	}
-	return fmt.Sprintf("message %d", i+1)
 }
 
 // digest tells contents apart.

@@ -433,7 +433,7 @@ func badInput(h *harness) {
 	}{
 		"a message that is too large": {a.memory, big, []error{sessionstore.ErrTooLarge}, "1000"},
 		"a codec that fails": {store(own, refusing{encode: "bad"}), Message{"user", "bad"},
-			[]error{sessionstore.ErrCodec, errRefusing}, "input"},
+			[]error{sessionstore.ErrCodec, errRefusing}, "message 1"},
 		"no session": {store(lockedmemory.FixedKey(""), codec), question(0),
 			[]error{distlock.ErrInvalidKey}, "empty"},
 		"a KeyFunc that fails": {store(failing, codec), question(0), []error{distlock.ErrInvalidKey, errRefusing},
