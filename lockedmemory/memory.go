@@ -146,7 +146,7 @@ func (m *LockedMemory[M, D]) Clear(ctx context.Context) error {
 func (m *LockedMemory[M, D]) Load(ctx context.Context, query string) (messages []M, err error) {
 	load := func(ctx context.Context, op *distlock.Operation) error {
 		op.Unlocked = m.unlockedTurn(ctx, op.Key) != nil
-		ctx, err := m.readOf(ctx, op.Key)
+		ctx, err := m.read(ctx)
 		if err == nil {
 			messages, err = m.inner.Load(ctx, query)
 		}

@@ -99,20 +99,14 @@ func (m *LockedMemory[M, D]) Last(ctx context.Context, n int) ([]Exchange[M], er
 // the end again. A Replace or Clear between two reads is not reported: new exchanges may be
 // skipped. An error ends the sequence. It takes no lock, as [LockedMemory.Load].
 func (m *LockedMemory[M, D]) Backward(ctx context.Context, before Place) iter.Seq2[Exchange[M], error] {
-	return m.iterate(ctx, "lockedmemory.backward",
-		func(ctx context.Context, store SessionStore[M]) iter.Seq2[Exchange[M], error] {
-			return store.Backward(ctx, before)
-		})
+	return m.iterate(ctx, "lockedmemory.backward", SessionStore[M].Backward, before)
 }
 
 // Forward is [LockedMemory.Backward] in the other direction: it yields the exchanges after a place,
 // in order. The zero Place is the beginning of the history. After a Replace, a Forward from a place
 // that was kept may yield replaced content that the caller has seen in its old form.
 func (m *LockedMemory[M, D]) Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error] {
-	return m.iterate(ctx, "lockedmemory.forward",
-		func(ctx context.Context, store SessionStore[M]) iter.Seq2[Exchange[M], error] {
-			return store.Forward(ctx, after)
-		})
+	return m.iterate(ctx, "lockedmemory.forward", SessionStore[M].Forward, after)
 }
 
 // Sessions yields the names of the sessions that have an exchange stored, in no order, for jobs. A name is
@@ -136,14 +130,15 @@ func (m *LockedMemory[M, D]) Ping(ctx context.Context) (advice []string, err err
 }
 
 func (m *LockedMemory[M, D]) iterate(ctx context.Context, operation string,
-	read func(context.Context, SessionStore[M]) iter.Seq2[Exchange[M], error]) iter.Seq2[Exchange[M], error] {
+	read func(SessionStore[M], context.Context, Place) iter.Seq2[Exchange[M], error], from Place,
+) iter.Seq2[Exchange[M], error] {
 	return func(yield func(Exchange[M], error) bool) {
 		ctx, store, err := m.readStore(ctx, operation)
 		if err != nil {
 			yield(Exchange[M]{}, err)
 			return
 		}
-		read(ctx, store)(yield)
+		read(store, ctx, from)(yield)
 	}
 }
 

@@ -193,10 +193,6 @@ func (m *LockedMemory[M, D]) reported(ctx context.Context, name, key string,
 // read returns the context of a call that takes no lock.
 func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) {
 	key, _ := m.key(ctx) // the inner memory decides whether a read needs a session
-	return m.readOf(ctx, key)
-}
-
-func (m *LockedMemory[M, D]) readOf(ctx context.Context, key string) (context.Context, error) {
 	lease, leased := m.locker.FromContext(ctx, key)
 	if leased {
 		if err := fencing.Check(ctx, lease); err != nil {
