@@ -11,7 +11,7 @@ import (
 )
 
 // differs matches what depends on the machine.
-var differs = regexp.MustCompile(`answers in \S+,|Redis \d\S+|[0-9.]+ MB used|\S+ from the clock|\d+ of \d+ clients`)
+var differs = regexp.MustCompile(`answers in \S+,|Redis \d\S+|[0-9.]+[KMG] used|\S+ from the clock|\d+ of \d+ clients`)
 
 // The page shows the output for this server.
 func TestDoctor_sickServer(t *testing.T) {

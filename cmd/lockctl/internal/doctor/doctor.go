@@ -2,13 +2,14 @@
 //
 //	findings, err := doctor.Examine(ctx, "redis://localhost:6379/0", "")
 //
-// A check is one function in a table: redisChecks for each Redis, postgresChecks for each PostgreSQL.
-// Further checks compare servers: the Sentinels, the nodes of a Cluster or a quorum, the store and its
-// locks. All of them only read. The rights of a Redis user are tried by commands without an effect, see
-// rights.go.
+// A server's answers become facts. The tables redisRules and postgresRules judge the facts of one
+// server, see rules.go. Further checks compare servers: the Sentinels, the nodes of a Cluster or a
+// quorum, the store and its locks. All of them only read. The rights of a Redis user are tried by
+// commands without an effect, see rights.go.
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ const (
 	Problem Level = "problem" // locks fail, or may have two holders
 )
 
+var rank = map[Level]int{OK: 0, Note: 1, Warning: 2, Problem: 3}
+
 // Finding is the result of one check. Means and Do are empty if the level is OK.
 type Finding struct {
 	Level  Level  `json:"level"`
@@ -58,18 +61,13 @@ func result(level Level, found, means, do string) Finding {
 	return Finding{Level: level, Found: found, Means: means, Do: do}
 }
 
-// at completes a finding.
-func (f Finding) at(check, server string) Finding {
-	f.Check, f.Server = check, server
-	return f
-}
-
 // report collects findings. A check that has nothing to say returns an empty one.
 type report struct{ findings []Finding }
 
 func (r *report) add(check, server string, f Finding) {
 	if f.Level != "" {
-		r.findings = append(r.findings, f.at(check, server))
+		f.Check, f.Server = check, server
+		r.findings = append(r.findings, f)
 	}
 }
 
@@ -86,13 +84,16 @@ type target struct {
 // refused with distlock.ErrInvalidOption. Every other failure is a finding.
 func Examine(ctx context.Context, lockURL, storeURL string) ([]Finding, error) {
 	r := &report{}
-	lock := split(lockURL, "distlock")
+	rest, parameters := Split(lockURL)
+	lock := target{url: rest, namespace: cmp.Or(parameters.Get("namespace"), "distlock"), examined: map[string]bool{}}
 	locker, refused := lockurl.Open(ctx, lockURL, &distlock.Options{Logger: slog.New(slog.DiscardHandler)})
 	if refused == nil {
 		defer closeLocker(locker)
 		lock.ttl = fencing.Options(locker).TTL
-	}
-	if refused != nil && !isQuorum(lock.url) {
+	} else if isQuorum(lock.url) {
+		ttl, _ := time.ParseDuration(parameters.Get("ttl"))
+		lock.ttl = cmp.Or(ttl, 30*time.Second)
+	} else {
 		return nil, refused
 	}
 	if err := r.servers(ctx, lock); err != nil {
@@ -106,8 +107,8 @@ func Examine(ctx context.Context, lockURL, storeURL string) ([]Finding, error) {
 	if storeURL == "" {
 		return r.findings, nil
 	}
-	store := split(storeURL, "session")
-	store.store, store.ttl, store.examined = true, lock.ttl, lock.examined
+	rest, parameters = Split(storeURL)
+	store := target{url: rest, namespace: cmp.Or(parameters.Get("namespace"), "session"), ttl: lock.ttl, store: true, examined: lock.examined}
 	if err := r.servers(ctx, store); err != nil {
 		return nil, err
 	}
@@ -119,28 +120,6 @@ func closeLocker(locker *distlock.Locker) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerLimit)
 	defer cancel()
 	_ = locker.Close(ctx)
-}
-
-// split takes the parameters of the Locker out of a URL.
-func split(rawURL, namespace string) target {
-	t := target{namespace: namespace, ttl: 30 * time.Second, examined: map[string]bool{}}
-	rest, query, _ := strings.Cut(rawURL, "?")
-	others := slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
-		name, value, _ := strings.Cut(pair, "=")
-		value, _ = url.QueryUnescape(value)
-		ttl, err := time.ParseDuration(value)
-		switch {
-		case name == "namespace" && value != "":
-			t.namespace = value
-		case name == "ttl" && err == nil:
-			t.ttl = ttl
-		}
-		return name == "" || name == "namespace" || name == "ttl" || name == "wait"
-	})
-	if t.url = rest; len(others) > 0 {
-		t.url += "?" + strings.Join(others, "&")
-	}
-	return t
 }
 
 func isQuorum(url string) bool { return hasScheme(url, redlock.Schemes) }
@@ -197,4 +176,21 @@ func locks(ctx context.Context, locker *distlock.Locker) Finding {
 	}
 	return ok("the lock service answers, and shows %d%s locks in the namespace %q", len(page), more,
 		fencing.Options(locker).Namespace)
+}
+
+// Split takes the parameters of a Locker out of a URL, and returns all parameters.
+func Split(rawURL string) (rest string, parameters url.Values) {
+	rest, query, _ := strings.Cut(rawURL, "?")
+	parameters, err := url.ParseQuery(query)
+	if err != nil || strings.ContainsAny(query, "@#") { // perhaps a part of a password
+		return rawURL, nil
+	}
+	others := slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		return slices.Contains([]string{"", "namespace", "ttl", "wait"}, name)
+	})
+	if len(others) > 0 {
+		rest += "?" + strings.Join(others, "&")
+	}
+	return rest, parameters
 }

@@ -77,48 +77,74 @@ func TestExamine_badURL(t *testing.T) {
 	}
 }
 
+// judged returns the level of a check.
+func judged(s *server, rules []rule, check string) Finding {
+	var r report
+	r.judge(s, rules, func(each string) bool { return each == check })
+	if len(r.findings) == 0 {
+		return Finding{}
+	}
+	return r.findings[0]
+}
+
 // Checks whose cause cannot be made here are tested on answers of a server.
 func TestChecks_answersOfServers(t *testing.T) {
-	type answers = map[string]string
 	for name, c := range map[string]struct {
-		check func(context.Context, *redisServer) Finding
-		info  answers
-		want  Level
+		check, info string
+		want        Level
 	}{
-		"version 5":          {version, answers{"redis_version": "5.0.14"}, Problem},
-		"version 6.0":        {version, answers{"redis_version": "6.0.16"}, Problem},
-		"version 6.2":        {version, answers{"redis_version": "6.2.0"}, OK},
-		"version 10":         {version, answers{"redis_version": "10.0.1"}, OK},
-		"disk full":          {persistence, answers{"aof_enabled": "1", "aof_last_write_status": "err"}, Problem},
-		"snapshot failed":    {persistence, answers{"aof_enabled": "1", "rdb_last_bgsave_status": "err"}, Problem},
-		"machine full":       {memory, answers{"used_memory": "90", "total_system_memory": "100"}, Warning},
-		"many clients":       {clients, answers{"connected_clients": "95", "maxclients": "100"}, Warning},
-		"lost replica":       {role, answers{"role": "slave", "master_link_status": "down"}, Warning},
-		"one replica":        {replicas, answers{"role": "master", "connected_slaves": "1"}, Note},
-		"INFO refused, role": {role, nil, ""},
+		"version 5":          {"version", "redis_version:5.0.14", Problem},
+		"version 6.0":        {"version", "redis_version:6.0.16", Problem},
+		"version 6.2":        {"version", "redis_version:6.2.0", OK},
+		"version 10":         {"version", "redis_version:10.0.1", OK},
+		"disk full":          {"persistence", "aof_enabled:1\naof_last_write_status:err", Problem},
+		"snapshot failed":    {"persistence", "aof_enabled:1\nrdb_last_bgsave_status:err", Problem},
+		"machine full":       {"memory", "used_memory:90\ntotal_system_memory:100", Warning},
+		"many clients":       {"connections", "connected_clients:95\nmaxclients:100", Warning},
+		"lost replica":       {"role", "role:slave\nmaster_link_status:down", Warning},
+		"one replica":        {"replicas", "role:master\nconnected_slaves:1", Note},
+		"no replica":         {"replicas", "role:master\nconnected_slaves:0", Warning},
+		"INFO refused, role": {"role", "", ""},
 	} {
-		s := &redisServer{info: c.info, topology: sentinel, config: answers{"min-replicas-to-write": "0"}}
-		if got := c.check(t.Context(), s); got.Level != c.want {
+		s := &redisServer{server: server{topology: sentinel}}
+		s.learn(c.info, map[string]string{"min-replicas-to-write": "0"})
+		if got := judged(&s.server, redisRules, c.check); got.Level != c.want {
 			t.Errorf("%s: %+v, want %s", name, got, c.want)
 		}
 	}
-	here, ahead := &redisServer{name: "a"}, &redisServer{name: "b", offset: 3 * slow}
+	s := &redisServer{server: server{topology: quorum}}
+	s.learn("role:master\nconnected_slaves:1", nil)
+	if got := judged(&s.server, redisRules, "replicas"); got.Level != Warning {
+		t.Errorf("a replica of a node of a quorum: %+v", got)
+	}
+	here, ahead := &redisServer{server: server{name: "a"}}, &redisServer{server: server{name: "b"}, offset: 3 * slow}
 	if got := clocks([]*redisServer{here, ahead}); got.Level != Warning || !strings.Contains(got.Found, "b is 3s ahead of a") {
 		t.Errorf("clocks: %+v", got)
 	}
-	if got := clock(t.Context(), ahead); got.Level != Warning {
+	if got := clock(ahead.offset, ahead.took); got.Level != Warning {
 		t.Errorf("clock: %+v", got)
 	}
-	if got, _ := postgresVersion(t.Context(), &postgresServer{settings: answers{"server_version_num": "130012"}}); got.Level != Problem {
-		t.Errorf("PostgreSQL 13: %+v", got)
-	}
-	for _, setting := range []string{"fsync", "full_page_writes", "autovacuum", "synchronous_commit"} {
-		if got, _ := durability(t.Context(), &postgresServer{settings: answers{setting: "off"}}); got.Level == OK || got.Found != setting+" off" {
-			t.Errorf("%s: %+v", setting, got)
+	for fact, want := range map[string]struct {
+		check, value, found string
+		level               Level
+	}{
+		"server_version_num":            {"version", "130012", "PostgreSQL unknown", Problem},
+		"fsync":                         {"durability", "off", "fsync off", Problem},
+		"full_page_writes":              {"durability", "off", "full_page_writes off", Warning},
+		"autovacuum":                    {"durability", "off", "autovacuum off", Warning},
+		"synchronous_commit":            {"durability", "off", "synchronous_commit off", Note},
+		"idle_session_timeout":          {"timeouts", "5000", "idle_session_timeout 5000 ms", Warning},
+		"transaction_timeout":           {"timeouts", "2999", "transaction_timeout 2999 ms", Warning},
+		"standbys":                      {"standbys", "2", "2 standbys, none of them synchronous", Note},
+		"hidden":                        {"transactions", "2", "2 connections of other roles are hidden", Note},
+		"enough":                        {"connections", "false", "unknown of unknown connections", Warning},
+		"part_version":                  {"schema", "0", `the part "unknown" is missing in the schema "unknown"`, Problem},
+		"default_transaction_read_only": {"role", "on", "default_transaction_read_only on", Problem},
+	} {
+		s := &server{facts: map[string]string{fact: want.value}}
+		if got := judged(s, postgresRules, want.check); got.Level != want.level || got.Found != want.found {
+			t.Errorf("%s: %+v", fact, got)
 		}
-	}
-	if got, _ := timeouts(t.Context(), &postgresServer{settings: answers{"idle_session_timeout": "5000"}}); got.Level != Warning {
-		t.Errorf("idle_session_timeout: %+v", got)
 	}
 }
 
@@ -132,10 +158,10 @@ func TestRights_documented(t *testing.T) {
 		of   redisServer
 		want [][]string
 	}{
-		"lock":    {redisServer{topology: alone}, [][]string{lock.Needed, lock.Notified, lock.Lists}},
-		"cluster": {redisServer{topology: cluster}, [][]string{lock.Needed, lock.Notified, lock.Lists, lock.Cluster}},
-		"quorum":  {redisServer{topology: quorum}, [][]string{quorumLock.Needed, quorumLock.Notified}},
-		"store":   {redisServer{target: target{store: true}}, [][]string{store.Needed, store.Lists, {"+memory|usage", "+config|get"}}},
+		"lock":    {redisServer{server: server{topology: alone}}, [][]string{lock.Needed, lock.Notified, lock.Lists}},
+		"cluster": {redisServer{server: server{topology: cluster}}, [][]string{lock.Needed, lock.Notified, lock.Lists, lock.Cluster}},
+		"quorum":  {redisServer{server: server{topology: quorum}}, [][]string{quorumLock.Needed, quorumLock.Notified}},
+		"store":   {redisServer{server: server{target: target{store: true}}}, [][]string{store.Needed, store.Lists, {"+memory|usage", "+config|get"}}},
 	} {
 		want, got := map[string]bool{}, map[string]bool{}
 		for _, right := range slices.Concat(c.want...) {

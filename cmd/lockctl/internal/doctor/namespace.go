@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/distlock/redlock"
@@ -66,15 +67,11 @@ func namespaces(ctx context.Context, lock, store target) Finding {
 
 // lastWrites returns the tokens of the last exchanges of some sessions.
 func lastWrites(ctx context.Context, store target) (map[string]int64, error) {
-	locks, err := lockurl.OpenDriver(store.url)
+	sessions, done, err := OpenSessions(store.url, driver.Retention{Namespace: store.namespace})
 	if err != nil {
 		return nil, err
 	}
-	defer locks.Close()
-	sessions, err := sessionsBeside(locks, store)
-	if err != nil {
-		return nil, err
-	}
+	defer done()
 	written, after := map[string]int64{}, ""
 	for range pages {
 		names, next, err := sessions.Sessions(ctx, after)
@@ -97,12 +94,26 @@ func lastWrites(ctx context.Context, store target) (map[string]int64, error) {
 	return written, nil
 }
 
-func sessionsBeside(locks lockdriver.Driver, store target) (driver.Driver, error) {
-	keep := &driver.Retention{Namespace: store.namespace}
-	if isPostgres(store.url) {
-		return pgstore.NewColocatedDriver(locks, keep)
+// OpenSessions opens the store of a URL without parameters of a Locker. It sends nothing.
+func OpenSessions(url string, keep driver.Retention) (sessions driver.Driver, done func(), err error) {
+	locks, err := lockurl.OpenDriver(url)
+	if err != nil {
+		return nil, nil, err
 	}
-	return redisstore.NewColocatedDriver(locks, keep)
+	switch backend := locks.Capabilities().Backend; backend {
+	case "redis":
+		sessions, err = redisstore.NewColocatedDriver(locks, &keep)
+	case "postgres":
+		sessions, err = pgstore.NewColocatedDriver(locks, &keep)
+	default:
+		err = fmt.Errorf("%w: the backend %q keeps no sessions: give their Redis or PostgreSQL with --store",
+			distlock.ErrInvalidOption, backend)
+	}
+	if err != nil {
+		_ = locks.Close()
+		return nil, nil, err
+	}
+	return sessions, func() { _ = locks.Close() }, nil
 }
 
 // tokensOf returns a function that asks for the highest token that a lock has granted, 0 if none.
@@ -112,16 +123,13 @@ func tokensOf(ctx context.Context, lock target) (ask func(key string) (int64, er
 		if err != nil {
 			return nil, nil, err
 		}
-		if schema == "" {
-			schema = postgres.DefaultSchema
-		}
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 		conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 		if err != nil {
 			return nil, nil, err
 		}
 		return func(key string) (token int64, err error) {
-			err = conn.QueryRow(ctx, "SELECT coalesce(max(block_end), 0) FROM "+pgx.Identifier{schema, "lease"}.Sanitize()+
+			err = conn.QueryRow(ctx, "SELECT coalesce(max(block_end), 0) FROM "+pgx.Identifier{cmp.Or(schema, postgres.DefaultSchema), "lease"}.Sanitize()+
 				" WHERE namespace = $1 AND key = $2", lock.namespace, key).Scan(&token)
 			return token, err
 		}, func() { _ = conn.Close(context.WithoutCancel(ctx)) }, nil

@@ -1,9 +1,11 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"strconv"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,39 +21,142 @@ const (
 	quorum   = "quorum"
 )
 
-// redisServer is one Redis, and its answers.
+// redisServer is a server that is a Redis.
 type redisServer struct {
-	target
-	name     string // host:port
-	client   *redis.Client
-	topology string
+	server
+	client *redis.Client
 
 	err    error // it does not answer, and nothing below is known
 	took   time.Duration
-	offset time.Duration     // its clock minus the local one
-	info   map[string]string // empty if the user may not run INFO
-	config map[string]string // without settings that the user may not read
+	offset time.Duration // its clock minus the local one
 }
 
-// redisChecks are the checks of a Redis that answers.
-var redisChecks = []struct {
-	name string
-	run  func(context.Context, *redisServer) Finding
-}{
-	{"settings", readable},
-	{"version", version},
-	{"role", role},
-	{"eviction", eviction},
-	{"memory", memory},
-	{"persistence", persistence},
-	{"replicas", replicas},
-	{"clock", clock},
-	{"connections", clients},
-	{"idle timeout", idle},
-	{"failover time", nodeTimeout},
+const (
+	evicts    = "Redis may drop a held lock, its last token, or a session. All of them may expire, so each policy concerns them."
+	noevict   = "CONFIG SET maxmemory-policy noeviction"
+	used      = "${used_memory_human} used of ${limit_human}, ${limit_of}"
+	makeRoom  = "Raise maxmemory, or set Retention.IdleTTL and Retention.MaxBytes of the store."
+	replicaOf = "a replica of ${master_host}:${master_port}"
+	replicas  = "${connected_slaves} replicas, min-replicas-to-write ${min-replicas-to-write}"
+	noDisk    = "the last write to the disk has failed"
+	misconf   = "Redis refuses writes (MISCONF)."
+	lookDisk  = "Look at the disk and at the log of the server."
+)
+
+var redisRules = []rule{
+	{"settings", Note, known("refused"), "Redis refuses ${refused}", "Checks of the settings behind these commands are left out.",
+		"Run lockctl doctor as an operator, or look at the console of the provider."},
+	{"settings", OK, always, "can be read", "", ""},
+
+	{"version", Problem, old, "Redis ${redis_version}", "It lacks GETEX, and versions before 6.0 lack ACL users. Lock operations fail.",
+		"Upgrade to Redis 6.2 or newer."},
+	{"version", OK, known("redis_version"), "Redis ${redis_version}", "", ""},
+
+	{"role", OK, is("role", "master"), "master", "", ""},
+	{"role", Problem, in(quorum, known("role")), replicaOf,
+		"It refuses every lock operation (READONLY). A quorum needs independent nodes.", "REPLICAOF NO ONE"},
+	{"role", Problem, in(alone, known("role")), replicaOf, "It refuses every lock operation (READONLY).",
+		"Use the address of the master, or a redis+sentinel:// URL."},
+	{"role", Warning, is("master_link_status", "down"), replicaOf + " without a connection to it",
+		"A failover to this replica loses locks and exchanges.", "Look at the log of the replica and at the network."},
+	{"role", OK, known("role"), replicaOf, "", ""},
+
+	{"eviction", OK, is("maxmemory_policy", "noeviction"), "noeviction", "", ""},
+	{"eviction", Warning, both(known("maxmemory_policy"), zero("maxmemory")), "${maxmemory_policy}, without maxmemory",
+		"With maxmemory: " + evicts, noevict},
+	{"eviction", Problem, known("maxmemory_policy"), "${maxmemory_policy}, with maxmemory ${maxmemory_human}", evicts, noevict},
+
+	{"memory", Problem, fuller("used_memory", "limit", 100), used,
+		"Acquires and Saves fail (OOM). Held leases are still renewed and released.", makeRoom},
+	{"memory", Warning, fuller("used_memory", "limit", 80), used, "Soon acquires and Saves fail (OOM).", makeRoom},
+	{"memory", OK, known("limit"), used, "", ""},
+
+	{"persistence", Problem, is("rdb_last_bgsave_status", "err"), noDisk, misconf, lookDisk},
+	{"persistence", Problem, is("aof_last_write_status", "err"), noDisk, misconf, lookDisk},
+	{"persistence", OK, in(quorum, is("aof_enabled", "0")), "no append-only file, which RestartDelay makes up for", "", ""},
+	{"persistence", Warning, is("aof_enabled", "0"), "no append-only file",
+		"A restart loses locks, tokens and exchanges since the last snapshot. A lock may then have two holders for a TTL.",
+		"CONFIG SET appendonly yes, and appendonly yes in redis.conf"},
+	{"persistence", Warning, is("appendfsync", "no"), "appendonly yes, appendfsync no",
+		"A crash of the machine loses what its system has not written yet: about 30 s.", "CONFIG SET appendfsync everysec"},
+	{"persistence", OK, known("aof_enabled"), "appendonly yes, appendfsync ${appendfsync}", "", ""},
+
+	{"replicas", Warning, in(quorum, replicated(1)), replicas, "A promoted replica of a node may lack locks, and no program notices.",
+		"Run the nodes of a quorum without replicas."},
+	{"replicas", Problem, missingReplicas, replicas + ", and ${replicas_in_time} of them in time",
+		"The master refuses every write (NOREPLICAS).", "Bring the replicas back, or lower min-replicas-to-write."},
+	{"replicas", Warning, bare, replicas, "If this master dies, no server takes over its locks.", "Add a replica."},
+	{"replicas", Warning, both(replicated(2), is("min-replicas-to-write", "0")), replicas,
+		"A master that is cut off goes on without its replicas. A failover then loses all that it has granted and stored since.",
+		"CONFIG SET min-replicas-to-write 1, and CONFIG SET min-replicas-max-lag 2"},
+	{"replicas", Note, both(is("connected_slaves", "1"), replicated(1)), replicas,
+		"With one replica, min-replicas-to-write 1 makes a restart of the replica an outage. " +
+			"With 0, a cut-off master loses what it has granted and stored.", "Run two replicas, with min-replicas-to-write 1."},
+	{"replicas", OK, is("role", "master"), replicas, "", ""},
+
+	{"connections", Warning, fuller("connected_clients", "maxclients", 90), "${connected_clients} of ${maxclients} clients",
+		"Soon Redis refuses connections, those of renewals among them.", "Raise maxclients, or find the clients with CLIENT LIST."},
+	{"connections", OK, known("maxclients"), "${connected_clients} of ${maxclients} clients", "", ""},
+
+	{"idle timeout", Warning, short, "timeout ${timeout}",
+		"Redis closes idle connections between two renewals, which are up to ${renewal} apart. Each renewal connects anew.",
+		"CONFIG SET timeout 0"},
+	{"idle timeout", Warning, is("tcp-keepalive", "0"), "tcp-keepalive 0",
+		"Redis keeps the connections of dead machines, up to maxclients.", "CONFIG SET tcp-keepalive 300"},
+	{"idle timeout", OK, known("timeout"), "timeout ${timeout}, tcp-keepalive ${tcp-keepalive}", "", ""},
+
+	{"slots", Problem, lostSlots, "state ${cluster_state}, ${cluster_slots_ok} of 16384 slots have a master that answers",
+		"Locks in the other slots fail (CLUSTERDOWN). Unless cluster-require-full-coverage is no, all locks do.",
+		"redis-cli --cluster check ${name}, then redis-cli --cluster fix ${name}"},
+	{"slots", OK, known("cluster_state"), "all 16384 slots have a master, state ok", "", ""},
+
+	{"expiry", Note, is("lazyfree-lazy-expire", "no"), "lazyfree-lazy-expire no",
+		"Redis blocks while it frees a long session that has expired.", "CONFIG SET lazyfree-lazy-expire yes"},
 }
 
-// settings are those that checks read by CONFIG GET. The others are in INFO.
+// in holds for a topology alone.
+func in(topology string, when func(*server) bool) func(*server) bool {
+	return func(s *server) bool { return s.topology == topology && when(s) }
+}
+
+func old(s *server) bool {
+	var major, minor int
+	n, _ := fmt.Sscanf(s.facts["redis_version"], "%d.%d", &major, &minor)
+	return n == 2 && (major < 6 || major == 6 && minor < 2)
+}
+
+// fuller holds if a number has reached a percentage of its limit.
+func fuller(name, limit string, percent int64) func(*server) bool {
+	return func(s *server) bool {
+		return s.number(limit) > 0 && s.number(name) >= s.number(limit)*percent/100
+	}
+}
+
+// replicated holds for a master of at least n replicas.
+func replicated(n int64) func(*server) bool {
+	return func(s *server) bool { return s.facts["role"] == "master" && s.number("connected_slaves") >= n }
+}
+
+func missingReplicas(s *server) bool {
+	return s.facts["role"] == "master" && s.number("min-replicas-to-write") > s.number("replicas_in_time")
+}
+
+// bare holds for a master without a replica in a topology that fails over.
+func bare(s *server) bool {
+	return s.facts["role"] == "master" && s.number("connected_slaves") == 0 && (s.topology == sentinel || s.topology == cluster)
+}
+
+// short compares with the time between two renewals, a third of the TTL.
+func short(s *server) bool {
+	timeout := time.Duration(s.number("timeout")) * time.Second
+	return timeout > 0 && timeout <= s.ttl/3
+}
+
+func lostSlots(s *server) bool {
+	return s.facts["cluster_state"] != "" && (s.facts["cluster_state"] != "ok" || s.number("cluster_slots_ok") < 16384)
+}
+
+// settings are those that rules read by CONFIG GET. The others are in INFO.
 var settings = []string{"appendfsync", "min-replicas-to-write", "maxclients", "timeout", "tcp-keepalive",
 	"cluster-node-timeout", "lazyfree-lazy-expire"}
 
@@ -64,21 +169,24 @@ func (r *report) examine(ctx context.Context, servers []*redisServer) {
 	wg.Wait()
 	for _, s := range servers {
 		seen := s.examined[s.name]
-		if !seen {
-			r.add("connection", s.name, connection(s))
-		}
 		if s.err != nil {
+			r.add("connection", s.name, s.noConnection())
 			continue
 		}
 		s.examined[s.name] = true
-		r.add("rights", s.name, rights(ctx, s))
-		if s.store {
-			r.add("expiry", s.name, lazyExpiry(s))
+		if !seen {
+			r.add("connection", s.name, ok("answers in %v, %s", s.took.Round(10*time.Microsecond), secured(s.client.Options().TLSConfig != nil)))
+			r.add("clock", s.name, clock(s.offset, s.took))
 		}
-		for _, check := range redisChecks {
-			if !seen {
-				r.add(check.name, s.name, check.run(ctx, s))
+		r.add("rights", s.name, rights(ctx, s))
+		r.judge(&s.server, redisRules, func(check string) bool {
+			if check == "expiry" {
+				return s.store
 			}
+			return !seen
+		})
+		if s.topology == cluster && !seen && s.facts["cluster-node-timeout"] != "" {
+			r.add("failover time", s.name, failover("cluster-node-timeout", s.number("cluster-node-timeout"), s.ttl))
 		}
 	}
 }
@@ -94,267 +202,72 @@ func (s *redisServer) ask(ctx context.Context) {
 	now, err := s.client.Time(ctx).Result()
 	s.took, s.err = time.Since(before), err
 	s.offset = now.Sub(before.Add(s.took / 2))
-	s.info, s.config = map[string]string{}, map[string]string{}
-	text, _ := s.client.Info(ctx).Result()
-	for line := range strings.Lines(text) {
-		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
-			s.info[name] = value
-		}
+
+	var refused []string
+	info, err := s.client.Info(ctx).Result()
+	if err != nil {
+		refused = append(refused, "INFO")
 	}
+	config := map[string]string{}
 	for _, name := range settings {
 		found, _ := s.client.ConfigGet(ctx, name).Result()
-		for name, value := range found {
-			s.config[name] = value
-		}
+		maps.Copy(config, found)
 	}
+	if len(config) == 0 {
+		refused = append(refused, "CONFIG GET")
+	}
+	if s.topology == cluster {
+		state, err := s.client.ClusterInfo(ctx).Result()
+		if err != nil {
+			refused = append(refused, "CLUSTER INFO")
+		}
+		info += state
+	}
+	s.learn(info, config)
+	s.facts["refused"] = strings.Join(refused, ", ")
 }
 
-// number returns a number of INFO or of a setting, or 0.
-func number(of map[string]string, name string) int64 {
-	n, _ := strconv.ParseInt(of[name], 10, 64)
-	return n
+// learn keeps answers as facts, and derives further ones.
+func (s *redisServer) learn(info string, config map[string]string) {
+	s.facts = map[string]string{"name": s.name, "renewal": (s.ttl / 3).String()}
+	for line := range strings.Lines(info) {
+		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
+			s.facts[name] = value
+		}
+	}
+	maps.Copy(s.facts, config)
+	limit := "maxmemory"
+	s.facts["limit_of"] = limit
+	if s.number(limit) == 0 {
+		limit, s.facts["limit_of"] = "total_system_memory", "the memory of the machine"
+	}
+	s.facts["limit"], s.facts["limit_human"] = s.facts[limit], s.facts[limit+"_human"]
+	s.facts["replicas_in_time"] = cmp.Or(s.facts["min_slaves_good_slaves"], s.facts["connected_slaves"])
 }
 
-func connection(s *redisServer) Finding {
-	if s.err == nil {
-		secure := "without TLS"
-		if s.client.Options().TLSConfig != nil {
-			secure = "with TLS"
-		}
-		return ok("answers in %v, %s", s.took.Round(10*time.Microsecond), secure)
-	}
-	do := "Start the server, or correct the host and the port of the URL. Check the firewall."
+// connectionAdvice is for the errors of a connection to a Redis. Each error contains the last, empty text.
+var connectionAdvice = []advice{
+	{"WRONGPASS", "Correct the user and the password in the URL."},
+	{"NOAUTH", "Add user:password@ to the URL."},
+	{"NOPERM", "Grant the user the documented rights, +time among them."},
+	{"DB index", "Correct the number of the database in the URL."},
+	{"tls:", "Use rediss:// for a server with TLS, and redis:// for one without."},
+	{"x509:", "Give the URL tls_ca, the file of the authority, or correct the certificate."},
+	{"EOF", "A server with TLS needs rediss://. Otherwise look at the log of the server."},
+	{"LOADING", "Wait until the server has read its file."},
+	{"max number of clients", "Raise maxclients, or find the clients with CLIENT LIST."},
+	{"i/o timeout", hangs},
+	{"deadline exceeded", hangs},
+	{"", "Start the server, or correct the host and the port of the URL. Check the firewall."},
+}
+
+const hangs = "The server or the network hangs: look at the load of the machine, and at the firewall."
+
+func (s *redisServer) noConnection() Finding {
+	i := slices.IndexFunc(connectionAdvice, func(a advice) bool { return strings.Contains(s.err.Error(), a.text) })
+	do := connectionAdvice[i].do
 	if s.client.Options().TLSConfig != nil {
 		do += " Use redis:// if the server has no TLS."
 	}
-	for text, advice := range map[string]string{
-		"WRONGPASS":             "Correct the user and the password in the URL.",
-		"NOAUTH":                "Add user:password@ to the URL.",
-		"NOPERM":                "Grant the user the documented rights, +time among them.",
-		"tls:":                  "Use rediss:// for a server with TLS, and redis:// for one without.",
-		"x509:":                 "Give the URL tls_ca, the file of the authority, or correct the certificate.",
-		"EOF":                   "A server with TLS needs rediss://. Otherwise look at the log of the server.",
-		"LOADING":               "Wait until the server has read its file.",
-		"max number of clients": "Raise maxclients, or find the clients with CLIENT LIST.",
-	} {
-		if strings.Contains(s.err.Error(), text) {
-			do = advice
-		}
-	}
-	return result(Problem, s.err.Error(), "The server serves no lock and no session.", do)
-}
-
-func readable(_ context.Context, s *redisServer) Finding {
-	missing := ""
-	if len(s.info) == 0 {
-		missing = "INFO, "
-	}
-	if len(s.config) == 0 {
-		missing += "CONFIG GET, "
-	}
-	if missing == "" {
-		return ok("can be read")
-	}
-	return result(Note, "Redis refuses "+strings.TrimSuffix(missing, ", "),
-		"Checks of the settings behind these commands are left out.",
-		"Run lockctl doctor as an operator, or look at the console of the provider.")
-}
-
-func version(_ context.Context, s *redisServer) Finding {
-	v := s.info["redis_version"]
-	var major, minor int
-	_, _ = fmt.Sscanf(v, "%d.%d", &major, &minor)
-	switch {
-	case v == "":
-		return Finding{}
-	case major < 6 || major == 6 && minor < 2:
-		return result(Problem, "Redis "+v, "It lacks GETEX, and versions before 6.0 lack ACL users. Lock operations fail.",
-			"Upgrade to Redis 6.2 or newer.")
-	}
-	return ok("Redis %s", v)
-}
-
-func role(_ context.Context, s *redisServer) Finding {
-	master := s.info["master_host"] + ":" + s.info["master_port"]
-	switch {
-	case s.info["role"] == "":
-		return Finding{}
-	case s.info["role"] == "master":
-		return ok("master")
-	case s.topology == quorum:
-		return result(Problem, "a replica of "+master, "It refuses every lock operation (READONLY). A quorum needs independent nodes.",
-			"REPLICAOF NO ONE")
-	case s.topology == alone:
-		return result(Problem, "a replica of "+master, "It refuses every lock operation (READONLY).",
-			"Use the address of the master, or a redis+sentinel:// URL.")
-	case s.info["master_link_status"] != "up":
-		return result(Warning, "a replica of "+master+" without a connection to it",
-			"A failover to this replica loses locks and exchanges.", "Look at the log of the replica and at the network.")
-	}
-	return ok("replica of %s", master)
-}
-
-func eviction(_ context.Context, s *redisServer) Finding {
-	policy, limit := s.info["maxmemory_policy"], number(s.info, "maxmemory")
-	const means = "Redis may drop a held lock, its last token, or a session. All of them may expire, so each policy concerns them."
-	const do = "CONFIG SET maxmemory-policy noeviction"
-	switch {
-	case policy == "" || policy == "noeviction":
-		return okIf(policy != "", "noeviction")
-	case limit == 0:
-		return result(Warning, policy+", without maxmemory", "With maxmemory: "+means, do)
-	}
-	return result(Problem, fmt.Sprintf("%s, with maxmemory %s", policy, size(limit)), means, do)
-}
-
-func okIf(known bool, found string) Finding {
-	if !known {
-		return Finding{}
-	}
-	return ok("%s", found)
-}
-
-func size(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/(1<<20)) }
-
-func memory(_ context.Context, s *redisServer) Finding {
-	used, limit, of := number(s.info, "used_memory"), number(s.info, "maxmemory"), "maxmemory"
-	if limit == 0 {
-		limit, of = number(s.info, "total_system_memory"), "the memory of the machine"
-	}
-	found := fmt.Sprintf("%s used of %s, %s", size(used), size(limit), of)
-	const do = "Raise maxmemory, or set Retention.IdleTTL and Retention.MaxBytes of the store."
-	switch {
-	case limit == 0:
-		return Finding{}
-	case used >= limit:
-		return result(Problem, found, "Acquires and Saves fail (OOM). Held leases are still renewed and released.", do)
-	case used > limit/10*8:
-		return result(Warning, found, "Soon acquires and Saves fail (OOM).", do)
-	}
-	return ok("%s", found)
-}
-
-func persistence(_ context.Context, s *redisServer) Finding {
-	aof, fsync := s.info["aof_enabled"], s.config["appendfsync"]
-	switch {
-	case aof == "":
-		return Finding{}
-	case s.info["rdb_last_bgsave_status"] == "err" || s.info["aof_last_write_status"] == "err":
-		return result(Problem, "the last write to the disk has failed", "Redis refuses writes (MISCONF).",
-			"Look at the disk and at the log of the server.")
-	case aof == "0" && s.topology == quorum:
-		return ok("no append-only file, which RestartDelay makes up for")
-	case aof == "0":
-		return result(Warning, "no append-only file",
-			"A restart loses locks, tokens and exchanges since the last snapshot. A lock may then have two holders for a TTL.",
-			"CONFIG SET appendonly yes, and appendonly yes in redis.conf")
-	case fsync == "no":
-		return result(Warning, "appendonly yes, appendfsync no",
-			"A crash of the machine loses what its system has not written yet: about 30 s.", "CONFIG SET appendfsync everysec")
-	}
-	return okIf(true, strings.TrimSuffix("appendonly yes, appendfsync "+fsync, ", appendfsync "))
-}
-
-func replicas(_ context.Context, s *redisServer) Finding {
-	has, need := number(s.info, "connected_slaves"), number(s.config, "min-replicas-to-write")
-	_, known := s.config["min-replicas-to-write"]
-	good := has
-	if text := s.info["min_slaves_good_slaves"]; text != "" {
-		good = number(s.info, "min_slaves_good_slaves")
-	}
-	found := fmt.Sprintf("%d replicas, min-replicas-to-write %d", has, need)
-	switch {
-	case s.info["role"] != "master" || !known && has > 0:
-		return Finding{}
-	case s.topology == quorum && has > 0:
-		return result(Warning, found, "A promoted replica of a node may lack locks, and no program notices.",
-			"Run the nodes of a quorum without replicas.")
-	case need > good:
-		return result(Problem, fmt.Sprintf("%s, and %d of them in time", found, good),
-			"The master refuses every write (NOREPLICAS).", "Bring the replicas back, or lower min-replicas-to-write.")
-	case has == 0 && (s.topology == sentinel || s.topology == cluster):
-		return result(Warning, found, "If this master dies, no server takes over its locks.", "Add a replica.")
-	case has > 1 && need == 0:
-		return result(Warning, found,
-			"A master that is cut off goes on without its replicas. A failover then loses all that it has granted and stored since.",
-			"CONFIG SET min-replicas-to-write 1, and CONFIG SET min-replicas-max-lag 2")
-	case has == 1:
-		return result(Note, found, "With one replica, min-replicas-to-write 1 makes a restart of the replica an outage. "+
-			"With 0, a cut-off master loses what it has granted and stored.", "Run two replicas, with min-replicas-to-write 1.")
-	}
-	return ok("%s", found)
-}
-
-// slow is how far clocks may differ.
-const slow = time.Second
-
-func clock(_ context.Context, s *redisServer) Finding { return clockFinding(s.offset, s.took) }
-
-func clockFinding(offset, took time.Duration) Finding {
-	if offset.Abs() > slow+took {
-		return result(Warning, fmt.Sprintf("%v from the clock here", offset.Round(time.Millisecond)),
-			"Tokens follow the clock of the server. A step of that clock ends locks early or late.",
-			"Run NTP on both machines, and let it slew the clocks.")
-	}
-	return ok("%v from the clock here", offset.Round(time.Millisecond))
-}
-
-func clients(_ context.Context, s *redisServer) Finding {
-	has, limit := number(s.info, "connected_clients"), number(s.config, "maxclients")
-	if limit == 0 {
-		limit = number(s.info, "maxclients")
-	}
-	found := fmt.Sprintf("%d of %d clients", has, limit)
-	switch {
-	case limit == 0:
-		return Finding{}
-	case has > limit/10*9:
-		return result(Warning, found, "Soon Redis refuses connections, those of renewals among them.",
-			"Raise maxclients, or find the clients with CLIENT LIST.")
-	}
-	return ok("%s", found)
-}
-
-// idle compares with the time between two renewals, a third of the TTL.
-func idle(_ context.Context, s *redisServer) Finding {
-	text, known := s.config["timeout"]
-	timeout := time.Duration(number(s.config, "timeout")) * time.Second
-	switch {
-	case !known:
-		return Finding{}
-	case timeout > 0 && timeout <= s.ttl/3:
-		return result(Warning, "timeout "+text,
-			fmt.Sprintf("Redis closes idle connections between two renewals, which are up to %v apart. Each renewal connects anew.", s.ttl/3),
-			"CONFIG SET timeout 0")
-	case s.config["tcp-keepalive"] == "0":
-		return result(Warning, "tcp-keepalive 0", "Redis keeps the connections of dead machines, up to maxclients.",
-			"CONFIG SET tcp-keepalive 300")
-	}
-	return ok("timeout %s, tcp-keepalive %s", text, s.config["tcp-keepalive"])
-}
-
-func nodeTimeout(_ context.Context, s *redisServer) Finding {
-	if s.topology != cluster || s.config["cluster-node-timeout"] == "" {
-		return Finding{}
-	}
-	return failover("cluster-node-timeout", number(s.config, "cluster-node-timeout"), s.ttl)
-}
-
-// failover compares the time before a failover with two thirds of the TTL: a lease lasts at least so long
-// after its last renewal.
-func failover(setting string, ms int64, ttl time.Duration) Finding {
-	found := fmt.Sprintf("%s %d, TTL %v", setting, ms, ttl)
-	if time.Duration(ms)*time.Millisecond >= ttl*2/3 {
-		return result(Warning, found, "A failover takes longer than two thirds of the TTL, so leases end during it.",
-			fmt.Sprintf("Set %s to 5000, or raise the TTL.", setting))
-	}
-	return ok("%s", found)
-}
-
-func lazyExpiry(s *redisServer) Finding {
-	if s.config["lazyfree-lazy-expire"] == "no" {
-		return result(Note, "lazyfree-lazy-expire no", "Redis blocks while it frees a long session that has expired.",
-			"CONFIG SET lazyfree-lazy-expire yes")
-	}
-	return Finding{}
+	return result(Problem, s.err.Error(), servesNothing, do)
 }

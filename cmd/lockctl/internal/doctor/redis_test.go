@@ -54,7 +54,7 @@ func TestExamine_plantedInRedis(t *testing.T) {
 		want, text string
 	}{
 		{"eviction of all keys", []string{"maxmemory-policy", "allkeys-lru", "maxmemory", "100mb"},
-			[]string{"maxmemory-policy", "noeviction", "maxmemory", "0"}, "", "", "problem eviction", "allkeys-lru, with maxmemory 100.0 MB"},
+			[]string{"maxmemory-policy", "noeviction", "maxmemory", "0"}, "", "", "problem eviction", "allkeys-lru, with maxmemory 100.00M"},
 		{"eviction of keys that expire", []string{"maxmemory-policy", "volatile-ttl", "maxmemory", "100mb"},
 			[]string{"maxmemory-policy", "noeviction", "maxmemory", "0"}, "", "", "problem eviction", "CONFIG SET maxmemory-policy noeviction"},
 		{"eviction without a limit", []string{"maxmemory-policy", "allkeys-lru"}, []string{"maxmemory-policy", "noeviction"},

@@ -1,9 +1,10 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -104,21 +105,14 @@ func rights(ctx context.Context, s *redisServer) Finding {
 	if worst == OK {
 		return ok("all %d rights that the documentation names", len(tried))
 	}
-	user := s.client.Options().Username
-	if user == "" {
-		user = "default"
-	}
 	list := strings.Join(missing, " ")
-	return result(worst, "missing: "+list, strings.Join(lost, " "), fmt.Sprintf("ACL SETUSER %s %s", user, list))
+	return result(worst, "missing: "+list, strings.Join(lost, " "),
+		"ACL SETUSER "+cmp.Or(s.client.Options().Username, "default")+" "+list)
 }
 
-var rank = map[Level]int{OK: 0, Note: 1, Warning: 2, Problem: 3}
-
 func appendNew(list []string, text string) []string {
-	for _, each := range list {
-		if each == text {
-			return list
-		}
+	if slices.Contains(list, text) {
+		return list
 	}
 	return append(list, text)
 }
@@ -131,16 +125,12 @@ func (s *redisServer) try(ctx context.Context, command, key string) error {
 		_, err := listener.Receive(ctx)
 		return err
 	}
+	stand := map[string]any{"KEY": key, "CHANNEL": channel, "EMPTY": ""}
 	var args []any
 	for _, word := range strings.Fields(command) {
-		switch word {
-		case "KEY":
-			args = append(args, key)
-		case "CHANNEL":
-			args = append(args, channel)
-		case "EMPTY":
-			args = append(args, "")
-		default:
+		if value, stands := stand[word]; stands {
+			args = append(args, value)
+		} else {
 			args = append(args, word)
 		}
 	}

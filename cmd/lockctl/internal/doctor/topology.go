@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 
 // newServer is a server of t at an address, over a client of its own with the options of the URL.
 func (t target) newServer(addr, topology string, of *redis.Options) *redisServer {
-	return &redisServer{target: t, name: addr, topology: topology, client: redis.NewClient(&redis.Options{
+	return &redisServer{server: server{target: t, name: addr, topology: topology}, client: redis.NewClient(&redis.Options{
 		Network: of.Network, Addr: addr, Username: of.Username, Password: of.Password, TLSConfig: of.TLSConfig, DB: of.DB,
 		DialTimeout: answerLimit, DialerRetries: 1, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true,
 	})}
@@ -43,8 +44,6 @@ func (r *report) redis(ctx context.Context, t target) error {
 	case *redis.ClusterClient:
 		servers = r.cluster(ctx, t, c)
 		r.clientTimeout(c.Options().ReadTimeout, t.ttl)
-		r.examine(ctx, servers)
-		r.slots(ctx, servers)
 	case *redis.Client:
 		if scheme, _, _ := strings.Cut(t.url, "://"); strings.HasSuffix(scheme, "+sentinel") {
 			servers = r.sentinels(ctx, t, c.Options())
@@ -52,8 +51,8 @@ func (r *report) redis(ctx context.Context, t target) error {
 			servers = []*redisServer{t.newServer(c.Options().Addr, alone, c.Options())}
 		}
 		r.clientTimeout(c.Options().ReadTimeout, t.ttl)
-		r.examine(ctx, servers)
 	}
+	r.examine(ctx, servers)
 	r.add("clocks", "", clocks(servers))
 	return nil
 }
@@ -88,54 +87,14 @@ func (r *report) cluster(ctx context.Context, t target, c *redis.ClusterClient) 
 	return servers
 }
 
-// slots adds the worst view that a node has of the Cluster.
-func (r *report) slots(ctx context.Context, servers []*redisServer) {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
-	defer cancel()
-	worst, from := Finding{}, ""
-	for _, s := range servers {
-		if s.err != nil {
-			continue
-		}
-		state := map[string]string{}
-		text, err := s.client.ClusterInfo(ctx).Result()
-		for line := range strings.Lines(text) {
-			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-			state[name] = value
-		}
-		f := ok("all 16384 slots have a master, state ok")
-		if err != nil {
-			f = result(Note, err.Error(), "The state of the slots is not known.", "Run lockctl doctor as an operator.")
-		} else if served := number(state, "cluster_slots_ok"); state["cluster_state"] != "ok" || served < 16384 {
-			f = result(Problem, fmt.Sprintf("state %s, %d of 16384 slots have a master that answers", state["cluster_state"], served),
-				"Locks in the other slots fail (CLUSTERDOWN). Unless cluster-require-full-coverage is no, all locks do.",
-				"redis-cli --cluster check "+s.name+", then redis-cli --cluster fix "+s.name)
-		}
-		if rank[f.Level] > rank[worst.Level] || worst.Level == "" {
-			worst, from = f, s.name
-		}
-	}
-	r.add("slots", from, worst)
-}
-
 // clocks compares servers: after a failover, or in a quorum, their clocks follow each other.
 func clocks(servers []*redisServer) Finding {
-	var first, last *redisServer
-	for _, s := range servers {
-		switch {
-		case s.err != nil:
-			continue
-		case first == nil:
-			first, last = s, s
-		case s.offset < first.offset:
-			first = s
-		case s.offset > last.offset:
-			last = s
-		}
-	}
-	if first == last {
+	up := slices.DeleteFunc(slices.Clone(servers), func(s *redisServer) bool { return s.err != nil })
+	if len(up) < 2 {
 		return Finding{}
 	}
+	slices.SortStableFunc(up, func(a, b *redisServer) int { return cmp.Compare(a.offset, b.offset) })
+	first, last := up[0], up[len(up)-1]
 	apart := last.offset - first.offset
 	if apart > slow+first.took+last.took {
 		return result(Warning, fmt.Sprintf("%s is %v ahead of %s", last.name, apart.Round(time.Millisecond), first.name),
@@ -143,6 +102,17 @@ func clocks(servers []*redisServer) Finding {
 			"Run NTP on all servers.")
 	}
 	return ok("the clocks of the servers differ by %v at most", apart.Round(time.Millisecond))
+}
+
+// failover compares the time before a failover with two thirds of the TTL: a lease lasts at least so long
+// after its last renewal.
+func failover(setting string, ms int64, ttl time.Duration) Finding {
+	found := fmt.Sprintf("%s %d, TTL %v", setting, ms, ttl)
+	if time.Duration(ms)*time.Millisecond >= ttl*2/3 {
+		return result(Warning, found, "A failover takes longer than two thirds of the TTL, so leases end during it.",
+			"Set "+setting+" to 5000, or raise the TTL.")
+	}
+	return ok("%s", found)
 }
 
 // sentinels examines the Sentinels of a URL, and returns the master and the replicas that they name.
@@ -161,8 +131,11 @@ func (r *report) sentinels(ctx context.Context, t target, of *redis.Options) []*
 		_ = c.Close()
 		if err != nil {
 			do := "Start the Sentinel, or correct the URL."
-			if strings.Contains(err.Error(), "No such master") {
+			switch text := err.Error(); {
+			case strings.Contains(text, "No such master"):
 				do = "Correct master_name in the URL: SENTINEL MASTERS lists the names."
+			case strings.Contains(text, "unknown command"):
+				do = "This is a Redis, and no Sentinel. Give the URL the ports of the Sentinels, 26379 by default."
 			}
 			r.add("sentinel", addr, result(Problem, err.Error(), "The Sentinel names no master.", do))
 			continue
@@ -241,7 +214,7 @@ func nodes(servers []*redisServer) Finding {
 			continue
 		}
 		up++
-		id := s.info["run_id"]
+		id := s.facts["run_id"]
 		if other := at[id]; id != "" && other != "" {
 			return result(Problem, fmt.Sprintf("%s and %s are one server", other, s.name),
 				"One of the two nodes does not count, so the quorum survives fewer failures.", "Give each node a server of its own.")
@@ -274,10 +247,10 @@ func restarts(servers []*redisServer, delay, ttl time.Duration) Finding {
 		if s.err == nil {
 			up++
 		}
-		if s.err == nil && time.Duration(number(s.info, "uptime_in_seconds")-1)*time.Second >= delay {
+		if s.err == nil && time.Duration(s.number("uptime_in_seconds")-1)*time.Second >= delay {
 			counting++
 		}
-		if s.err == nil && (s.info["aof_enabled"] == "0" || s.config["appendfsync"] != "always") {
+		if s.err == nil && (s.facts["aof_enabled"] == "0" || s.facts["appendfsync"] != "always") {
 			lossy = s.name
 		}
 	}
