@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -25,7 +23,7 @@ func (t *tool) doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			findings, err := doctor.Examine(cmd.Context(), lockURL, cmp.Or(t.store, os.Getenv("LOCKCTL_STORE")))
+			findings, err := doctor.Examine(cmd.Context(), lockURL, t.storeURL())
 			if err != nil {
 				return err
 			}

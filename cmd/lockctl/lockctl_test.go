@@ -163,7 +163,7 @@ func TestUsage_badInputSaysWhatToDo(t *testing.T) {
 		"watch --url redis://h --every 1ms":        "must be at least 200ms",
 		"list -o yaml":                             "use table or json",
 		"list extra":                               `unknown command "extra"`,
-		"list --long":                              "unknown flag: --long",
+		"list --long":                              "unknown flag: --long; see lockctl list -h",
 		"lisst":                                    `unknown command "lisst"`,
 		"session lisst":                            `unknown command "lisst"`,
 		"show":                                     "accepts 1 arg(s), received 0",
@@ -173,7 +173,11 @@ func TestUsage_badInputSaysWhatToDo(t *testing.T) {
 		"session list --store redlock+redis://a,b,c/0?restart_delay=1m": "keeps no sessions",
 		"session list --store redis://h/0?namespace={":                  "braces",
 	} {
-		t.Run(line, func(t *testing.T) { lockctl(t, strings.Fields(line)...).is(t, exitUsage, want) })
+		t.Run(line, func(t *testing.T) {
+			if r := lockctl(t, strings.Fields(line)...).is(t, exitUsage, want); strings.Count(r.errs, "\n") != 1 || strings.Contains(r.errs, `\n`) {
+				t.Errorf("it printed %q, want one line", r.errs)
+			}
+		})
 	}
 }
 
@@ -195,7 +199,7 @@ func TestExitCodes_unavailableRefusedUnsupported(t *testing.T) {
 		{"release k --token 1 --yes", down, exitUnavailable, "unavailable"},
 		{"session list", down, exitUnavailable, "does not answer"},
 		{"session verify s", down, exitUnavailable, "does not answer"},
-		{"session delete s --yes", down, exitUnavailable, "unavailable"},
+		{"session delete s --yes", down, exitUnavailable, "does not answer"},
 		{"show odd", server.URL(), exitRefused, "another program"},
 		{"list", bare, exitRefused, "Migrate"},
 		{"session list", bare, exitRefused, "Migrate"},

@@ -42,11 +42,14 @@ type waiter struct {
 	Trace  string `json:"trace_id"`
 }
 
-func lockOf(key string, s driver.State) lock {
-	return lock{
-		Key: key, Held: s.Held, Holder: s.Holder, Age: s.Age.Milliseconds(), TTL: s.TTL.Milliseconds(),
-		Waiters: s.Waiters, Token: s.Fence, Trace: traceID(s.Metadata),
+func lockOf(l driver.Listed) lock {
+	s := l.State
+	shown := lock{Key: l.Name.Key, Held: s.Held, Holder: s.Holder, Age: s.Age.Milliseconds(), TTL: s.TTL.Milliseconds(),
+		Waiters: s.Waiters, Token: s.Fence, Trace: traceID(s.Metadata)}
+	for _, w := range l.Queue {
+		shown.Queue = append(shown.Queue, waiter{w.Ticket, w.Holder, w.Alive.Milliseconds(), traceID(w.Metadata)})
 	}
+	return shown
 }
 
 // traceID returns the trace of a W3C traceparent, or "".
@@ -83,25 +86,36 @@ func (s *service) locks(ctx context.Context, limit int) (locks []lock, more bool
 	if !ok {
 		return nil, false, s.cannot("list its locks: use lockctl show with a key")
 	}
-	req := driver.ListRequest{Namespace: s.namespace}
-	seen := map[string]bool{}
-	for range max(maxPages, limit/pageSize) {
-		req.Limit = min(pageSize, limit-len(locks))
+	return paged(limit, func(l lock) string { return l.Key }, func(after string, room int) (locks []lock, next string, err error) {
+		req := driver.ListRequest{Namespace: s.namespace, After: after, Limit: min(pageSize, room)}
 		page, err := ask(ctx, func(ctx context.Context) (driver.ListReply, error) { return lister.List(ctx, req) })
+		for _, l := range page.Names {
+			locks = append(locks, lockOf(l))
+		}
+		return locks, page.Next, err
+	})
+}
+
+// paged reads pages until it has limit items of different names, or has made its requests.
+func paged[T any](limit int, name func(T) string, read func(after string, room int) (page []T, next string, err error),
+) (items []T, more bool, err error) {
+	seen, after := map[string]bool{}, ""
+	for range max(maxPages, limit/pageSize) {
+		page, next, err := read(after, limit-len(items))
 		if err != nil {
 			return nil, false, err
 		}
-		for _, l := range page.Names {
-			if !seen[l.Name.Key] {
-				locks = append(locks, lockOf(l.Name.Key, l.State))
+		for _, item := range page {
+			if !seen[name(item)] {
+				items = append(items, item)
 			}
-			seen[l.Name.Key] = true
+			seen[name(item)] = true
 		}
-		if req.After = page.Next; page.Next == "" || len(locks) >= limit {
+		if after = next; next == "" || len(items) >= limit {
 			break
 		}
 	}
-	return locks, req.After != "", nil
+	return items[:min(limit, len(items))], after != "" || len(items) > limit, nil
 }
 
 func (s *service) cannot(what string) error {
@@ -118,9 +132,6 @@ func (t *tool) listCommand() *cobra.Command {
 			"The command reads pages, so the list is not of one moment.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 {
-				return invalid("--limit is %d, but must be at least 1", limit)
-			}
 			s, err := t.open(cmd.Context())
 			if err != nil {
 				return err
@@ -132,7 +143,7 @@ func (t *tool) listCommand() *cobra.Command {
 			}
 			order(locks, longest)
 			if more {
-				fmt.Fprintf(t.errs, "lockctl: these are the first %d locks: raise --limit to read more\n", len(locks))
+				fmt.Fprintf(t.errs, "lockctl: there are more locks than these %d: raise --limit to read all\n", len(locks))
 			}
 			return t.print(map[string]any{"locks": orEmpty(locks), "more": more}, func() string {
 				if len(locks) == 0 {
@@ -177,7 +188,7 @@ func (t *tool) lockTable(locks []lock) string {
 	}
 	return t.tabulate([]column{{name: "KEY", enough: 24, some: 8}, {name: "HOLDER", enough: 19, some: 8}, {name: "AGE", right: true},
 		{name: "TTL", right: true}, {name: "WAITERS", right: true}, {name: "TOKEN", right: true},
-		{name: "TRACE ID", enough: 32, some: 9, cut: end}}, rows)
+		{name: "TRACE ID", enough: 32, some: 9, tail: true}}, rows)
 }
 
 func millis(ms int64) string { return span(time.Duration(ms) * time.Millisecond) }

@@ -5,7 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/text"
 )
 
 func TestList_showsHeldAndAwaitedLocks(t *testing.T) {
@@ -31,7 +32,7 @@ zebra  host-1:10  9s  9s  0  TOKEN  0af7651916cd43dd8448eb211c80319c`)
 		if l := document.Locks; len(l) != 2 || l[0].Age < l[1].Age || l[0].TTL < 1 || l[0].Token < 1 || document.More {
 			t.Errorf("--longest prints %s", longest.out)
 		}
-		lockctl(t, "list", "--limit", "1", "--url", url).is(t, 0, "these are the first 1 locks")
+		lockctl(t, "list", "--limit", "1", "--url", url).is(t, 0, "more locks than these 1")
 		other := url + "?namespace=other"
 		if strings.Contains(url, "?") {
 			other = url + "&namespace=other"
@@ -44,11 +45,15 @@ func TestList_fitsTheTerminal(t *testing.T) {
 	url := migrated(t)
 	d := open(t, url)
 	acquire(t, d, strings.Repeat("tenant-", 10)+"4711", strings.Repeat("host-", 10)+":1")
+	acquire(t, d, strings.Repeat("日本語の", 10)+"4711", "host-1:1")
 	acquire(t, d, "esc\u2028", "a \x1b[31mred\x1b[0m holder")
-	for _, width := range []int{80, 120} {
-		r := lockctlWith(t.Context(), width, strings.NewReader(""), "list", "--url", url).is(t, 0, "4711", ":1", `\x1`)
+	for _, width := range []int{30, 80, 120} {
+		r := lockctlWith(t.Context(), width, strings.NewReader(""), "list", "--url", url).is(t, 0, "日", "11")
+		if width > 30 {
+			r.is(t, 0, ":1", `\x1`)
+		}
 		for line := range strings.Lines(r.out) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+			if n := text.StringWidth(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("a line has %d columns of %d: %s", n, width, line)
 			}
 		}

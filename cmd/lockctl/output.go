@@ -3,12 +3,12 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
@@ -28,83 +28,100 @@ func (t *tool) print(value any, lines func() string) error {
 type column struct {
 	name         string
 	right        bool
-	enough, some int                      // the widths to which it shrinks in a narrow terminal; 0: it does not
-	cut          func(string, int) string // shortens a cell; nil: middle
+	enough, some int  // the widths to which it shrinks in a narrow terminal; 0: it does not
+	tail         bool // it loses its end, and not its middle
 }
 
 // tabulate draws rows. If they are wider than the terminal, the widest columns shrink: all to enough
-// width first, then to some.
+// width first, then to some. What is still too wide is cut.
 func (t *tool) tabulate(columns []column, rows [][]string) string {
-	w := table.NewWriter()
-	style := table.StyleDefault
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
-	w.SetStyle(style)
-	header, widths, all := table.Row{}, make([]int, len(columns)), -2
-	for i, c := range columns {
+	header, widths := []string{}, make([]int, len(columns))
+	for _, c := range columns {
 		header = append(header, c.name)
-		widths[i] = text.StringWidth(c.name)
-		for _, row := range rows {
+	}
+	rows = slices.Insert(rows, 0, header)
+	for _, row := range rows {
+		for i := range row {
 			row[i] = clean(row[i])
 			widths[i] = max(widths[i], text.StringWidth(row[i]))
 		}
-		all += widths[i] + 2
 	}
 	width, _ := t.size()
-	for _, least := range []func(column) int{func(c column) int { return c.enough }, func(c column) int { return c.some }} {
-		for width > 0 && all > width {
-			widest := -1
-			for i, c := range columns {
-				if least(c) > 0 && widths[i] > least(c) && (widest < 0 || widths[i] > widths[widest]) {
-					widest = i
-				}
-			}
-			if widest < 0 {
-				break
-			}
-			widths[widest]--
-			all--
-		}
+	if width > 0 {
+		shrink(widths, width, func(i int) int { return columns[i].enough })
+		shrink(widths, width, func(i int) int { return columns[i].some })
 	}
-	w.AppendHeader(header)
-	var configs []table.ColumnConfig
-	for i, c := range columns {
-		config := table.ColumnConfig{Number: i + 1, WidthMax: widths[i], WidthMaxEnforcer: c.cut}
-		if c.cut == nil {
-			config.WidthMaxEnforcer = middle
-		}
-		if c.right {
-			config.Align, config.AlignHeader = text.AlignRight, text.AlignRight
-		}
-		configs = append(configs, config)
-	}
-	w.SetColumnConfigs(configs)
+	var lines []string
 	for _, row := range rows {
-		cells := table.Row{}
-		for _, cell := range row {
-			cells = append(cells, cell)
+		for i, c := range columns {
+			align := text.AlignLeft
+			if c.right {
+				align = text.AlignRight
+			}
+			row[i] = align.Apply(shorten(row[i], widths[i], c.tail), widths[i])
 		}
-		w.AppendRow(cells)
-	}
-	lines := strings.Split(w.Render(), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
+		line := strings.TrimRight(strings.Join(row, "  "), " ")
+		if width > 0 {
+			line = shorten(line, width, true)
+		}
+		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n")
 }
 
-// end shortens a text at its end.
-func end(s string, width int) string { return text.Snip(s, width, "…") }
+// shrink takes from the widest columns until the row fits, or each has its least width.
+func shrink(widths []int, width int, least func(i int) int) {
+	all := 2 * (len(widths) - 1)
+	for _, w := range widths {
+		all += w
+	}
+	for ; all > width; all-- {
+		widest := -1
+		for i, w := range widths {
+			if least(i) > 0 && w > least(i) && (widest < 0 || w > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		widths[widest]--
+	}
+}
 
-// middle shortens a text in its middle: both ends of a key tell keys apart.
-func middle(s string, width int) string {
-	if text.StringWidth(s) <= width {
-		return s
+// shorten cuts a text at its tail, or in its middle: both ends of a key tell keys apart.
+func shorten(s string, width int, tail bool) string {
+	if tail || text.StringWidth(s) <= width {
+		return text.Snip(s, width, "…")
 	}
 	runes := []rune(s)
-	head := (width - 1) / 2
-	tail := width - 1 - head
-	return string(runes[:head]) + "…" + string(runes[len(runes)-tail:])
+	head, end := 0, len(runes)
+	for left := width - 1; head < end; { // a rune from each side in turn, while there is room
+		next := runes[head]
+		if head > len(runes)-end {
+			next = runes[end-1]
+		}
+		if left -= text.RuneWidth(next); left < 0 {
+			break
+		}
+		if head > len(runes)-end {
+			end--
+		} else {
+			head++
+		}
+	}
+	return string(runes[:head]) + "…" + string(runes[end:])
+}
+
+// pairs writes a name and a value in each line. Lines without a value are left out.
+func pairs(rows ...[2]string) string {
+	var lines []string
+	for _, row := range rows {
+		if row[1] != "" {
+			lines = append(lines, fmt.Sprintf("%-9s %s", row[0], clean(row[1])))
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // clean escapes the characters that a terminal would obey, or that have no width.

@@ -65,7 +65,7 @@ func (t *tool) release(ctx context.Context, s *service, key string, token int64,
 		}
 	}
 	broken, err := ask(ctx, func(ctx context.Context) (bool, error) {
-		return breaker.Break(ctx, driver.Name{Namespace: s.namespace, Key: key}, token)
+		return breaker.Break(ctx, s.name(key), token)
 	})
 	if err != nil && driver.MayHaveEffect(err) {
 		return fmt.Errorf("%w: the lock may be released, now or in a moment: look with lockctl show: %w",

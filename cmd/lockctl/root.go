@@ -49,37 +49,39 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	root.SetIn(t.in)
 	root.SetOut(t.out)
 	root.SetErr(t.errs)
-	err := root.ExecuteContext(ctx)
+	command, err := root.ExecuteContextC(ctx)
 	code := exitCode(err)
 	if err != nil && !t.started {
-		code = exitUsage
+		err, code = fmt.Errorf("%w; see %s -h", err, command.CommandPath()), exitUsage
 	}
-	if err != nil && err != errFinding {
-		fmt.Fprintf(t.errs, "lockctl: %s\n", clean(err.Error()))
-	}
+	t.report(err)
 	return code
 }
 
-func exitCode(err error) int {
-	is := func(kinds ...error) bool {
-		for _, kind := range kinds {
-			if errors.Is(err, kind) {
-				return true
-			}
-		}
-		return false
+// report writes an error as one line.
+func (t *tool) report(err error) {
+	if err != nil && err != errFinding {
+		fmt.Fprintf(t.errs, "lockctl: %s\n", clean(strings.Join(strings.Fields(err.Error()), " ")))
 	}
-	switch {
-	case err == nil:
-		return 0
-	case is(errFinding, errChanged, distlock.ErrNotAcquired):
-		return exitFinding
-	case is(distlock.ErrInvalidOption, distlock.ErrInvalidKey):
-		return exitUsage
-	case is(errors.ErrUnsupported):
-		return exitUnsupported
-	case is(distlock.ErrRefused, driver.ErrRefused, driver.ErrForeign):
-		return exitRefused
+}
+
+// exitCodes are those of errors. Every other error is exitUnavailable.
+var exitCodes = []struct {
+	kind error
+	code int
+}{
+	{nil, 0},
+	{errFinding, exitFinding}, {errChanged, exitFinding}, {distlock.ErrNotAcquired, exitFinding},
+	{distlock.ErrInvalidOption, exitUsage}, {distlock.ErrInvalidKey, exitUsage},
+	{errors.ErrUnsupported, exitUnsupported},
+	{distlock.ErrRefused, exitRefused}, {driver.ErrRefused, exitRefused}, {driver.ErrForeign, exitRefused},
+}
+
+func exitCode(err error) int {
+	for _, each := range exitCodes {
+		if errors.Is(err, each.kind) {
+			return each.code
+		}
 	}
 	return exitUnavailable
 }
@@ -95,9 +97,12 @@ func (t *tool) root() *cobra.Command {
 			"4 refused by the service; 5 the backend cannot do that.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if t.output != "table" && t.output != "json" {
 				return fmt.Errorf("the output %q is unknown: use table or json", t.output)
+			}
+			if limit, err := cmd.Flags().GetInt("limit"); err == nil && (limit < 0 || limit == 0 && cmd.Name() != "tail") {
+				return fmt.Errorf("--limit is %d, but must be at least 1", limit)
 			}
 			t.started = true
 			return nil
@@ -143,6 +148,8 @@ func (t *tool) open(ctx context.Context) (*service, error) {
 	}
 	return &service{locker, fencing.Driver(locker), fencing.Options(locker).Namespace}, nil
 }
+
+func (s *service) name(key string) driver.Name { return driver.Name{Namespace: s.namespace, Key: key} }
 
 // close waits for the end of what the service has begun.
 func (s *service) close() {

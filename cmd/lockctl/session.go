@@ -52,7 +52,7 @@ func (t *tool) sessionCommand() *cobra.Command {
 		Short: "Show, check and delete the sessions of a store",
 		Long: "Show, check and delete the sessions of a session store in Redis or PostgreSQL.\n" +
 			"The parameter namespace of --store is that of the sessions. Without --store, the sessions are on\n" +
-			"the server of --url, in the namespace \"session\".\n" +
+			"the server of --url, in the namespace \"session\", or \"chat:session\" beside locks in \"chat\".\n" +
 			"Texts of messages are personal data: only --text shows them.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -81,25 +81,22 @@ func (t *tool) sessionListCommand() *cobra.Command {
 		Short: "List the sessions that have an exchange",
 		Args:  cobra.NoArgs,
 		RunE: t.withStore(func(ctx context.Context, s *sessions, _ []string) error {
-			if limit < 1 {
-				return invalid("--limit is %d, but must be at least 1", limit)
-			}
 			names, more, err := s.names(ctx, limit)
 			if err != nil {
 				return err
 			}
 			if more {
-				fmt.Fprintf(t.errs, "lockctl: these are the first %d sessions: raise --limit to read more\n", len(names))
+				fmt.Fprintf(t.errs, "lockctl: there are more sessions than these %d: raise --limit to read all\n", len(names))
 			}
 			return t.print(map[string]any{"sessions": orEmpty(names), "more": more}, func() string {
 				if len(names) == 0 {
 					return fmt.Sprintf("No session in the namespace %q has an exchange.", s.Retention().Namespace)
 				}
-				lines := []string{"SESSION"}
+				var rows [][]string
 				for _, name := range names {
-					lines = append(lines, clean(name))
+					rows = append(rows, []string{name})
 				}
-				return strings.Join(lines, "\n")
+				return t.tabulate([]column{{name: "SESSION"}}, rows)
 			})
 		}),
 	}
@@ -125,14 +122,11 @@ func (t *tool) sessionShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show SESSION",
 		Short: "Show the last exchanges of a session",
-		Long: "Show the last exchanges of a session, in order: the place with the token, the moment at which the lock was granted,\n" +
-			"and the turn ID.\n" +
+		Long: "Show the last exchanges of a session, in order: the place with the token, the moment of the grant,\n" +
+			"and the turn ID with its number.\n" +
 			"The exit code is 1 if the session has no exchange.",
 		Args: cobra.ExactArgs(1),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
-			if limit < 1 {
-				return invalid("--limit is %d, but must be at least 1", limit)
-			}
 			entries, err := s.last(ctx, args[0], limit)
 			if err != nil {
 				return err
@@ -204,9 +198,6 @@ func (t *tool) sessionTailCommand() *cobra.Command {
 			"With -o json, each exchange is one line. Replaced content does not appear again.",
 		Args: cobra.ExactArgs(1),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
-			if limit < 0 {
-				return invalid("--limit is %d, but must not be negative", limit)
-			}
 			entries, err := s.last(ctx, args[0], max(limit, 1))
 			if err != nil {
 				return err
@@ -220,7 +211,7 @@ func (t *tool) sessionTailCommand() *cobra.Command {
 					return err
 				}
 			}
-			return follow(ctx, time.Second, func() error {
+			return t.follow(ctx, time.Second, func() error {
 				for e, err := range s.exchanges(ctx, args[0], from, false, maxEntries) {
 					if err == nil {
 						from, err = e.Place, t.line(exchangeOf(e, text))
@@ -271,6 +262,11 @@ func (t *tool) sessionDeleteCommand() *cobra.Command {
 			memory, err := lockedmemory.New(store, locks.locker, key, &lockedmemory.Options{Wait: deleteWait})
 			if err != nil {
 				return err
+			}
+			if entries, err := s.last(ctx, args[0], 1); err != nil {
+				return err
+			} else if len(entries) == 0 {
+				fmt.Fprintln(t.errs, "lockctl: the session has no exchange: check its name, and the namespace of --store")
 			}
 			if !yes && !t.confirm(ctx, fmt.Sprintf("Delete the session %s for good, under its lock in the namespace %q?",
 				clean(args[0]), locks.namespace)) {

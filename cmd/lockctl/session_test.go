@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/belugalock/belugalock/cmd/lockctl/internal/doctor"
 	"github.com/belugalock/belugalock/distlock"
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -26,7 +27,7 @@ type chat struct {
 
 func newChat(t *testing.T, url, session string) chat {
 	t.Helper()
-	store, _ := split(url)
+	store, _ := doctor.Split(url)
 	s, err := (&tool{url: url, store: store}).openStore()
 	if err != nil {
 		t.Fatal(err)
@@ -101,6 +102,8 @@ TOKEN-1000000  CLOCK  -  2  32`)
 			prints(t, 0, "exchanges 2\ntokens    2\nturn IDs  1\nbytes     65\nNo problem was found.")
 		lockctl(t, "session", "verify", "chat-1", "--store", url, "--limit", "1", "-o", "json").
 			is(t, 0, `"exchanges": 1`, `"more": true`, `"problems": []`)
+		lockctlWith(t.Context(), 0, strings.NewReader("no\n"), "session", "delete", "chat-l", "--url", url).
+			is(t, exitFinding, "the session has no exchange: check its name")
 		lockctlWith(t.Context(), 0, strings.NewReader("no\n"), "session", "delete", "chat-1", "--url", url).
 			is(t, exitFinding, "Delete the session chat-1 for good", "nothing was changed")
 		lockctl(t, "session", "show", "chat-1", "--url", url).is(t, 0)

@@ -2,24 +2,20 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// lock reads one lock. Its key is checked by the Locker.
+// lock reads one lock. The Locker checks its key.
 func (s *service) lock(ctx context.Context, key string) (lock, error) {
 	if _, err := s.locker.Inspect(ctx, key); err != nil {
 		return lock{}, err
 	}
-	state, err := ask(ctx, func(ctx context.Context) (driver.State, error) {
-		return s.driver.Inspect(ctx, driver.Name{Namespace: s.namespace, Key: key})
-	})
-	return lockOf(key, state), err
+	state, err := ask(ctx, func(ctx context.Context) (driver.State, error) { return s.driver.Inspect(ctx, s.name(key)) })
+	return lockOf(driver.Listed{Name: s.name(key), State: state}), err
 }
 
 // queue reads one lock and up to limit of its waiters.
@@ -34,14 +30,7 @@ func (s *service) queue(ctx context.Context, key string, limit int) (lock, error
 	page, err := ask(ctx, func(ctx context.Context) (driver.ListReply, error) {
 		return lister.List(ctx, driver.ListRequest{Namespace: s.namespace, Key: key, Limit: 1, Waiters: limit})
 	})
-	l := lock{Key: key}
-	for _, listed := range page.Names {
-		l = lockOf(key, listed.State)
-		for _, w := range listed.Queue {
-			l.Queue = append(l.Queue, waiter{w.Ticket, w.Holder, w.Alive.Milliseconds(), traceID(w.Metadata)})
-		}
-	}
-	return l, err
+	return lockOf(append(page.Names, driver.Listed{Name: s.name(key)})[0]), err // a free lock is not listed
 }
 
 func (t *tool) showCommand() *cobra.Command {
@@ -70,7 +59,7 @@ func (t *tool) queueCommand() *cobra.Command {
 			"The backend drops a waiter that does not. The exit code is 1 if the lock is free.",
 		Args: cobra.ExactArgs(1),
 		RunE: t.withLock(func(ctx context.Context, s *service, key string) error {
-			if limit < 1 || limit > driver.MaxQueue {
+			if limit > driver.MaxQueue {
 				return invalid("--limit is %d, but must be from 1 to %d", limit, driver.MaxQueue)
 			}
 			l, err := s.queue(ctx, key, limit)
@@ -113,22 +102,13 @@ func (t *tool) printLock(l lock, lines func() string) error {
 
 // facts shows one lock, a line for each fact.
 func facts(l lock) string {
-	rows := [][]string{{"key", l.Key}}
-	if l.Held {
-		rows = append(rows, []string{"holder", l.Holder}, []string{"held for", millis(l.Age)},
-			[]string{"TTL left", ttl(l.TTL)}, []string{"token", strconv.FormatInt(l.Token, 10)},
-			[]string{"trace ID", l.Trace})
-	} else {
-		rows = append(rows, []string{"holder", "(free)"})
+	waiters := [2]string{"waiters", strconv.Itoa(l.Waiters)}
+	if !l.Held {
+		return pairs([2]string{"key", l.Key}, [2]string{"holder", "(free)"}, waiters)
 	}
-	rows = append(rows, []string{"waiters", strconv.Itoa(l.Waiters)})
-	var lines []string
-	for _, row := range rows {
-		if row[1] != "" {
-			lines = append(lines, fmt.Sprintf("%-9s %s", row[0], clean(row[1])))
-		}
-	}
-	return strings.Join(lines, "\n")
+	return pairs([2]string{"key", l.Key}, [2]string{"holder", l.Holder}, [2]string{"held for", millis(l.Age)},
+		[2]string{"TTL left", ttl(l.TTL)}, [2]string{"token", strconv.FormatInt(l.Token, 10)},
+		[2]string{"trace ID", l.Trace}, waiters)
 }
 
 func (t *tool) queueTable(queue []waiter) string {
@@ -137,5 +117,5 @@ func (t *tool) queueTable(queue []waiter) string {
 		rows = append(rows, []string{strconv.FormatInt(w.Ticket, 10), w.Holder, millis(w.Alive), w.Trace})
 	}
 	return t.tabulate([]column{{name: "TICKET", right: true}, {name: "WAITER", enough: 19, some: 8},
-		{name: "ALIVE", right: true}, {name: "TRACE ID", enough: 32, some: 9, cut: end}}, rows)
+		{name: "ALIVE", right: true}, {name: "TRACE ID", enough: 32, some: 9, tail: true}}, rows)
 }

@@ -5,16 +5,12 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"net/url"
 	"os"
 	"slices"
-	"strings"
 
-	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/cmd/lockctl/internal/doctor"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
 // A page of exchanges has about pageBytes, and at most maxEntries.
@@ -31,81 +27,32 @@ type sessions struct {
 
 // openStore opens the sessions of --store, or beside the locks. It sends nothing.
 func (t *tool) openStore() (*sessions, error) {
-	rawURL := cmp.Or(t.store, os.Getenv("LOCKCTL_STORE"))
 	var keep driver.Retention
-	if rawURL != "" {
-		rawURL, keep.Namespace = split(rawURL)
-	} else {
-		var locks string
-		rawURL, locks = split(cmp.Or(t.url, os.Getenv("LOCKCTL_URL")))
-		keep = keep.Beside(locks)
+	rawURL, parameters := doctor.Split(t.storeURL())
+	if keep.Namespace = parameters.Get("namespace"); rawURL == "" {
+		rawURL, parameters = doctor.Split(cmp.Or(t.url, os.Getenv("LOCKCTL_URL")))
+		keep = driver.Retention{}.Beside(parameters.Get("namespace"))
 	}
 	if rawURL == "" {
 		return nil, invalid("no sessions are given: use --store, LOCKCTL_STORE, --url or LOCKCTL_URL")
 	}
-	locks, err := lockurl.OpenDriver(rawURL)
-	if err != nil {
-		return nil, err
-	}
-	s := &sessions{close: func() { _ = locks.Close() }}
-	switch backend := locks.Capabilities().Backend; backend {
-	case "redis":
-		s.Driver, err = redisstore.NewColocatedDriver(locks, &keep)
-	case "postgres":
-		s.Driver, err = pgstore.NewColocatedDriver(locks, &keep)
-	default:
-		err = invalid("the backend %q keeps no sessions: give their Redis or PostgreSQL with --store", backend)
-	}
-	if err != nil {
-		s.close()
-		return nil, err
-	}
-	return s, nil
+	open, done, err := doctor.OpenSessions(rawURL, keep)
+	return &sessions{open, done}, err
 }
 
-// split takes the parameters of a Locker out of a URL, and returns the namespace.
-func split(rawURL string) (rest, namespace string) {
-	base, query, found := strings.Cut(rawURL, "?")
-	values, err := url.ParseQuery(query)
-	if !found || err != nil || strings.ContainsAny(query, "@#") { // perhaps a part of a password
-		return rawURL, ""
-	}
-	others := slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
-		name, _, _ := strings.Cut(pair, "=")
-		return slices.Contains([]string{"", "namespace", "ttl", "wait"}, name)
-	})
-	if len(others) > 0 {
-		base += "?" + strings.Join(others, "&")
-	}
-	return base, values.Get("namespace")
-}
+func (t *tool) storeURL() string { return cmp.Or(t.store, os.Getenv("LOCKCTL_STORE")) }
 
-// names reads up to limit names of sessions. More says that it has not read all.
+// names reads up to limit names of sessions, in order. More says that it has not read all.
 func (s *sessions) names(ctx context.Context, limit int) (names []string, more bool, err error) {
-	type page struct {
-		names []string
-		next  string
-	}
-	after := ""
-	for range max(maxPages, limit/pageSize) {
-		p, err := ask(ctx, func(ctx context.Context) (p page, err error) {
-			p.names, p.next, err = s.Sessions(ctx, after)
-			return p, err
+	names, more, err = paged(limit, func(name string) string { return name }, func(after string, _ int) (names []string, next string, err error) {
+		_, err = ask(ctx, func(ctx context.Context) (any, error) {
+			names, next, err = s.Sessions(ctx, after)
+			return nil, err
 		})
-		if err != nil {
-			return nil, false, err
-		}
-		names = append(names, p.names...)
-		if after = p.next; after == "" || len(names) >= limit {
-			break
-		}
-	}
+		return names, next, err
+	})
 	slices.Sort(names)
-	names = slices.Compact(names)
-	if len(names) > limit {
-		return names[:limit], true, nil
-	}
-	return names, after != "", nil
+	return names, more, err
 }
 
 // exchanges yields up to limit entries of a session, in order, or from the last one back.

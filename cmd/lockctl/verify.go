@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,9 +49,6 @@ func (t *tool) verifyCommand() *cobra.Command {
 			"verify compares its token with the newest one of the session. The exit code is 1 with a finding.",
 		Args: cobra.ExactArgs(1),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
-			if limit < 1 {
-				return invalid("--limit is %d, but must be at least 1", limit)
-			}
 			v := &verdict{Session: args[0], Problems: []problem{}, numbers: map[string]int{}}
 			for e, err := range s.exchanges(ctx, args[0], lockedmemory.Place{}, false, limit+1) {
 				if err != nil {
@@ -132,7 +130,8 @@ func (t *tool) compare(ctx context.Context, v *verdict) error {
 }
 
 func (v *verdict) lines() string {
-	text := fmt.Sprintf("exchanges %d\ntokens    %d\nturn IDs  %d\nbytes     %d", v.Exchanges, v.Tokens, v.IDs, v.Bytes)
+	text := pairs([2]string{"exchanges", strconv.Itoa(v.Exchanges)}, [2]string{"tokens", strconv.Itoa(v.Tokens)},
+		[2]string{"turn IDs", strconv.Itoa(v.IDs)}, [2]string{"bytes", strconv.Itoa(v.Bytes)})
 	if v.More {
 		text += "\nThe session has more exchanges: raise --limit to check them."
 	}

@@ -32,7 +32,7 @@ func (t *tool) watchCommand() *cobra.Command {
 				return err
 			}
 			defer s.close()
-			return follow(cmd.Context(), every, func() error {
+			return t.follow(cmd.Context(), every, func() error {
 				locks, more, err := s.locks(cmd.Context(), watchLimit)
 				if err != nil {
 					return err
@@ -46,15 +46,20 @@ func (t *tool) watchCommand() *cobra.Command {
 	return cmd
 }
 
-// follow calls f now and after each pause. The end of ctx is no error.
-func follow(ctx context.Context, pause time.Duration, f func() error) error {
-	for {
+// follow calls f now and after each pause. The end of ctx is no error. If the service answered before, an
+// outage ends nothing: an operator watches until a failover is over.
+func (t *tool) follow(ctx context.Context, pause time.Duration, f func() error) error {
+	for answered := false; ; {
 		err := f()
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil
-		}
-		if err != nil {
+		case err == nil:
+			answered = true
+		case !answered || exitCode(err) != exitUnavailable:
 			return err
+		default:
+			t.report(err)
 		}
 		select {
 		case <-time.After(pause):

@@ -106,3 +106,16 @@ func TestProgram_interruptEndsWatch(t *testing.T) {
 		t.Errorf("it ends with %v: %s", err, out.String())
 	}
 }
+
+// A watch ends at the first reading without an answer, and goes on after a later one.
+func TestWatch_goesOnAfterAnOutage(t *testing.T) {
+	server := testservers.StartRedis(t)
+	r := startLockctl(t, "watch", "-o", "json", "--url", server.URL()+"?max_retries=-1")
+	r.await(t, `"locks":[]`)
+	server.Kill()
+	r.await(t, "lockctl: the service does not answer")
+	server.Restart()
+	acquire(t, open(t, server.URL()), "apple", "host-1:10")
+	r.await(t, `"key":"apple"`)
+	r.end(t)
+}
