@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"github.com/belugalock/belugalock/cmd/lockctl/internal/doctor"
@@ -27,7 +28,7 @@ func (t *tool) doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := t.print(map[string]any{"findings": findings}, func() string { return diagnosis(findings) }); err != nil {
+			if err := t.print(map[string]any{"findings": findings}, func() string { return t.diagnosis(findings) }); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Level == doctor.Problem }) {
@@ -38,9 +39,17 @@ func (t *tool) doctorCommand() *cobra.Command {
 	}
 }
 
-// diagnosis writes findings below the server that each is about.
-func diagnosis(findings []doctor.Finding) string {
+// diagnosis writes findings below the server that each is about. In a terminal, long texts wrap,
+// but no command: an operator copies it.
+func (t *tool) diagnosis(findings []doctor.Finding) string {
 	var b strings.Builder
+	const indent = 26
+	wrap := func(s string) string {
+		if width, _ := t.size(); width > 2*indent {
+			s = text.WrapSoft(s, width-indent)
+		}
+		return strings.ReplaceAll(s, "\n", "\n"+strings.Repeat(" ", indent))
+	}
 	count, server := map[doctor.Level]int{}, "-"
 	for _, f := range findings {
 		count[f.Level]++
@@ -52,9 +61,9 @@ func diagnosis(findings []doctor.Finding) string {
 			}
 			fmt.Fprintf(&b, "%s\n", title)
 		}
-		fmt.Fprintf(&b, "  %-8s %-14s %s\n", f.Level, f.Check, clean(f.Found))
+		fmt.Fprintf(&b, "  %-8s %-14s %s\n", f.Level, f.Check, wrap(clean(f.Found)))
 		if f.Level != doctor.OK {
-			fmt.Fprintf(&b, "%26s%s\n%26s→ %s\n", "", clean(f.Means), "", clean(f.Do))
+			fmt.Fprintf(&b, "%26s%s\n%26s→ %s\n", "", wrap(clean(f.Means)), "", clean(f.Do))
 		}
 	}
 	for _, level := range []doctor.Level{doctor.Problem, doctor.Warning, doctor.Note} {

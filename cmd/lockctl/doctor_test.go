@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jedib0t/go-pretty/v6/text"
+
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -17,11 +19,11 @@ var differs = regexp.MustCompile(`answers in \S+,|Redis \d\S+|[0-9.]+[KMG] used|
 func TestDoctor_sickServer(t *testing.T) {
 	t.Parallel()
 	r := testservers.StartRedis(t, "--appendonly", "yes", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--timeout", "5")
-	text, err := os.ReadFile(page)
+	shown, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, want, found := strings.Cut(string(text), "$ lockctl doctor\n")
+	_, want, found := strings.Cut(string(shown), "$ lockctl doctor\n")
 	want, _, ends := strings.Cut(want, "```")
 	got := strings.ReplaceAll(lockctl(t, "doctor", "--url", r.URL()).is(t, exitFinding).out, r.Addr(), "localhost:6379")
 	if hide := differs.ReplaceAllString; !found || !ends || hide(got, "…") != hide(want, "…") {
@@ -38,6 +40,11 @@ func TestDoctor_sickServer(t *testing.T) {
 	for _, f := range report.Findings {
 		if f.Check == "eviction" && (f.Level != "problem" || f.Server != r.Addr() || f.Do != "CONFIG SET maxmemory-policy noeviction") {
 			t.Errorf("%+v", f)
+		}
+	}
+	for line := range strings.Lines(lockctlWith(t.Context(), 80, strings.NewReader(""), "doctor", "--url", r.URL()).is(t, exitFinding, "noeviction").out) {
+		if !strings.Contains(line, "→") && text.StringWidth(strings.TrimSuffix(line, "\n")) > 80 {
+			t.Errorf("a line is wider than the terminal: %s", line)
 		}
 	}
 	for setting, value := range map[string]string{"maxmemory-policy": "noeviction", "timeout": "0"} {

@@ -86,14 +86,15 @@ func (s *service) locks(ctx context.Context, limit int) (locks []lock, more bool
 	if !ok {
 		return nil, false, s.cannot("list its locks: use lockctl show with a key")
 	}
-	return paged(limit, func(l lock) string { return l.Key }, func(after string, room int) (locks []lock, next string, err error) {
+	read := func(after string, room int) (locks []lock, next string, err error) {
 		req := driver.ListRequest{Namespace: s.namespace, After: after, Limit: min(pageSize, room)}
 		page, err := ask(ctx, func(ctx context.Context) (driver.ListReply, error) { return lister.List(ctx, req) })
 		for _, l := range page.Names {
 			locks = append(locks, lockOf(l))
 		}
 		return locks, page.Next, err
-	})
+	}
+	return paged(limit, func(l lock) string { return l.Key }, read)
 }
 
 // paged reads pages until it has limit items of different names, or has made its requests.

@@ -29,11 +29,11 @@ type column struct {
 	name         string
 	right        bool
 	enough, some int  // the widths to which it shrinks in a narrow terminal; 0: it does not
-	tail         bool // it loses its end, and not its middle
+	tail         bool // it loses its end instead of its middle
 }
 
 // tabulate draws rows. If they are wider than the terminal, the widest columns shrink: all to enough
-// width first, then to some. What is still too wide is cut.
+// width first, then to some. A row that is still too wide loses its end.
 func (t *tool) tabulate(columns []column, rows [][]string) string {
 	header, widths := []string{}, make([]int, len(columns))
 	for _, c := range columns {
@@ -89,28 +89,16 @@ func shrink(widths []int, width int, least func(i int) int) {
 	}
 }
 
-// shorten cuts a text at its tail, or in its middle: both ends of a key tell keys apart.
-func shorten(s string, width int, tail bool) string {
-	if tail || text.StringWidth(s) <= width {
+// shorten cuts a text at its end, or in its middle: both ends of a key tell keys apart.
+func shorten(s string, width int, atEnd bool) string {
+	if atEnd || text.StringWidth(s) <= width {
 		return text.Snip(s, width, "…")
 	}
-	runes := []rune(s)
-	head, end := 0, len(runes)
-	for left := width - 1; head < end; { // a rune from each side in turn, while there is room
-		next := runes[head]
-		if head > len(runes)-end {
-			next = runes[end-1]
-		}
-		if left -= text.RuneWidth(next); left < 0 {
-			break
-		}
-		if head > len(runes)-end {
-			end--
-		} else {
-			head++
-		}
+	head, tail := text.Trim(s, (width-1)/2), []rune(s)
+	for text.StringWidth(string(tail)) > width-1-text.StringWidth(head) {
+		tail = tail[1:]
 	}
-	return string(runes[:head]) + "…" + string(runes[end:])
+	return head + "…" + string(tail)
 }
 
 // pairs writes a name and a value in each line. Lines without a value are left out.

@@ -97,6 +97,8 @@ func (t *tool) root() *cobra.Command {
 			"4 refused by the service; 5 the backend cannot do that.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		// The hint at the help is enough.
+		DisableSuggestions: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if t.output != "table" && t.output != "json" {
 				return fmt.Errorf("the output %q is unknown: use table or json", t.output)

@@ -33,8 +33,8 @@ type exchange struct {
 }
 
 func exchangeOf(e driver.Entry, withText bool) exchange {
-	x := exchange{Place: e.Place.String(), Token: e.Place.Fence, Granted: time.UnixMicro(e.Place.Fence).UTC().Format(time.RFC3339), ID: e.ID, Number: e.Number,
-		Messages: len(e.Messages), Bytes: size(e)}
+	x := exchange{Place: e.Place.String(), Token: e.Place.Fence, ID: e.ID, Number: e.Number,
+		Granted: time.UnixMicro(e.Place.Fence).UTC().Format(time.RFC3339), Messages: len(e.Messages), Bytes: size(e)}
 	if e.Err != nil {
 		x.Broken = e.Err.Error()
 	}

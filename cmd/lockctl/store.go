@@ -44,13 +44,15 @@ func (t *tool) storeURL() string { return cmp.Or(t.store, os.Getenv("LOCKCTL_STO
 
 // names reads up to limit names of sessions, in order. More says that it has not read all.
 func (s *sessions) names(ctx context.Context, limit int) (names []string, more bool, err error) {
-	names, more, err = paged(limit, func(name string) string { return name }, func(after string, _ int) (names []string, next string, err error) {
+	read := func(after string, _ int) (page []string, next string, err error) {
 		_, err = ask(ctx, func(ctx context.Context) (any, error) {
-			names, next, err = s.Sessions(ctx, after)
+			page, next, err = s.Sessions(ctx, after)
 			return nil, err
 		})
-		return names, next, err
-	})
+		slices.Sort(page)
+		return page, next, err
+	}
+	names, more, err = paged(limit, func(name string) string { return name }, read)
 	slices.Sort(names)
 	return names, more, err
 }

@@ -128,9 +128,10 @@ func tokensOf(ctx context.Context, lock target) (ask func(key string) (int64, er
 		if err != nil {
 			return nil, nil, err
 		}
+		table := pgx.Identifier{cmp.Or(schema, postgres.DefaultSchema), "lease"}.Sanitize()
 		return func(key string) (token int64, err error) {
-			err = conn.QueryRow(ctx, "SELECT coalesce(max(block_end), 0) FROM "+pgx.Identifier{cmp.Or(schema, postgres.DefaultSchema), "lease"}.Sanitize()+
-				" WHERE namespace = $1 AND key = $2", lock.namespace, key).Scan(&token)
+			err = conn.QueryRow(ctx, "SELECT coalesce(max(block_end), 0) FROM "+table+" WHERE namespace = $1 AND key = $2",
+				lock.namespace, key).Scan(&token)
 			return token, err
 		}, func() { _ = conn.Close(context.WithoutCancel(ctx)) }, nil
 	}

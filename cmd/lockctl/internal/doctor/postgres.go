@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -186,7 +187,8 @@ func (r *report) postgres(ctx context.Context, t target) error {
 		facts["hosts"] = "chosen"
 	}
 	for _, host := range hosts {
-		s := &postgresServer{server: server{target: t, name: fmt.Sprintf("%s:%d", host.Host, host.Port), facts: maps.Clone(facts)}, long: time.Minute}
+		s := &postgresServer{long: time.Minute}
+		s.target, s.name, s.facts = t, fmt.Sprintf("%s:%d", host.Host, host.Port), maps.Clone(facts)
 		s.examine(ctx, r, host)
 	}
 	if len(hosts) > 1 && !chosen {
@@ -199,20 +201,14 @@ func (r *report) postgres(ctx context.Context, t target) error {
 
 // hostsOfConfig returns a configuration for each host, with its attempts with and without TLS.
 func hostsOfConfig(config *pgx.ConnConfig) (hosts []*pgx.ConnConfig) {
-	all := append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}},
-		config.Fallbacks...)
-	for _, attempt := range all {
-		var host *pgx.ConnConfig
-		for _, known := range hosts {
-			if known.Host == attempt.Host && known.Port == attempt.Port {
-				host = known
-			}
-		}
-		if host != nil {
-			host.Fallbacks = append(host.Fallbacks, attempt)
+	first := &pgconn.FallbackConfig{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}
+	for _, attempt := range append([]*pgconn.FallbackConfig{first}, config.Fallbacks...) {
+		known := slices.IndexFunc(hosts, func(h *pgx.ConnConfig) bool { return h.Host == attempt.Host && h.Port == attempt.Port })
+		if known >= 0 {
+			hosts[known].Fallbacks = append(hosts[known].Fallbacks, attempt)
 			continue
 		}
-		host = config.Copy()
+		host := config.Copy()
 		host.Host, host.Port, host.TLSConfig, host.Fallbacks = attempt.Host, attempt.Port, attempt.TLSConfig, nil
 		host.ValidateConnect = nil
 		host.RuntimeParams["application_name"] = "lockctl doctor"

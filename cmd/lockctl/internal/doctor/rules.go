@@ -12,7 +12,7 @@ type server struct {
 	target
 	name     string            // host:port
 	topology string            // of a Redis
-	facts    map[string]string // settings and state, by the server's names; without those that the user may not read
+	facts    map[string]string // settings and state that the user may read, by the server's names
 }
 
 // A rule judges one fact of a server. Rules of one check follow each other: the first one whose
