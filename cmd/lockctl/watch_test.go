@@ -54,7 +54,10 @@ func startLockctl(t *testing.T, args ...string) *running {
 
 func (r *running) await(t *testing.T, text string) {
 	t.Helper()
-	if !testservers.Within(30*time.Second, func() bool { return strings.Contains(r.out.String(), text) }) {
+	there := func() bool { return strings.Contains(r.out.String(), text) }
+	// A command that has ended prints no more.
+	testservers.Within(30*time.Second, func() bool { return there() || len(r.code) > 0 })
+	if !there() {
 		t.Fatalf("it printed %s, want %s", r.out.String(), text)
 	}
 }
