@@ -78,6 +78,38 @@ func TestDriver_N_silentConnection_isReplaced(t *testing.T) {
 	}
 }
 
+// A server accepts connections, and does not answer their first question. When it answers again, new
+// connections come in the place of those.
+func TestDriver_L_silentCheck_isReplaced(t *testing.T) {
+	t.Parallel()
+	proxy, url := proxied(t, migrated(t))
+	d, err := pglock.OpenDriver(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	const conns = 2 // for calls
+	held := proxy.HoldRequests(faultnet.First(conns, faultnet.Containing("version_v1")))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var calls sync.WaitGroup
+	for range conns {
+		calls.Go(func() {
+			short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+			defer cancel()
+			if _, err := d.Inspect(short, name); err == nil {
+				t.Error("a held request was answered")
+			}
+		})
+	}
+	calls.Wait()
+	held.Wait(conns)
+	if _, err := d.Inspect(ctx, name); err != nil {
+		t.Errorf("no connection in the place of a silent one: %v", err)
+	}
+	held.Release()
+}
+
 // In this database, each statement at a strict isolation has a conflict, and so has its repetition.
 func TestDriver_L_strictDefault_noConflict(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// connectLimit bounds the wait for a new connection.
+	// connectLimit bounds the wait for a new connection, and then that for its hook and its check.
 	connectLimit = 5 * time.Second
 	// pingLimit bounds the wait for the answer of a connection that was idle.
 	pingLimit = time.Second
@@ -82,6 +82,8 @@ func Open(caller string, config *pgxpool.Config, size int, schema Schema) (*Pool
 	}
 	connected := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		ctx, cancel := context.WithTimeout(ctx, connectLimit) // ⚑ the ctx of the pool ends with the pool
+		defer cancel()
 		if connected != nil {
 			if err := connected(ctx, c); err != nil {
 				return err
