@@ -2,11 +2,14 @@ package pglock
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -51,6 +54,24 @@ func TestSweep_S2_keepsWhatCounts(t *testing.T) {
 			('ended tombstone', now - 1), ('tombstone', now + 600000000)) AS v (key, until)`)
 	do("INSERT INTO belugalock.lease (namespace, key) SELECT 'page', i::text FROM generate_series(1, 1500) AS i")
 
+	// An operator has locked the tombstones. The sweep must not keep its rows of lease locked.
+	stranger, err := pool.Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stranger.Exec(context.Background(), "LOCK TABLE belugalock.tomb IN SHARE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+	d.(*service).sweepPage(ctx, driver.Name{})
+	if ctx.Err() != nil {
+		t.Error("a sweep keeps its rows of lease locked while it waits for a tombstone")
+	}
+	cancel()
+	if err := stranger.Rollback(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+
 	pages, deleted := 1, 0
 	place, n := d.(*service).sweepPage(context.Background(), driver.Name{})
 	for deleted += n; place != (driver.Name{}); pages++ {
@@ -67,4 +88,33 @@ func TestSweep_S2_keepsWhatCounts(t *testing.T) {
 	if rows := do("SELECT (SELECT count(*) FROM belugalock.waiter) + (SELECT count(*) FROM belugalock.tomb)"); rows != "2" {
 		t.Errorf("%s waiters and tombstones are left, want 2", rows)
 	}
+}
+
+// A server that does not answer keeps the sweep for seconds, and no longer.
+func TestSweep_L_silentServer_ends(t *testing.T) {
+	t.Parallel()
+	server := testservers.SharedPostgres(t)
+	db := server.NewDatabase(t)
+	pool, err := pgxpool.New(context.Background(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := Migrate(context.Background(), pool, nil); err != nil {
+		t.Fatal(err)
+	}
+	proxy := faultnet.New(t, server.Addr())
+	d, err := OpenDriver(strings.Replace(db.URL(), server.Addr(), proxy.Addr(), 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	held := proxy.HoldRequests(faultnet.Containing("sweep_v1"))
+	ctx, cancel := context.WithTimeout(context.Background(), 2*sweepLimit)
+	defer cancel()
+	d.(*service).sweepPage(ctx, driver.Name{})
+	if ctx.Err() != nil {
+		t.Error("a sweep keeps the connection of a silent server")
+	}
+	held.Release()
 }

@@ -45,14 +45,15 @@ END $$;
 
 -- Deletes what no caller needs of up to 1,000 names after a place, in the order of the primary key:
 -- tombstones that have ended, waiters without a promise for a minute, and free names whose last token is
--- older than 24 h (driver.FenceKeep). It skips locked rows, and waits for no disk.
+-- older than 24 h (driver.FenceKeep). It skips locked rows of lease, and waits for no disk. It waits at
+-- most 200 ms for other locks, because it has locked rows of lease.
 --
 -- to_namespace, to_key   the next place; empty: the beginning
 -- deleted                names
 CREATE FUNCTION {schema}.sweep_v1(
   p_namespace text, p_key text, OUT to_namespace text, OUT to_key text, OUT deleted integer
 ) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-  SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+  SET enable_seqscan = off SET enable_bitmapscan = off SET lock_timeout = '200ms' AS $$
 #variable_conflict use_column
 DECLARE
   now  bigint := {schema}.clock_v1();
