@@ -41,7 +41,7 @@ func TestNew_C_badServer_typedError(t *testing.T) {
 		url, schema, text string
 		want              error
 	}{
-		"password": {strings.Replace(url, "secret", "secreT", 1), "", "28P01", distlock.ErrRefused},
+		"password": {strings.Replace(url, "secret", "secreT", 1), "", "28P01); check the user, the password and pg_hba.conf", distlock.ErrRefused},
 		"database": {strings.Replace(url, "?", "x?", 1), "", "3D000", distlock.ErrRefused},
 		"server":   {"postgres://app:secret@127.0.0.1:1/x?sslmode=disable", "", "", distlock.ErrUnavailable},
 		"schema":   {empty.URL(), "", "run pglock.Migrate", distlock.ErrRefused},
@@ -54,6 +54,13 @@ func TestNew_C_badServer_typedError(t *testing.T) {
 			_, err := pglock.New(context.Background(), newPool(t, bad.url), &pglock.Options{Schema: bad.schema})
 			if !errors.Is(err, bad.want) || !strings.Contains(err.Error(), bad.text) || strings.Contains(err.Error(), "secre") {
 				t.Errorf("New: %v, want %v with %q", err, bad.want, bad.text)
+			}
+			if name != "password" && name != "database" && name != "server" {
+				return
+			}
+			_, err = pglock.NewSessionLock(context.Background(), newPool(t, bad.url))
+			if !errors.Is(err, bad.want) || strings.Contains(err.Error(), "secre") {
+				t.Errorf("NewSessionLock: %v, want %v", err, bad.want)
 			}
 		})
 	}
@@ -68,6 +75,9 @@ func TestNew_C_badServer_typedError(t *testing.T) {
 	cancel()
 	if _, err := pglock.New(ctx, newPool(t, url), nil); !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrUnavailable) {
 		t.Errorf("New with a context that has ended: %v", err)
+	}
+	if _, err := pglock.NewSessionLock(ctx, newPool(t, url)); !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrUnavailable) {
+		t.Errorf("NewSessionLock with a context that has ended: %v", err)
 	}
 }
 
@@ -116,7 +126,7 @@ func TestNew_C_schemaVersion(t *testing.T) {
 	for version, want := range map[string]error{"0": distlock.ErrRefused, "1": nil, "2": nil} {
 		do(t, db, "UPDATE belugalock.version SET version = "+version+" WHERE part = 'lock'")
 		locker, err := pglock.New(context.Background(), newPool(t, db.URL()), nil)
-		if !errors.Is(err, want) || err != nil && !strings.Contains(err.Error(), "older than this program: run pglock.Migrate") {
+		if !errors.Is(err, want) || err != nil && !strings.Contains(err.Error(), `has version 0 of its part "lock", and this program needs version 1: run pglock.Migrate`) {
 			t.Errorf("New with version %s: %v, want %v", version, err, want)
 		}
 		if err == nil {

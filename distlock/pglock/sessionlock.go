@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/postgres"
 )
 
 // SessionLock has no fencing token, no deadline and no queue, and its holder notices a broken
@@ -51,8 +52,8 @@ var (
 // after use.
 //
 // It fails with [distlock.ErrRefused] behind a pooler, which gives one session to several clients,
-// and on a standby. Without a connection it fails with [distlock.ErrUnavailable] and the error of
-// ctx. A nil pool fails with [distlock.ErrInvalidOption].
+// on a standby, and with a wrong password. Without an answer it fails with [distlock.ErrUnavailable],
+// or with the error of ctx. A nil pool fails with [distlock.ErrInvalidOption].
 func NewSessionLock(ctx context.Context, pool *pgxpool.Pool) (*SessionLock, error) {
 	if pool == nil {
 		return nil, errNoPool
@@ -67,7 +68,7 @@ func NewSessionLock(ctx context.Context, pool *pgxpool.Pool) (*SessionLock, erro
 	defer own.Close()
 	conn, err := own.Acquire(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%w: SessionLock: %w", distlock.ErrUnavailable, err)
+		return nil, sessionFailed(ctx, err)
 	}
 	s := &SessionLock{conn: conn.Hijack(), held: make(map[int64]bool)}
 	s.turn, s.done = make(chan struct{}, 1), make(chan struct{})
@@ -91,7 +92,7 @@ func (s *SessionLock) prepare(ctx context.Context) error {
 		+ current_setting('max_prepared_transactions')::int) / 10`).Scan(&pid, &standby, &s.extra, &s.limit)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: SessionLock: %w", distlock.ErrUnavailable, err)
+		return sessionFailed(ctx, err)
 	case pid != s.conn.PgConn().PID():
 		return fmt.Errorf("%w: SessionLock: %w; connect to the server itself", distlock.ErrRefused, errOtherProcess)
 	case standby:
@@ -100,9 +101,13 @@ func (s *SessionLock) prepare(ctx context.Context) error {
 	if _, err := s.conn.Exec(ctx, `SELECT set_config('idle_session_timeout', '10s', false),
 		set_config('tcp_keepalives_idle', '5', false), set_config('tcp_keepalives_interval', '1', false),
 		set_config('tcp_keepalives_count', '5', false)`); err != nil {
-		return fmt.Errorf("%w: SessionLock: %w", distlock.ErrUnavailable, err)
+		return sessionFailed(ctx, err)
 	}
 	return nil
+}
+
+func sessionFailed(ctx context.Context, err error) error {
+	return explain(ctx, fmt.Errorf("SessionLock: %w", postgres.KindOf(err)))
 }
 
 // Context ends when the locks are lost, with the cause [distlock.ErrLost], or by Close, with the

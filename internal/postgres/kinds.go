@@ -32,6 +32,9 @@ func notDone(err error) error {
 	var kind error
 	if server := serverError(err); server != nil {
 		kind = kindOfCode(server.Code)
+		if server.Code[:2] == "28" {
+			err = fmt.Errorf("%w; check the user, the password and pg_hba.conf", err)
+		}
 	}
 	if kind == nil && hasOtherHost(err) {
 		kind = driver.ErrTemporary // another server may be about to take over
@@ -47,7 +50,7 @@ func hasOtherHost(err error) bool {
 	})
 }
 
-// KindOf gives the error of a statement its kind.
+// KindOf gives the error of a statement, or of a connection that was not made, its kind.
 //
 // ⚑ Only an error with the severity ERROR says that the transaction was undone. After FATAL, a broken
 // connection, or the end of ctx the outcome is unknown. So is an error of class 08: a pooler sends it
@@ -56,7 +59,8 @@ func hasOtherHost(err error) bool {
 func KindOf(err error) error {
 	server := serverError(err)
 	undone := server != nil && server.SeverityUnlocalized == "ERROR" && server.Code[:2] != "08"
-	if undone || pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed) {
+	var connect *pgconn.ConnectError
+	if undone || errors.As(err, &connect) || pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed) {
 		return notDone(err)
 	}
 	return err

@@ -2,13 +2,11 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -26,10 +24,6 @@ func Migrate(ctx context.Context, caller string, pool *pgxpool.Pool, schema Sche
 		})
 		if err == nil {
 			return nil
-		}
-		var connect *pgconn.ConnectError
-		if errors.As(err, &connect) {
-			return fmt.Errorf("%s: %w", caller, notDone(err))
 		}
 		if !hasCode(err, "40001", "40P01", "55P03") {
 			return fmt.Errorf("%s: %w", caller, KindOf(err))

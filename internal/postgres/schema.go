@@ -65,7 +65,7 @@ func (s Schema) In(sql string) string {
 	return strings.ReplaceAll(sql, "{schema}", pgx.Identifier{s.name()}.Sanitize())
 }
 
-// check refuses a database without the schema, with an older one, or with another encoding than UTF8.
+// check refuses a database without the schema, with a part that is missing or older, or with another encoding than UTF8.
 // ⚑ With another encoding of the connection, a name would be two names for two programs.
 //
 // ⚑ check also finds a pooler: its handshake names another process than the one that answers.
@@ -88,8 +88,9 @@ func (p *Pool) check(ctx context.Context, c *pgx.Conn) error {
 		return p.schema.unusable(err)
 	}
 	for i, part := range p.schema.Parts {
-		if found[i] < len(part.Versions) {
-			return p.schema.missing()
+		if want := len(part.Versions); found[i] < want {
+			return fmt.Errorf("%w: the schema %q has version %d of its part %q, and this program needs version %d: run %s "+
+				"as its owner", driver.ErrRefused, p.schema.name(), found[i], part.Name, want, part.Command)
 		}
 	}
 	if pid != c.PgConn().PID() {
@@ -121,6 +122,6 @@ func (s Schema) missing() error {
 	for i, part := range s.Parts {
 		commands[i] = part.Command
 	}
-	return fmt.Errorf("%w: the schema %q is missing in the database, or it is older than this program: run %s "+
-		"as a role that may create it", driver.ErrRefused, s.name(), strings.Join(commands, " and "))
+	return fmt.Errorf("%w: the schema %q is missing in the database: run %s as a role "+
+		"that may create it", driver.ErrRefused, s.name(), strings.Join(commands, " and "))
 }

@@ -134,6 +134,13 @@ func TestPostgres_errorTexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	poor := poolOf(t, db, "poor")
+	if _, err := db.Do("UPDATE belugalock.version SET version = 0"); err != nil {
+		t.Fatal(err)
+	}
+	_, older := pglock.New(t.Context(), admin, nil)
+	if _, err := db.Do("UPDATE belugalock.version SET version = 1"); err != nil {
+		t.Fatal(err)
+	}
 	_, rights := pglock.New(t.Context(), poor, nil)
 	if _, err := db.Do("ALTER ROLE poor PASSWORD 'another'"); err != nil {
 		t.Fatal(err)
@@ -145,7 +152,8 @@ func TestPostgres_errorTexts(t *testing.T) {
 	readOnly := tryAcquireError(t, open(t, db.URL(), nil))
 	rows := PostgresErrors.Table(t)
 	for text, err := range map[string]error{
-		`the schema "belugalock" is missing in the database, or it is older than this program`: missing,
+		`the schema "belugalock" is missing in the database`: missing,
+		`the schema "belugalock" has version 0 of its part`:  older,
 		"SQLSTATE 28P01": password, "SQLSTATE 42501": rights, "SQLSTATE 25006": readOnly,
 	} {
 		inPage := slices.ContainsFunc(rows, func(row []string) bool { return strings.Contains(row[0], text) })
