@@ -173,8 +173,10 @@ func fenced(lease *distlock.Lease) *atomic.Bool {
 // schemaOf is the schema of the lock of a lease, or the default one if the lock is in another
 // backend.
 func schemaOf(lease *distlock.Lease) postgres.Schema {
-	locks, _ := ColocatedOf(fencing.Driver(fencing.Locker(lease)))
-	return locks.Schema
+	if s, ok := driver.As[*service](fencing.Driver(fencing.Locker(lease))); ok {
+		return s.schema
+	}
+	return postgres.Schema{}
 }
 
 var fencePart = postgres.Part{Name: "fence", Command: "pglock.MigrateFence", Versions: []string{

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 )
@@ -19,10 +20,20 @@ const (
 	reconnectPause = 100 * time.Millisecond
 )
 
-// run keeps a connection that listens until Close.
+// run keeps a connection that listens until Close, or polls.
 func (w *wakes) run() {
 	for again := false; w.ctx.Err() == nil; again = true {
-		w.session(again)
+		conn, err := w.connect()
+		w.settle(err, again)
+		switch {
+		case err != nil:
+			pause(w.ctx, reconnectPause)
+		case conn == nil:
+			w.poll()
+		default:
+			w.receive(conn.Conn())
+			w.s.held.Discard(conn) // its session still listens
+		}
 		w.mu.Lock()
 		w.attempt = &attempt{done: make(chan struct{})}
 		w.mu.Unlock()
@@ -30,36 +41,26 @@ func (w *wakes) run() {
 	w.settle(errClosed, false)
 }
 
-// session listens until the connection breaks.
-func (w *wakes) session(again bool) {
+// connect returns a connection that listens. Without a connection and an error, the driver polls.
+func (w *wakes) connect() (*pgxpool.Conn, error) {
 	conn, err := w.s.held.Acquire(w.ctx)
 	if err != nil {
-		w.settle(err, again)
-		pause(w.ctx, reconnectPause)
-		return
+		return nil, err
 	}
-	if w.s.held.Pooled() { // ⚑ LISTEN would succeed, and no notification would come
-		conn.Release()
-		w.poll(again)
-		return
-	}
-	listeners := 0
-	err = within(w.ctx, func(ctx context.Context) (err error) {
+	listeners := maxListeners + 1
+	if !w.s.held.Pooled() { // ⚑ behind a pooler LISTEN would succeed, and no notification would come
+		ctx, cancel := context.WithTimeout(w.ctx, answerLimit)
+		defer cancel()
 		listeners, err = listen(ctx, conn.Conn(), w.channel)
-		return err
-	})
-	if err == nil && listeners > maxListeners {
-		w.s.held.Discard(conn)
-		w.poll(again)
-		return
 	}
-	defer w.s.held.Discard(conn) // its session still listens
-	w.settle(err, again)
-	if err != nil {
-		pause(w.ctx, reconnectPause)
-		return
+	if err == nil && listeners <= maxListeners {
+		return conn, nil
 	}
-	w.receive(conn.Conn())
+	w.s.held.Discard(conn)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.polls = err == nil
+	return nil, err
 }
 
 // maxListeners is the most drivers of one database that listen. Later ones poll. ⚑ Each notification
@@ -81,22 +82,22 @@ func listen(ctx context.Context, conn *pgx.Conn, channel string) (listeners int,
 	return listeners, err
 }
 
+// receive delivers messages until the connection breaks.
 func (w *wakes) receive(conn *pgx.Conn) {
 	for {
 		waiting, cancel := context.WithTimeout(w.ctx, silence)
 		message, err := conn.WaitForNotification(waiting)
 		cancel()
-		if err != nil && pgconn.Timeout(err) && w.ctx.Err() == nil {
-			err = within(w.ctx, conn.Ping)
+		if pgconn.Timeout(err) && w.ctx.Err() == nil {
+			ping, cancel := context.WithTimeout(w.ctx, answerLimit)
+			err = conn.Ping(ping)
+			cancel()
 		}
 		if err != nil {
 			return
 		}
-		if message == nil {
-			continue
-		}
-		if owner, wake, err := parseMessage(message.Payload); err == nil {
-			w.deliver(owner, wake)
+		if message != nil {
+			w.deliver(message.Payload)
 		}
 	}
 }
@@ -117,12 +118,6 @@ func (w *wakes) settle(err error, again bool) {
 			replace(to.wake, driver.Wake{})
 		}
 	}
-}
-
-func within(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
-	defer cancel()
-	return do(ctx)
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -51,16 +52,35 @@ func (g shown) state() (driver.State, error) {
 
 func micros[N ~int64](n N) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// one calls a function that locks the row of a name.
+const (
+	// rowLimit is how long a call waits for a row that another transaction locks.
+	rowLimit = 20 * time.Millisecond
+	// turnLimit is how long a call waits for such a row when its turn has come.
+	turnLimit = 2 * time.Second
+)
+
+// one calls a function that locks the row of a name. If another transaction locks the row for too long,
+// the call has had no effect, and one makes it again at its turn. ⚑ Such calls run one at a time, so they
+// never occupy all connections for calls.
 func one[T any](
 	ctx context.Context, s *service, name driver.Name, scan pgx.RowToFunc[T], function string, args ...any,
 ) (answer T, err error) {
-	err = s.rows.do(ctx, name, func(wait int64) error {
-		with := append(append([]any{name.Namespace, name.Key}, args...), wait)
-		answer, err = postgres.One(ctx, s.calls, scan, function, with...)
-		return err
-	})
-	return answer, err
+	call := func(wait time.Duration) (T, error) {
+		with := append(append([]any{name.Namespace, name.Key}, args...), wait.Milliseconds())
+		return postgres.One(ctx, s.calls, scan, function, with...)
+	}
+	answer, err = call(rowLimit)
+	var server *pgconn.PgError
+	if !errors.As(err, &server) || server.Code != "55P03" {
+		return answer, err
+	}
+	select {
+	case s.lockedRow <- struct{}{}:
+		defer func() { <-s.lockedRow }()
+		return call(turnLimit)
+	case <-ctx.Done():
+		return answer, fmt.Errorf("%w: %w", err, ctx.Err())
+	}
 }
 
 // acquired is the answer of acquire_v1.
@@ -68,13 +88,13 @@ type acquired struct {
 	outcome    string
 	end, place zeronull.Int8
 	grant      shown
-	to         Handoff
+	to         handoff
 }
 
 func scanAcquired(row pgx.CollectableRow) (a acquired, err error) {
 	g := &a.grant
-	return a, row.Scan(append([]any{&a.outcome, &g.fence, &a.end, &g.waiters, &g.age, &g.remaining, &g.payload, &a.place},
-		a.to.Columns()...)...)
+	return a, row.Scan(&a.outcome, &g.fence, &a.end, &g.waiters, &g.age, &g.remaining, &g.payload, &a.place,
+		&a.to.channel, &a.to.message)
 }
 
 func (a acquired) reply() (reply driver.AcquireReply, err error) {
@@ -130,10 +150,6 @@ const (
 // for each of them alone. ⚑ No row thus delays other renewals for longer than extendsLimit.
 func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	replies := make([]driver.ExtendReply, len(reqs))
-	if len(reqs) == 1 {
-		s.extend(ctx, reqs, replies, extendLimit)
-		return replies
-	}
 	skipped := s.extend(ctx, reqs, replies, 0)
 	rand.Shuffle(len(skipped), func(i, j int) { skipped[i], skipped[j] = skipped[j], skipped[i] })
 	until := time.Now().Add(extendsLimit)
@@ -194,10 +210,10 @@ func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 func (s *service) release(ctx context.Context, name driver.Name, function string, args ...any) (bool, error) {
 	type answer struct {
 		released bool
-		to       Handoff
+		to       handoff
 	}
 	a, err := one(ctx, s, name, func(row pgx.CollectableRow) (a answer, err error) {
-		return a, row.Scan(append([]any{&a.released}, a.to.Columns()...)...)
+		return a, row.Scan(&a.released, &a.to.channel, &a.to.message)
 	}, function, args...)
 	s.wakes.handoff(a.to)
 	return a.released, err

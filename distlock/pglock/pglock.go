@@ -113,14 +113,15 @@ type service struct {
 	// held are a connection that listens, and one for renewals, which no other call may delay.
 	held  *postgres.Pool
 	wakes *wakes
-	rows  *rowLocks
+	// lockedRow holds a token while a call waits for a row that another transaction locks.
+	lockedRow chan struct{}
 
 	mu         sync.Mutex
 	companions map[string]*postgres.Pool // by part
 }
 
 func newService(config *pgxpool.Config, schema postgres.Schema) (*service, error) {
-	s := &service{config: config, schema: schema, rows: newRowLocks(), companions: make(map[string]*postgres.Pool)}
+	s := &service{config: config, schema: schema, lockedRow: make(chan struct{}, 1), companions: make(map[string]*postgres.Pool)}
 	var err error
 	if s.calls, err = postgres.Open("pglock", config.Copy(), 2, schema); err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
-	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/postgres"
 )
 
@@ -18,11 +17,7 @@ const pollEvery = 5 * time.Millisecond
 
 // poll asks for the handoffs of all waiters of the driver, in one statement, until Close. After a
 // failure all waiters ask by themselves.
-func (w *wakes) poll(again bool) {
-	w.mu.Lock()
-	w.polls = true
-	w.mu.Unlock()
-	w.settle(nil, again)
+func (w *wakes) poll() {
 	for w.ctx.Err() == nil {
 		var next <-chan time.Time
 		switch ahead, err := w.look(); {
@@ -45,7 +40,7 @@ func (w *wakes) look() (ahead int64, err error) {
 	var namespaces, keys, owners []string
 	w.mu.Lock()
 	for owner, to := range w.waiting {
-		if to.entered && !to.served {
+		if to.entered {
 			namespaces, keys, owners = append(namespaces, to.name.Namespace), append(keys, to.name.Key), append(owners, owner)
 		}
 	}
@@ -54,34 +49,21 @@ func (w *wakes) look() (ahead int64, err error) {
 		return -1, nil
 	}
 	type answer struct {
-		ahead zeronull.Int8
-		to    Handoff
+		ahead   zeronull.Int8
+		message zeronull.Text
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, answerLimit)
 	defer cancel()
 	answers, err := postgres.Call(ctx, w.s.held, func(row pgx.CollectableRow) (a answer, err error) {
-		return a, row.Scan(append([]any{&a.ahead}, a.to.Columns()...)...)
+		return a, row.Scan(&a.ahead, &a.message)
 	}, "poll_v1", namespaces, keys, owners)
 	if err != nil {
 		return 0, err
 	}
 	ahead = 19
 	for _, a := range answers {
-		if a.to.owner != "" {
-			w.serve(string(a.to.owner), a.to.wake())
-		}
+		w.deliver(string(a.message))
 		ahead = min(ahead, int64(a.ahead)) // 0 also before the owner enters the queue
 	}
 	return ahead, nil
-}
-
-// serve delivers the handoff of an owner once.
-func (w *wakes) serve(owner string, wake driver.Wake) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if to, ok := w.waiting[owner]; ok && !to.served {
-		to.served = true
-		w.waiting[owner] = to
-		replace(to.wake, wake)
-	}
 }

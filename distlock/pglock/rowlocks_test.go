@@ -178,7 +178,7 @@ func TestDriver_S1_endsWhileRowLocked_isOver(t *testing.T) {
 		"release": { // the waiter's promise ends
 			"SELECT belugalock.acquire_v1('n', 'k', 'a', 60000000, '', 0, 0, 0, ''); " +
 				"SELECT belugalock.acquire_v1('n', 'k', 'b', 60000000, '', 100000, 1, 0, '')",
-			"SELECT coalesce(to_owner, 'none') FROM belugalock.release_v1('n', 'k', 'a', 0, false)", "none",
+			"SELECT coalesce(to_message, 'none') FROM belugalock.release_v1('n', 'k', 'a', 0, false)", "none",
 		},
 	} {
 		t.Run(call, func(t *testing.T) {

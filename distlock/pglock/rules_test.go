@@ -95,7 +95,7 @@ func TestAcquire_S1_serverCrash_grantStays(t *testing.T) {
 func TestFunctions_L_repeatableRead_neverStale(t *testing.T) {
 	t.Parallel()
 	const hold = "SELECT belugalock.acquire_v1('n', 'k', 'a', 60000000, '', 0, 0, 0, '')"
-	const release = "SELECT coalesce(to_owner, 'none') FROM belugalock.release_v1('n', 'k', 'a', 0, false)"
+	const release = "SELECT coalesce(to_message, 'none') FROM belugalock.release_v1('n', 'k', 'a', 0, false)"
 	db := migrated(t)
 	old, other := newSession(t, db.URL()), newSession(t, db.URL())
 	for change, sql := range map[string]string{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,32 +23,9 @@ const (
 	closeLimit = time.Second
 )
 
-// Handoff is the grant of a name to a waiter, as release_v1 returns it. The zero Handoff means that no
+// handoff is the channel of a waiter, and the message of hand_off_v1. The zero handoff means that no
 // waiter was granted the name.
-type Handoff struct {
-	owner, channel  zeronull.Text
-	seq, ttl        zeronull.Int8
-	waiters         zeronull.Int4
-	fence, fenceEnd zeronull.Int8
-}
-
-// Columns are the places of the columns to_owner to to_end, for a Scan.
-func (h *Handoff) Columns() []any {
-	return []any{&h.owner, &h.channel, &h.seq, &h.ttl, &h.waiters, &h.fence, &h.fenceEnd}
-}
-
-func (h *Handoff) wake() driver.Wake {
-	return driver.Wake{
-		Seq: int64(h.seq), TTL: micros(h.ttl),
-		Grant: driver.AcquireReply{
-			Outcome: driver.Granted, Fence: int64(h.fence), FenceEnd: int64(h.fenceEnd), Waiters: int(h.waiters),
-		},
-	}
-}
-
-func (h *Handoff) message() string {
-	return fmt.Sprintf("%s:%d:%d:%d:%d:%d", h.owner, h.seq, h.ttl, h.waiters, h.fence, h.fenceEnd)
-}
+type handoff struct{ channel, message zeronull.Text }
 
 // parseMessage reads a message. Anyone who may connect to the database may have sent it.
 func parseMessage(message string) (owner string, wake driver.Wake, err error) {
@@ -63,14 +39,12 @@ func parseMessage(message string) (owner string, wake driver.Wake, err error) {
 			return "", wake, errReply
 		}
 	}
-	h := Handoff{
-		seq: zeronull.Int8(numbers[0]), ttl: zeronull.Int8(numbers[1]), waiters: zeronull.Int4(numbers[2]),
-		fence: zeronull.Int8(numbers[3]), fenceEnd: zeronull.Int8(numbers[4]),
-	}
-	if h.fence < 1 || h.fence > h.fenceEnd || int64(h.fenceEnd) > driver.MaxFence || numbers[1] > (365*24*time.Hour).Microseconds() {
+	seq, ttl, waiters, fence, end := numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
+	if fence < 1 || fence > end || end > driver.MaxFence || ttl > (365*24*time.Hour).Microseconds() {
 		return "", wake, errReply
 	}
-	return words[0], h.wake(), nil
+	grant := driver.AcquireReply{Outcome: driver.Granted, Fence: fence, FenceEnd: end, Waiters: int(waiters)}
+	return words[0], driver.Wake{Seq: seq, TTL: micros(ttl), Grant: grant}, nil
 }
 
 // wakes notifies waiters of handoffs. All waiters of a driver share one connection, which the first
@@ -81,25 +55,25 @@ type wakes struct {
 	channel string
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
-	running sync.WaitGroup // the listener
-	sending sync.WaitGroup
-	entered chan struct{} // receives before a waiter enters the queue
+	running sync.WaitGroup // the listener, and the sweep
+	entered chan struct{}  // receives before a waiter enters the queue
 
-	mu        sync.Mutex
-	waiting   map[string]waiter // by owner
-	attempt   *attempt          // the present connection, or the one being made; nil before the first waiter
-	polls     bool
-	toSend    []Handoff
-	isSending bool
-	closed    bool
+	sending sync.WaitGroup
+	turn    sync.Mutex // locked while messages are sent
+
+	mu      sync.Mutex
+	waiting map[string]*waiter // by owner
+	attempt *attempt           // the present connection, or the one being made; nil before the first waiter
+	polls   bool
+	toSend  []handoff
 }
 
 // waiter is an owner that listens.
 type waiter struct {
 	name    driver.Name
 	wake    chan driver.Wake
-	entered bool // this driver has sent its request to enter the queue
-	served  bool // the poll has found its handoff
+	entered bool   // this driver has sent its request to enter the queue
+	last    string // message that was delivered; the poll finds it again and again
 }
 
 // attempt is one connection for wakes.
@@ -109,7 +83,7 @@ type attempt struct {
 }
 
 func newWakes(s *service) *wakes {
-	w := &wakes{s: s, channel: "belugalock_" + rand.Text(), waiting: make(map[string]waiter), entered: make(chan struct{}, 1)}
+	w := &wakes{s: s, channel: "belugalock_" + rand.Text(), waiting: make(map[string]*waiter), entered: make(chan struct{}, 1)}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
@@ -121,17 +95,13 @@ func (s *service) Listen(ctx context.Context, name driver.Name, owner string) (<
 
 func (w *wakes) listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
 	w.mu.Lock()
-	if w.closed {
-		defer w.mu.Unlock()
-		return nil, nil, errClosed
-	}
 	if w.attempt == nil {
 		w.attempt = &attempt{done: make(chan struct{})}
 		w.running.Go(w.run)
 	}
 	present := w.attempt
 	wake := make(chan driver.Wake, 1)
-	w.waiting[owner] = waiter{name: name, wake: wake}
+	w.waiting[owner] = &waiter{name: name, wake: wake}
 	w.mu.Unlock()
 	stop := func() {
 		w.mu.Lock()
@@ -165,7 +135,6 @@ func (w *wakes) enter(owner string) (channel string) {
 		return ""
 	}
 	to.entered = true
-	w.waiting[owner] = to
 	if !w.polls {
 		return w.channel
 	}
@@ -177,52 +146,47 @@ func (w *wakes) enter(owner string) (channel string) {
 }
 
 // handoff notifies the waiter of a handoff whose transaction has ended.
-func (w *wakes) handoff(to Handoff) {
+func (w *wakes) handoff(to handoff) {
 	switch string(to.channel) {
 	case "":
 	case w.channel:
-		w.deliver(string(to.owner), to.wake())
+		w.deliver(string(to.message))
 	default:
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.toSend = append(w.toSend, to)
-		if !w.isSending && !w.closed {
-			w.isSending = true
+		if w.toSend = append(w.toSend, to); len(w.toSend) == 1 {
 			w.sending.Go(w.send)
 		}
 	}
 }
 
-// send sends all messages that are there, those of one time in one statement. ⚑ It ignores errors, such
-// as a full queue of the server: the waiters ask by themselves.
+// send sends the messages that have come until its turn, in one statement. ⚑ It ignores errors, such as a
+// full queue of the server: the waiters ask by themselves.
 func (w *wakes) send() {
-	for {
-		w.mu.Lock()
-		messages := w.toSend
-		w.toSend = nil
-		if len(messages) == 0 {
-			w.isSending = false
-			w.mu.Unlock()
-			return
-		}
-		w.mu.Unlock()
-		var channels, texts []string
-		for _, to := range messages {
-			channels, texts = append(channels, string(to.channel)), append(texts, to.message())
-		}
-		ctx, cancel := context.WithTimeout(w.ctx, notifyLimit)
-		_, _ = postgres.Call(ctx, w.s.calls, func(pgx.CollectableRow) (struct{}, error) { return struct{}{}, nil },
-			"notify_v1", channels, texts)
-		cancel()
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	w.mu.Lock()
+	messages := w.toSend
+	w.toSend = nil
+	w.mu.Unlock()
+	var channels, texts []string
+	for _, to := range messages {
+		channels, texts = append(channels, string(to.channel)), append(texts, string(to.message))
 	}
+	ctx, cancel := context.WithTimeout(w.ctx, notifyLimit)
+	defer cancel()
+	_, _ = postgres.Call(ctx, w.s.calls, func(pgx.CollectableRow) (struct{}, error) { return struct{}{}, nil },
+		"notify_v1", channels, texts)
 }
 
-// deliver sends a wake to its waiter, unless the waiter has left. It replaces a wake that the waiter has
-// not read yet.
-func (w *wakes) deliver(owner string, wake driver.Wake) {
+// deliver sends the wake of a message to its waiter, unless the waiter has left. It replaces a wake that
+// the waiter has not read yet.
+func (w *wakes) deliver(message string) {
+	owner, wake, err := parseMessage(message)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if to, ok := w.waiting[owner]; ok {
+	if to, ok := w.waiting[owner]; ok && err == nil && to.last != message {
+		to.last = message
 		replace(to.wake, wake)
 	}
 }
@@ -237,9 +201,6 @@ func replace(to chan driver.Wake, wake driver.Wake) {
 }
 
 func (w *wakes) close() {
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
 	limit := time.AfterFunc(closeLimit, w.cancel)
 	w.sending.Wait()
 	limit.Stop()

@@ -65,8 +65,9 @@ func (s Schema) In(sql string) string {
 	return strings.ReplaceAll(sql, "{schema}", pgx.Identifier{s.name()}.Sanitize())
 }
 
-// check refuses a database without the schema, with a part that is missing or older, or with another encoding than UTF8.
-// ⚑ With another encoding of the connection, a name would be two names for two programs.
+// check refuses a database without the schema, with a part that is missing or older, or with another
+// encoding than UTF8. ⚑ With another encoding of the connection, a name would be two names for two
+// programs.
 //
 // ⚑ check also finds a pooler: its handshake names another process than the one that answers.
 func (p *Pool) check(ctx context.Context, c *pgx.Conn) error {

@@ -7,7 +7,7 @@
 --             busy       the present grant: fence, waiters, age and remaining in µs, holder; and place
 --             full       the same, and the queue is full
 --             cancelled  the owner has ended, or has a tombstone
--- to_…        a handoff; the caller notifies after the commit
+-- to_…        a handoff, see hand_off_v1; the caller notifies after the commit
 --
 -- May be repeated: a holder gets its stored grant, and a waiter keeps its place.
 CREATE FUNCTION {schema}.acquire_v1(
@@ -15,8 +15,7 @@ CREATE FUNCTION {schema}.acquire_v1(
   p_alive bigint, p_seq bigint, p_ticket bigint, p_channel text, p_wait integer DEFAULT 200,
   OUT outcome text, OUT fence bigint, OUT fence_end bigint, OUT waiters integer,
   OUT age bigint, OUT remaining bigint, OUT holder bytea, OUT place bigint,
-  OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint, OUT to_waiters integer,
-  OUT to_token bigint, OUT to_end bigint
+  OUT to_channel text, OUT to_message text
 ) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -69,11 +68,11 @@ BEGIN
   END IF;
   IF r.released OR r.expires_at <= now THEN
     IF r.waiting > 0 THEN -- no request overtakes the queue
-      SELECT * INTO gone, to_owner, to_channel, to_seq, to_ttl, to_waiters, to_token, to_end
+      SELECT * INTO gone, to_channel, to_message
         FROM {schema}.hand_off_v1(p_namespace, p_key, now, coalesce(place, nullif(p_ticket, 0), 9223372036854775807),
           false, 0, 0, setting);
     END IF;
-    IF to_owner IS NULL THEN
+    IF to_message IS NULL THEN
       IF place IS NOT NULL THEN
         DELETE FROM {schema}.waiter WHERE namespace = p_namespace AND key = p_key AND ticket = place;
         gone := gone + 1;

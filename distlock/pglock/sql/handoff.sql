@@ -16,19 +16,22 @@ BEGIN
   RETURN r;
 END $$;
 
+-- The message that shows its owner the handoff in a row of lease:
+-- <owner>:<seq>:<ttl, µs>:<waiters>:<token>:<last token>
+CREATE FUNCTION {schema}.message_v1(l {schema}.lease) RETURNS text LANGUAGE sql STABLE
+  RETURN format('%s:%s:%s:%s:%s:%s', l.owner, l.handoff_seq, l.expires_at - l.granted_at, l.waiting, l.token, l.block_end);
+
 -- Hands a free name to its first live waiter whose ticket is below p_below, and deletes the dead
 -- waiters before it. The caller has locked the row in lease.
 --
 -- p_ends: the holder releases the name. p_gone: so many rows of waiter were deleted before.
 -- p_flagged: a tombstone was written that stands until then; 0: none.
 --
--- to_owner is NULL if no waiter is there. The row in lease is then as before, and dead counts the
--- deleted waiters.
+-- to_channel, to_message: for notify_v1; the channel is empty if the waiter polls. Both are NULL if no
+-- waiter is there. The row in lease is then as before, and dead counts the deleted waiters.
 CREATE FUNCTION {schema}.hand_off_v1(
   p_namespace text, p_key text, p_now bigint, p_below bigint, p_ends boolean, p_gone integer, p_flagged bigint,
-  p_setting text, OUT dead integer,
-  OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint, OUT to_waiters integer,
-  OUT to_token bigint, OUT to_end bigint
+  p_setting text, OUT dead integer, OUT to_channel text, OUT to_message text
 ) LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
 DECLARE
@@ -43,16 +46,14 @@ BEGIN
   IF w.owner IS NULL THEN
     RETURN;
   END IF;
-  to_owner := w.owner;
   to_channel := w.channel;
-  to_seq := w.seq;
-  to_ttl := greatest(w.alive_until - p_now, 1000000); -- driver.MinHandoff
-  UPDATE {schema}.lease SET
-      previous = owner, previous_released = released OR p_ends, owner = w.owner, released = false,
+  UPDATE {schema}.lease l SET
+      previous = owner, previous_released = l.released OR p_ends, owner = w.owner, released = false,
       token = greatest(block_end + 1, p_now), block_end = greatest(block_end + 1, p_now + 20000), -- driver.FenceBlock
-      granted_at = p_now, expires_at = p_now + to_ttl, waiting = waiting - dead - p_gone, handoff_seq = w.seq,
+      granted_at = p_now, expires_at = greatest(w.alive_until, p_now + 1000000), -- driver.MinHandoff
+      waiting = waiting - dead - p_gone, handoff_seq = w.seq,
       flagged_until = greatest(flagged_until, p_flagged), payload = w.payload
     WHERE namespace = p_namespace AND key = p_key
-    RETURNING token, block_end, waiting INTO to_token, to_end, to_waiters;
+    RETURNING {schema}.message_v1(l) INTO to_message;
   PERFORM {schema}.durable_v1(true, p_setting); -- ⚑ other processes see the handoff
 END $$;

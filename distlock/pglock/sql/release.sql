@@ -4,16 +4,14 @@
 -- p_leave: the owner leaves the queue. p_wait: see acquire_v1.
 --
 -- released    the owner held the name, or had released it before
--- to_…        a handoff; the caller notifies after the commit
+-- to_…        a handoff, see hand_off_v1; the caller notifies after the commit
 --
 -- May be repeated: the answer is the same until two other owners were granted the name. A release
 -- without a handoff and without a tombstone is not durable: a function that calls this one and has to
 -- be durable calls durable_v1 after it.
 CREATE FUNCTION {schema}.release_v1(
   p_namespace text, p_key text, p_owner text, p_tombstone bigint, p_leave boolean, p_wait integer DEFAULT 200,
-  OUT released boolean,
-  OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint, OUT to_waiters integer,
-  OUT to_token bigint, OUT to_end bigint
+  OUT released boolean, OUT to_channel text, OUT to_message text
 ) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -67,9 +65,9 @@ BEGIN
   END IF;
   PERFORM {schema}.durable_v1(p_tombstone > 0, setting);
   IF (ends OR NOT held) AND r.waiting > gone THEN
-    SELECT * INTO dead, to_owner, to_channel, to_seq, to_ttl, to_waiters, to_token, to_end
+    SELECT * INTO dead, to_channel, to_message
       FROM {schema}.hand_off_v1(p_namespace, p_key, now, 9223372036854775807, ends, gone, flagged, setting);
-    IF to_owner IS NOT NULL THEN
+    IF to_message IS NOT NULL THEN
       RETURN;
     END IF;
     gone := gone + dead;
@@ -85,9 +83,7 @@ END $$;
 -- Ends the grant that holds a token, for an operator. The answer is that of release_v1.
 CREATE FUNCTION {schema}.break_v1(
   p_namespace text, p_key text, p_token bigint, p_wait integer DEFAULT 200,
-  OUT released boolean,
-  OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint, OUT to_waiters integer,
-  OUT to_token bigint, OUT to_end bigint
+  OUT released boolean, OUT to_channel text, OUT to_message text
 ) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -100,7 +96,7 @@ BEGIN
   released := FOUND AND NOT r.released AND r.expires_at > {schema}.clock_v1()
     AND p_token BETWEEN r.token AND r.block_end;
   IF released THEN
-    SELECT * INTO released, to_owner, to_channel, to_seq, to_ttl, to_waiters, to_token, to_end
+    SELECT * INTO released, to_channel, to_message
       FROM {schema}.release_v1(p_namespace, p_key, r.owner, 0, false, p_wait);
     PERFORM {schema}.durable_v1(true, setting);
   END IF;

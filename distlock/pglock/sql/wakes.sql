@@ -9,15 +9,13 @@ END $$;
 
 -- Shows what has become of owners that wait: owner i waits for the name with the elements i.
 --
--- ahead   waiters before the owner, at most 20; NULL: the owner is not in the queue
--- to_…    its handoff, if it holds the name by one
+-- ahead     waiters before the owner, at most 20; NULL: the owner is not in the queue
+-- message   its handoff, if it holds the name by one
 --
 -- It decides nothing, and changes nothing.
 CREATE FUNCTION {schema}.poll_v1(p_namespaces text[], p_keys text[], p_owners text[])
-RETURNS TABLE (
-  ahead bigint, to_owner text, to_channel text, to_seq bigint, to_ttl bigint, to_waiters integer,
-  to_token bigint, to_end bigint
-) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+RETURNS TABLE (ahead bigint, message text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET enable_seqscan = off SET enable_bitmapscan = off
   SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
@@ -32,7 +30,7 @@ BEGIN
           LIMIT 20
         ) before
       ) END,
-      l.owner, NULL::text, l.handoff_seq, l.expires_at - l.granted_at, l.waiting, l.token, l.block_end
+      CASE WHEN l.owner IS NOT NULL THEN {schema}.message_v1(l) END
     FROM unnest(p_namespaces, p_keys, p_owners) AS q (n, k, o)
     LEFT JOIN {schema}.waiter w ON w.owner = q.o AND w.namespace = q.n AND w.key = q.k
     LEFT JOIN {schema}.lease l ON l.namespace = q.n AND l.key = q.k AND l.owner = q.o

@@ -11,8 +11,7 @@ CREATE FUNCTION {schema}.append_release_v1(
   p_messages bytea[], p_size bigint,
   p_id bytea, p_hash uuid, p_number integer, p_digest uuid, p_remember interval, -- p_id is null: no turn ID
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint,
-  OUT released boolean, OUT to_owner text, OUT to_channel text, OUT to_seq bigint, OUT to_ttl bigint,
-  OUT to_waiters integer, OUT to_token bigint, OUT to_end bigint)
+  OUT released boolean, OUT to_channel text, OUT to_message text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   setting text;
@@ -28,7 +27,7 @@ BEGIN
   BEGIN
     PERFORM FROM {schema}.lease WHERE namespace = p_lock_namespace AND key = p_name FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
-      SELECT * INTO released, to_owner, to_channel, to_seq, to_ttl, to_waiters, to_token, to_end
+      SELECT * INTO released, to_channel, to_message
         FROM {schema}.release_v1(p_lock_namespace, p_name, p_owner, 0, false);
     END IF;
   EXCEPTION WHEN OTHERS THEN

@@ -9,6 +9,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/postgres"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
@@ -22,13 +23,14 @@ const connections = 4
 // and end with locks. NewColocatedDriver does no I/O. It returns distlock.ErrInvalidOption for
 // other drivers, and for a retention out of range.
 func NewColocatedDriver(locks lockdriver.Driver, keep *driver.Retention) (driver.Driver, error) {
-	pool, err := pglock.Companion(locks, "pgstore", connections, part)
-	switch {
-	case err != nil:
-		return nil, err
-	case pool == nil:
+	beside, ok := lockdriver.As[postgres.Locks](locks)
+	if !ok {
 		return nil, fmt.Errorf("%w: the driver of the locks is not of package pglock: make it with pglock.NewDriver",
 			distlock.ErrInvalidOption)
+	}
+	pool, err := beside.Companion("pgstore", connections, part)
+	if err != nil {
+		return nil, err
 	}
 	s, err := newService(pool, keep)
 	if err != nil {

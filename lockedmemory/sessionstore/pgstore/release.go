@@ -4,36 +4,35 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/belugalock/belugalock/distlock"
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
-	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/postgres"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
 // colocated returns the lock of the last write of a lease, if the lock is in the same database. In
-// another schema, append_release_v1 does not find it.
-func (s *service) colocated(a driver.Append) (lock pglock.Colocated, ok bool) {
+// another schema, append_release_v1 does not find it. A wrapper of the lock has to see each release.
+func (s *service) colocated(a driver.Append) (lock postgres.Locks, ok bool) {
 	if !a.EndsLease {
-		return lock, false
+		return nil, false
 	}
 	locks := fencing.Driver(fencing.Locker(a.Lease))
-	lock, ok = pglock.ColocatedOf(locks)
-	own := s.locks != nil && s.locks == locks || s.source != nil && s.source == lock.Source
-	return lock, ok && own && lock.Releases
+	lock, ok = locks.(postgres.Locks)
+	return lock, ok && (s.locks == locks || s.source != nil && s.source == lock.Source())
 }
 
 // released is the reply of append_release_v1.
 type released struct {
 	driver.Verdict
-	isReleased bool
-	to         pglock.Handoff
+	isReleased       bool
+	channel, message zeronull.Text // of a handoff
 }
 
 // appendRelease appends, and releases the lock in the same statement, see fencing.ReleaseWith.
-func (s *service) appendRelease(ctx context.Context, lease *distlock.Lease, lock pglock.Colocated, args []any,
+func (s *service) appendRelease(ctx context.Context, lease *distlock.Lease, lock postgres.Locks, args []any,
 ) (v driver.Verdict, err error) {
 	fencing.ReleaseWith(lease, func(owner string) (lockdriver.ReleaseReply, error) {
 		if owner == "" {
@@ -44,7 +43,7 @@ func (s *service) appendRelease(ctx context.Context, lease *distlock.Lease, lock
 		var reply released
 		reply, err = postgres.One(ctx, s.pool, scanReleased, "append_release_v1", all...)
 		if err == nil {
-			lock.Notify(reply.to)
+			lock.Notify(string(reply.channel), string(reply.message))
 		}
 		v = reply.Verdict
 		return lockdriver.ReleaseReply{Released: reply.isReleased}, err
@@ -53,6 +52,6 @@ func (s *service) appendRelease(ctx context.Context, lease *distlock.Lease, lock
 }
 
 func scanReleased(row pgx.CollectableRow) (r released, err error) {
-	err = row.Scan(append([]any{&r.Outcome, &r.Mark.Fence, &r.Mark.N, &r.isReleased}, r.to.Columns()...)...)
+	err = row.Scan(&r.Outcome, &r.Mark.Fence, &r.Mark.N, &r.isReleased, &r.channel, &r.message)
 	return r, err
 }
