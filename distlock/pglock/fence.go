@@ -191,5 +191,5 @@ var fencePart = postgres.Part{Name: "fence", Command: "pglock.MigrateFence", Ver
 // The role of pool may create a schema. Grant USAGE on the schema and EXECUTE on its function
 // fence_v1 to the role of the application.
 func MigrateFence(ctx context.Context, pool *pgxpool.Pool, opts *Options) error {
-	return migrate(ctx, pool, opts, fencePart)
+	return postgres.Migrate(ctx, "pglock", pool, opts.schema(fencePart))
 }

@@ -3,12 +3,9 @@ package pglock
 import (
 	"context"
 	"embed"
-	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/postgres"
 )
 
@@ -28,33 +25,5 @@ var lockPart = postgres.Part{Name: "lock", Command: "pglock.Migrate", Versions: 
 // distlock.ErrInvalidOption, ErrRefused, ErrUnavailable, ErrOutcomeUnknown (call it again), and that
 // of ctx.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options) error {
-	return migrate(ctx, pool, opts, lockPart, fencePart)
+	return postgres.Migrate(ctx, "pglock", pool, opts.schema(lockPart, fencePart))
 }
-
-func migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options, parts ...postgres.Part) error {
-	if opts == nil {
-		opts = &Options{}
-	}
-	return MigrateParts(ctx, "pglock", pool, opts.Schema, parts...)
-}
-
-// MigrateParts is [Migrate] of other parts, for packages like pgstore. caller begins the errors.
-func MigrateParts(ctx context.Context, caller string, pool *pgxpool.Pool, schema string, parts ...postgres.Part) error {
-	if pool == nil {
-		return errNoPool
-	}
-	s := postgres.Schema{Name: schema, Parts: parts}
-	if err := s.Validate(); err != nil {
-		return fmt.Errorf("%w: Schema: %w", distlock.ErrInvalidOption, err)
-	}
-	switch err := postgres.Migrate(ctx, caller, pool, s); {
-	case err == nil:
-		return nil
-	case ctx.Err() == nil && driver.MayHaveEffect(err):
-		return fmt.Errorf("%w: call Migrate again: %w", distlock.ErrOutcomeUnknown, err)
-	default:
-		return explain(ctx, err)
-	}
-}
-
-var errNoPool = fmt.Errorf("%w: the pool is nil: make one with pgxpool.New", distlock.ErrInvalidOption)

@@ -23,15 +23,11 @@ type Options struct {
 	Schema string           // of the tables; default "belugalock"
 }
 
-func (o *Options) schema() (postgres.Schema, error) {
-	schema := postgres.Schema{Parts: []postgres.Part{lockPart}}
-	if o != nil {
-		schema.Name = o.Schema
+func (o *Options) schema(parts ...postgres.Part) postgres.Schema {
+	if o == nil {
+		o = &Options{}
 	}
-	if err := schema.Validate(); err != nil {
-		return schema, fmt.Errorf("%w: Schema: %w", distlock.ErrInvalidOption, err)
-	}
-	return schema, nil
+	return postgres.Schema{Name: o.Schema, Parts: parts}
 }
 
 // New makes a Locker whose locks are rows in the database of pool. It connects once: a missing or
@@ -61,19 +57,15 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*distlock.Lock
 // NewDriver makes the driver of [New]. It does not use opts.Lock.
 func NewDriver(ctx context.Context, pool *pgxpool.Pool, opts *Options) (driver.Driver, error) {
 	if pool == nil {
-		return nil, errNoPool
+		return nil, postgres.ErrNoPool
 	}
-	schema, err := opts.schema()
-	if err != nil {
-		return nil, err
-	}
-	s, err := newService(pool.Config(), schema)
+	s, err := newService(pool.Config(), opts.schema(lockPart))
 	if err != nil {
 		return nil, err
 	}
 	s.source = pool
 	if err := s.calls.Ping(ctx); err != nil {
-		return nil, errors.Join(explain(ctx, err), s.Close())
+		return nil, errors.Join(postgres.Explain(ctx, err), s.Close())
 	}
 	return s, nil
 }
@@ -86,22 +78,7 @@ func OpenDriver(rawURL string) (driver.Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: lock URL: %w", distlock.ErrInvalidOption, err)
 	}
-	schema := postgres.Schema{Name: name, Parts: []postgres.Part{lockPart}}
-	if err := schema.Validate(); err != nil {
-		return nil, fmt.Errorf("%w: lock URL: schema: %w", distlock.ErrInvalidOption, err)
-	}
-	return newService(config, schema)
-}
-
-// explain is the error of a call that the Locker does not make.
-func explain(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return err
-	case errors.Is(err, driver.ErrRefused):
-		return fmt.Errorf("%w: %w", distlock.ErrRefused, err)
-	}
-	return fmt.Errorf("%w: %w", distlock.ErrUnavailable, err)
+	return newService(config, postgres.Schema{Name: name, Parts: []postgres.Part{lockPart}})
 }
 
 // service is a driver.Driver.

@@ -56,7 +56,7 @@ var (
 // or with the error of ctx. A nil pool fails with [distlock.ErrInvalidOption].
 func NewSessionLock(ctx context.Context, pool *pgxpool.Pool) (*SessionLock, error) {
 	if pool == nil {
-		return nil, errNoPool
+		return nil, postgres.ErrNoPool
 	}
 	config := pool.Config()
 	config.MaxConns, config.MinConns, config.MinIdleConns = 1, 0, 0
@@ -107,7 +107,7 @@ func (s *SessionLock) prepare(ctx context.Context) error {
 }
 
 func sessionFailed(ctx context.Context, err error) error {
-	return explain(ctx, fmt.Errorf("SessionLock: %w", postgres.KindOf(err)))
+	return postgres.Explain(ctx, fmt.Errorf("SessionLock: %w", postgres.KindOf(err)))
 }
 
 // Context ends when the locks are lost, with the cause [distlock.ErrLost], or by Close, with the

@@ -2,21 +2,57 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 )
 
 // migratePause is the time between two attempts of a Migrate.
 const migratePause = 100 * time.Millisecond
 
+// ErrNoPool refuses a nil pool.
+var ErrNoPool = fmt.Errorf("%w: the pool is nil: make one with pgxpool.New", distlock.ErrInvalidOption)
+
 // Migrate installs the schema, or its newer versions, in one transaction. Programs may call it at the
 // same time. The role needs CREATE on the database, or owns the schema. While another transaction
-// locks a table that Migrate changes, Migrate tries again until ctx ends.
+// locks a table that Migrate changes, Migrate tries again until ctx ends. Its errors are those of
+// distlock. caller begins their causes.
 func Migrate(ctx context.Context, caller string, pool *pgxpool.Pool, schema Schema) error {
+	if pool == nil {
+		return ErrNoPool
+	}
+	if err := schema.Validate(); err != nil {
+		return err
+	}
+	switch err := migrate(ctx, caller, pool, schema); {
+	case err == nil:
+		return nil
+	case ctx.Err() == nil && driver.MayHaveEffect(err):
+		return fmt.Errorf("%w: call Migrate again: %w", distlock.ErrOutcomeUnknown, err)
+	default:
+		return Explain(ctx, err)
+	}
+}
+
+// Explain gives the error of a call that the Locker does not make its kind for users.
+func Explain(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case errors.Is(err, driver.ErrRefused):
+		return fmt.Errorf("%w: %w", distlock.ErrRefused, err)
+	}
+	return fmt.Errorf("%w: %w", distlock.ErrUnavailable, err)
+}
+
+func migrate(ctx context.Context, caller string, pool *pgxpool.Pool, schema Schema) error {
 	for {
 		err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, schema.Script(), pgx.QueryExecModeSimpleProtocol)

@@ -53,8 +53,11 @@ type Pool struct {
 // changes config: pass a copy, as pgxpool.Pool.Config returns one.
 //
 // A call fails with driver.ErrRefused if the schema lacks a part, or has an older version, or if the
-// encoding of the database is not UTF8.
+// encoding of the database is not UTF8. Open refuses what [Schema.Validate] refuses.
 func Open(caller string, config *pgxpool.Config, size int, schema Schema) (*Pool, error) {
+	if err := schema.Validate(); err != nil {
+		return nil, err
+	}
 	p := &Pool{caller: caller, schema: schema, owned: true, mode: pgx.QueryExecModeCacheDescribe}
 	config.MaxConns, config.MinConns, config.MinIdleConns = int32(size), 0, 0
 	conn := config.ConnConfig

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
@@ -50,10 +50,11 @@ func Source(files embed.FS, folder string, names ...string) string {
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 
-// Validate refuses a name that would need quotes to be read as it is.
+// Validate refuses a name that would need quotes to be read as it is, with distlock.ErrInvalidOption.
 func (s Schema) Validate() error {
 	if !schemaName.MatchString(s.name()) || strings.HasPrefix(s.name(), "pg_") {
-		return errors.New("a schema has 1 to 63 lower-case letters, digits or _, and does not begin with a digit or pg_")
+		return fmt.Errorf("%w: Schema: a schema has 1 to 63 lower-case letters, digits or _, and does not begin with a "+
+			"digit or pg_", distlock.ErrInvalidOption)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 	"distlock/election":                    {"distlock", "distlock/fencing"},
 	"distlock/internal/loglimit":           {},
 	"internal/redisconn":                   {"distlock/driver", "github.com/redis/go-redis/v9/..."},
-	"internal/postgres":                    {"distlock/driver", "github.com/jackc/pgx/v5/..."},
+	"internal/postgres":                    {"distlock", "distlock/driver", "github.com/jackc/pgx/v5/..."},
 	"lockedmemory":                         {"distlock", "distlock/fencing", "lockedmemory/internal/selfwait"},
 	"lockedmemory/internal/selfwait":       {},
 	"lockedmemory/sessionstore/driver":     {"distlock", "lockedmemory"},

@@ -24,7 +24,6 @@ var withoutExample = map[string]string{
 	"tracing.Tracing.*":                         "a Locker calls the methods of an Observer",
 	"distlock/*.ColocatedOf":                    "for stores beside the lock: redisstore calls it",
 	"distlock/redislock.TransportOf":            "for stores beside the lock: redisstore calls it",
-	"distlock/pglock.MigrateParts":              "for stores beside the lock: pgstore calls it",
 	"distlock/pglock.MigrateFence":              "as Migrate",
 	"distlock/pglock.FenceSQL":                  "as Fence, with database/sql",
 	"distlock/pglock.TxLockSQL":                 "as TxLock, with database/sql",

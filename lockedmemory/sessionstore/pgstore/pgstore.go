@@ -52,12 +52,12 @@ func New[M, D any](pool *pgxpool.Pool, key lockedmemory.KeyFunc, codec sessionst
 // opts, and refuses what [New] refuses.
 func NewDriver(pool *pgxpool.Pool, opts *Options) (driver.Driver, error) {
 	opts = cmp.Or(opts, &Options{})
-	schema, err := opts.schema()
-	if err != nil {
+	schema := opts.schema()
+	if err := schema.Validate(); err != nil {
 		return nil, err
 	}
 	if pool == nil {
-		return nil, fmt.Errorf("%w: the pool is nil: make one with pgxpool.New", distlock.ErrInvalidOption)
+		return nil, postgres.ErrNoPool
 	}
 	s, err := newService(postgres.Over("pgstore", pool, schema), &opts.Retention)
 	if err != nil {

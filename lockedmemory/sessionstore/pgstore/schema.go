@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/postgres"
 )
 
@@ -22,12 +19,8 @@ var part = postgres.Part{Name: "store", Command: "pgstore.Migrate", Versions: []
 }}
 
 // schema is the schema of a store.
-func (opts *Options) schema() (postgres.Schema, error) {
-	schema := postgres.Schema{Name: opts.Schema, Parts: []postgres.Part{part}}
-	if err := schema.Validate(); err != nil {
-		return schema, fmt.Errorf("%w: Schema: %w", distlock.ErrInvalidOption, err)
-	}
-	return schema, nil
+func (opts *Options) schema() postgres.Schema {
+	return postgres.Schema{Name: opts.Schema, Parts: []postgres.Part{part}}
 }
 
 // Migrate installs the tables and functions of the store in Schema of opts, or changes them to this
@@ -44,5 +37,5 @@ func (opts *Options) schema() (postgres.Schema, error) {
 // distlock.ErrOutcomeUnknown, call it again.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options) error {
 	opts = cmp.Or(opts, &Options{})
-	return pglock.MigrateParts(ctx, "pgstore", pool, opts.Schema, part)
+	return postgres.Migrate(ctx, "pgstore", pool, opts.schema())
 }
