@@ -273,7 +273,8 @@ func TestReleaseWith_N_notReleasedThenNotHeld_lost(t *testing.T) {
 	})
 }
 
-// An Extend would find no lock. One that shortens the lease could be overtaken by the renewals after the write.
+// An Extend would find no lock. The renewals after the write could overtake one that shortens the
+// lease.
 func TestReleaseWith_N_extendDuringTheWrite_noLoss(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
@@ -289,7 +290,8 @@ func TestReleaseWith_N_extendDuringTheWrite_noLoss(t *testing.T) {
 	})
 }
 
-// A raise of the token would find no lock, which is no loss: not during the write, and not after a lost answer.
+// A raise of the token would find no lock, which is no loss: not during the write, and not after a
+// lost answer.
 func TestReleaseWith_N_raiseFindsNoLock_noLoss(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))

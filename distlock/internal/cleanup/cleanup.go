@@ -76,8 +76,8 @@ func (c *Cleaner) Add(req driver.ReleaseRequest, ttl, pause time.Duration) {
 	c.Go(func() { c.run(req, ttl, pause) })
 }
 
-// run is one job. The end of closing ends a pause between two tries. It does not end the pause before the first:
-// the work under a lost lease keeps its margin.
+// run is one job. The end of closing ends a pause between two tries. It does not end the pause
+// before the first: the work under a lost lease keeps its margin.
 func (c *Cleaner) run(req driver.ReleaseRequest, ttl, pause time.Duration) {
 	if pause > 0 {
 		time.Sleep(pause)
