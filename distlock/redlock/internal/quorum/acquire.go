@@ -34,40 +34,43 @@ func (q *quorum) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 	for range mostProposals {
 		p := newPoll(q, ctx, limit(req.TTL), acquireWord)
 		d, err := a.propose(ctx, p, token)
-		reply := q.busyReply(p)
-		switch {
-		case err != nil: // the caller has left
-			a.undo()
-			err = p.failure(err, true)
-		case d == higher:
-			token = q.above(p, token)
-			p.done()
-			continue
-		case d == granted && q.granted(k, a, token):
-			reply = driver.AcquireReply{Outcome: driver.Granted, Fence: token, FenceEnd: token + block,
-				Last: token + block, Clock: reply.Clock}
-			a.completeLater(p)
-		case d == failed:
-			err = p.failure(nil, a.undone(ctx))
-		case d == granted, d == void:
-			a.undo()
-			reply = driver.AcquireReply{Outcome: driver.Cancelled}
-		default:
-			a.undo()
-			q.refused(k, a)
-			if d != taken {
-				reply.State = unknownHolder(d)
-			}
+		if err != nil || d != higher {
+			defer close(p.ended)
+			return q.conclude(ctx, k, a, p, token, d, err)
 		}
-		p.done()
-		if err != nil {
-			return driver.AcquireReply{}, err
-		}
-		return reply, nil
+		token = q.above(p, token)
+		close(p.ended)
 	}
-	a.undo()
+	a.undo(quiet)
 	q.refused(k, a)
 	return driver.AcquireReply{State: unknownHolder(higher), Nodes: len(q.nodes)}, nil
+}
+
+// quiet is the Release of an undo. ⚑ A notice would have all waiters ask again, and be undone again.
+var quiet = driver.ReleaseRequest{Quiet: true}
+
+// conclude makes the reply of an attempt, whose caller has left if err is not nil. An attempt without
+// a grant is undone.
+func (q *quorum) conclude(ctx context.Context, k key, a *attempt, p *poll[driver.AcquireReply], token int64,
+	d decision, err error) (driver.AcquireReply, error) {
+	reply := q.busyReply(p)
+	if err == nil && d == granted && q.granted(k, a, token) {
+		return driver.AcquireReply{Outcome: driver.Granted, Fence: token, FenceEnd: token + block,
+			Last: token + block, Clock: reply.Clock}, nil
+	}
+	undo := a.undo(quiet)
+	switch {
+	case err != nil:
+		return driver.AcquireReply{}, p.failure(err, true)
+	case d == failed:
+		return driver.AcquireReply{}, p.failure(nil, a.holdsAfter(ctx, undo))
+	case d == granted, d == void:
+		return driver.AcquireReply{Outcome: driver.Cancelled}, nil
+	case d != taken:
+		reply.State = unknownHolder(d)
+	}
+	q.refused(k, a)
+	return reply, nil
 }
 
 // unknownHolder is the state of a name without a known holder. Its TTL is random, so that callers
@@ -96,39 +99,23 @@ func (q *quorum) check(ctx context.Context, ttl time.Duration) error {
 // keeps its nodes, and asks the refusing nodes again while the other attempts are undone.
 func (a *attempt) propose(ctx context.Context, p *poll[driver.AcquireReply], token int64) (d decision, err error) {
 	for _, n := range a.q.nodes {
-		a.send(p, n, token, token+block)
+		a.send(p, n, token)
 	}
 	until := time.Now().Add(a.req.TTL / 2)
 	for rounds := 0; ; rounds++ {
-		if d, err = a.settle(ctx, p, token); err != nil || d != goOn || rounds == mostRounds || time.Now().After(until) {
+		err = p.wait(ctx, func(answers []answer[driver.AcquireReply], timeUp bool) bool {
+			d = judge(answers, a.q.size, token, a.q.now(), timeUp)
+			return d != undecided
+		})
+		if err != nil || d != goOn || rounds == mostRounds || time.Now().After(until) {
 			return d, err
 		}
 		if err := p.pause(ctx, rounds); err != nil {
 			return d, err
 		}
 		for _, n := range a.q.refusing(p) {
-			a.send(p, n, token, token+block)
+			a.send(p, n, token)
 		}
-	}
-}
-
-// settle waits for a decision. ⚑ An attempt that cannot win is undone at once: the winner needs its
-// nodes, and the other answers may be late.
-func (a *attempt) settle(ctx context.Context, p *poll[driver.AcquireReply], token int64) (d decision, err error) {
-	for undone := false; ; {
-		err = p.wait(ctx, func(answers []answer[driver.AcquireReply], timeUp bool) bool {
-			var lost bool
-			d, lost = judge(answers, a.q.size, token, a.q.now(), timeUp)
-			return d != undecided || lost && !undone
-		})
-		switch {
-		case err == nil && undone && (d == granted || d == higher || d == goOn):
-			return yield, nil // ⚑ by nodes that have released the name since
-		case err != nil || d != undecided:
-			return d, err
-		}
-		a.undo()
-		undone = true
 	}
 }
 

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -17,29 +16,23 @@ type attempt struct {
 	req driver.AcquireRequest // as the nodes see it, without tokens
 
 	mu         sync.Mutex
-	token, end int64                      // of the grant
-	highest    int64                      // the highest token that a node may have for the attempt
-	releaseAll bool                       // each node needs a Release, also one that has refused
-	inherited  bool                       // the nodes may know it by another driver
-	over       bool                       // no request follows but a Release
-	resends    bool                       // an unanswered Release is owed
-	undoing    *poll[driver.ReleaseReply] // the Releases of the undo
-	complete   *time.Timer                // has all nodes accept the grant
-	votes      []vote                     // by node
+	token, end int64  // of the grant
+	highest    int64  // the highest token that a node may have for the attempt
+	over       bool   // no request follows but a Release
+	votes      []vote // by node
 }
 
 // vote is the state of an attempt on one node.
 type vote struct {
 	pending int      // Acquires under way
 	then    []func() // called after the last of them
-	sent    bool     // the node may know the attempt
-	holds   bool     // it has granted the name, or may have
-	copies  bool     // a copy of an Acquire may arrive later
+	holds   bool     // the node has granted the name, or may have
 	midway  bool     // the node may have refused in the middle of a script
+	late    bool     // an Acquire without an answer may arrive later
+	retakes bool     // a re-take is under way
 
-	settled    bool                   // a Release was answered
-	released   bool                   // the answer to it
-	unanswered *driver.ReleaseRequest // the Release that got no answer
+	settled  bool // a Release was answered
+	released bool // the answer to it
 
 	exactCalls int  // exact Extends under way
 	exactLost  bool // an exact Extend may arrive later
@@ -51,6 +44,16 @@ func (q *quorum) newAttempt(req driver.AcquireRequest, number int) *attempt {
 		Name: req.Name, Owner: nodeOwner(req.Owner, number), TTL: req.TTL,
 		Holder: req.Holder, Metadata: maps.Clone(req.Metadata),
 	}}
+}
+
+// unknownAttempt is that of an acquisition that the driver does not know. No node has granted it.
+// ⚑ All nodes are asked even so: the caller learns whether they answer.
+func (q *quorum) unknownAttempt(k key) *attempt {
+	a := q.newAttempt(driver.AcquireRequest{Name: k.name, Owner: k.owner, TTL: callLimit}, 0)
+	for i := range a.votes {
+		a.votes[i].holds = true
+	}
+	return a
 }
 
 // begin makes an attempt of an acquisition, or returns the attempt that holds the name. It returns
@@ -86,9 +89,8 @@ func (q *quorum) granted(k key, a *attempt, token int64) bool {
 func (q *quorum) refused(k key, a *attempt) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if e := q.entries[k]; e != nil && e.last == a {
-		e.last = nil // ⚑ its undo goes on without the table
-		q.sweptSoon(e, unused)
+	if e := q.entries[k]; e != nil && e.last == a && !e.over {
+		delete(q.entries, k) // ⚑ its undo goes on without the table
 	}
 }
 
@@ -103,7 +105,7 @@ func (q *quorum) lost(k key, a *attempt) {
 	}
 	q.mu.Unlock()
 	if holds {
-		a.undoBy(driver.ReleaseRequest{}) // with a notice: waiters may get the rest of the nodes
+		a.undo(driver.ReleaseRequest{}) // with a notice: waiters may get the rest of the nodes
 	}
 }
 
@@ -113,7 +115,7 @@ func (q *quorum) find(k key, ttl time.Duration) *attempt {
 	defer q.mu.Unlock()
 	e := q.entries[k]
 	if e == nil || e.last == nil {
-		return q.newAttempt(driver.AcquireRequest{Name: k.name, Owner: k.owner, TTL: callLimit}, 0)
+		return q.unknownAttempt(k)
 	}
 	q.entry(k, ttl+copyLife(ttl))
 	return e.last
@@ -137,25 +139,38 @@ func (a *attempt) setTokens(token int64) bool {
 	return true
 }
 
-// send asks a node for the name under a block of tokens, unless the attempt is over.
-func (a *attempt) send(p *poll[driver.AcquireReply], n *node, token, end int64) {
+// send asks a node for the name under a block of tokens, unless the attempt is over. A node that has
+// not accepted is asked again some time after the grant: most of them have refused because of a
+// Release that was under way. ⚑ A lease on a bare quorum would end with one node more.
+func (a *attempt) send(p *poll[driver.AcquireReply], n *node, token int64) {
 	p.expect(n)
 	switch {
 	case n.full():
 		p.answered(n, driver.AcquireReply{}, errFull, 0)
-		return
-	case !a.sending(n, end):
+	case !a.sending(n, token+block):
 		p.note(n, answer[driver.AcquireReply]{})
-		return
+	default:
+		refused := false
+		p.ask(n, func(ctx context.Context) (driver.AcquireReply, error) {
+			reply, err := a.acquire(ctx, n, token, a.req.TTL)
+			refused = err == nil && reply.Outcome != driver.Granted
+			return reply, err
+		}, func() {
+			if refused && a.lacks(n, token) && a.q.pause(min(completeAfter, a.req.TTL/4)) {
+				a.retake(n, a.req.TTL)
+			}
+		})
 	}
-	p.ask(n, func(ctx context.Context) (driver.AcquireReply, error) {
-		req := a.req
-		req.Fence, req.FenceEnd = token, end
-		return a.acquire(ctx, n, req)
-	}, func() { a.sent(n) })
 }
 
-// sending notes that an Acquire is under way, until a call of sent. It reports false if the attempt
+// lacks reports whether a node has not accepted the grant under a token.
+func (a *attempt) lacks(n *node, token int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.token == token && !a.votes[n.index].holds
+}
+
+// sending notes that an Acquire is under way, until the end of acquire. It reports false if the attempt
 // is over.
 func (a *attempt) sending(n *node, end int64) bool {
 	a.mu.Lock()
@@ -167,22 +182,10 @@ func (a *attempt) sending(n *node, end int64) bool {
 	return !a.over
 }
 
-// sent notes the end of an Acquire, and calls the functions that wait for it.
-func (a *attempt) sent(n *node) {
-	a.mu.Lock()
-	v := &a.votes[n.index]
-	var then []func()
-	if v.pending--; v.pending == 0 {
-		then, v.then = v.then, nil
-	}
-	a.mu.Unlock()
-	for _, f := range then {
-		f()
-	}
-}
-
-// acquire asks a node, and notes the answer.
-func (a *attempt) acquire(ctx context.Context, n *node, req driver.AcquireRequest) (driver.AcquireReply, error) {
+// acquire asks a node that sending has noted, and notes the answer.
+func (a *attempt) acquire(ctx context.Context, n *node, token int64, ttl time.Duration) (driver.AcquireReply, error) {
+	req := a.req
+	req.Fence, req.FenceEnd, req.TTL = token, token+block, ttl
 	reply, err := n.Driver.Acquire(ctx, req)
 	granted := err == nil && reply.Outcome == driver.Granted
 	if err == nil {
@@ -191,78 +194,55 @@ func (a *attempt) acquire(ctx context.Context, n *node, req driver.AcquireReques
 	}
 	a.mu.Lock()
 	v := &a.votes[n.index]
-	v.sent = v.sent || !errors.Is(err, driver.ErrNotDone)
-	if granted || driver.MayHaveEffect(err) {
+	late := driver.MayHaveEffect(err) || reply.Replayed
+	if granted || late {
 		v.holds, v.settled = true, false
 	}
-	v.copies = v.copies || reply.Replayed || driver.MayHaveEffect(err) || errors.Is(err, driver.ErrReplayed)
+	v.late = v.late || late
 	v.midway = v.midway || refusedMidway(err)
+	var then []func()
+	if v.pending--; v.pending == 0 {
+		then, v.then = v.then, nil
+	}
 	a.mu.Unlock()
+	for _, f := range then {
+		f()
+	}
 	if granted && (reply.Fence != req.Fence || reply.FenceEnd != req.FenceEnd) {
 		return reply, errToken // ⚑ it counts for the proposed token only
 	}
 	return reply, err
 }
 
-// undoWait is how long an Acquire that fails waits for its undo.
-const undoWait = 200 * time.Millisecond
-
-// undo ends an attempt without a grant, in the background. It returns the poll of the Releases;
-// nil: no node needs one.
-func (a *attempt) undo() *poll[driver.ReleaseReply] {
-	// ⚑ A notice would have all waiters ask again, and be undone again.
-	return a.undoBy(driver.ReleaseRequest{Quiet: true})
-}
-
-func (a *attempt) undoBy(req driver.ReleaseRequest) *poll[driver.ReleaseReply] {
-	if !a.finish(true) || a.undoing != nil {
-		return a.undoing
-	}
+// undo ends an attempt in the background, and returns the poll of the Releases.
+func (a *attempt) undo(req driver.ReleaseRequest) *poll[driver.ReleaseReply] {
+	a.finish()
 	p := newPoll(a.q, context.Background(), limit(a.req.TTL), releaseWord)
-	defer p.done()
-	a.undoing = p
-	for _, n := range a.q.nodes {
-		a.release(p, n, req)
-	}
+	close(p.ended)
+	owes := true
+	a.release(p, req, &owes)
 	return p
 }
 
-// undone is undo. It waits until fewer than a quorum of nodes can hold the name, and reports
-// whether a quorum may still hold it.
-func (a *attempt) undone(ctx context.Context) (holds bool) {
-	p := a.undo()
-	if p == nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, undoWait)
-	defer cancel()
-	_ = p.wait(ctx, func(answers []answer[driver.ReleaseReply], _ bool) bool {
-		open := slices.ContainsFunc(answers, func(a answer[driver.ReleaseReply]) bool { return a.pending })
-		holds = a.holders() >= a.q.size
-		return !holds || !open
-	})
-	return holds
-}
-
-// finish ends the attempt: from now on no request but a Release is sent. owed says that a Release
-// without an answer is owed. It reports whether a node needs a Release.
-func (a *attempt) finish(owed bool) (needed bool) {
+// finish ends the attempt: from now on no request but a Release is sent.
+func (a *attempt) finish() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.over, a.resends = true, a.resends || owed
-	if a.complete != nil {
-		a.complete.Stop()
-	}
-	for i := range a.votes {
-		needed = needed || a.votes[i].pending > 0 || a.needs(&a.votes[i])
-	}
-	return needed
+	a.over = true
 }
 
-// needs reports whether a node needs a Release. ⚑ So does a node that has refused a request that
-// was sent twice.
-func (a *attempt) needs(v *vote) bool {
-	return !v.settled && (v.holds || v.copies || v.midway || a.releaseAll)
+// undoWait is how long an Acquire that fails waits for its undo.
+const undoWait = 200 * time.Millisecond
+
+// holdsAfter waits for an undo. It reports whether a quorum may still hold the name.
+func (a *attempt) holdsAfter(ctx context.Context, undo *poll[driver.ReleaseReply]) (holds bool) {
+	ctx, cancel := context.WithTimeout(ctx, undoWait)
+	defer cancel()
+	_ = undo.wait(ctx, func(answers []answer[driver.ReleaseReply], _ bool) bool {
+		holds = a.holders() >= a.q.size
+		return !holds || !slices.ContainsFunc(answers, func(a answer[driver.ReleaseReply]) bool { return a.pending })
+	})
+	return holds
 }
 
 // holders is the number of nodes on which the attempt may hold the name.
@@ -275,15 +255,4 @@ func (a *attempt) holders() (n int) {
 		}
 	}
 	return n
-}
-
-// holding are the nodes on which the attempt may hold the name.
-func (a *attempt) holding() []bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	holding := make([]bool, len(a.votes))
-	for i := range a.votes {
-		holding[i] = a.votes[i].holds
-	}
-	return holding
 }

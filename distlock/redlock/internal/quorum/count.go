@@ -34,9 +34,8 @@ func inRace(reply driver.AcquireReply) (in, mine bool) {
 }
 
 // judge decides on the answers to the proposal of a token. timeUp says that the nodes have had
-// their time. lost says that the attempt cannot win any more, before the reply to its caller is
-// known.
-func judge(answers []answer[driver.AcquireReply], size int, token, clock int64, timeUp bool) (d decision, lost bool) {
+// their time.
+func judge(answers []answer[driver.AcquireReply], size int, token, clock int64, timeUp bool) decision {
 	var open, accepted, low, refused, cancelled int
 	cut := contended(answers, size)
 	first := unknownNode // in the race
@@ -72,23 +71,23 @@ func judge(answers []answer[driver.AcquireReply], size int, token, clock int64, 
 	_, held := busy(answers, size)
 	switch {
 	case accepted >= size:
-		return granted, false
+		return granted
 	case held:
-		return taken, false
+		return taken
 	case accepted+low >= size:
-		return higher, false
-	case accepted+open >= size:
-		return undecided, false
+		return higher
+	case open > 0 && accepted > 0 && first == otherNode && accepted+low+open < size:
+		return yield // ⚑ at once: the winner needs the nodes, and the other answers may be late
 	case open > 0:
-		return undecided, first == otherNode && accepted+low+open < size
+		return undecided
 	case cancelled > 0:
-		return void, false
+		return void
 	case accepted+low+refused < size:
-		return failed, false
+		return failed
 	case first == ownNode: // ⚑ of several attempts one goes on
-		return goOn, false
+		return goOn
 	default:
-		return yield, false
+		return yield
 	}
 }
 

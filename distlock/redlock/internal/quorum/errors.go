@@ -12,7 +12,6 @@ import (
 var (
 	errFull = fmt.Errorf("%w: %w: %d calls of this node are under way",
 		driver.ErrTemporary, driver.ErrNotDone, maxCalls)
-	errAway  = fmt.Errorf("%w: %w: the node does not answer", driver.ErrTemporary, driver.ErrNotDone)
 	errToken = errors.New("the node answers with other tokens")
 )
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 )
@@ -28,14 +26,14 @@ func (q *quorum) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 		}
 		return replies
 	}
-	x := &extension{q: q, reqs: make([]driver.ExtendRequest, len(reqs)), attempts: make([]*attempt, len(reqs))}
+	x := &extension{reqs: make([]driver.ExtendRequest, len(reqs)), attempts: make([]*attempt, len(reqs))}
 	for i, req := range reqs {
 		x.attempts[i] = q.find(key{req.Name, req.Owner}, req.TTL)
 		x.reqs[i] = req
 		x.reqs[i].Owner = x.attempts[i].req.Owner
 	}
 	p := newPoll(q, ctx, limit(ttl), extendWord)
-	defer p.done()
+	defer close(p.ended)
 	for _, n := range q.nodes {
 		p.expect(n)
 		// ⚑ Before another Extend can be sent: this one may be the later one at the node.
@@ -44,7 +42,7 @@ func (q *quorum) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 		p.ask(n, func(ctx context.Context) (_ []driver.ExtendReply, err error) {
 			replies, err = x.send(ctx, n, counts)
 			return replies, err
-		}, func() { x.notHeld(n, replies) })
+		}, func() { x.retake(n, replies) })
 	}
 	err := p.wait(ctx, func(answers []answer[[]driver.ExtendReply], _ bool) bool {
 		for i := range reqs {
@@ -67,46 +65,13 @@ func (q *quorum) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 			replies[i].Err = x.failure(p, i, err, effect)
 		}
 	}
-	x.decide()
 	return replies
 }
 
 // extension is the requests of one Extend.
 type extension struct {
-	q        *quorum
 	attempts []*attempt
 	reqs     []driver.ExtendRequest // with the owners that the nodes see
-
-	mu      sync.Mutex
-	decided bool
-	then    []func() // what waits for the decision
-}
-
-// notHeld has a node accept the grants that it does not hold, also if its answer has come late.
-// ⚑ Not before the decision: a grant that is lost must not come back.
-func (x *extension) notHeld(n *node, replies []driver.ExtendReply) {
-	if !slices.ContainsFunc(replies, func(r driver.ExtendReply) bool { return !r.Held && r.Err == nil }) {
-		return
-	}
-	x.mu.Lock()
-	decided := x.decided
-	if !decided {
-		x.then = append(x.then, func() { x.retake(n, replies) })
-	}
-	x.mu.Unlock()
-	if decided {
-		x.retake(n, replies)
-	}
-}
-
-// decide notes that the replies are known. Grants that are lost are over.
-func (x *extension) decide() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.decided = true
-	for _, f := range x.then {
-		x.q.calls.Go(f)
-	}
 }
 
 // send asks a node to extend all grants. The error of a node that has answered no request is that
@@ -203,12 +168,11 @@ func (x *extension) failure(p *poll[[]driver.ExtendReply], request int, ended er
 }
 
 // retake has a node accept the grants that it does not hold.
+// ⚑ Not before the decision: a grant that is lost must not come back.
 func (x *extension) retake(n *node, replies []driver.ExtendReply) {
-	ctx, cancel := context.WithTimeout(x.q.life, callLimit)
-	defer cancel()
 	for i, reply := range replies {
-		if !reply.Held && reply.Err == nil && ctx.Err() == nil {
-			x.attempts[i].retake(ctx, n, x.reqs[i].TTL)
+		if !reply.Held && reply.Err == nil {
+			x.attempts[i].retake(n, x.reqs[i].TTL)
 		}
 	}
 }

@@ -62,35 +62,24 @@ func busy(answers []answer[driver.AcquireReply], size int) (driver.State, bool) 
 	return holder(states, size, size)
 }
 
-// inspect decides what the nodes show of a name. It has no decision while an answer may change it.
-// ⚑ A name is free only if no owner can have a quorum.
-func inspect(answers []answer[driver.State], size int) (state driver.State, d agreement) {
+// inspect returns what the nodes show of a name, and whether no further answer changes it.
+// ⚑ A name is free only if no owner can have a quorum, with the nodes that do not answer.
+func inspect(answers []answer[driver.State], size int) (state driver.State, known bool) {
 	var states []shown
-	open, unknowns, free := 0, 0, 0
+	open, failed := 0, 0
 	for i := range answers {
 		switch a := &answers[i]; {
 		case a.pending:
 			open++
 		case !a.replied():
-			unknowns++
+			failed++
 		case a.reply.Held:
 			states = append(states, shown{a.reply, a.young})
-		default:
-			free++
 		}
 	}
-	if state, ok := holder(states, size, size); ok {
-		return state, yes
+	if state, known = holder(states, size, size); known {
+		return state, true
 	}
-	_, may := holder(states, max(size-open-unknowns, 1), size)
-	switch {
-	case !may && free+len(states) >= size && open+unknowns < size:
-		return driver.State{}, yes
-	case open > 0:
-		return driver.State{}, awaiting
-	case may && free+len(states) >= size:
-		state, _ = holder(states, max(size-unknowns, 1), size)
-		return state, yes
-	}
-	return driver.State{}, unknown
+	state, may := holder(states, max(size-open-failed, 1), size)
+	return state, open+failed <= len(answers)-size && (open == 0 || !may)
 }

@@ -3,41 +3,35 @@ package quorum
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// forAll is how long Inspect waits for all nodes.
-const forAll = 200 * time.Millisecond
+// forAll is how long the other nodes have at least when a quorum has answered.
+const forAll = 2 * raceWait
 
-// Inspect implements driver.Driver. It waits for all nodes that answer in time: each shows another
+// Inspect implements driver.Driver. It waits for all nodes that are not silent: each shows another
 // TTL.
 func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
 	if ctx.Err() != nil {
 		return driver.State{}, notDone(ctx)
 	}
 	p := newPoll(q, ctx, callLimit, inspectWord)
-	defer p.done()
+	defer close(p.ended)
+	p.leastWait = forAll
 	for _, n := range q.nodes {
 		p.expect(n)
 		p.ask(n, func(ctx context.Context) (driver.State, error) { return n.Driver.Inspect(ctx, name) }, nil)
 	}
 	var state driver.State
-	var decided agreement
-	decide := func(answers []answer[driver.State], all bool) bool {
-		state, decided = inspect(answers, q.size)
-		return decided != awaiting && !(all && slices.ContainsFunc(answers, func(a answer[driver.State]) bool {
-			return a.pending && !a.silent
-		}))
-	}
-	timely, cancel := context.WithTimeout(ctx, forAll)
-	defer cancel()
-	err := p.wait(timely, func(answers []answer[driver.State], _ bool) bool { return decide(answers, true) })
-	if err != nil {
-		err = p.wait(ctx, func(answers []answer[driver.State], _ bool) bool { return decide(answers, false) })
-	}
-	if err != nil || decided != yes {
+	var known bool
+	err := p.wait(ctx, func(answers []answer[driver.State], timeUp bool) bool {
+		state, known = inspect(answers, q.size)
+		return !slices.ContainsFunc(answers, func(a answer[driver.State]) bool {
+			return a.pending && !(known && (timeUp || a.silent))
+		})
+	})
+	if err != nil || !known {
 		return driver.State{}, p.failure(err, false)
 	}
 	return state, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -17,113 +16,129 @@ const noticeGap = 2 * time.Millisecond
 // Listen implements driver.Listener. It returns when a quorum of nodes notifies: the nodes of a
 // release share a node with them.
 func (q *quorum) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
-	life, cancel := context.WithCancel(&withValues{q.life, ctx})
+	life, stop := context.WithCancel(q.life)
 	l := &listener{
-		q:      q,
-		wakes:  make(chan driver.Wake, 1),
-		ready:  make(chan struct{}),
-		seen:   make([]bool, len(q.nodes)),
-		served: make([]bool, len(q.nodes)),
-	}
-	stop := func() {
-		cancel()
-		l.end()
+		q:       q,
+		wakes:   make(chan driver.Wake, 1),
+		notices: make(chan notice),
+		seen:    make([]bool, len(q.nodes)),
+		served:  make([]bool, len(q.nodes)),
 	}
 	for _, n := range q.nodes {
 		q.listened.Go(func() { l.follow(life, n, name, owner) })
 	}
-	select {
-	case <-l.ready:
-	case <-ctx.Done():
-		stop()
-		return nil, nil, fmt.Errorf("redlock: %w", ctx.Err())
+	for following := 0; following < q.size; {
+		select {
+		case one := <-l.notices:
+			switch {
+			case one.first:
+				following++
+			case one.err != nil && l.left(one):
+				stop()
+				return nil, nil, l.failure()
+			}
+		case <-ctx.Done():
+			stop()
+			return nil, nil, fmt.Errorf("redlock: %w", ctx.Err())
+		}
 	}
-	if err := l.failure(); err != nil {
-		stop()
-		return nil, nil, err
-	}
+	q.listened.Go(func() { l.run(life) })
 	return l.wakes, stop, nil
 }
 
-// listener makes one wake of the notices of several nodes.
+// listener makes one wake of the notices of several nodes. After Listen, run alone uses it.
 type listener struct {
-	q     *quorum
-	wakes chan driver.Wake
-	ready chan struct{} // closed when a quorum of nodes notifies, or cannot
+	q       *quorum
+	wakes   chan driver.Wake
+	notices chan notice
 
-	mu          sync.Mutex
-	following   int      // nodes that notify
-	causes      []string // the causes of those that do not
-	unsupported int      // those of them that have no notices
-	over        bool
-	notices     int       // since the last wake
-	seen        []bool    // the nodes that sent them
+	causes      []string  // why nodes do not notify
+	unsupported int       // nodes that have no notices
+	seen        []bool    // the nodes that have sent a notice since the last wake
+	count       int       // their number
 	fired       time.Time // the last wake
 	served      []bool    // the nodes whose notice of the same release has come
-	timer       *time.Timer
 }
 
-// follow listens on a node until ctx ends.
-func (l *listener) follow(ctx context.Context, n *node, name driver.Name, owner string) {
+// notice is one of a node, or the first or the last word from it.
+type notice struct {
+	from  *node
+	first bool  // notices will come
+	err   error // no further notice will come
+}
+
+// follow listens on a node until life ends.
+func (l *listener) follow(life context.Context, n *node, name driver.Name, owner string) {
+	send := func(one notice) (sent bool) {
+		select {
+		case l.notices <- one:
+			return true
+		case <-life.Done():
+			return false
+		}
+	}
 	on, ok := driver.As[driver.Listener](n.Driver)
 	if !ok {
-		l.left(n, errors.ErrUnsupported)
+		send(notice{from: n, err: errors.ErrUnsupported})
 		return
 	}
-	wakes, stop, err := on.Listen(ctx, name, owner)
+	wakes, stop, err := on.Listen(life, name, owner)
 	if err != nil {
-		l.left(n, err)
+		send(notice{from: n, err: err})
 		return
 	}
 	defer stop()
-	l.joined()
-	for {
+	for one := (notice{from: n, first: true}); send(one); one = (notice{from: n}) {
 		select {
 		case _, ok := <-wakes:
 			if !ok {
-				l.left(n, errors.New("the notices have ended"))
+				send(notice{from: n, err: errors.New("the notices have ended")})
 				return
 			}
-			l.notice(n)
-		case <-ctx.Done():
+		case <-life.Done():
 			return
 		}
 	}
 }
 
-func (l *listener) joined() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.following++; l.following == l.q.size {
-		close(l.ready)
+// run wakes the waiter at the notice of a quorum, or soon after the first. It ends with life, or closes
+// wakes if a release may go unnoticed: then waiters poll.
+func (l *listener) run(life context.Context) {
+	var soon <-chan time.Time
+	for {
+		select {
+		case one := <-l.notices:
+			switch {
+			case one.err != nil && l.left(one):
+				close(l.wakes)
+				return
+			case one.err != nil, one.first, !l.counts(one.from):
+			case l.count == l.q.size:
+				soon = nil
+				l.wake()
+			case l.count == 1:
+				soon = time.After(noticeGap)
+			}
+		case <-soon:
+			soon = nil
+			l.wake()
+		case <-life.Done():
+			return
+		}
 	}
 }
 
-// left notes that no notice of a node will come. Waiters poll if a release may go unnoticed.
-func (l *listener) left(n *node, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.causes = append(l.causes, fmt.Sprintf("%s: %v", n.Name, err))
-	if errors.Is(err, errors.ErrUnsupported) {
+// left notes that a node has stopped to notify. It reports whether too few nodes are left.
+func (l *listener) left(last notice) (tooFew bool) {
+	l.causes = append(l.causes, fmt.Sprintf("%s: %v", last.from.Name, last.err))
+	if errors.Is(last.err, errors.ErrUnsupported) {
 		l.unsupported++
 	}
-	switch {
-	case len(l.causes) != len(l.q.nodes)-l.q.size+1:
-	case l.following < l.q.size:
-		close(l.ready)
-	case !l.over:
-		l.over = true
-		close(l.wakes)
-	}
+	return len(l.causes) > len(l.q.nodes)-l.q.size
 }
 
-// failure is the error of a listener that too few nodes notify, or nil.
+// failure is the error of a listener that too few nodes notify.
 func (l *listener) failure() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.following >= l.q.size {
-		return nil
-	}
 	e := &nodesError{text: "redlock: too few nodes notify waiters: " + strings.Join(l.causes, "; ")}
 	if l.unsupported == len(l.causes) {
 		e.kinds = []error{errors.ErrUnsupported}
@@ -131,53 +146,28 @@ func (l *listener) failure() error {
 	return e
 }
 
-// notice wakes the waiter at the notice of a quorum, or soon after the first.
-func (l *listener) notice(n *node) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// counts reports whether a notice is of a release that has not woken the waiter, and the first of its
+// node.
+func (l *listener) counts(n *node) bool {
 	switch {
 	case l.seen[n.index]:
-	case !l.served[n.index] && time.Since(l.fired) < noticeGap: // of the release that has woken the waiter
+		return false
+	case !l.served[n.index] && time.Since(l.fired) < noticeGap:
 		l.served[n.index] = true
-	default:
-		l.seen[n.index] = true
-		if l.notices++; l.notices == l.q.size {
-			l.wakeLocked()
-		} else if l.notices == 1 {
-			l.timer = time.AfterFunc(noticeGap, l.wake)
-		}
+		return false
 	}
+	l.seen[n.index] = true
+	l.count++
+	return true
 }
 
+// wake replaces a wake that was not received.
 func (l *listener) wake() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.notices > 0 {
-		l.wakeLocked()
-	}
-}
-
-// wakeLocked replaces a wake that was not received.
-func (l *listener) wakeLocked() {
-	l.timer.Stop()
-	l.notices, l.fired = 0, time.Now()
+	l.count, l.fired = 0, time.Now()
 	l.seen, l.served = l.served, l.seen
 	clear(l.seen)
-	if l.over {
-		return
-	}
 	select {
 	case l.wakes <- driver.Wake{}:
 	default:
-	}
-}
-
-// end stops the wakes.
-func (l *listener) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.over = true
-	if l.timer != nil {
-		l.timer.Stop()
 	}
 }

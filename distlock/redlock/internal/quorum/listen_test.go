@@ -1,6 +1,7 @@
 package quorum_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -157,4 +158,42 @@ func TestListen_lostGrant_notice(t *testing.T) {
 			t.Error("the end of a lost grant has woken no waiter")
 		}
 	})
+}
+
+func TestListen_deaf_wakesEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		var nodes []quorum.Node
+		ends := make([]chan driver.Wake, len(servers))
+		for i, s := range servers {
+			ends[i] = make(chan driver.Wake)
+			nodes = append(nodes, quorum.Node{Name: s.name, Driver: ending{link{s}, ends[i]}})
+		}
+		d := quorum.New(nodes, -1, time.Second)
+		defer d.Close()
+		on, _ := driver.As[driver.Listener](d)
+		wakes, stop, err := on.Listen(t.Context(), name, newRequest().Owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		close(ends[0])
+		if woken(wakes) {
+			t.Error("the wakes have ended, though a quorum notifies")
+		}
+		close(ends[1])
+		if !woken(wakes) {
+			t.Error("the wakes have not ended")
+		}
+		ends[2] <- driver.Wake{}
+	})
+}
+
+// ending is a node whose notices end.
+type ending struct {
+	driver.Driver
+	wakes chan driver.Wake
+}
+
+func (e ending) Listen(context.Context, driver.Name, string) (<-chan driver.Wake, func(), error) {
+	return e.wakes, func() {}, nil
 }

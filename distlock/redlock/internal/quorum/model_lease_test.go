@@ -212,9 +212,7 @@ func (a *modelAttempt) raise(token int64, tries int) {
 			answered++
 			switch {
 			case answer.kind == modelYes && answer.token == token:
-				if !c.isYoung(answer) || !w.has(ruleYoungRaise) {
-					yes++
-				}
+				yes++
 			case answer.kind == modelYes:
 				higher = max(higher, answer.last+1)
 			case answer.kind == modelNot:

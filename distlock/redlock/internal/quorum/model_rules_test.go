@@ -41,13 +41,12 @@ const (
 	// Restarts.
 	ruleYoung
 	ruleYoungHeld
-	ruleYoungRaise
 	ruleLargestTTL
 	ruleCount
 )
 
-// modelRules names, for each rule, a run that goes wrong without the rule. Two rules have none: the
-// model keeps its promises without them.
+// modelRules names, for each rule, a run that goes wrong without the rule. One rule has none: the
+// model keeps its promises without it.
 var modelRules = [ruleCount]struct {
 	text      string
 	violation string
@@ -85,6 +84,5 @@ var modelRules = [ruleCount]struct {
 	ruleRaiseAbove:  {"a Raise is above all tokens proposed for its owner", "", "", 0},
 	ruleYoung:       {"a young node does not count for a grant", "two holders", "storm", 1},
 	ruleYoungHeld:   {"a young node does not count as held", "two holders", "young", 3},
-	ruleYoungRaise:  {"a young node does not count for a Raise", "", "", 0},
 	ruleLargestTTL:  {"the delay is the largest TTL of all clients", "two holders", "storm", 413},
 }

@@ -17,9 +17,8 @@ const (
 // owedReleases are the Releases that a node has not answered. One goroutine sends them, one at a
 // time, until they are answered.
 type owedReleases struct {
-	mu      sync.Mutex
-	list    []owedRelease
-	sending bool // the goroutine runs
+	mu   sync.Mutex
+	list []owedRelease // the goroutine runs unless it is empty
 }
 
 // owedRelease is a Release of an attempt.
@@ -34,66 +33,52 @@ func (q *quorum) owe(n *node, r owedRelease) {
 	n.owed.mu.Lock()
 	defer n.owed.mu.Unlock()
 	n.owed.list = append(n.owed.list, r)
-	if !n.owed.sending {
-		n.owed.sending = true
+	if len(n.owed.list) == 1 {
 		q.calls.Go(func() { q.sendOwed(n) })
 	}
 }
 
-// next takes the oldest owed Release whose time is not over, and reports whether the list had one.
-func (o *owedReleases) next() (first owedRelease, ok bool) {
+func (o *owedReleases) first() owedRelease {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for now := time.Now(); len(o.list) > 0; {
-		first, o.list = o.list[0], o.list[1:]
-		if now.Before(first.until) {
-			return first, true
-		}
-	}
-	o.list, o.sending = nil, false
-	return owedRelease{}, false
+	return o.list[0]
 }
 
-// again puts an owed Release at the end of the list: one that the node refuses does not keep the
-// others.
-func (o *owedReleases) again(last owedRelease) {
+// tried takes the first one off the list, or puts it at the end: one that the node refuses does not
+// keep the others. It reports whether the list has one.
+func (o *owedReleases) tried(again bool) (more bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.list = append(o.list, last)
+	if again {
+		o.list = append(o.list, o.list[0])
+	}
+	o.list = o.list[1:]
+	return len(o.list) > 0
 }
 
 // sendOwed sends the owed Releases to a node until the list is empty, or the driver ends.
 func (q *quorum) sendOwed(n *node) {
-	for pause := minResend; q.pause(pause); {
-		r, ok := n.owed.next()
-		if !ok {
-			return
-		}
-		ctx, cancel := context.WithTimeout(q.life, callLimit)
-		reply, err := n.Driver.Release(ctx, r.req)
-		cancel()
-		if err == nil {
-			r.attempt.released(n, r.req, reply, nil)
-			pause = 1
+	for pause, more := minResend, true; more && q.pause(pause); {
+		r := n.owed.first()
+		if time.Now().After(r.until) {
+			more = n.owed.tried(false)
 			continue
 		}
-		n.owed.again(r)
-		pause = min(2*max(pause, minResend), maxResend)
+		ctx, cancel := context.WithTimeout(q.life, callLimit)
+		_, err := r.attempt.sendRelease(ctx, n, r.req)
+		cancel()
+		if more = n.owed.tried(err != nil); err == nil {
+			pause = 1
+		} else {
+			pause = min(2*max(pause, minResend), maxResend)
+		}
 	}
 }
 
-// pause waits, for less time while the driver closes. It reports false if the driver has ended.
+// pause waits. It reports false if the driver has ended.
 func (q *quorum) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return q.life.Err() == nil
-	case <-q.life.Done():
-		return false
-	case <-q.closing:
-	}
-	timer.Reset(min(d, minResend))
 	select {
 	case <-timer.C:
 	case <-q.life.Done():

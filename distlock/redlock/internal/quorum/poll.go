@@ -27,57 +27,30 @@ func (a *answer[R]) replied() bool { return a.done && a.err == nil }
 // own.
 type poll[R any] struct {
 	q         *quorum
-	ctx       context.Context // of the calls
-	cancel    context.CancelFunc
+	limit     time.Duration           // of each call
 	tell      func(driver.NodeAnswer) // may be nil
 	word      func(R) string          // an answer in a word
 	asked     time.Time
 	leastWait time.Duration // raceWait or roundWait
+	ended     chan struct{} // closed at the end of the operation
 
 	mu      sync.Mutex
 	answers []answer[R] // by node
-	users   int         // the operation, and the calls that use ctx
 	news    chan struct{}
 }
 
-// newPoll makes a poll whose calls end after the limit. The operation calls done when it needs no
-// further answer.
+// newPoll makes a poll. The operation closes ended when it has decided.
 func newPoll[R any](q *quorum, caller context.Context, limit time.Duration, word func(R) string) *poll[R] {
-	p := &poll[R]{
+	return &poll[R]{
 		q:         q,
+		limit:     limit,
 		tell:      driver.NodeAnswers(caller),
 		word:      word,
 		asked:     time.Now(),
 		leastWait: raceWait,
+		ended:     make(chan struct{}),
 		answers:   make([]answer[R], len(q.nodes)),
-		users:     1,
 		news:      make(chan struct{}, 1),
-	}
-	life, cancel := context.WithTimeout(q.life, max(limit, 1))
-	p.ctx, p.cancel = &withValues{life, caller}, cancel
-	return p
-}
-
-// withValues is a context with the values of another one. ⚑ It does not end with the context of the
-// caller: a late answer is undone or counted.
-type withValues struct {
-	context.Context
-	caller context.Context
-}
-
-func (c *withValues) Value(key any) any {
-	if v := c.Context.Value(key); v != nil {
-		return v
-	}
-	return c.caller.Value(key)
-}
-
-// done gives up a use of the poll's context.
-func (p *poll[R]) done() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.users--; p.users == 0 {
-		p.cancel()
 	}
 }
 
@@ -86,28 +59,26 @@ func (p *poll[R]) expect(n *node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answers[n.index].pending, p.answers[n.index].silent = true, n.silent()
-	p.users++
 }
 
-// ask calls a node that is expected to answer, in the background, and then after, if it is not nil.
-func (p *poll[R]) ask(n *node, call func(context.Context) (R, error), after func()) {
+// ask calls a node that is expected to answer, in the background. then, if it is not nil, follows
+// the answer and the end of the operation.
+//
+// ⚑ The call does not end with its caller: a late answer is undone or counted.
+func (p *poll[R]) ask(n *node, call func(context.Context) (R, error), then func()) {
 	n.enter()
 	p.q.calls.Go(func() {
-		answered := false
-		defer func() { n.leave(answered) }()
-		answered = p.call(n, call)
-		if after != nil {
-			after()
+		ctx, cancel := context.WithTimeout(p.q.life, p.limit)
+		start := time.Now()
+		reply, err := call(ctx)
+		cancel()
+		n.leave(err == nil)
+		p.answered(n, reply, err, time.Since(start))
+		if then != nil {
+			<-p.ended
+			then()
 		}
 	})
-}
-
-// call calls a node that is expected to answer. It reports whether the node has answered.
-func (p *poll[R]) call(n *node, call func(context.Context) (R, error)) bool {
-	start := time.Now()
-	reply, err := call(p.ctx)
-	p.answered(n, reply, err, time.Since(start))
-	return err == nil
 }
 
 // answered notes the answer of a node that was expected.
@@ -121,18 +92,16 @@ func (p *poll[R]) answered(n *node, reply R, err error, took time.Duration) {
 
 // note notes an answer, or a result that needs no request.
 func (p *poll[R]) note(n *node, a answer[R]) {
-	defer p.done()
 	p.mu.Lock()
 	p.answers[n.index] = a
-	done := 0
+	open := 0
 	for i := range p.answers {
-		if p.answers[i].done {
-			done++
+		if p.answers[i].pending {
+			open++
 		}
 	}
-	news := done >= p.q.size
 	p.mu.Unlock()
-	if news { // else there is nothing to decide
+	if open <= len(p.answers)-p.q.size { // else there is nothing to decide
 		select {
 		case p.news <- struct{}{}:
 		default:

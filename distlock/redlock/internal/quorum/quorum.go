@@ -51,7 +51,6 @@ func New(nodes []Node, restartDelay, ttl time.Duration) driver.Driver {
 		size:         len(nodes)/2 + 1,
 		restartDelay: restartDelay,
 		began:        time.Now(),
-		closing:      make(chan struct{}),
 		table:        newTable(),
 	}
 	q.seeTTL(ttl)
@@ -76,7 +75,6 @@ type quorum struct {
 
 	life     context.Context // of the calls of nodes
 	end      context.CancelFunc
-	closing  chan struct{}
 	calls    sync.WaitGroup // calls of nodes, and owed Releases
 	listened sync.WaitGroup
 	table
@@ -136,22 +134,8 @@ func (q *quorum) now() int64 {
 	return clock + q.sinceBegan().Microseconds()
 }
 
-// background runs f in a goroutine that Close waits for, unless the driver is closed.
-func (q *quorum) background(f func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	select {
-	case <-q.closing:
-	default:
-		q.calls.Go(f)
-	}
-}
-
 // Close implements driver.Driver. It waits for owed Releases for half a second.
 func (q *quorum) Close() error {
-	q.mu.Lock()
-	close(q.closing)
-	q.mu.Unlock()
 	idle := make(chan struct{})
 	go func() {
 		defer close(idle)

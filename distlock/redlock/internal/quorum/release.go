@@ -7,98 +7,73 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// Release implements driver.Driver.
+// Release implements driver.Driver. The attempt is over in each case: after an error, the caller sends
+// another Release.
 func (q *quorum) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	if ctx.Err() != nil {
 		return driver.ReleaseReply{}, notDone(ctx)
 	}
 	k := key{req.Name, req.Owner}
-	a, released, quiet := q.ending(k, req.Tombstone)
+	a, released := q.ending(k, req.Tombstone)
 	if a == nil {
 		return driver.ReleaseReply{Released: released}, nil
 	}
-	a.finish(false)
-	req.Leave, req.Quiet = false, req.Quiet || quiet
+	a.finish()
+	token, _ := a.tokens()
+	req.Leave, req.Quiet = false, req.Quiet || token == 0
 	p := newPoll(q, ctx, limit(a.req.TTL), releaseWord)
-	defer p.done()
-	for _, n := range q.nodes {
-		a.release(p, n, req)
-	}
+	defer close(p.ended)
+	owes := false
+	a.release(p, req, &owes)
 	var agreed agreement
 	var effect bool
 	err := p.wait(ctx, func(answers []answer[driver.ReleaseReply], _ bool) bool {
-		agreed = judgeRelease(answers, q.size)
-		effect = mayRelease(answers, a.holding(), q.size)
+		agreed, effect = judgeRelease(answers, q.size)
 		return agreed != awaiting
 	})
-	switch {
-	case err == nil && (agreed == yes || agreed == no):
-		a.owe()
-		q.ended(k, a, agreed == yes, req.Tombstone)
-		return driver.ReleaseReply{Released: agreed == yes}, nil
-	case err == nil && !effect: // ⚑ the caller knows that nothing was done, so nothing follows
-		a.resume()
-		q.resumed(k)
-	default:
-		a.owe()
+	if err != nil || agreed == unknown {
+		return driver.ReleaseReply{}, p.failure(err, effect || err != nil)
 	}
-	return driver.ReleaseReply{}, p.failure(err, effect || err != nil)
+	owes = true
+	q.ended(k, a, agreed == yes, req.Tombstone)
+	return driver.ReleaseReply{Released: agreed == yes}, nil
 }
 
-// judgeRelease decides on the answers to a Release.
-func judgeRelease(answers []answer[driver.ReleaseReply], size int) agreement {
+// judgeRelease decides on the answers to a Release, and whether the Release may have had an effect.
+func judgeRelease(answers []answer[driver.ReleaseReply], size int) (agreed agreement, effect bool) {
 	var yeses, noes, open int
 	for i := range answers {
 		switch a := &answers[i]; {
 		case a.pending:
 			open++
 		case !a.replied():
+			effect = effect || driver.MayHaveEffect(a.err)
 		case a.reply.Released:
 			yeses++
 		case !a.reply.Replayed: // ⚑ else an earlier copy may have released it
 			noes++
 		}
 	}
-	if agreed := agree(yeses, noes, open, len(answers), size); agreed != unknown || open == 0 {
-		return agreed
+	if agreed = agree(yeses, noes, open, len(answers), size); agreed == unknown && open > 0 {
+		agreed = awaiting // what becomes of the grant shows when all have answered
 	}
-	return awaiting // what becomes of the grant shows when all have answered
-}
-
-// mayRelease reports whether a Release without a decision may have had an effect. holding are the
-// nodes that have accepted. ⚑ If a quorum of them has refused the Release, they still hold the
-// name.
-func mayRelease(answers []answer[driver.ReleaseReply], holding []bool, size int) bool {
-	holds, effect := 0, false
-	for i := range answers {
-		switch a := &answers[i]; {
-		case a.pending, driver.MayHaveEffect(a.err), a.reply.Released, a.reply.Replayed:
-			effect = true
-		case a.err != nil && holding[i]:
-			holds++
-		}
-	}
-	return effect && holds < size
+	return agreed, effect || yeses+open > 0
 }
 
 // ending returns the attempt to release. It returns nil and the stored reply if the acquisition was
-// released before. quiet says that the acquisition was not granted.
-func (q *quorum) ending(k key, tombstone time.Duration) (a *attempt, released, quiet bool) {
+// released before.
+func (q *quorum) ending(k key, tombstone time.Duration) (a *attempt, released bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entry(k, max(tombstone, unused))
 	e.over = e.over || e.granted || tombstone > 0
 	if e.ended {
-		return nil, e.released, false
+		return nil, e.released
 	}
-	inherited := e.last == nil
-	if inherited {
-		e.last = q.newAttempt(driver.AcquireRequest{Name: k.name, Owner: k.owner, TTL: callLimit}, 0)
+	if e.last == nil {
+		e.last = q.unknownAttempt(k)
 	}
-	if e.granted || inherited { // ⚑ each vote is that of a node
-		e.last.asksAll(inherited)
-	}
-	return e.last, false, !e.granted && !inherited
+	return e.last, false
 }
 
 // ended notes the reply to a Release.
@@ -115,108 +90,61 @@ func (q *quorum) ended(k key, a *attempt, released bool, tombstone time.Duration
 	}
 }
 
-// resumed notes that a Release has had no effect.
-func (q *quorum) resumed(k key) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if e := q.entries[k]; e != nil {
-		e.over = false
-	}
-}
-
-// asksAll makes the Release ask all nodes. inherited says that the nodes may know the attempt by
-// another driver.
-func (a *attempt) asksAll(inherited bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.releaseAll, a.inherited = true, a.inherited || inherited
-}
-
-func (a *attempt) resume() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.over = false
-	for i := range a.votes {
-		a.votes[i].unanswered = nil
-	}
-}
-
-// release asks a node to end the attempt. The request has a tombstone if req has one, or if a copy
-// of an Acquire may arrive later. A node that needs no Release gets none.
-// ⚑ It waits for the end of the Acquire that is under way: it must not overtake the Acquire.
-func (a *attempt) release(p *poll[driver.ReleaseReply], n *node, req driver.ReleaseRequest) {
-	p.expect(n)
-	a.mu.Lock()
-	v := &a.votes[n.index]
-	if v.pending > 0 {
-		v.then = append(v.then, func() {
-			a.releaseNow(p, n, req, func(call func(context.Context) (driver.ReleaseReply, error)) { p.call(n, call) })
-		})
+// release asks the nodes to end the attempt. A Release that a node does not answer is owed if owes is
+// true when the operation ends.
+// ⚑ A Release follows the end of the Acquire that is under way: it must not overtake the Acquire.
+func (a *attempt) release(p *poll[driver.ReleaseReply], req driver.ReleaseRequest, owes *bool) {
+	for _, n := range a.q.nodes {
+		p.expect(n)
+		a.mu.Lock()
+		v := &a.votes[n.index]
+		under := v.pending > 0
+		if under {
+			v.then = append(v.then, func() { a.releaseOn(n, p, req, owes) })
+		}
 		a.mu.Unlock()
-		return
+		if !under {
+			a.releaseOn(n, p, req, owes)
+		}
 	}
-	a.mu.Unlock()
-	a.releaseNow(p, n, req, func(call func(context.Context) (driver.ReleaseReply, error)) { p.ask(n, call, nil) })
 }
 
-// releaseNow makes the call by the given function.
-func (a *attempt) releaseNow(p *poll[driver.ReleaseReply], n *node, req driver.ReleaseRequest,
-	ask func(func(context.Context) (driver.ReleaseReply, error))) {
+// releaseOn asks one node. A node that cannot hold the name gets no request. The request has a
+// tombstone if req has one, or if an Acquire may arrive later.
+func (a *attempt) releaseOn(n *node, p *poll[driver.ReleaseReply], req driver.ReleaseRequest, owes *bool) {
 	a.mu.Lock()
-	v := &a.votes[n.index]
-	needs, released, known := a.needs(v), v.released, v.sent || a.inherited
-	if v.copies {
-		req.Tombstone = max(req.Tombstone, copyLife(a.req.TTL))
-	}
+	v := a.votes[n.index]
 	a.mu.Unlock()
-	if !needs {
-		p.note(n, answer[driver.ReleaseReply]{done: true, reply: driver.ReleaseReply{Released: released}})
-		return
-	}
-	if !known && n.silent() { // ⚑ else each lease would send it a call that hangs, too
-		p.note(n, answer[driver.ReleaseReply]{done: true, err: errAway})
+	if v.settled || !v.holds && !v.midway {
+		p.note(n, answer[driver.ReleaseReply]{done: true, reply: driver.ReleaseReply{Released: v.released}})
 		return
 	}
 	req.Name, req.Owner = a.req.Name, a.req.Owner
-	ask(func(ctx context.Context) (driver.ReleaseReply, error) {
-		reply, err := n.Driver.Release(ctx, req)
-		a.released(n, req, reply, err)
+	if v.late {
+		req.Tombstone = max(req.Tombstone, copyLife(a.req.TTL))
+	}
+	var failed bool
+	p.ask(n, func(ctx context.Context) (driver.ReleaseReply, error) {
+		reply, err := a.sendRelease(ctx, n, req)
+		failed = err != nil
 		return reply, err
+	}, func() {
+		if failed && *owes {
+			a.q.owe(n, owedRelease{a, req, time.Now().Add(copyLife(a.req.TTL))})
+		}
 	})
 }
 
-// released notes the answer to a Release.
-func (a *attempt) released(n *node, req driver.ReleaseRequest, reply driver.ReleaseReply, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	v := &a.votes[n.index]
+// sendRelease asks a node, and notes the answer.
+func (a *attempt) sendRelease(ctx context.Context, n *node, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	reply, err := n.Driver.Release(ctx, req)
 	if err == nil {
-		v.settled, v.released, v.unanswered = true, reply.Released, nil
-		return
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		v := &a.votes[n.index]
+		v.settled, v.released = true, reply.Released
 	}
-	if !v.holds && !v.copies && !v.midway {
-		return // the node has nothing to release
-	}
-	if v.unanswered = &req; a.resends {
-		a.oweLocked(n)
-	}
-}
-
-// owe sends the unanswered Releases again, also those that fail later.
-func (a *attempt) owe() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.resends = true
-	for _, n := range a.q.nodes {
-		a.oweLocked(n)
-	}
-}
-
-func (a *attempt) oweLocked(n *node) {
-	if v := &a.votes[n.index]; v.unanswered != nil && !v.settled {
-		a.q.owe(n, owedRelease{a, *v.unanswered, time.Now().Add(copyLife(a.req.TTL))})
-		v.unanswered = nil
-	}
+	return reply, err
 }
 
 func releaseWord(reply driver.ReleaseReply) string {

@@ -82,18 +82,13 @@ const mostKnown = 4096
 
 // proposed notes the last token of a grant or Raise of the name.
 func (q *quorum) proposed(name driver.Name, token int64) {
-	now := q.now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if token <= q.known[name] {
 		return
 	}
 	if len(q.known) >= mostKnown {
-		// The clock is above most tokens.
-		maps.DeleteFunc(q.known, func(_ driver.Name, token int64) bool { return token < now })
-		if len(q.known) >= mostKnown {
-			clear(q.known)
-		}
+		clear(q.known)
 	}
 	q.known[name] = token
 }

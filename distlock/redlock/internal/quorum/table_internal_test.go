@@ -1,7 +1,7 @@
 package quorum
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -70,7 +70,7 @@ func TestTable_refusedAttempt_leaves(t *testing.T) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if e := q.entries[key{driver.Name{Key: "k"}, "second"}]; e == nil || e.last != nil {
+	if e := q.entries[key{driver.Name{Key: "k"}, "second"}]; e != nil {
 		t.Errorf("%+v", e)
 	}
 }
@@ -78,19 +78,11 @@ func TestTable_refusedAttempt_leaves(t *testing.T) {
 func TestKnown_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := alone(3, 1000)
-		raised := driver.Name{Key: "raised"}
-		q.proposed(raised, 5000)
-		for i := range 3 * mostKnown {
-			q.proposed(driver.Name{Key: fmt.Sprint(i)}, 900)
-		}
-		if n := len(q.known); n > mostKnown || q.known[raised] != 5000 {
-			t.Errorf("%d tokens, %d", n, q.known[raised])
-		}
 		for i := range 3 * mostKnown {
 			q.proposed(driver.Name{Key: fmt.Sprint(i)}, 5000)
 		}
 		if n := len(q.known); n > mostKnown {
-			t.Errorf("%d tokens above the clock", n)
+			t.Errorf("%d tokens", n)
 		}
 	})
 }
@@ -148,25 +140,28 @@ func TestYoung_roundedUptime_noRestart(t *testing.T) {
 	}
 }
 
-func TestListener_deaf_wakesClose(t *testing.T) {
-	q := alone(3, 0)
-	l := &listener{q: q, wakes: make(chan driver.Wake, 1), ready: make(chan struct{}),
-		seen: make([]bool, 3), served: make([]bool, 3)}
-	for range q.nodes {
-		l.joined()
-	}
-	l.left(q.nodes[0], errors.New("x"))
-	select {
-	case <-l.wakes:
-		t.Error("closed, though a quorum notifies")
-	default:
-	}
-	l.left(q.nodes[1], errors.New("x"))
-	select {
-	case <-l.wakes:
-	default:
-		t.Error("not closed")
-	}
-	l.notice(q.nodes[1])
-	l.notice(q.nodes[2]) // the channel is closed
+// The attempt was released between two of its requests: two nodes are not asked.
+func TestPoll_nodesThatAreNotAsked_decide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPoll(alone(3, 1000), t.Context(), time.Second, acquireWord)
+		for _, n := range p.q.nodes {
+			p.expect(n)
+		}
+		p.note(p.q.nodes[1], acquired{})
+		p.note(p.q.nodes[2], acquired{})
+		go func() {
+			time.Sleep(time.Millisecond)
+			p.note(p.q.nodes[0], accepted)
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var d decision
+		err := p.wait(ctx, func(answers []acquired, timeUp bool) bool {
+			d = judge(answers, 2, 1000, 1000, timeUp)
+			return d != undecided
+		})
+		if err != nil || d != failed {
+			t.Errorf("%d, %v; want %d", d, err, failed)
+		}
+	})
 }

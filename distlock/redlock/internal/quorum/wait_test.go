@@ -43,6 +43,7 @@ func TestInspect_hungNode_awaitedOnce(t *testing.T) {
 			if _, err := d.Inspect(t.Context(), name); err != nil || time.Since(start) > most {
 				t.Errorf("%v after %s, want %s", err, time.Since(start), most)
 			}
+			time.Sleep(time.Millisecond) // then the node is silent
 		}
 	})
 }
@@ -251,37 +252,6 @@ func TestYoung_S1_ttlOfOthers_delays(t *testing.T) {
 		req.TTL = time.Second
 		if reply, err := d.Acquire(t.Context(), req); err == nil && reply.Outcome == driver.Granted {
 			t.Errorf("two holders: %+v", reply)
-		}
-	})
-}
-
-type valueKey struct{}
-
-// seer is a node that notes what it sees of its callers.
-type seer struct {
-	link
-	saw *sync.Map
-}
-
-func (s seer) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	s.saw.Store(ctx.Value(valueKey{}), true)
-	return s.link.Acquire(ctx, req)
-}
-
-func TestAcquire_valuesOfTheCaller_reachTheNodes(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		var saw sync.Map
-		var nodes []quorum.Node
-		for _, s := range servers {
-			nodes = append(nodes, quorum.Node{Name: s.name, Driver: seer{link{s}, &saw}})
-		}
-		d := quorum.New(nodes, -1, time.Second)
-		defer d.Close()
-		if _, err := d.Acquire(context.WithValue(t.Context(), valueKey{}, "the value"), newRequest()); err != nil {
-			t.Error(err)
-		}
-		if _, ok := saw.Load("the value"); !ok {
-			t.Error("the nodes do not see the value")
 		}
 	})
 }
