@@ -115,13 +115,13 @@ func (l *listener) run(life context.Context) {
 			case one.err != nil, one.first, !l.counts(one.from):
 			case l.count == l.q.size:
 				soon = nil
-				l.wake()
+				l.wake(life)
 			case l.count == 1:
 				soon = time.After(noticeGap)
 			}
 		case <-soon:
 			soon = nil
-			l.wake()
+			l.wake(life)
 		case <-life.Done():
 			return
 		}
@@ -161,11 +161,15 @@ func (l *listener) counts(n *node) bool {
 	return true
 }
 
-// wake replaces a wake that was not received.
-func (l *listener) wake() {
+// wake replaces a wake that was not received. ⚑ No wake follows the end of life: run may see the end
+// after a notice.
+func (l *listener) wake(life context.Context) {
 	l.count, l.fired = 0, time.Now()
 	l.seen, l.served = l.served, l.seen
 	clear(l.seen)
+	if life.Err() != nil {
+		return
+	}
 	select {
 	case l.wakes <- driver.Wake{}:
 	default:
