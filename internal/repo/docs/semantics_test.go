@@ -43,4 +43,4 @@ func TestDocs_namedTestsExist(t *testing.T) {
 }
 
 // A test, or a part of a suite, in backquotes.
-var testName = regexp.MustCompile("`((?:Test[A-Z]\\w*|[A-Z]\\d?)_\\w+)`")
+var testName = regexp.MustCompile("`(Test[A-Z]\\w*|[A-Z]\\d?_\\w+)`")
