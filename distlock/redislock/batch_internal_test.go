@@ -14,6 +14,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -195,7 +196,7 @@ func TestBatch_O_locksShareAScript(t *testing.T) {
 }
 
 // waitedFor makes owner a hold a lock for which owner b waits.
-func waitedFor(t *testing.T, s *service) (keys []string, a, b driver.AcquireRequest) {
+func waitedFor(t *testing.T, s *service) (k keys, a, b driver.AcquireRequest) {
 	t.Helper()
 	name := driver.Name{Namespace: "n", Key: "waited for"}
 	a = driver.AcquireRequest{Name: name, Owner: strings.Repeat("a", 32), TTL: time.Minute}
@@ -206,17 +207,20 @@ func waitedFor(t *testing.T, s *service) (keys []string, a, b driver.AcquireRequ
 			t.Fatal(err)
 		}
 	}
-	return keysOf(name).all(), a, b
+	return keysOf(name), a, b
 }
+
+// releaseOne is a batch of one lock: it passes no lock on.
+var releaseOne = redisconn.NewScript("local key, owner, full, plain = KEYS[1], ARGV[1], false, false\n" + lua("release"))
 
 func TestRelease_L_passServesTheQueue(t *testing.T) {
 	s := open(t, onNode(t))
-	keys, a, b := waitedFor(t, s)
-	released, replayed, err := s.release(t.Context(), releaseOne, keys, []any{a.Owner}, nil)
+	k, a, b := waitedFor(t, s)
+	released, replayed, err := s.release(t.Context(), releaseOne, k, a.Owner)
 	if err != nil || !released || replayed {
 		t.Errorf("released %t, replayed %t, %v", released, replayed, err)
 	}
-	if rec, err := parseRecord(s.client.Get(t.Context(), keys[0]).Val()); err != nil || rec.owner != b.Owner {
+	if rec, err := parseRecord(s.client.Get(t.Context(), k.lock()).Val()); err != nil || rec.owner != b.Owner {
 		t.Errorf("the record is %+v, %v", rec, err)
 	}
 }
@@ -226,7 +230,7 @@ func TestRelease_C_passFails_mayHaveEffect(t *testing.T) {
 	server := testservers.StartRedis(t)
 	options := redis.UniversalOptions{Addrs: []string{server.Addr()}}
 	s := open(t, options)
-	keys, a, _ := waitedFor(t, s)
+	k, a, _ := waitedFor(t, s)
 	if err := releaseOne.Load(t.Context(), s.client).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +239,7 @@ func TestRelease_C_passFails_mayHaveEffect(t *testing.T) {
 		t.Fatal(err)
 	}
 	options.Username, options.Password = "some", "p"
-	released, _, err := open(t, options).release(t.Context(), releaseOne, keys, []any{a.Owner}, nil)
+	released, _, err := open(t, options).release(t.Context(), releaseOne, k, a.Owner)
 	if released || !errors.Is(err, driver.ErrRights) || !driver.MayHaveEffect(err) {
 		t.Errorf("released %t, %v", released, err)
 	}

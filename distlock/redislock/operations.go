@@ -3,7 +3,8 @@ package redislock
 import (
 	"context"
 	"fmt"
-	"sync"
+	"hash/maphash"
+	"sync/atomic"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/redisconn"
@@ -49,8 +50,7 @@ func (s *service) acquireFull(ctx context.Context, req driver.AcquireRequest) (d
 	if req.Alive > 0 {
 		args = append(args, req.Alive.Milliseconds(), req.Seq, req.Ticket, s.channel)
 	}
-	keys := keysOf(req.Name).all()
-	cmd, replayed := acquireFull.RunOr(ctx, s.redis, keys, args, acquireFull, args)
+	cmd, replayed := acquireFull.Run(ctx, s.redis, keysOf(req.Name).all(), args...)
 	parts, err := cmd.Slice()
 	if err != nil {
 		return driver.AcquireReply{}, s.failed(err)
@@ -104,25 +104,21 @@ func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []dri
 }
 
 func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	script, moving := releaseScript, releaseOne
-	if req.Tombstone > 0 { // it needs its key
-		moving = nil
+	script, args := releaseScript, []any{req.Owner}
+	switch {
+	case req.Tombstone > 0: // it needs its key
+		script, args = releaseFull, append(args, req.Tombstone.Milliseconds(), 1)
+	case req.Leave:
+		script, args = releaseMoving, append(args, 0, 1)
+	case s.busy.has(req.Name): // the queue is needed
+		script = releaseMoving
 	}
-	args := []any{req.Owner}
-	if req.Leave || req.Tombstone > 0 {
-		args = append(args, req.Tombstone.Milliseconds(), 1)
-	}
-	if len(args) > 1 || s.busy.has(req.Name) { // the queue or the tombstones are needed
-		script = releaseFull
-	}
-	released, replayed, err := s.release(ctx, script, keysOf(req.Name).all(), args, moving)
+	released, replayed, err := s.release(ctx, script, keysOf(req.Name), args...)
 	return driver.ReleaseReply{Released: released, Replayed: replayed}, err
 }
 
-func (s *service) release(
-	ctx context.Context, script *redisconn.Script, keys []string, args []any, moving *redisconn.Script,
-) (released, replayed bool, err error) {
-	cmd, replayed := script.RunOr(ctx, s.redis, keys, args, moving, args[:1])
+func (s *service) release(ctx context.Context, script *redisconn.Script, k keys, args ...any) (released, replayed bool, err error) {
+	cmd, replayed := script.Run(ctx, s.redis, k.all(), args...)
 	if err := cmd.Err(); err != nil {
 		return false, false, s.failed(err)
 	}
@@ -132,7 +128,7 @@ func (s *service) release(
 	case "pass":
 		// ⚑ An error here is that of the release: the Locker then sends the release again, and the
 		// waiters do not wait for the TTL.
-		cmd, again := releaseFull.RunOr(ctx, s.redis, keys, args, moving, args[:1])
+		cmd, again := releaseMoving.Run(ctx, s.redis, k.all(), args...)
 		if err := cmd.Err(); err != nil {
 			return false, false, s.failed(redisconn.After(true, err))
 		}
@@ -143,38 +139,30 @@ func (s *service) release(
 	return false, false, redisconn.After(replayed, errReply)
 }
 
-// names is a bounded set of names.
+// names is a bounded set of names. A name has one slot, and takes it from another name.
 type names struct {
-	mu  sync.Mutex
-	all map[driver.Name]struct{}
+	slots [maxNames]atomic.Pointer[driver.Name]
 }
 
 // maxNames bounds the names. A name that is not in the set costs a round trip when it is busy.
 const maxNames = 1024
 
+var namesSeed = maphash.MakeSeed()
+
+func (n *names) slot(name driver.Name) *atomic.Pointer[driver.Name] {
+	return &n.slots[maphash.Comparable(namesSeed, name)%maxNames]
+}
+
 func (n *names) has(name driver.Name) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	_, ok := n.all[name]
-	return ok
+	other := n.slot(name).Load()
+	return other != nil && *other == name
 }
 
 // note puts a name into the set, or takes it out.
 func (n *names) note(name driver.Name, in bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.all, name)
-	if !in {
-		return
+	if in {
+		n.slot(name).Store(&name)
+	} else if n.has(name) {
+		n.slot(name).Store(nil)
 	}
-	for other := range n.all {
-		if len(n.all) < maxNames {
-			break
-		}
-		delete(n.all, other)
-	}
-	if n.all == nil {
-		n.all = make(map[driver.Name]struct{})
-	}
-	n.all[name] = struct{}{}
 }

@@ -80,8 +80,7 @@ func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, 
 
 // inspect shows a lock and the given number of its waiters.
 func (s *service) inspect(ctx context.Context, name driver.Name, waiters int) (driver.Listed, error) {
-	keys, args := keysOf(name).all()[:3], []any{waiters}
-	cmd, _ := inspectScript.RunOr(ctx, s.redis, keys, args, inspectScript, args)
+	cmd, _ := inspectScript.Run(ctx, s.redis, keysOf(name).all()[:3], waiters)
 	parts, err := cmd.Slice()
 	if err != nil {
 		return driver.Listed{}, s.failed(err)
@@ -125,6 +124,6 @@ func parseListed(name driver.Name, parts []any) (driver.Listed, error) {
 
 // Break implements driver.Breaker, for operators.
 func (s *service) Break(ctx context.Context, name driver.Name, fence int64) (bool, error) {
-	broken, _, err := s.release(ctx, releaseFull, keysOf(name).all(), []any{"", 0, 0, fence}, nil)
+	broken, _, err := s.release(ctx, releaseFull, keysOf(name), "", 0, 0, fence)
 	return broken, err
 }

@@ -257,7 +257,7 @@ func (m *recordModel) send(q request) ([]any, error) {
 	case "break":
 		s, keys, args = releaseFull, m.keys, []any{"", 0, 0, m.real(q.token)}
 	case "releaseOne":
-		s, args = releaseOne, []any{q.owner}
+		s, args = releaseFull, []any{q.owner}
 	case "releaseBatch":
 		s, args = releaseBatch, []any{q.owner}
 	case "raise":

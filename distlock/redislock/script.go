@@ -28,22 +28,20 @@ local key, owner, payload = KEYS[1], ARGV[2], ARGV[3]
 local first, fresh = 1, string.format('%.0f%.0f00086400020', now, block)
 local function one(key, owner, payload)
 ` + lua("acquire") + "end\n" + lua("batch"))
-	acquireFull = redisconn.NewScript(lua("record", "slow", "acquirefull"))
+	acquireFull = redisconn.NewScript(lua("record", "slow", "acquirefull")).MayMove()
 
 	// releaseScript releases with the queue if it is alone, and without the queue in a batch.
-	releaseScript = releaseFull.WithBatch(releaseBatch, 0)
+	releaseScript = releaseMoving.WithBatch(releaseBatch, 0)
 	releaseBatch  = redisconn.NewScript(`
 local first, full, plain = 0, false, false
 local function one(key, owner)
 ` + lua("release") + "end\n" + lua("batch"))
-	releaseOne = redisconn.NewScript(`
-local key, owner, full, plain = KEYS[1], ARGV[1], false, false
-` + lua("release"))
-	releaseFull = redisconn.NewScript(`
-local key, owner, full, plain = KEYS[1], ARGV[1], true, not ARGV[2]
+	releaseMoving = releaseFull.MayMove()
+	releaseFull   = redisconn.NewScript(`
+local key, owner, full, plain = KEYS[1], ARGV[1], KEYS[2] ~= nil, not ARGV[2]
 ` + lua("release", "record", "slow", "releasefull"))
 
 	raiseScript   = redisconn.NewScript(lua("record", "raise"))
 	extendScript  = redisconn.NewScript(lua("extend"))
-	inspectScript = redisconn.NewScript(lua("inspect"))
+	inspectScript = redisconn.NewScript(lua("inspect")).MayMove()
 )

@@ -80,13 +80,10 @@ func lockAndTombstone(name driver.Name, owner string) []string {
 // send sends a script once. ⚑ After a repetition a copy may still come, which costs a tombstone for
 // each owner that is refused. The quorum decides about repetitions.
 func (n *node) send(ctx context.Context, script *redisconn.Script, keys []string, args ...any) *redis.Cmd {
-	cmd, err := script.Once(ctx, n.redis, keys, args...)
-	if err != nil { // the command may still be written to
-		cmd = redis.NewCmd(ctx)
-		cmd.SetErr(err)
-		return cmd
+	cmd := script.Once(ctx, n.redis, keys, args...)
+	if cmd.Err() == nil {
+		n.answered()
 	}
-	n.answered()
 	return cmd
 }
 

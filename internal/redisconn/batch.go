@@ -41,7 +41,7 @@ func inBatches(calls []*call) []*command {
 	}
 	for _, m := range commands {
 		if len(m.calls) > 1 {
-			m.Call = batchOf(m.calls, false)
+			m.Call = batchOf(m.calls)
 		}
 	}
 	return commands
@@ -59,7 +59,7 @@ func (m *command) takes(c *call) bool {
 }
 
 // batchOf makes one call of the calls.
-func batchOf(calls []*call, whole bool) *Call {
+func batchOf(calls []*call) *Call {
 	script := calls[0].cmd.script
 	keys := make([]string, len(calls))
 	_, args := calls[0].cmd.keyAndArgs()
@@ -69,21 +69,18 @@ func batchOf(calls []*call, whole bool) *Call {
 		keys[i] = key
 		args = append(args, own[script.shared:]...)
 	}
-	return script.batch.Call(calls[0].ctx, whole, keys, args...)
+	return script.batch.Call(calls[0].ctx, keys, args...)
 }
 
-// again returns what to send after a batch that had no effect: the whole script, if the node does not
-// have it, or each call alone, if the node refuses the keys of the batch.
+// again returns what to send after a command that had no effect: the whole script, if the node does not
+// have it, or each call of a batch alone, if the node refuses its keys.
 func (m *command) again() []*command {
 	calls := m.calls
-	if len(calls) == 1 {
-		return nil
-	}
-	switch err := m.Err(); {
-	case redis.HasErrorPrefix(err, "NOSCRIPT"):
+	switch {
+	case isUnknown(m):
 		m.calls = nil
-		return []*command{{batchOf(calls, true), calls}}
-	case redis.HasErrorPrefix(err, "NOPERM"):
+		return []*command{{m.Whole(), calls}}
+	case len(calls) > 1 && redis.HasErrorPrefix(m.Err(), "NOPERM"):
 		m.calls = nil
 		return alone(calls)
 	}

@@ -110,13 +110,25 @@ func (x *exchange) process(ctx context.Context, cmd *Call) error {
 	}
 }
 
-// direct sends the commands in an exchange of their own, in the goroutine of the caller if the exchange has
-// connections. If it fails, ctx has ended before the answers, or the transport is closed. go-redis may
-// then still write to the commands.
+// direct sends the commands in an exchange of their own. From a script on that the node does not know, it
+// sends them again, with the whole script. If it fails, ctx has ended before the answers, or the transport
+// is closed. go-redis may then still write to the commands.
 func (x *exchange) direct(ctx context.Context, cmds ...redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return notSent(err)
 	}
+	if err := x.attached(ctx, cmds); err != nil {
+		return err
+	}
+	unknown := wholeFrom(cmds)
+	if len(unknown) == 0 {
+		return nil
+	}
+	return After(len(unknown) < len(cmds), x.attached(ctx, unknown))
+}
+
+// attached sends the commands in the goroutine of the caller, if the exchange has connections.
+func (x *exchange) attached(ctx context.Context, cmds []redis.Cmder) error {
 	if x.conns == nil {
 		return x.detached(ctx, cmds)
 	}
@@ -127,7 +139,7 @@ func (x *exchange) direct(ctx context.Context, cmds ...redis.Cmder) error {
 	return err
 }
 
-// detached is direct in another goroutine, which goes on if ctx ends.
+// detached sends the commands in another goroutine, which goes on if ctx ends.
 func (x *exchange) detached(ctx context.Context, cmds []redis.Cmder) error {
 	answered := make(chan struct{})
 	x.leading.Go(func() {

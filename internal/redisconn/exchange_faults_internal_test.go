@@ -111,6 +111,24 @@ func TestExchange_survivesScriptFlush(t *testing.T) {
 	x.wantIdle(t)
 }
 
+// The commands behind a script that the server does not know take effect after it, and those before it once.
+func TestInOrder_S2_unknownScript_keepsTheOrder(t *testing.T) {
+	l := open(t, onNode(t))
+	add := NewScript("-- " + fmt.Sprint(rand.Uint64()) + "\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])")
+	before := redis.NewIntCmd(t.Context(), "incr", "before")
+	calls := []*Call{add.Call(t.Context(), []string{"k"}, 1), add.Call(t.Context(), []string{"k"}, 10)}
+	after := redis.NewIntCmd(t.Context(), "get", "k")
+	err := l.shared.InOrder(t.Context(), "k", before, calls[0], after, calls[1])
+	if err != nil || before.Val() != 1 || after.Val() != 1 {
+		t.Errorf("%v: before %d, after %d, want 1 and 1", err, before.Val(), after.Val())
+	}
+	for i, want := range []int64{1, 11} {
+		if n, err := calls[i].Int64(); err != nil || n != want {
+			t.Errorf("call %d: %d, %v, want %d", i, n, err, want)
+		}
+	}
+}
+
 // refusal is an error reply.
 type refusal string
 

@@ -240,7 +240,7 @@ func TestExchange_answerWhileLeaving_counts(t *testing.T) {
 	x := newExchange(nil, &redis.Options{PoolSize: 1}, nil, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c := &call{ctx, inspectScript.Call(ctx, false, []string{"k"}), make(chan struct{})}
+	c := &call{ctx, inspectScript.Call(ctx, []string{"k"}), make(chan struct{})}
 	if err := x.leave(c); err != context.Canceled {
 		t.Errorf("without an answer: %v", err)
 	}

@@ -65,9 +65,9 @@ func (x *exchange) probe(namespace string) placing {
 	cmds := make([]redis.Cmder, maxBatch, maxBatch+1)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("%s{%s%d}:probe", namespace, mark, i)
-		cmds[i] = markScript.Call(ctx, true, keys[i:i+1], mark)
+		cmds[i] = markScript.Call(ctx, keys[i:i+1], mark).Whole()
 	}
-	count := countScript.Call(ctx, true, keys, mark)
+	count := countScript.Call(ctx, keys, mark).Whole()
 	x.over(append(cmds, count), ctx)
 	err := count.Err()
 	for _, cmd := range cmds {

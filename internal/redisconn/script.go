@@ -3,6 +3,7 @@ package redisconn
 import (
 	"context"
 	"embed"
+	"slices"
 	"strings"
 	"sync"
 
@@ -12,9 +13,10 @@ import (
 // Script is a Lua script that is sent by its hash, and whole when the server does not know the hash.
 type Script struct {
 	*redis.Script
-	source string
-	batch  *Script // for several calls; nil: none
-	shared int     // how many arguments the calls of a batch have in common
+	source  string
+	batch   *Script // for several calls; nil: none
+	shared  int     // how many arguments the calls of a batch have in common
+	mayMove bool
 }
 
 // Source joins Lua files, named without ".lua". It panics if a file is missing.
@@ -51,37 +53,34 @@ func (s *Script) WithBatch(batch *Script, shared int) *Script {
 	return &with
 }
 
+// MayMove returns the script for keys whose slot may move. While it moves, no node of a Cluster accepts
+// missing keys, and Run sends the script with its first key alone.
+func (s *Script) MayMove() *Script {
+	with := *s
+	with.mayMove = true
+	return &with
+}
+
 // Run sends the script, see Repeat. The reply's error wraps driver.ErrNotDone if no copy was sent. The
 // first key decides which node of a Cluster runs the script.
 func (s *Script) Run(ctx context.Context, t *Transport, keys []string, args ...any) (reply *redis.Cmd, replayed bool) {
-	return s.RunOr(ctx, t, keys, args, nil, nil)
-}
-
-// RunOr is Run. While the slot of the keys moves, no node of a Cluster accepts missing keys. RunOr then
-// sends the script moving, with the first key alone; nil: none.
-func (s *Script) RunOr(ctx context.Context, t *Transport, keys []string, args []any, moving *Script, movingArgs []any,
-) (reply *redis.Cmd, replayed bool) {
 	replayed, err := t.Repeat(ctx, func() error {
-		var err error
-		reply, err = s.Once(ctx, t, keys, args...)
-		if moving != nil && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
-			reply, err = moving.Once(ctx, t, keys[:1], movingArgs...)
+		reply = s.Once(ctx, t, keys, args...)
+		if err := reply.Err(); s.mayMove && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
+			reply = s.Once(ctx, t, keys[:1], args...)
 		}
-		return err
+		return reply.Err()
 	})
-	return replyOf(ctx, reply, err), replayed
+	if err != nil {
+		reply.SetErr(err)
+	}
+	return reply, replayed
 }
 
-// Once sends the script once. After an error the reply must not be read. The error wraps
-// driver.ErrNotDone if no copy was sent.
-func (s *Script) Once(ctx context.Context, t *Transport, keys []string, args ...any) (*redis.Cmd, error) {
-	call := s.Call(ctx, false, keys, args...)
-	err := t.process(ctx, keys[0], call)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		call = s.Call(ctx, true, keys, args...)
-		err = t.process(ctx, keys[0], call)
-	}
-	return call.Cmd, err
+// Once sends the script once. The reply's error wraps driver.ErrNotDone if it was not sent.
+func (s *Script) Once(ctx context.Context, t *Transport, keys []string, args ...any) *redis.Cmd {
+	call := s.Call(ctx, keys, args...)
+	return replyOf(call, t.process(ctx, keys[0], call))
 }
 
 // Each sends the script once for each key, in one exchange for each node, and waits for all
@@ -97,30 +96,20 @@ func (s *Script) Each(ctx context.Context, t *Transport, keys []string, args [][
 	var all sync.WaitGroup
 	for x, places := range nodes {
 		all.Go(func() {
-			// A node that does not know the script gets it with the first call, and runs the others
-			// by its hash.
-			for whole := false; len(places) > 0; whole = true {
-				calls := make([]redis.Cmder, len(places))
-				for n, i := range places {
-					calls[n] = s.Call(ctx, whole && n == 0, keys[i:i+1], args[i]...)
+			calls := make([]redis.Cmder, len(places))
+			for n, i := range places {
+				calls[n] = s.Call(ctx, keys[i:i+1], args[i]...)
+			}
+			failed := x.direct(ctx, calls...)
+			for n, i := range places {
+				call, err := calls[n].(*Call), failed
+				if err == nil {
+					err = call.Failure()
 				}
-				failed := x.direct(ctx, calls...)
-				var unknown []int
-				for n, i := range places {
-					call, err := calls[n].(*Call), failed
-					if err == nil {
-						err = call.Failure()
-					}
-					if isElsewhere(err) {
-						err = t.process(ctx, keys[i], call)
-					}
-					if redis.HasErrorPrefix(err, "NOSCRIPT") {
-						unknown = append(unknown, i)
-						continue
-					}
-					replies[i] = replyOf(ctx, call.Cmd, err)
+				if isElsewhere(err) {
+					err = t.process(ctx, keys[i], call)
 				}
-				places = unknown
+				replies[i] = replyOf(call, err)
 			}
 		})
 	}
@@ -128,14 +117,15 @@ func (s *Script) Each(ctx context.Context, t *Transport, keys []string, args [][
 	return replies
 }
 
-// replyOf returns the reply, or another one with the error: an exchange may still write to the
-// reply.
-func replyOf(ctx context.Context, reply *redis.Cmd, err error) *redis.Cmd {
-	if err != nil {
-		reply = redis.NewCmd(ctx)
-		reply.SetErr(err)
+// replyOf returns the reply to a call, or another one with the error: an exchange may still write to the
+// call.
+func replyOf(call *Call, err error) *redis.Cmd {
+	if err == nil {
+		return call.Cmd
 	}
-	return reply
+	var reply redis.Cmd
+	reply.SetErr(err)
+	return &reply
 }
 
 // Where the script, or its hash, stands in a command, and its first key.
@@ -144,31 +134,47 @@ const (
 	firstKey   = 3
 )
 
-// Call is the command that runs the script: the whole script, or its hash.
-func (s *Script) Call(ctx context.Context, whole bool, keys []string, args ...any) *Call {
-	call := NewCall(ctx, scriptWord, s.words(whole, keys, args)...)
-	call.SetFirstKeyPos(firstKey)
-	if !whole {
-		call.script = s
+// Call is the command that runs the script by its hash.
+func (s *Script) Call(ctx context.Context, keys []string, args ...any) *Call {
+	words := make([]any, 0, firstKey+len(keys)+len(args))
+	words = append(words, "evalsha", s.Hash(), len(keys))
+	for _, key := range keys {
+		words = append(words, key)
 	}
+	call := NewCall(ctx, scriptWord, append(words, args...)...)
+	call.SetFirstKeyPos(firstKey)
+	call.script = s
 	return call
+}
+
+// Whole makes the call send the whole script.
+func (c *Call) Whole() *Call {
+	c.Args()[0], *c.word, c.script = "eval", noted{text: c.script.source}, nil
+	return c
+}
+
+// isUnknown reports whether the node that a call reached does not know its script. It has not run then.
+func isUnknown(cmd redis.Cmder) bool { return redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") }
+
+// wholeFrom returns the commands from the first one with an unknown script on, to be sent again. The first
+// call of each of their scripts is whole.
+func wholeFrom(cmds []redis.Cmder) []redis.Cmder {
+	first := slices.IndexFunc(cmds, isUnknown)
+	if first < 0 {
+		return nil
+	}
+	var last *Script
+	for _, cmd := range cmds[first:] {
+		if call, ok := cmd.(*Call); ok && call.script != nil && call.script != last {
+			last = call.script
+			call.Whole()
+		}
+	}
+	return cmds[first:]
 }
 
 // keyAndArgs returns the first key and the arguments of a call that a script made.
 func (c *Call) keyAndArgs() (key string, args []any) {
 	words := c.Args()
 	return words[firstKey].(string), words[firstKey+words[firstKey-1].(int):]
-}
-
-func (s *Script) words(whole bool, keys []string, args []any) []any {
-	name, script := "evalsha", s.Hash()
-	if whole {
-		name, script = "eval", s.source
-	}
-	words := make([]any, 0, firstKey+len(keys)+len(args))
-	words = append(words, name, script, len(keys))
-	for _, key := range keys {
-		words = append(words, key)
-	}
-	return append(words, args...)
 }

@@ -1,6 +1,6 @@
--- Ends the grant of an owner. script.go makes three scripts of it: for a lone lock without its
--- queue, for a batch of such locks, and, followed by slow.lua and releasefull.lua, for a lock with
--- its queue.
+-- Ends the grant of an owner. script.go makes two scripts of it: for a batch of locks without their
+-- queues, and, followed by record.lua, slow.lua and releasefull.lua, for a lone lock. While its slot
+-- moves, that script has the first key alone, and serves no queue.
 --
 -- KEYS  the locks
 -- ARGV  for each lock: owner
@@ -10,8 +10,8 @@
 --       'not held'  this owner does not hold the lock
 --       the error FOREIGN: the key holds no record, and stays as it is
 --
--- full: releasefull.lua follows. plain: the request neither cancels nor breaks. If both are true,
--- this script answers for an unflagged lock that is held.
+-- full: releasefull.lua follows, with the queue. plain: the request neither cancels nor breaks. If
+-- both are true, this script answers for an unflagged lock that is held.
 --
 -- May be repeated. ⚑ The first command is a write command: no read-only replica answers, and Redis
 -- allows the writes after it when it is out of memory.

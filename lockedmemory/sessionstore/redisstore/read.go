@@ -42,78 +42,71 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	// ⚑ The pipeline shows the token before it reads. So no write under a lower token can follow.
 	shows := r.Access != nil && r.Access.First
 	var page driver.Page
-	for _, whole := range []bool{false, true} {
-		var shown, stored *redisconn.Call
-		var entries, oldest, mark *redis.Cmd
-		var cmds []redis.Cmder
-		if shows {
-			keys, args := s.access(*r.Access)
-			shown = loadScript.Call(ctx, whole, keys, args...)
-			cmds = append(cmds, shown)
+	var shown, stored *redisconn.Call
+	var entries, oldest *redis.Cmd
+	var cmds []redis.Cmder
+	if shows {
+		keys, args := s.access(*r.Access)
+		shown = loadScript.Call(ctx, keys, args...)
+		cmds = append(cmds, shown)
+	}
+	// ⚑ The revision is read before the first page, and after each later one.
+	mark := redis.NewCmd(ctx, "get", k.mark)
+	if !r.Next {
+		cmds = append(cmds, mark)
+	}
+	if !r.Named {
+		entries = redis.NewCmd(ctx, name, k.log, first, second, "count", limit)
+		cmds = append(cmds, entries)
+	}
+	if r.ID != "" {
+		most := 0
+		if r.Named {
+			most = limit
 		}
-		// ⚑ The revision is read before the first page, and after each later one.
-		mark = redis.NewCmd(ctx, "get", k.mark)
-		if !r.Next {
-			cmds = append(cmds, mark)
-		}
-		if !r.Named {
-			entries = redis.NewCmd(ctx, name, k.log, first, second, "count", limit)
-			cmds = append(cmds, entries)
-		}
-		if r.ID != "" {
-			most := 0
-			if r.Named {
-				most = limit
-			}
-			stored = storedScript.Call(ctx, whole, []string{k.log, k.ids}, field(r.ID), digits(r.From), r.From.String(), most)
-			cmds = append(cmds, stored)
-		}
-		if looks { // after the entries: an entry that was cleared in between is older than the oldest
-			oldest = redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1)
-			cmds = append(cmds, oldest)
-		}
-		if r.Next {
-			cmds = append(cmds, mark)
-		}
-		if err := s.redis.InOrder(ctx, k.log, cmds...); err != nil {
-			return page, err
-		}
-		if !whole && slices.ContainsFunc(cmds, isUnknownScript) {
-			continue
-		}
-		if shows {
-			var err error
-			if page.Verdict, err = parseVerdict(shown.Cmd); err != nil || page.Outcome != driver.Done {
-				return page, err
-			}
-		}
-		var err error
-		if page.Revision, err = parseRevision(mark); err != nil {
-			return page, err
-		}
-		if looks {
-			if page.Oldest, err = firstPlace(oldest); err != nil {
-				return page, err
-			}
-		}
-		var found []any
-		if r.ID != "" {
-			if page.Stored, found, err = parseStored(stored.Cmd); err != nil {
-				return page, err
-			}
-		}
-		if !r.Named {
-			if found, err = entries.Slice(); err != nil {
-				return page, err
-			}
-		}
-		err = fill(&page, found, r.Limit, limit)
-		if r.Named { // content under another ID may have replaced an entry
-			page.Entries = slices.DeleteFunc(page.Entries, func(e driver.Entry) bool { return e.Err == nil && e.ID != r.ID })
-		}
+		stored = storedScript.Call(ctx, []string{k.log, k.ids}, field(r.ID), digits(r.From), r.From.String(), most)
+		cmds = append(cmds, stored)
+	}
+	if looks { // after the entries: an entry that was cleared in between is older than the oldest
+		oldest = redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1)
+		cmds = append(cmds, oldest)
+	}
+	if r.Next {
+		cmds = append(cmds, mark)
+	}
+	err := s.redis.InOrder(ctx, k.log, cmds...)
+	if err != nil {
 		return page, err
 	}
-	return page, errReply
+	if shows {
+		if page.Verdict, err = parseVerdict(shown.Cmd); err != nil || page.Outcome != driver.Done {
+			return page, err
+		}
+	}
+	if page.Revision, err = parseRevision(mark); err != nil {
+		return page, err
+	}
+	if looks {
+		if page.Oldest, err = firstPlace(oldest); err != nil {
+			return page, err
+		}
+	}
+	var found []any
+	if r.ID != "" {
+		if page.Stored, found, err = parseStored(stored.Cmd); err != nil {
+			return page, err
+		}
+	}
+	if !r.Named {
+		if found, err = entries.Slice(); err != nil {
+			return page, err
+		}
+	}
+	err = fill(&page, found, r.Limit, limit)
+	if r.Named { // content under another ID may have replaced an entry
+		page.Entries = slices.DeleteFunc(page.Entries, func(e driver.Entry) bool { return e.Err == nil && e.ID != r.ID })
+	}
+	return page, err
 }
 
 // parseRevision reads the revision in a mark. Without a mark of a session, it is 0.
@@ -125,8 +118,6 @@ func parseRevision(mark *redis.Cmd) (int64, error) {
 	revision, _ := strconv.ParseInt(text[strings.LastIndexByte(text, ':')+1:], 10, 64)
 	return revision, nil
 }
-
-func isUnknownScript(cmd redis.Cmder) bool { return redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") }
 
 // parseStored reads the reply of stored.lua.
 func parseStored(cmd *redis.Cmd) (stored int, entries []any, err error) {

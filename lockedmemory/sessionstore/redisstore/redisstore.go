@@ -161,17 +161,15 @@ func (s *service) append(ctx context.Context, a driver.Append, owner string) (v 
 			}
 			bare = false
 		}
-		cmd, err := s.runAppend(ctx, a, entry, owner)
-		if err == nil {
-			v, released, err = parseAppend(cmd)
-		}
+		var err error
+		v, released, err = parseAppend(s.runAppend(ctx, a, entry, owner))
 		return err
 	})
 	v.Replayed = replayed
 	return v, released, s.explain(err)
 }
 
-func (s *service) runAppend(ctx context.Context, a driver.Append, entry []any, owner string) (*redis.Cmd, error) {
+func (s *service) runAppend(ctx context.Context, a driver.Append, entry []any, owner string) *redis.Cmd {
 	keys, args := s.access(a.Access)
 	if owner != "" {
 		args[1] = owner

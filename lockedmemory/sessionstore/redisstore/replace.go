@@ -43,7 +43,7 @@ func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict
 func (s *service) addAhead(ctx context.Context, p *replacing) (v driver.Verdict, done bool, err error) {
 	var calls []redis.Cmder
 	for _, args := range p.ahead() {
-		calls = append(calls, stageScript.Call(ctx, false, p.keys, args...))
+		calls = append(calls, stageScript.Call(ctx, p.keys, args...))
 	}
 	if len(calls) > 0 {
 		err = s.redis.InOrder(ctx, p.keys[0], calls...)
