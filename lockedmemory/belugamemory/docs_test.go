@@ -22,6 +22,7 @@ const belugaPath = "github.com/lookatitude/beluga-ai/v2/"
 
 var docsCode = docs.Code{
 	Given: map[string]string{
+		"answer":    "schema.Message",
 		"chatModel": "llm.ChatModel",
 		"client":    "*redis.Client",
 		"ctx":       "context.Context",

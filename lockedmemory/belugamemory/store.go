@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/memory"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -123,6 +124,29 @@ func (m *Memory) Ping(ctx context.Context) (advice []string, err error) {
 		advice, err = m.locked.Ping(ctx)
 	}
 	return advice, codes.Of("belugamemory.ping", err)
+}
+
+// MessageStore returns the sessions of m as the store of a memory.Recall, so that a composite memory keeps
+// its tiers. All instances see one order. Append, All, Search and Clear work on the session of the context.
+//
+// Recall saves a question and its answer by two Appends. Wrap the recall or composite memory with
+// [Memory.Locker] and [WithInnerSeparatesSessions]: then no other exchange comes between the two. If the
+// process dies between them, the question stays without an answer, and each message is an exchange of its
+// own for "window" and "max_exchanges". Without these limits of Recall, use m itself.
+func (m *Memory) MessageStore() memory.MessageStore { return messageStore{m} }
+
+type messageStore struct{ *Memory }
+
+func (s messageStore) Append(ctx context.Context, message schema.Message) error {
+	return s.Memory.Append(ctx, message)
+}
+
+func (s messageStore) All(ctx context.Context) ([]schema.Message, error) { return s.Load(ctx, "") }
+
+// Search returns the newest k messages that have all words of the query, in order.
+func (s messageStore) Search(ctx context.Context, query string, k int) ([]schema.Message, error) {
+	found, err := s.Load(ctx, query)
+	return found[max(0, len(found)-max(0, k)):], err
 }
 
 // coding gives the error of a sequence a code.
