@@ -121,3 +121,27 @@ func (r scriptedRunner) Run(ctx context.Context, sessionID string, input schema.
 		yield(fmt.Sprintf("turn %d", len(session.Turns)), nil)
 	}
 }
+
+// The model gets the turns before the question.
+func ExampleHistory() {
+	model := belugarunner.History(4000)(&asked{}) // in an application, the model of a provider
+	runner, err := belugarunner.New(agent.New("assistant", agent.WithLLM(model)), "mem://", belugarunner.WithNamespace("history"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer runner.Shutdown(context.Background())
+
+	for _, question := range []string{"My name is Ada.", "What is my name?"} {
+		for event, err := range runner.Run(context.Background(), "session-4711", schema.NewHumanMessage(question)) {
+			if err != nil {
+				log.Fatal(err)
+			}
+			fmt.Println(event.Type, event.Text)
+		}
+	}
+	// Output:
+	// text re My name is Ada.
+	// done re My name is Ada.
+	// text re What is my name?
+	// done re What is my name?
+}

@@ -248,6 +248,7 @@ type lockedRun struct {
 	// ⚑ failed is the error of the last pair. It is yielded with the next pair or after the release, so
 	// that its reader holds no session.
 	failed  error
+	past    *past                 // of a Runner of New, from its worker's Get
 	created sync.Map              // the IDs of the sessions that this run has created
 	busy    atomic.Int32          // 1 from its worker's Get to its agent's end, and 2 for each agent at work
 	over    atomic.Bool           // the run has released its lease

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -166,7 +167,8 @@ type insideKey struct{ *Runner }
 // returns when the worker of this run has ended. Nothing else shows this end.
 func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
-		own := runtime.NewRunner(r.agent, runtime.WithSessionService(r.wrapped), runtime.WithPlugins(r.plugins...))
+		own := runtime.NewRunner(r.agent, runtime.WithSessionService(r.wrapped),
+			runtime.WithPlugins(append(slices.Clip(r.plugins), historian{})...))
 		defer r.awaitWorker(ctx, own)
 		own.Run(context.WithValue(ctx, insideKey{r}, true), sessionID, input)(yield)
 	}

@@ -1,6 +1,7 @@
 package belugarunner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -104,6 +105,7 @@ func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err er
 			}
 			r.end(context.WithoutCancel(ctx)) // ⚑ as in rests
 		}()
+		err = cmp.Or(err, r.past.store(session))
 	}
 	if err != nil {
 		return codes.Of("belugarunner.update", err)

@@ -1,0 +1,176 @@
+package belugarunner
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/lookatitude/beluga-ai/v2/agent"
+	"github.com/lookatitude/beluga-ai/v2/llm"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
+	"github.com/lookatitude/beluga-ai/v2/schema"
+
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+)
+
+// History is a middleware of the model of an agent, see [New]. It puts the last turns of the run's
+// session after the system messages of each request, with the calls and results of tools. The run
+// stores its own calls and results with its turn.
+//
+// The turns have at most this number of tokens, as llm.SimpleTokenizer counts text, and the calls of
+// tools count too. A turn is put in whole or left out, the newest first. Of a tool's result, the
+// model gets the text.
+//
+// Outside of a run of New, the model fails with core.ErrInvalidInput and distlock.ErrInvalidOption.
+func History(tokens int) llm.Middleware {
+	return func(next llm.ChatModel) llm.ChatModel { return remembering{next, tokens} }
+}
+
+type remembering struct {
+	llm.ChatModel
+	tokens int
+}
+
+func (m remembering) Generate(ctx context.Context, messages []schema.Message, opts ...llm.GenerateOption) (*schema.AIMessage, error) {
+	messages, err := m.recall(ctx, messages)
+	if err != nil {
+		return nil, err
+	}
+	return m.ChatModel.Generate(ctx, messages, opts...)
+}
+
+func (m remembering) Stream(ctx context.Context, messages []schema.Message, opts ...llm.GenerateOption) iter.Seq2[schema.StreamChunk, error] {
+	messages, err := m.recall(ctx, messages)
+	if err != nil {
+		return func(yield func(schema.StreamChunk, error) bool) { yield(schema.StreamChunk{}, err) }
+	}
+	return m.ChatModel.Stream(ctx, messages, opts...)
+}
+
+func (m remembering) BindTools(tools []schema.ToolDefinition) llm.ChatModel {
+	return remembering{m.ChatModel.BindTools(tools), m.tokens}
+}
+
+// recall returns the messages with the last turns of the session before the first that is no system
+// message.
+func (m remembering) recall(ctx context.Context, messages []schema.Message) ([]schema.Message, error) {
+	r := runOf(ctx)
+	if r == nil || r.past == nil {
+		return nil, codes.Of("belugarunner.history", codes.Invalid("the model has a History, and no run of New is around "+
+			"the call: ask the model in a run, or ask the one without History"))
+	}
+	r.past.asked.Store(true)
+	var newest [][]schema.Message
+	left := m.tokens
+	for _, turn := range slices.Backward(r.past.turns) {
+		exchange, err := exchangeOf(turn)
+		if err != nil {
+			return nil, codes.Of("belugarunner.history", err)
+		}
+		if left -= tokensOf(exchange); left < 0 {
+			break
+		}
+		newest = append(newest, exchange)
+	}
+	slices.Reverse(newest)
+	begin := slices.IndexFunc(messages, func(m schema.Message) bool { return m.GetRole() != schema.RoleSystem })
+	return slices.Insert(slices.Clone(messages), max(begin, 0), slices.Concat(newest...)...), nil
+}
+
+func tokensOf(exchange []schema.Message) int {
+	count := &llm.SimpleTokenizer{}
+	tokens := count.CountMessages(exchange)
+	for _, message := range exchange {
+		if ai, ok := message.(*schema.AIMessage); ok {
+			for _, call := range ai.ToolCalls {
+				tokens += count.Count(call.Name + call.Arguments)
+			}
+		}
+	}
+	return tokens
+}
+
+// toolsKey is the metadata of a turn with its calls and results, one encoded message a line.
+const toolsKey = "belugarunner.tools"
+
+// exchangeOf returns the messages of a turn. An answer without text is left out: models refuse it.
+func exchangeOf(turn schema.Turn) (exchange []schema.Message, err error) {
+	if turn.Input != nil {
+		exchange = append(exchange, turn.Input)
+	}
+	stored, _ := turn.Metadata[toolsKey].(string)
+	for line := range strings.Lines(stored) {
+		message, err := belugamemory.Codec{}.Decode([]byte(strings.TrimSuffix(line, "\n")))
+		if err != nil {
+			return nil, fmt.Errorf("%w: the metadata %q of a turn: %w", sessionstore.ErrCodec, toolsKey, err)
+		}
+		exchange = append(exchange, message)
+	}
+	if turn.Output != nil && (belugamemory.Codec{}).Text(turn.Output) != "" {
+		exchange = append(exchange, turn.Output)
+	}
+	return exchange, nil
+}
+
+// past is the conversation before a run, and what the run adds to its turn.
+type past struct {
+	turns []schema.Turn
+	asked atomic.Bool // a model has a History
+	tools []schema.Message
+}
+
+// store adds the calls and results of the run to the metadata of the session's last turn.
+func (p *past) store(session *runtime.Session) error {
+	if p == nil || !p.asked.Load() || len(p.tools) == 0 || len(session.Turns) == 0 {
+		return nil
+	}
+	var lines [][]byte
+	for _, message := range p.tools {
+		line, err := belugamemory.Codec{}.Encode(message)
+		if err != nil {
+			return fmt.Errorf("%w: nothing was written: a tool: %w", sessionstore.ErrCodec, err)
+		}
+		lines = append(lines, line)
+	}
+	metadata := map[string]any{toolsKey: string(bytes.Join(lines, []byte("\n")))}
+	turn := &session.Turns[len(session.Turns)-1]
+	maps.Copy(metadata, turn.Metadata)
+	turn.Metadata = metadata
+	return nil
+}
+
+// historian is the last plugin of a run: it sees the turns and events as the other plugins leave them.
+type historian struct{}
+
+func (historian) Name() string { return "belugarunner.history" }
+
+func (historian) BeforeTurn(ctx context.Context, session *runtime.Session, input schema.Message) (schema.Message, error) {
+	runOf(ctx).past = &past{turns: session.Turns}
+	return input, nil
+}
+
+func (historian) AfterTurn(ctx context.Context, _ *runtime.Session, events []agent.Event) ([]agent.Event, error) {
+	p := runOf(ctx).past
+	var call *schema.ToolCall
+	for _, event := range events {
+		switch {
+		case event.ToolCall != nil:
+			call = event.ToolCall
+		case event.ToolResult != nil && call != nil: // models refuse a call without a result
+			text := belugamemory.Codec{}.Text(&schema.ToolMessage{Parts: event.ToolResult.Content})
+			p.tools = append(p.tools, &schema.AIMessage{ToolCalls: []schema.ToolCall{*call}},
+				schema.NewToolMessage(call.ID, strings.ToValidUTF8(text, "\ufffd"))) // as JSON gives it to the model
+			call = nil
+		}
+	}
+	return events, nil
+}
+
+func (historian) OnError(_ context.Context, err error) error { return err }

@@ -1,0 +1,243 @@
+package belugarunner_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/lookatitude/beluga-ai/v2/agent"
+	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/llm"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
+	"github.com/lookatitude/beluga-ai/v2/schema"
+	"github.com/lookatitude/beluga-ai/v2/tool"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
+)
+
+// asked is a model that keeps the requests as text. It calls the tool for a question with "order".
+type asked struct {
+	mu       sync.Mutex
+	requests []string
+	bound    int
+}
+
+func (m *asked) Generate(_ context.Context, messages []schema.Message, _ ...llm.GenerateOption) (*schema.AIMessage, error) {
+	var lines []string
+	for _, message := range messages {
+		line := string(message.GetRole()) + " " + belugamemory.Codec{}.Text(message)
+		if ai, ok := message.(*schema.AIMessage); ok && ai.ToolCalls != nil {
+			line += fmt.Sprint(ai.ToolCalls)
+		}
+		lines = append(lines, line)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.requests = append(m.requests, strings.Join(lines, "|"))
+	last := messages[len(messages)-1]
+	text := belugamemory.Codec{}.Text(last)
+	if last.GetRole() == schema.RoleHuman && strings.Contains(text, "order") {
+		return &schema.AIMessage{ToolCalls: []schema.ToolCall{{ID: "1", Name: "order", Arguments: `{"id":"7"}`}}}, nil
+	}
+	return schema.NewAIMessage("re " + text), nil
+}
+
+func (m *asked) Stream(ctx context.Context, messages []schema.Message, _ ...llm.GenerateOption) iter.Seq2[schema.StreamChunk, error] {
+	return func(yield func(schema.StreamChunk, error) bool) {
+		answer, err := m.Generate(ctx, messages)
+		yield(schema.StreamChunk{Delta: answer.Text()}, err)
+	}
+}
+
+func (m *asked) BindTools([]schema.ToolDefinition) llm.ChatModel { m.bound++; return m }
+func (m *asked) ModelID() string                                 { return "asked" }
+
+// last returns the newest request.
+func (m *asked) last() string { return m.requests[len(m.requests)-1] }
+
+// remembering makes an agent with a tool, whose model has a History.
+func remembering(m llm.ChatModel, tokens int, result string) agent.Agent {
+	return agent.New("agent", agent.WithLLM(belugarunner.History(tokens)(m)), agent.WithTools([]tool.Tool{
+		tool.NewFuncTool("order", "an order", func(context.Context, struct {
+			ID string `json:"id"`
+		}) (*tool.Result, error) {
+			return tool.TextResult(result), nil
+		})}))
+}
+
+// Two instances share the history, with the calls and results of tools.
+func TestHistory_reachesTheModelOfTheNextInstance(t *testing.T) {
+	for name, url := range map[string]string{"in process": "mem://", "on Redis": testservers.SharedServer().URL()} {
+		t.Run(name, func(t *testing.T) {
+			first, second := &asked{}, &asked{}
+			a := newRunner(t, remembering(first, 1000, "Friday"), url, belugarunner.WithNamespace(t.Name()))
+			b := newRunner(t, remembering(second, 1000, "Friday"), url, belugarunner.WithNamespace(t.Name()))
+			ask := func(r *belugarunner.Runner, input string) {
+				t.Helper()
+				if _, errs := say(t.Context(), r, "s", input); errs != nil {
+					t.Fatal(errs)
+				}
+			}
+			ask(a, "my order?")
+			ask(b, "thanks")
+			const turn = `human my order?|ai [{1 order {"id":"7"}}]|tool Friday|ai re Friday|`
+			if want := turn + "human thanks"; second.last() != want || first.bound == 0 {
+				t.Errorf("the model got\n%s\nwant\n%s", second.last(), want)
+			}
+			ask(a, "bye") // the history was not stored again
+			if want := turn + "human thanks|ai re thanks|human bye"; first.last() != want {
+				t.Errorf("the model got\n%s\nwant\n%s", first.last(), want)
+			}
+			if _, errs := say(t.Context(), a, "another", "hi"); errs != nil || first.last() != "human hi" {
+				t.Errorf("in another session the model got %s, %v", first.last(), errs)
+			}
+		})
+	}
+}
+
+// asks is an agent that asks its model itself.
+func asks(m llm.ChatModel, stream bool) answers {
+	return func(ctx context.Context, input string) (text string, err error) {
+		messages := []schema.Message{schema.NewSystemMessage("be kind"), schema.NewHumanMessage(input)}
+		if !stream {
+			answer, err := m.Generate(ctx, messages)
+			if err != nil {
+				return "", err
+			}
+			return answer.Text(), nil
+		}
+		for chunk, err := range m.Stream(ctx, messages) {
+			if err != nil {
+				return "", err
+			}
+			text += chunk.Delta
+		}
+		return text, nil
+	}
+}
+
+func TestHistory_followsTheSystemMessage_withinTheBudget(t *testing.T) {
+	t.Parallel()
+	for _, stream := range []bool{false, true} {
+		m := &asked{}
+		// Each turn has two messages of one or two tokens, and 4 for each message.
+		r := newRunner(t, asks(belugarunner.History(23)(m), stream), "mem://", belugarunner.WithNamespace(fmt.Sprint(t.Name(), stream)))
+		for _, input := range []string{"1", "2", "3", "4"} {
+			if _, errs := say(t.Context(), r, "s", input); errs != nil {
+				t.Fatal(errs)
+			}
+		}
+		if want := "system be kind|human 2|ai re 2|human 3|ai re 3|human 4"; m.last() != want {
+			t.Errorf("the model got\n%s\nwant\n%s", m.last(), want)
+		}
+	}
+}
+
+// The calls of tools count: otherwise long arguments would exceed the budget.
+func TestHistory_callsCountInTheBudget(t *testing.T) {
+	t.Parallel()
+	for tokens, want := range map[int]string{25: "human hi", 26: `human my order?|ai [{1 order {"id":"7"}}]|tool Fri|ai re Fri|human hi`} {
+		m := &asked{}
+		r := newRunner(t, remembering(m, tokens, "Fri"), "mem://", belugarunner.WithNamespace(fmt.Sprint(t.Name(), tokens)))
+		for _, input := range []string{"my order?", "hi"} {
+			if _, errs := say(t.Context(), r, "s", input); errs != nil {
+				t.Fatal(errs)
+			}
+		}
+		if m.last() != want {
+			t.Errorf("with %d tokens the model got\n%s\nwant\n%s", tokens, m.last(), want)
+		}
+	}
+}
+
+// hiding is a plugin that removes the events of tools, and earlier turns.
+type hiding struct{ hooks }
+
+func (*hiding) BeforeTurn(_ context.Context, s *runtime.Session, input schema.Message) (schema.Message, error) {
+	if len(s.Turns) > 1 {
+		s.Turns = s.Turns[1:]
+	}
+	return input, nil
+}
+
+func (*hiding) AfterTurn(_ context.Context, _ *runtime.Session, events []agent.Event) (kept []agent.Event, err error) {
+	for _, event := range events {
+		if event.ToolResult == nil {
+			kept = append(kept, event)
+		}
+	}
+	return kept, nil
+}
+
+func TestHistory_isAsPluginsLeaveIt(t *testing.T) {
+	t.Parallel()
+	m := &asked{}
+	r := newRunner(t, remembering(m, 1000, "secret"), "mem://", belugarunner.WithNamespace(t.Name()), belugarunner.WithPlugins(&hiding{}))
+	for _, input := range []string{"one", "my order?", "bye"} {
+		if _, errs := say(t.Context(), r, "s", input); errs != nil {
+			t.Fatal(errs)
+		}
+	}
+	if want := "human my order?|ai re secret|human bye"; m.last() != want {
+		t.Errorf("the model got\n%s\nwant\n%s", m.last(), want)
+	}
+}
+
+func TestHistory_toolWithBytes_isStoredAsJSONShowsIt(t *testing.T) {
+	t.Parallel()
+	m := &asked{}
+	r := newRunner(t, remembering(m, 1000, "a\xffb"), "mem://", belugarunner.WithNamespace(t.Name()),
+		belugarunner.WithPlugins(&answerless{}))
+	for _, input := range []string{"my order?", "bye"} {
+		if _, errs := say(t.Context(), r, "s", input); errs != nil {
+			t.Fatal(errs)
+		}
+	}
+	if want := "human my order?|ai [{1 order {\"id\":\"7\"}}]|tool a\ufffdb|human bye"; m.last() != want {
+		t.Errorf("the model got\n%q\nwant\n%q", m.last(), want)
+	}
+}
+
+// answerless removes the text of answers.
+type answerless struct{ hooks }
+
+func (*answerless) AfterTurn(_ context.Context, _ *runtime.Session, events []agent.Event) ([]agent.Event, error) {
+	for i := range events {
+		events[i].Text = ""
+	}
+	return events, nil
+}
+
+func TestHistory_outsideOfARun_isRefused(t *testing.T) {
+	t.Parallel()
+	m := &asked{}
+	model := belugarunner.History(100)(m)
+	_, err := model.Generate(t.Context(), []schema.Message{schema.NewHumanMessage("hi")})
+	refusedWith(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+	for _, err := range model.Stream(t.Context(), nil) {
+		refusedWith(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+	}
+	if m.requests != nil {
+		t.Errorf("the model was asked: %q", m.requests)
+	}
+}
+
+// Without a History, a turn is stored as before.
+func TestHistory_notUsed_storesNoTools(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, agent.New("agent", agent.WithLLM(&asked{})), "mem://", belugarunner.WithNamespace(t.Name()))
+	if _, errs := say(t.Context(), r, "s", "my order?"); errs != nil {
+		t.Fatal(errs)
+	}
+	session, err := r.Sessions().Get(t.Context(), "s")
+	must(t, err)
+	if session.Turns[0].Metadata != nil {
+		t.Errorf("the turn has the metadata %v", session.Turns[0].Metadata)
+	}
+}
