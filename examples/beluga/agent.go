@@ -5,17 +5,23 @@ import (
 	"fmt"
 	"iter"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/llm"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 	"github.com/lookatitude/beluga-ai/v2/tool"
+
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
-// newAgent makes an agent with a tool. Any other llm.ChatModel can stand here.
+// newAgent makes an agent with a tool, whose model gets up to 4000 tokens of the chat. Any other
+// llm.ChatModel can stand in the place of the scripted one.
 func newAgent(delay time.Duration) agent.Agent {
-	return agent.New("assistant", agent.WithLLM(scripted{delay}), agent.WithTools([]tool.Tool{
+	model := belugarunner.History(4000)(scripted{delay})
+	return agent.New("assistant", agent.WithLLM(model), agent.WithTools([]tool.Tool{
 		tool.NewFuncTool("order", "Tells when an order arrives", arrival),
 	}))
 }
@@ -29,7 +35,8 @@ func arrival(ctx context.Context, o order) (*tool.Result, error) {
 	return tool.TextResult("Order " + o.ID + " arrives on Friday."), nil
 }
 
-// scripted is a model that calls the tool for a question with a number, and repeats its result.
+// scripted is a model that calls the tool for a question with a number, and repeats its result. For
+// a question about "that order" it repeats the last result of the chat.
 type scripted struct{ delay time.Duration }
 
 var number = regexp.MustCompile(`\d+`)
@@ -44,6 +51,13 @@ func (m scripted) Generate(ctx context.Context, messages []schema.Message, _ ...
 	case *schema.ToolMessage:
 		return schema.NewAIMessage(last.Text()), nil
 	case *schema.HumanMessage:
+		if strings.Contains(last.Text(), "that order") {
+			for _, earlier := range slices.Backward(messages) {
+				if result, ok := earlier.(*schema.ToolMessage); ok {
+					return schema.NewAIMessage(result.Text()), nil
+				}
+			}
+		}
 		if id := number.FindString(last.Text()); id != "" {
 			return &schema.AIMessage{ToolCalls: []schema.ToolCall{{ID: "call-1", Name: "order", Arguments: fmt.Sprintf(`{"id":%q}`, id)}}}, nil
 		}

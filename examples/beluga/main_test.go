@@ -153,7 +153,7 @@ func TestReadme_commandsPrintTheirOutput(t *testing.T) {
 	printed, err := shell.Output()
 	must(t, err)
 	blocks := strings.Split(regexp.MustCompile(`instance \d+`).ReplaceAllString(string(printed), "instance 4711"), "end of block\n")
-	if len(want) != 5 || len(blocks) != 6 {
+	if len(want) != 6 || len(blocks) != 7 {
 		t.Fatalf("%d blocks have printed\n%s", len(want), printed)
 	}
 	for i, text := range want {
