@@ -12,7 +12,7 @@ const (
 	// long is a TTL that does not end during a test, however slow the backend is.
 	long = 10 * time.Minute
 	// short is a TTL whose end tests wait for.
-	short = 250 * time.Millisecond
+	short = 400 * time.Millisecond
 	// tick is how far a backend's clock may be off within a short TTL. The drift of every holder
 	// allows for it.
 	tick = 2 * time.Millisecond
