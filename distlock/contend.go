@@ -108,6 +108,7 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 		case err != nil && ctx.Err() != nil: // the end of ctx is the reason, whatever became of the request
 			continue
 		case errors.Is(err, errCancelled) && (a.place.confirmed || a.place.joined && a.outcomeUnknown):
+			// A handoff to this owner was not claimed in time.
 			patience, since = a.op.TTL, time.Now()
 			a.reenter(ctx, patience)
 			continue
@@ -144,8 +145,8 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 	return a.gaveUp(context.Cause(ctx))
 }
 
-// undo withdraws all requests of the acquisition from the backend. A grant that arrives after its caller
-// has left is thus released. A request that arrives later yet finds the tombstone of its owner.
+// undo withdraws all requests of the acquisition. The backend ends a grant whose caller has left. A
+// request that reaches the backend after that finds the tombstone of its owner.
 func (a *acquisition) undo() {
 	req := driver.ReleaseRequest{Name: a.req.Name, Owner: a.req.Owner, Leave: a.place.joined}
 	if a.outcomeUnknown {

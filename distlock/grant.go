@@ -148,8 +148,8 @@ func (h handoff) allowed() bool {
 		h.token <= h.last && h.token-h.first <= h.age.Microseconds()
 }
 
-// handoffLocked describes a handoff at a time to a waiter that wants ttl.
-func (g *grant) handoffLocked(at time.Time, ttl time.Duration) handoff {
+// handoffFactsLocked describes a handoff at a time to a waiter that wants ttl.
+func (g *grant) handoffFactsLocked(at time.Time, ttl time.Duration) handoff {
 	common := g.locker.opts.TTL
 	return handoff{
 		age:       at.Sub(g.won),

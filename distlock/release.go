@@ -175,8 +175,8 @@ func (le *Lease) finish(at time.Time, reason error) (handed bool, err error) {
 	le.state = released
 	le.ended = reason
 	le.cancel(ErrNotHeld)
-	accept := func(a *acquisition) bool { return g.handoffLocked(at, a.op.TTL).allowed() }
-	if next := g.hold.Release(at, accept); next != nil {
+	accept := func(a *acquisition) bool { return g.handoffFactsLocked(at, a.op.TTL).allowed() }
+	if next := g.hold.Next(at, accept); next != nil {
 		le.until = at.Add(g.trust.Left(trust.At(at)))
 		g.handOffLocked(next, at)
 		le.removed = true

@@ -70,8 +70,8 @@ func (c *Cleaner) Cancel(req driver.AcquireRequest, pause time.Duration) {
 	c.Add(driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: Tombstone(req.TTL)}, req.TTL, pause)
 }
 
-// Add sends req after a pause, and again until it succeeds, or until ttl and the life of its
-// tombstone have passed.
+// Add sends req after a pause, and again until it succeeds, or until the longer of ttl and the life of
+// its tombstone has passed.
 func (c *Cleaner) Add(req driver.ReleaseRequest, ttl, pause time.Duration) {
 	c.Go(func() { c.run(req, ttl, pause) })
 }

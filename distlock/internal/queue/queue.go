@@ -274,14 +274,14 @@ func (all *Queues[C, O]) Hold(key string, w *Waiter[C, O], contested bool, last 
 	return q.hold
 }
 
-// Release takes the waiter out of the queue to which the holder must hand the lock off, see
+// Next takes the waiter out of the queue to which the holder must hand the lock off, see
 // HandOff. If it returns nil, the holder must release the lock in the backend, and the next
 // contender may ask at the same time.
 //
 // ⚑ A handoff needs the first 10 ms of the grant and the consent of accept, a pure function of the
 // first waiter. While other processes wait, each waiter that was there at the grant is handed the
 // lock at most once, and no contender delays these processes.
-func (h *Hold[C, O]) Release(at time.Time, accept func(C) bool) *Waiter[C, O] {
+func (h *Hold[C, O]) Next(at time.Time, accept func(C) bool) *Waiter[C, O] {
 	q := h.queue
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
@@ -298,7 +298,7 @@ func (h *Hold[C, O]) Release(at time.Time, accept func(C) bool) *Waiter[C, O] {
 	return nil
 }
 
-// Wanted reports whether Release may return a waiter: one waits, and no contender asks the backend.
+// Wanted reports whether Next may return a waiter: one waits, and no contender asks the backend.
 func (h *Hold[C, O]) Wanted() bool {
 	q := h.queue
 	q.all.mu.Lock()
@@ -306,7 +306,7 @@ func (h *Hold[C, O]) Wanted() bool {
 	return q.contender == nil && q.waiting.Len() > 0
 }
 
-// HandOff gives a waiter that Release returned its outcome. A waiter that leaves from now on
+// HandOff gives a waiter that Next returned its outcome. A waiter that leaves from now on
 // receives last.
 func (h *Hold[C, O]) HandOff(w *Waiter[C, O], outcome, last O) {
 	h.queue.all.mu.Lock()

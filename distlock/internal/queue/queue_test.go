@@ -108,7 +108,7 @@ func TestRelease_policy(t *testing.T) {
 				}
 				// The age is that of the release. The window of the contender ends by the real
 				// clock.
-				next := h.Release(time.Now().Add(c.age), accepts(!c.forbidden))
+				next := h.Next(time.Now().Add(c.age), accepts(!c.forbidden))
 				if (next == w) != c.handed || next != w && next != nil {
 					t.Errorf("handed off to %v, want a handoff: %t", next, c.handed)
 				}
@@ -127,7 +127,7 @@ func TestHandOff_keepsOrderAndWindow(t *testing.T) {
 		_, h, ws := waiting(true, false, "a", "b", "c")
 		for i, w := range ws[:2] {
 			time.Sleep(4 * time.Millisecond)
-			if next := h.Release(time.Now(), always); next != w {
+			if next := h.Next(time.Now(), always); next != w {
 				t.Fatalf("handoff %d went to %v, want %s", i, next, w.Caller)
 			}
 			h.HandOff(w, "handed", "held by "+w.Caller)
@@ -146,12 +146,12 @@ func TestHandOff_contestedServesKnownOnce(t *testing.T) {
 	h := all.Hold(key, ws[0], true, "")
 	again := all.Join(key, "a again")
 	for _, w := range ws[1:] {
-		if next := h.Release(time.Now(), always); next != w {
+		if next := h.Next(time.Now(), always); next != w {
 			t.Fatalf("handoff to %v, want %s", next, w.Caller)
 		}
 		h.HandOff(w, "handed", "")
 	}
-	if next := h.Release(time.Now(), always); next != nil {
+	if next := h.Next(time.Now(), always); next != nil {
 		t.Errorf("a second handoff to %s", next.Caller)
 	}
 	wantNext(t, again, "none")
@@ -287,7 +287,7 @@ func TestLeave_returnsTheLastReport(t *testing.T) {
 
 func TestLeave_handoffComesFirst(t *testing.T) {
 	_, h, ws := waiting(true, false, "a", "b")
-	w := h.Release(time.Now(), always)
+	w := h.Next(time.Now(), always)
 	left := make(chan string)
 	go func() {
 		o, _ := w.Leave()
@@ -341,18 +341,18 @@ func TestEnd_wakesTheContender(t *testing.T) {
 // A released lock whose release has no answer yet may be granted to this process again.
 func TestEnd_olderHoldEndsNothing(t *testing.T) {
 	all, older, ws := waiting(true, false, "a", "b")
-	if next := older.Release(time.Now(), never); next != nil {
+	if next := older.Next(time.Now(), never); next != nil {
 		t.Fatalf("handed off to %s", next.Caller)
 	}
 	wantNext(t, ws[0], "")
 	h := all.Hold(key, ws[0], false, "")
 	older.End(false)
 	older.End(true)
-	if next := older.Release(time.Now(), always); next != nil {
+	if next := older.Next(time.Now(), always); next != nil {
 		t.Errorf("the older hold handed the lock off to %s", next.Caller)
 	}
 	wantNext(t, ws[1], "none")
-	if next := h.Release(time.Now(), always); next != ws[1] {
+	if next := h.Next(time.Now(), always); next != ws[1] {
 		t.Errorf("the hold handed the lock off to %v", next)
 	}
 }
@@ -370,7 +370,7 @@ func TestClose_failsAllWaiters(t *testing.T) {
 	if all.Join(key, "late") != nil {
 		t.Error("a closed queue takes a caller")
 	}
-	if next := h.Release(time.Now(), always); next != nil {
+	if next := h.Next(time.Now(), always); next != nil {
 		t.Errorf("handed off to %s after Close", next.Caller)
 	}
 	h.End(false)

@@ -101,7 +101,7 @@ func (r *run) release() {
 		r.hold = nil
 		return
 	}
-	w := h.Release(time.Now(), accepts(r.random.IntN(4) > 0))
+	w := h.Next(time.Now(), accepts(r.random.IntN(4) > 0))
 	if w == nil {
 		r.hold, r.holds = nil, append(r.holds, h)
 		return
@@ -219,7 +219,7 @@ func TestQueues_concurrentUse(t *testing.T) {
 					}
 					h := current
 					inside.Add(-1)
-					if next := h.Release(time.Now(), accepts(random.IntN(5) > 0)); next != nil {
+					if next := h.Next(time.Now(), accepts(random.IntN(5) > 0)); next != nil {
 						h.HandOff(next, "handed", "holder")
 						continue
 					}
