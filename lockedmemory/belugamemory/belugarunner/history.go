@@ -158,16 +158,17 @@ func (historian) BeforeTurn(ctx context.Context, session *runtime.Session, input
 
 func (historian) AfterTurn(ctx context.Context, _ *runtime.Session, events []agent.Event) ([]agent.Event, error) {
 	p := runOf(ctx).past
-	var call *schema.ToolCall
+	calls := map[string]*schema.ToolCall{} // by agent: those of a team work at the same time
 	for _, event := range events {
+		call := calls[event.AgentID]
 		switch {
 		case event.ToolCall != nil:
-			call = event.ToolCall
+			calls[event.AgentID] = event.ToolCall
 		case event.ToolResult != nil && call != nil: // models refuse a call without a result
 			text := belugamemory.Codec{}.Text(&schema.ToolMessage{Parts: event.ToolResult.Content})
 			p.tools = append(p.tools, &schema.AIMessage{ToolCalls: []schema.ToolCall{*call}},
 				schema.NewToolMessage(call.ID, strings.ToValidUTF8(text, "\ufffd"))) // as JSON gives it to the model
-			call = nil
+			delete(calls, event.AgentID)
 		}
 	}
 	return events, nil

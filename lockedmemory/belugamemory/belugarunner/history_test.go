@@ -214,6 +214,34 @@ func (*answerless) AfterTurn(_ context.Context, _ *runtime.Session, events []age
 	return events, nil
 }
 
+// atOnce is a plugin that makes the events of two agents at work at the same time.
+type atOnce struct{ hooks }
+
+func (*atOnce) AfterTurn(_ context.Context, _ *runtime.Session, events []agent.Event) (all []agent.Event, err error) {
+	for _, id := range []string{"a", "b"} {
+		all = append(all, agent.Event{Type: agent.EventToolCall, AgentID: id, ToolCall: &schema.ToolCall{ID: id, Name: "of " + id}})
+	}
+	for _, id := range []string{"a", "b"} {
+		all = append(all, agent.Event{Type: agent.EventToolResult, AgentID: id, ToolResult: tool.TextResult("for " + id)})
+	}
+	return append(all, events...), nil
+}
+
+// The call of one agent does not get the result of another.
+func TestHistory_agentsAtOnce_keepTheirResults(t *testing.T) {
+	t.Parallel()
+	m := &asked{}
+	r := newRunner(t, remembering(m, 1000, ""), "mem://", belugarunner.WithNamespace(t.Name()), belugarunner.WithPlugins(&atOnce{}))
+	for _, input := range []string{"one", "bye"} {
+		if _, errs := say(t.Context(), r, "s", input); errs != nil {
+			t.Fatal(errs)
+		}
+	}
+	if want := "human one|ai [{a of a }]|tool for a|ai [{b of b }]|tool for b|ai re one|human bye"; m.last() != want {
+		t.Errorf("the model got\n%s\nwant\n%s", m.last(), want)
+	}
+}
+
 func TestHistory_outsideOfARun_isRefused(t *testing.T) {
 	t.Parallel()
 	m := &asked{}
