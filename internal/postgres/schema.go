@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -52,12 +53,17 @@ var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 
 // Validate refuses a name that would need quotes to be read as it is, with distlock.ErrInvalidOption.
 func (s Schema) Validate() error {
-	if !schemaName.MatchString(s.name()) || strings.HasPrefix(s.name(), "pg_") {
-		return fmt.Errorf("%w: Schema: a schema has 1 to 63 lower-case letters, digits or _, and does not begin with a "+
-			"digit or pg_", distlock.ErrInvalidOption)
+	if !isSchemaName(s.name()) {
+		return fmt.Errorf("%w: Schema: %w", distlock.ErrInvalidOption, errSchemaName)
 	}
 	return nil
 }
+
+func isSchemaName(name string) bool {
+	return schemaName.MatchString(name) && !strings.HasPrefix(name, "pg_")
+}
+
+var errSchemaName = errors.New("a schema has 1 to 63 lower-case letters, digits or _, and does not begin with a digit or pg_")
 
 func (s Schema) name() string { return cmp.Or(s.Name, DefaultSchema) }
 

@@ -40,8 +40,11 @@ func ParseURL(rawURL string) (config *pgxpool.Config, schema string, err error) 
 		}
 	}
 	schema, given := parameters["schema"]
-	if given && schema == "" {
+	switch {
+	case given && schema == "":
 		return nil, "", errors.New("schema is empty, which would mean the default: give it a value, or leave it out")
+	case given && !isSchemaName(schema):
+		return nil, "", fmt.Errorf("schema: %w", errSchemaName)
 	}
 	delete(parameters, "schema")
 	return config, schema, nil

@@ -11,7 +11,7 @@ func TestParseURL_schemaIsItsOwnParameter(t *testing.T) {
 	for rawURL, want := range map[string]string{
 		"postgres://u:p@h:5433/db":                                    "",
 		"postgresql://u:p@h:5433/db?schema=locks":                     "locks",
-		"postgres://u:p@h:5433/db?application_name=a&schema=my%20own": "my own",
+		"postgres://u:p@h:5433/db?application_name=a&schema=my%5Fown": "my_own",
 	} {
 		config, schema, err := postgres.ParseURL(rawURL)
 		if err != nil {
