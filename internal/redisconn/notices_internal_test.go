@@ -3,6 +3,8 @@ package redisconn
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -193,5 +195,40 @@ func TestNotices_L_hangingServer_closesAtOnce(t *testing.T) {
 	n.Close()
 	if took := time.Since(start) - stop(); took > time.Second {
 		t.Errorf("Close took %s", took)
+	}
+}
+
+// A connection that does not answer is replaced while another goroutine still dials for it. A caller of
+// Listen leaves in time.
+func TestNotices_L_renewWhileDialing(t *testing.T) {
+	t.Parallel()
+	dials := make(chan struct{}, 10)
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1,
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			dials <- struct{}{}
+			Pause(ctx, 3*time.Second)
+			return nil, io.EOF
+		},
+	})
+	defer client.Close()
+	over := New(client)
+	defer over.Close()
+	n := newNotices(over)
+	defer n.Close()
+	s := newSubscription(n)
+	n.current = s
+	s.channels["n:wake:other"] = &channel{ready: make(chan struct{})} // so that no goroutine reads
+	dialing := s.pubsub
+	s.running.Go(func() { s.subscribe(dialing, "n:wake:other") })
+	<-dials
+	stop, start := leakcheck.Stalls(), time.Now()
+	s.running.Go(s.renew)
+	time.Sleep(50 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, _, err := n.Listen(ctx, "n:wake:x", "owner")
+	<-dials
+	if took := time.Since(start) - stop(); !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second {
+		t.Errorf("after %s: %v", took, err)
 	}
 }

@@ -199,9 +199,10 @@ func (s *subscription) renew() {
 	if s.ctx.Err() != nil {
 		return
 	}
-	_ = s.pubsub.Close()
-	s.pubsub = s.client.Subscribe(s.ctx)
-	pubsub := s.pubsub
+	silent, pubsub := s.pubsub, s.client.Subscribe(s.ctx)
+	s.pubsub = pubsub
+	// ⚑ Close waits while another goroutine dials for the connection.
+	s.running.Go(func() { _ = silent.Close() })
 	for name := range s.channels {
 		s.running.Go(func() { s.subscribe(pubsub, name) })
 	}
