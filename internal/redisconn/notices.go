@@ -33,6 +33,7 @@ type Notices struct {
 	name       string // the package, for errors
 	parse      func(message string) (to string, wake driver.Wake, err error)
 	refusedFor time.Duration
+	running    sync.WaitGroup // the goroutines of all subscriptions
 
 	mu      sync.Mutex
 	waiting map[string][]chan driver.Wake // by addressee
@@ -162,7 +163,7 @@ func (n *Notices) confirmed(s *subscription) {
 	}
 }
 
-// Close closes the subscription, and waits for its goroutines.
+// Close closes the subscription, and waits for its goroutines and for those of refused ones.
 func (n *Notices) Close() {
 	n.mu.Lock()
 	n.closed = true
@@ -170,6 +171,6 @@ func (n *Notices) Close() {
 	n.mu.Unlock()
 	if s != nil {
 		s.end()
-		s.running.Wait()
 	}
+	n.running.Wait()
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -219,10 +220,10 @@ func TestNotices_L_renewWhileDialing(t *testing.T) {
 	n.current = s
 	s.channels["n:wake:other"] = &channel{ready: make(chan struct{})} // so that no goroutine reads
 	dialing := s.pubsub
-	s.running.Go(func() { s.subscribe(dialing, "n:wake:other") })
+	n.running.Go(func() { s.subscribe(dialing, "n:wake:other") })
 	<-dials
 	stop, start := leakcheck.Stalls(), time.Now()
-	s.running.Go(s.renew)
+	n.running.Go(s.renew)
 	time.Sleep(50 * time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -230,5 +231,33 @@ func TestNotices_L_renewWhileDialing(t *testing.T) {
 	<-dials
 	if took := time.Since(start) - stop(); !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second {
 		t.Errorf("after %s: %v", took, err)
+	}
+}
+
+// The goroutines of a subscription that the server has refused end before Close does.
+func TestNotices_refused_closeWaits(t *testing.T) {
+	t.Parallel()
+	db := testservers.SharedRedis(t)
+	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
+	defer client.Close()
+	over := New(client)
+	defer over.Close()
+	reading, release := make(chan struct{}), make(chan struct{})
+	var ended atomic.Bool
+	n := NewNotices(over, "redisconn", func(string) (string, driver.Wake, error) {
+		close(reading) // at the message that checks the right to publish
+		<-release
+		ended.Store(true)
+		return "", driver.Wake{}, errors.New("no addressee")
+	})
+	if _, _, err := n.Listen(t.Context(), "refused:"+t.Name(), "owner"); err != nil {
+		t.Fatal(err)
+	}
+	<-reading
+	n.refuse(n.current, refusal("NOPERM this user has no permissions"))
+	time.AfterFunc(100*time.Millisecond, func() { close(release) })
+	n.Close()
+	if !ended.Load() {
+		t.Error("a goroutine of the refused subscription is left")
 	}
 }

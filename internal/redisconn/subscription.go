@@ -25,7 +25,6 @@ type subscription struct {
 	owned   bool // the client is that of the subscription
 	ctx     context.Context
 	cancel  context.CancelFunc
-	running sync.WaitGroup
 
 	mu       sync.Mutex
 	pubsub   *redis.PubSub
@@ -84,9 +83,9 @@ func (s *subscription) to(name string) (ready <-chan struct{}) {
 		first := len(s.channels) == 0
 		s.channels[name] = ch
 		pubsub := s.pubsub
-		s.running.Go(func() { s.subscribe(pubsub, name) })
+		s.notices.running.Go(func() { s.subscribe(pubsub, name) })
 		if first {
-			s.running.Go(s.read)
+			s.notices.running.Go(s.read)
 		}
 	}
 	return ch.ready
@@ -172,7 +171,7 @@ func (s *subscription) subscribed(name string) {
 	}
 	// The user may have the right to subscribe without the right to publish. Then no process
 	// notifies, and waiters have to poll.
-	s.running.Go(func() {
+	s.notices.running.Go(func() {
 		publish := redis.NewIntCmd(s.ctx, "publish", name, "")
 		if err := s.notices.redis.Do(s.ctx, name, publish); refuses(err) {
 			s.notices.refuse(s, err)
@@ -202,8 +201,8 @@ func (s *subscription) renew() {
 	silent, pubsub := s.pubsub, s.client.Subscribe(s.ctx)
 	s.pubsub = pubsub
 	// ⚑ Close waits while another goroutine dials for the connection.
-	s.running.Go(func() { _ = silent.Close() })
+	s.notices.running.Go(func() { _ = silent.Close() })
 	for name := range s.channels {
-		s.running.Go(func() { s.subscribe(pubsub, name) })
+		s.notices.running.Go(func() { s.subscribe(pubsub, name) })
 	}
 }
