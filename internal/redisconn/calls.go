@@ -59,9 +59,13 @@ func (n *noted) String() string { return n.text }
 
 func notSent(err error) error { return &kindError{driver.ErrNotDone, err} }
 
-// firstPause is the upper bound of the pause before the first repetition of a call. The bound
-// doubles with each repetition.
-const firstPause = 16 * time.Millisecond
+const (
+	// firstPause is the upper bound of the pause before the first repetition of a call. The bound
+	// doubles with each repetition.
+	firstPause = 16 * time.Millisecond
+	// doublings is how often the bound doubles: it is 512 ms then.
+	doublings = 5
+)
 
 // Repeat makes a call by send, and makes it again while no node accepts it for now or the answer is
 // lost, as often as the options of the client say. The result replayed reports whether a copy
@@ -77,7 +81,7 @@ func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed boo
 			break
 		}
 		reload(t.client, err)
-		wait := rand.N(firstPause << try)
+		wait := rand.N(firstPause << min(try, doublings))
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
 			// ⚑ The caller has to see that the time is up: it may have more time for another call.
 			<-ctx.Done()

@@ -337,3 +337,22 @@ func TestRepeat_L_deadlineLeavesNoTime(t *testing.T) {
 		}
 	})
 }
+
+// A server that was away for long gets the next copy soon after it is back.
+func TestRepeat_L_pauseIsLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: 100})
+		defer client.Close()
+		sent, last := 0, time.Now()
+		_, err := New(client).Repeat(t.Context(), func() error {
+			if pause := time.Since(last); pause > 512*time.Millisecond {
+				t.Fatalf("copy %d comes %s after the one before", sent, pause)
+			}
+			sent, last = sent+1, time.Now()
+			return io.EOF
+		})
+		if sent != 101 || !errors.Is(err, io.EOF) {
+			t.Errorf("%d copies, %v", sent, err)
+		}
+	})
+}
