@@ -101,8 +101,8 @@ func After(replayed bool, err error) error {
 	if !replayed || err == nil {
 		return err
 	}
-	if last, ok := err.(*kindError); ok && last.kind == driver.ErrNotDone {
-		err = last.error
+	for last, ok := err.(*kindError); ok && last.kind == driver.ErrNotDone; last, ok = err.(*kindError) {
+		err = last.error // ⚑ an error of a connection has this kind twice
 	}
 	return &kindError{driver.ErrReplayed, err}
 }
