@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -230,6 +231,19 @@ func TestList_C_foreignData_isLeftOut(t *testing.T) {
 	page, err := d.(driver.Lister).List(t.Context(), driver.ListRequest{Namespace: "n", Limit: 10})
 	if err != nil || len(page.Names) != 1 || page.Names[0].Name != owner("a").Name {
 		t.Errorf("%+v, %v", page, err)
+	}
+}
+
+// A page whose answer is lost is asked for again.
+func TestList_C_lostPage_isAskedAgain(t *testing.T) {
+	db := testservers.SharedRedis(t)
+	proxy := faultnet.New(t, db.Addr())
+	d := driverOver(t, newClient(t, proxy, redis.Options{DB: db.DB()}))
+	mustGrant(t, d, owner("a"))
+	lost := proxy.DropReplies(faultnet.First(1, faultnet.Containing("scan")))
+	page, err := d.(driver.Lister).List(t.Context(), driver.ListRequest{Namespace: "n", Limit: 10})
+	if err != nil || len(page.Names) != 1 || lost.Count() != 1 {
+		t.Errorf("%+v, %v, with %d answers lost", page, err, lost.Count())
 	}
 }
 

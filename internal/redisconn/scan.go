@@ -34,6 +34,15 @@ var patterns = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 // of one node, whether they match or not. A key that is there throughout is on one page or more, as long
 // as no server restarts, no replica takes over and no slot moves.
 func (t *Transport) Keys(ctx context.Context, at Scan, prefix, suffix string) (page Keys, err error) {
+	_, err = t.Repeat(ctx, func() (err error) {
+		page, err = t.keys(ctx, at, patterns.Replace(prefix)+"*"+patterns.Replace(suffix))
+		return err
+	})
+	return page, err
+}
+
+// keys asks once for the page of the keys that match a pattern.
+func (t *Transport) keys(ctx context.Context, at Scan, pattern string) (page Keys, err error) {
 	nodes, err := t.Masters(ctx)
 	if err != nil {
 		return page, err
@@ -45,7 +54,6 @@ func (t *Transport) Keys(ctx context.Context, at Scan, prefix, suffix string) (p
 	if page.At = at; nodes[i].Addr != at.Node {
 		page.At = Scan{Node: nodes[i].Addr}
 	}
-	pattern := patterns.Replace(prefix) + "*" + patterns.Replace(suffix)
 	cmd := redis.NewScanCmd(ctx, nil, "scan", page.At.Cursor, "match", pattern, "count", scanned)
 	if err := nodes[i].Do(ctx, cmd); err != nil {
 		return Keys{}, err

@@ -17,11 +17,8 @@ func (s *service) Sessions(ctx context.Context, after string) (names []string, n
 		return nil, "", fmt.Errorf("redisstore: %w: no page of sessions has returned this place", lockdriver.ErrNotDone)
 	}
 	prefix := s.keep.Namespace + ":"
-	var page redisconn.Keys
-	if _, err := s.redis.Repeat(ctx, func() (err error) {
-		page, err = s.redis.Keys(ctx, at, prefix+"{", "}:log")
-		return err
-	}); err != nil {
+	page, err := s.redis.Keys(ctx, at, prefix+"{", "}:log")
+	if err != nil {
 		return nil, "", s.explain(err)
 	}
 	for _, log := range page.Keys {
