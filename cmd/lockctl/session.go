@@ -32,6 +32,8 @@ type exchange struct {
 	Texts    []string `json:"texts,omitempty"` // with --text alone: they are personal data
 }
 
+const noExchange = "the session has no exchange: check its name, and the namespace of --store"
+
 func exchangeOf(e driver.Entry, withText bool) exchange {
 	x := exchange{Place: e.Place.String(), Token: e.Place.Fence, ID: e.ID, Number: e.Number,
 		Granted: time.UnixMicro(e.Place.Fence).UTC().Format(time.RFC3339), Messages: len(e.Messages), Bytes: size(e)}
@@ -132,7 +134,7 @@ func (t *tool) sessionShowCommand() *cobra.Command {
 				return err
 			}
 			if len(entries) == 0 {
-				return t.not("the session has no exchange")
+				return t.not(noExchange)
 			}
 			exchanges := []exchange{}
 			for _, e := range entries {
@@ -266,7 +268,7 @@ func (t *tool) sessionDeleteCommand() *cobra.Command {
 			if entries, err := s.last(ctx, args[0], 1); err != nil {
 				return err
 			} else if len(entries) == 0 {
-				fmt.Fprintln(t.errs, "lockctl: the session has no exchange: check its name, and the namespace of --store")
+				fmt.Fprintln(t.errs, "lockctl: "+noExchange)
 			}
 			if !yes && !t.confirm(ctx, fmt.Sprintf("Delete the session %s for good, under its lock in the namespace %q?",
 				clean(args[0]), locks.namespace)) {

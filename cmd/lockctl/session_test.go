@@ -109,6 +109,7 @@ TOKEN-1000000  CLOCK  -  2  32`)
 		lockctl(t, "session", "show", "chat-1", "--url", url).is(t, 0)
 		lockctlWith(t.Context(), 0, strings.NewReader("yes\n"), "session", "delete", "chat-1", "--url", url).is(t, 0, "Deleted.")
 		lockctl(t, "session", "show", "chat-1", "--url", url).is(t, exitFinding, "the session has no exchange")
+		lockctl(t, "session", "verify", "chat-1", "--url", url).is(t, exitFinding, "the session has no exchange")
 		lockctl(t, "session", "list", "--url", url).prints(t, 0, "SESSION\nchat-0")
 		one.save(t, "order-1", "again", "after the delete") // its ID is forgotten
 	})

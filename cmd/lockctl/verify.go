@@ -46,7 +46,8 @@ func (t *tool) verifyCommand() *cobra.Command {
 		Short: "Check the exchanges of a session",
 		Long: "Check a session from its beginning: entries that cannot be read, places out of order, exchanges\n" +
 			"stored twice under one turn ID, and tokens ahead of the clock. If a lock of the same name is held,\n" +
-			"verify compares its token with the newest one of the session. The exit code is 1 with a finding.",
+			"verify compares its token with the newest one of the session. The exit code is 1 with a finding, and if the session has no\n" +
+			"exchange.",
 		Args: cobra.ExactArgs(1),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
 			v := &verdict{Session: args[0], Problems: []problem{}, numbers: map[string]int{}}
@@ -58,6 +59,9 @@ func (t *tool) verifyCommand() *cobra.Command {
 					break
 				}
 				v.check(e, time.Now())
+			}
+			if v.Exchanges == 0 {
+				return t.not(noExchange)
 			}
 			if t.url != "" || os.Getenv("LOCKCTL_URL") != "" {
 				if err := t.compare(ctx, v); err != nil {

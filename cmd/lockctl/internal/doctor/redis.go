@@ -64,7 +64,8 @@ var redisRules = []rule{
 	{"eviction", OK, is("maxmemory_policy", "noeviction"), "noeviction", "", ""},
 	{"eviction", Warning, both(known("maxmemory_policy"), zero("maxmemory")), "${maxmemory_policy}, without maxmemory",
 		"With maxmemory: " + evicts, noevict},
-	{"eviction", Problem, known("maxmemory_policy"), "${maxmemory_policy}, with maxmemory ${maxmemory_human}", evicts, noevict},
+	{"eviction", Problem, known("maxmemory_policy"), "${maxmemory_policy}, with maxmemory ${maxmemory_human}",
+		evicts + " If the memory is full, raise maxmemory first: with noeviction, writes then fail (OOM).", noevict},
 
 	{"memory", Problem, fuller("used_memory", "limit", 100), used,
 		"Acquires and Saves fail (OOM). Held leases are still renewed and released.", makeRoom},
