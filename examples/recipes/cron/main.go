@@ -1,12 +1,11 @@
 // Command cron runs a job at fixed times, once per time however many instances run. If the instance
-// that runs the job dies or fails, another one runs it.
+// that runs the job dies or fails, another instance runs the job.
 //
 //	go run ./examples/recipes/cron -lock redis://localhost:6379 -every 1m
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"log"
 	"os"
@@ -20,12 +19,15 @@ import (
 	"github.com/belugalock/belugalock/distlock/lockurl"
 )
 
+// pause is the time between two attempts at a slot.
+const pause = 5 * time.Second
+
 const table = `CREATE TABLE IF NOT EXISTS cron (job text PRIMARY KEY, done timestamptz NOT NULL)`
 
 func main() {
 	lock := flag.String("lock", "redis://localhost:6379", "URL of the lock service")
 	database := flag.String("database", "postgres://postgres:belugalock@localhost:5432/belugalock", "URL of the database")
-	every := flag.Duration("every", time.Minute, "the time between two runs")
+	every := flag.Duration("every", time.Minute, "the time between two slots, counted in UTC: 24h is midnight UTC")
 	flag.Parse()
 	if err := run(*lock, *database, *every); err != nil {
 		log.Fatal(err)
@@ -56,16 +58,39 @@ func run(lock, database string, every time.Duration) error {
 	if err != nil {
 		return err
 	}
+	schedule(ctx, locker, db, every, report)
+	return nil
+}
+
+// schedule runs the job of each slot until ctx ends. An instance that starts late joins the present
+// slot. The schedule leaves out slots that pass during an earlier slot.
+func schedule(ctx context.Context, locker *distlock.Locker, db *pgxpool.Pool, every time.Duration,
+	work func(ctx context.Context, slot time.Time) error) {
 	for {
-		slot := time.Now().Truncate(every).Add(every)
-		select {
-		case <-time.After(time.Until(slot)):
-		case <-ctx.Done():
-			return nil
+		slot := time.Now().UTC().Truncate(every)
+		for {
+			err := once(ctx, locker, db, "report", slot, work)
+			if err == nil {
+				break
+			}
+			log.Printf("slot %s, next attempt in %s: %v", slot.Format(time.DateTime), pause, err)
+			if !sleep(ctx, pause) {
+				return
+			}
 		}
-		if err := once(ctx, locker, db, "report", slot, report); err != nil {
-			log.Print(err)
+		if !sleep(ctx, time.Until(slot.Add(every))) {
+			return
 		}
+	}
+}
+
+// sleep returns false if ctx ends.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -74,12 +99,12 @@ func report(_ context.Context, slot time.Time) error {
 	return nil
 }
 
-// once runs a job for a slot, a time of its schedule, unless an instance has done so. All instances
-// call it for each slot. Those that wait find the slot done, or take over from a dead instance. If
-// an instance dies after the job and before the note, the job runs again for the same slot.
+// once runs a job for a slot, a time of its schedule, unless the slot is done. All instances call
+// once for each slot, and repeat it after an error. A waiter finds the slot done, or takes over from
+// a dead instance. If an instance dies between the job and the note, the job runs again.
 func once(ctx context.Context, locker *distlock.Locker, db *pgxpool.Pool, job string, slot time.Time,
 	work func(ctx context.Context, slot time.Time) error) error {
-	err := locker.Do(ctx, job, func(ctx context.Context) error {
+	return locker.Do(ctx, job, func(ctx context.Context) error {
 		var done bool
 		err := db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM cron WHERE job = $1 AND done >= $2)`, job, slot).Scan(&done)
 		if err != nil || done {
@@ -91,10 +116,5 @@ func once(ctx context.Context, locker *distlock.Locker, db *pgxpool.Pool, job st
 		_, err = db.Exec(ctx, `INSERT INTO cron (job, done) VALUES ($1, $2)
 			ON CONFLICT (job) DO UPDATE SET done = greatest(cron.done, excluded.done)`, job, slot)
 		return err
-	})
-	var busy *distlock.BusyError
-	if errors.As(err, &busy) {
-		return nil // the job is longer than Options.Wait, and its instance is alive
-	}
-	return err
+	}, distlock.WithWait(-1)) // no limit but ctx, because only a waiter takes over
 }

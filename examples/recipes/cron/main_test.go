@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/childproc"
@@ -41,6 +42,12 @@ func endless(ctx context.Context, parent *childproc.Line, c config) error {
 
 // instance runs one slot with a Locker and a pool of its own.
 func instance(ctx context.Context, c config, work func(context.Context, time.Time) error) error {
+	return connected(ctx, c, func(locker *distlock.Locker, db *pgxpool.Pool) error {
+		return once(ctx, locker, db, "report", c.Slot, work)
+	})
+}
+
+func connected(ctx context.Context, c config, do func(*distlock.Locker, *pgxpool.Pool) error) error {
 	db, err := pgxpool.New(ctx, c.Database)
 	if err != nil {
 		return err
@@ -51,7 +58,7 @@ func instance(ctx context.Context, c config, work func(context.Context, time.Tim
 		return err
 	}
 	defer locker.Close(context.Background())
-	return once(ctx, locker, db, "report", c.Slot, work)
+	return do(locker, db)
 }
 
 func setUp(t *testing.T, backend string) config {
@@ -112,9 +119,10 @@ func TestOnce_manyInstances_oneRunPerSlot(t *testing.T) {
 	}
 }
 
-func TestOnce_killedInstance_anotherRunsTheJob(t *testing.T) {
-	c := setUp(t, "redis")
-	c.Lock += "?ttl=1s"
+// kill starts an instance whose job does not end, calls wait when the job has begun, and kills the
+// instance when wait has returned.
+func kill(t *testing.T, c config, wait func()) {
+	t.Helper()
 	killed, err := childproc.StartRole(t.Context(), "endless", c, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
@@ -124,15 +132,106 @@ func TestOnce_killedInstance_anotherRunsTheJob(t *testing.T) {
 	if err := killed.ReceiveWithin(30*time.Second, &begun); err != nil {
 		t.Fatal(err)
 	}
+	wait()
 	killed.Kill()
 	<-killed.Done()
-	runs := 0
-	err = instance(t.Context(), c, func(context.Context, time.Time) error {
-		runs++
+}
+
+// The instance is killed after a job of four times Options.Wait, while another instance waits.
+func TestOnce_killedInLongJob_waiterTakesOver(t *testing.T) {
+	c := setUp(t, "redis")
+	c.Lock += "?ttl=1s&wait=500ms"
+	type result struct {
+		runs int
+		err  error
+	}
+	waiter := make(chan result, 1)
+	kill(t, c, func() {
+		go func() {
+			var r result
+			r.err = instance(t.Context(), c, func(context.Context, time.Time) error {
+				r.runs++
+				return nil
+			})
+			waiter <- r
+		}()
+		select {
+		case r := <-waiter:
+			t.Errorf("the waiter gives up: %d runs, %v", r.runs, r.err)
+			waiter <- r
+		case <-time.After(2 * time.Second):
+		}
+	})
+	select {
+	case r := <-waiter:
+		if r.runs != 1 || r.err != nil {
+			t.Errorf("the waiter ran the job %d times, %v", r.runs, r.err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the waiter does not take over")
+	}
+}
+
+// runSchedule runs the job of an hourly slot in an instance of its own, and returns the slot that
+// the instance has done, and how often the job ran.
+func runSchedule(t *testing.T, c config, work func() error) (slot time.Time, runs int) {
+	t.Helper()
+	err := connected(t.Context(), c, func(locker *distlock.Locker, db *pgxpool.Pool) error {
+		ctx, cancel := context.WithCancel(t.Context())
+		var ended sync.WaitGroup
+		defer ended.Wait()
+		defer cancel()
+		ended.Go(func() {
+			schedule(ctx, locker, db, time.Hour, func(context.Context, time.Time) error {
+				runs++
+				return work()
+			})
+		})
+		testservers.Await(t, 60*time.Second, "no slot is done", func() bool {
+			return db.QueryRow(ctx, `SELECT done FROM cron`).Scan(&slot) == nil
+		})
 		return nil
 	})
-	if err != nil || runs != 1 {
-		t.Errorf("the other instance ran the job %d times, %v", runs, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slot, runs
+}
+
+// All instances have died in the slot. The next one starts after the time of the slot.
+func TestSchedule_lateStart_joinsTheSlot(t *testing.T) {
+	c := setUp(t, "redis")
+	c.Lock += "?ttl=1s"
+	c.Slot = time.Now().Truncate(time.Hour)
+	kill(t, c, func() {})
+	slot, runs := runSchedule(t, c, func() error { return nil })
+	if slot.Before(c.Slot) || runs != 1 {
+		t.Errorf("the slot %s was done in %d runs", slot, runs)
+	}
+}
+
+func TestSchedule_failedJob_isRepeated(t *testing.T) {
+	failures := 1
+	_, runs := runSchedule(t, setUp(t, "redis"), func() error {
+		if failures--; failures >= 0 {
+			return errors.New("the first run fails")
+		}
+		return nil
+	})
+	if runs != 2 {
+		t.Errorf("%d runs", runs)
+	}
+}
+
+// Redis is down at the time of the slot.
+func TestSchedule_redisDown_slotIsRepeated(t *testing.T) {
+	c, redis := setUp(t, "redis"), testservers.StartRedis(t)
+	c.Lock = redis.URL() + "?ttl=1s"
+	redis.Kill()
+	restarted := time.AfterFunc(3*time.Second, redis.Restart)
+	defer restarted.Stop()
+	if _, runs := runSchedule(t, c, func() error { return nil }); runs != 1 {
+		t.Errorf("%d runs", runs)
 	}
 }
 
@@ -180,17 +279,5 @@ func TestOnce_lostLock_laterNoteStays(t *testing.T) {
 	})
 	if runNext(); runs != 1 {
 		t.Errorf("the slot ran %d times", runs)
-	}
-}
-
-func TestOnce_jobLongerThanWait_noFailure(t *testing.T) {
-	c := setUp(t, "redis")
-	c.Lock += "?wait=50ms"
-	unexpected := func(context.Context, time.Time) error { return errors.New("the job runs twice") }
-	err := instance(t.Context(), c, func(context.Context, time.Time) error {
-		return instance(t.Context(), c, unexpected)
-	})
-	if err != nil {
-		t.Error(err)
 	}
 }
