@@ -1,5 +1,5 @@
-// Command events applies events that a queue delivers at least once, each event exactly once. The
-// consumers share no partition: a lock per account puts the events of an account in a row.
+// Command events applies events that a queue delivers at least once, each event exactly once. A lock
+// per account puts its events in a row. Stdin is the queue, and stdout takes the acknowledgements.
 //
 //	go run ./examples/recipes/events -lock redis://localhost:6379 < events.jsonl
 package main
@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"log"
 	"os"
@@ -37,12 +38,13 @@ func main() {
 	lock := flag.String("lock", "redis://localhost:6379", "URL of the lock service")
 	database := flag.String("database", "postgres://postgres:belugalock@localhost:5432/belugalock", "URL of the database")
 	flag.Parse()
-	if err := run(context.Background(), *lock, *database, os.Stdin); err != nil {
+	if err := run(context.Background(), *lock, *database, os.Stdin, os.Stdout, book); !errors.Is(err, io.EOF) {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, lock, database string, queue io.Reader) error {
+// run returns io.EOF at the end of the queue.
+func run(ctx context.Context, lock, database string, queue io.Reader, acks io.Writer, handle handler) error {
 	db, err := pgxpool.New(ctx, database)
 	if err != nil {
 		return err
@@ -64,26 +66,27 @@ func run(ctx context.Context, lock, database string, queue io.Reader) error {
 	if err != nil {
 		return err
 	}
-	for events := json.NewDecoder(queue); ; {
+	for events := json.NewDecoder(queue); ctx.Err() == nil; {
 		var e Event
-		if err := events.Decode(&e); err == io.EOF {
-			return nil
-		} else if err != nil {
+		if err := events.Decode(&e); err != nil {
 			return err
 		}
-		if err := process(ctx, locker, db, e, book); err != nil {
-			return err // no acknowledgement: the queue delivers the event again
+		if err := process(ctx, locker, db, e, handle); err != nil { // busy, lost, or a server is down
+			log.Printf("event %s is not acknowledged, so the queue delivers it again: %v", e.ID, err)
+			continue
 		}
+		fmt.Fprintln(acks, e.ID)
 	}
+	return ctx.Err()
 }
+
+type handler func(ctx context.Context, balance int64, e Event) (int64, error)
 
 // book may be slow, and ask other services.
 func book(_ context.Context, balance int64, e Event) (int64, error) { return balance + e.Amount, nil }
 
-// process handles an event, or does nothing for a duplicate. Acknowledge the event if it returns
-// nil.
-func process(ctx context.Context, locker *distlock.Locker, db *pgxpool.Pool, e Event,
-	handle func(ctx context.Context, balance int64, e Event) (int64, error)) error {
+// process handles an event, or does nothing for a duplicate.
+func process(ctx context.Context, locker *distlock.Locker, db *pgxpool.Pool, e Event, handle handler) error {
 	return locker.Do(ctx, "account-"+e.Account, func(ctx context.Context) error {
 		lease, _ := locker.FromContext(ctx, "account-"+e.Account)
 		var done bool

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -14,11 +17,126 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-func TestMain(m *testing.M) { leakcheck.VerifyTestMain(testservers.Sharing{M: m}) }
+func TestMain(m *testing.M) {
+	childproc.Serve(map[string]childproc.Work{"consumer": childproc.Role(consume)})
+	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+}
+
+type config struct{ Lock, Database string }
+
+// consume is a consumer. Its parent is the queue. The first delivery of the event "paused" takes
+// until the lock is lost. Its handler sends "begun".
+func consume(ctx context.Context, parent *childproc.Line, c config) error {
+	queue, deliver := io.Pipe()
+	go func() {
+		for e := (Event{}); parent.Receive(&e) == nil; e = (Event{}) {
+			_ = json.NewEncoder(deliver).Encode(e)
+		}
+		_ = deliver.Close()
+	}()
+	first := true
+	err := run(ctx, c.Lock, c.Database, queue, acks{parent}, func(ctx context.Context, balance int64, e Event) (int64, error) {
+		if first && e.ID == "paused" {
+			first = false
+			_ = parent.Send("begun")
+			<-ctx.Done()
+		}
+		return book(ctx, balance, e)
+	})
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// acks sends each acknowledgement to the queue.
+type acks struct{ queue *childproc.Line }
+
+func (a acks) Write(line []byte) (int, error) {
+	return len(line), a.queue.Send(strings.TrimSpace(string(line)))
+}
+
+// startConsumer starts a consumer with an empty database.
+func startConsumer(t *testing.T, lock string) (consumer *childproc.Child, db *pgxpool.Pool) {
+	t.Helper()
+	database := testservers.SharedPostgres(t).NewDatabase(t).URL()
+	consumer, err := childproc.StartRole(t.Context(), "consumer", config{lock, database}, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := consumer.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return consumer, pool(t, database)
+}
+
+func deliver(t *testing.T, consumer *childproc.Child, events ...Event) {
+	t.Helper()
+	for _, e := range events {
+		if err := consumer.Send(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func expect(t *testing.T, consumer *childproc.Child, want string) {
+	t.Helper()
+	var got string
+	if err := consumer.ReceiveWithin(30*time.Second, &got); err != nil || got != want {
+		t.Fatalf("the consumer sends %q, not %q: %v", got, want, err)
+	}
+}
+
+// An account stays busy for longer than the wait. The consumer takes the event of another account,
+// and later the event that the queue delivers again.
+func TestEvents_busyAccount_consumerGoesOn(t *testing.T) {
+	lock := testservers.SharedRedis(t).URL() + "?ttl=2s&wait=300ms"
+	consumer, db := startConsumer(t, lock)
+	e1, e2 := Event{"e1", "alice", 10}, Event{"e2", "bob", 100}
+	err := open(t, lock).Do(t.Context(), "account-alice", func(context.Context) error {
+		deliver(t, consumer, e1, e2)
+		expect(t, consumer, "e2")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliver(t, consumer, e1)
+	if expect(t, consumer, "e1"); balance(t, db) != 10 {
+		t.Errorf("the balance is %d", balance(t, db))
+	}
+}
+
+// A consumer is paused in its handler for longer than the TTL, and another consumer books.
+func TestEvents_pausedConsumer_goesOn(t *testing.T) {
+	lock := testservers.SharedRedis(t).URL() + "?ttl=1s"
+	consumer, db := startConsumer(t, lock)
+	paused, e2 := Event{"paused", "alice", 10}, Event{"e2", "alice", 100}
+	deliver(t, consumer, paused)
+	expect(t, consumer, "begun")
+	if err := consumer.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	if err := process(t.Context(), open(t, lock), db, e2, book); err != nil {
+		t.Fatal(err)
+	}
+	if err := consumer.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	// The queue has no acknowledgement of the first event, so it delivers that again.
+	deliver(t, consumer, e2, paused)
+	expect(t, consumer, "e2")
+	if expect(t, consumer, "paused"); balance(t, db) != 110 {
+		t.Errorf("the balance is %d", balance(t, db))
+	}
+}
 
 func pool(t *testing.T, database string) *pgxpool.Pool {
 	t.Helper()
@@ -69,7 +187,7 @@ func TestEvents_duplicates_areBookedOnce(t *testing.T) {
 			var all sync.WaitGroup
 			for range 3 {
 				all.Go(func() {
-					if err := run(t.Context(), lock, database, strings.NewReader(queue.String())); err != nil {
+					if err := run(t.Context(), lock, database, strings.NewReader(queue.String()), io.Discard, book); err != io.EOF {
 						t.Error(err)
 					}
 				})
@@ -88,7 +206,8 @@ func TestEvents_duplicates_areBookedOnce(t *testing.T) {
 func TestEvents_S2_staleConsumerIsRefused(t *testing.T) {
 	redis := testservers.SharedRedis(t)
 	database := testservers.SharedPostgres(t).NewDatabase(t).URL()
-	if err := run(t.Context(), redis.URL(), database, strings.NewReader(`{"ID": "e0", "Account": "alice", "Amount": 1}`)); err != nil {
+	e0 := strings.NewReader(`{"ID": "e0", "Account": "alice", "Amount": 1}`)
+	if err := run(t.Context(), redis.URL(), database, e0, io.Discard, book); err != io.EOF {
 		t.Fatal(err)
 	}
 	db, first, second := pool(t, database), open(t, redis.URL()), open(t, redis.URL())
