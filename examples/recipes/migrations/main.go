@@ -77,10 +77,13 @@ func migrate(ctx context.Context, locker *distlock.Locker, db *pgxpool.Pool, ste
 			return err
 		}
 		for ; version < len(steps); version++ {
-			if err := apply(ctx, db, version+1, steps[version]); err != nil {
+			ran, err := apply(ctx, db, version+1, steps[version])
+			if err != nil {
 				return fmt.Errorf("migration %d: %w", version+1, err)
 			}
-			applied++
+			if ran {
+				applied++
+			}
 		}
 		return nil
 	}, distlock.WithWait(10*time.Minute)) // longer than all migrations together
@@ -88,14 +91,21 @@ func migrate(ctx context.Context, locker *distlock.Locker, db *pgxpool.Pool, ste
 }
 
 // apply runs one step and notes the version in one transaction, so a crash leaves a whole step or
-// nothing of it. The primary key refuses a second run of the step, also by an instance that was
-// paused and has lost the lock.
-func apply(ctx context.Context, db *pgxpool.Pool, version int, step string) error {
-	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `INSERT INTO schema_version (version) VALUES ($1)`, version); err != nil {
+// nothing of it. An instance that was paused and has lost the lock may still commit its step, and
+// then apply does nothing.
+func apply(ctx context.Context, db *pgxpool.Pool, version int, step string) (ran bool, err error) {
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		// PostgreSQL ends the transaction of a paused instance, because the INSERT of the next one waits.
+		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '5s'`); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, step)
+		tag, err := tx.Exec(ctx, `INSERT INTO schema_version (version) VALUES ($1) ON CONFLICT DO NOTHING`, version)
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		ran = true
+		_, err = tx.Exec(ctx, step)
 		return err
 	})
+	return ran, err
 }

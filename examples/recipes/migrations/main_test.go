@@ -100,7 +100,30 @@ func TestMigrate_manyInstances_runEachStepOnce(t *testing.T) {
 	}
 }
 
-// The instance that runs the migrations is killed between two steps. The next one runs the rest.
+// startAsleep starts an instance, and returns when the instance is in pg_sleep.
+func startAsleep(t *testing.T, db *pgxpool.Pool, c config) *childproc.Child {
+	t.Helper()
+	child, err := childproc.StartRole(t.Context(), "instance", c, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = child.Close() })
+	awaitActivity(t, db, `wait_event = 'PgSleep'`)
+	return child
+}
+
+func awaitActivity(t *testing.T, db *pgxpool.Pool, condition string) {
+	t.Helper()
+	testservers.Await(t, 30*time.Second, "no session with "+condition, func() bool {
+		var found bool
+		err := db.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND `+condition+`)`).Scan(&found)
+		return err == nil && found
+	})
+}
+
+// The instance that runs the migrations is killed in the second step. The next instance runs that
+// step again, and the rest.
 func TestMigrate_killedInstance_nextRunsTheRest(t *testing.T) {
 	database := testservers.SharedPostgres(t).NewDatabase(t)
 	db := pool(t, database.URL())
@@ -109,17 +132,7 @@ func TestMigrate_killedInstance_nextRunsTheRest(t *testing.T) {
 		Database: database.URL(),
 		Steps:    []string{`CREATE TABLE first (id int)`, `SELECT pg_sleep(3)`, `CREATE TABLE third (id int)`},
 	}
-	killed, err := childproc.StartRole(t.Context(), "instance", c, os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer killed.Close()
-	testservers.Await(t, 30*time.Second, "the second step has not begun", func() bool {
-		var asleep bool
-		err := db.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event = 'PgSleep')`).Scan(&asleep)
-		return err == nil && asleep
-	})
+	killed := startAsleep(t, db, c)
 	killed.Kill()
 	<-killed.Done()
 	c.Steps[1] = `SELECT 2`
@@ -127,6 +140,59 @@ func TestMigrate_killedInstance_nextRunsTheRest(t *testing.T) {
 		t.Errorf("the next instance ran %d migrations, %v", applied, err)
 	}
 	if _, err := db.Exec(t.Context(), `SELECT FROM first, third`); err != nil {
+		t.Error(err)
+	}
+}
+
+// The holder is paused in a step, and stays so. PostgreSQL ends its transaction.
+func TestMigrate_pausedInstance_nextStarts(t *testing.T) {
+	database := testservers.SharedPostgres(t).NewDatabase(t)
+	db := pool(t, database.URL())
+	c := config{
+		Lock:     testservers.SharedRedis(t).URL() + "?ttl=1s",
+		Database: database.URL(),
+		Steps:    []string{`CREATE TABLE first (id int)`, `SELECT pg_sleep(1)`, `CREATE TABLE third (id int)`},
+	}
+	if err := startAsleep(t, db, c).Pause(); err != nil {
+		t.Fatal(err)
+	}
+	c.Steps[1] = `SELECT 2`
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if applied, err := start(ctx, c); err != nil || applied != 2 {
+		t.Errorf("the next instance ran %d migrations, %v", applied, err)
+	}
+}
+
+// An earlier holder that has lost the lock commits a step while the next holder waits for that step.
+func TestMigrate_lateCommit_stepIsSkipped(t *testing.T) {
+	database := testservers.SharedPostgres(t).NewDatabase(t)
+	db := pool(t, database.URL())
+	c := config{Lock: testservers.SharedRedis(t).URL(), Database: database.URL(), Steps: steps[:1]}
+	if _, err := start(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	earlier, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer earlier.Rollback(context.Background())
+	if _, err := earlier.Exec(t.Context(), `INSERT INTO schema_version VALUES (2)`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := earlier.Exec(t.Context(), steps[1]); err != nil {
+		t.Fatal(err)
+	}
+	c.Steps = steps
+	var next sync.WaitGroup
+	next.Go(func() {
+		if applied, err := start(t.Context(), c); err != nil || applied != 1 {
+			t.Errorf("the next instance ran %d migrations, %v", applied, err)
+		}
+	})
+	defer next.Wait()
+	awaitActivity(t, db, `wait_event_type = 'Lock'`)
+	if err := earlier.Commit(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
