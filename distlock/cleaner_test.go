@@ -126,7 +126,8 @@ func TestCleanUp_isNotForAClearRefusal(t *testing.T) {
 		if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
 			t.Errorf("TryAcquire: %v", err)
 		}
-		for key, refusal := range map[string]error{"foreign": driver.ErrForeign, "no memory": errors.Join(driver.ErrRefused, driver.ErrNotDone)} {
+		for key, refusal := range map[string]error{"foreign": driver.ErrForeign,
+			"no memory": errors.Join(driver.ErrRefused, driver.ErrNotDone)} {
 			s.Inject(always(drivertest.Acquire, refusal))
 			if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, refusal) || !errors.Is(err, distlock.ErrRefused) {
 				t.Errorf("TryAcquire: %v", err)

@@ -151,7 +151,8 @@ func (h ctxHandler) Enabled(ctx context.Context, _ slog.Level) bool {
 func TestLog_hasTheContextOfTheLease(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		handler := ctxHandler{slog.DiscardHandler, map[string]any{}}
-		l := s.locker(t, distlock.Options{Logger: slog.New(handler), Observer: atEnd(distlock.OpExtend, func() { panic("hook") })})
+		panics := atEnd(distlock.OpExtend, func() { panic("hook") })
+		l := s.locker(t, distlock.Options{Logger: slog.New(handler), Observer: panics})
 		acquire := func(name string) *distlock.Lease {
 			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), tagKey{}, name), time.Second)
 			defer cancel()

@@ -387,7 +387,8 @@ func TestFailOpen_leaseInsideTheTurn_isJoined(t *testing.T) {
 func TestFailOpen_10000Calls_linesBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var log bytes.Buffer
-		s := newSetup(t, distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, &lockedmemory.Options{FailOpen: true})
+		s := newSetup(t, distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+			&lockedmemory.Options{FailOpen: true})
 		notDone := fmt.Errorf("%w: %w", driver.ErrNotDone, errBroken) // so there is nothing to clean up
 		s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: notDone} })
 		for range 10_000 {
@@ -396,7 +397,8 @@ func TestFailOpen_10000Calls_linesBounded(t *testing.T) {
 		time.Sleep(time.Minute)
 		must(t, s.a.Clear(t.Context()))
 		synctest.Wait()
-		if n := strings.Count(log.String(), "without the lock"); n != 11 || strings.Count(log.String(), "left_out=9990") != 1 {
+		if n := strings.Count(log.String(), "without the lock"); n != 11 ||
+			strings.Count(log.String(), "left_out=9990") != 1 {
 			t.Errorf("%d lines, want 11, the last with left_out=9990: %.3000s", n, &log)
 		}
 	})

@@ -41,7 +41,8 @@ type gaugeMeter struct {
 	gauges
 }
 
-func (m gaugeMeter) Int64UpDownCounter(name string, _ ...metric.Int64UpDownCounterOption) (metric.Int64UpDownCounter, error) {
+func (m gaugeMeter) Int64UpDownCounter(name string,
+	_ ...metric.Int64UpDownCounterOption) (metric.Int64UpDownCounter, error) {
 	m.gauges[name] = &gauge{}
 	return m.gauges[name], nil
 }

@@ -125,7 +125,8 @@ func TestLogs_haveTheTraceOfTheCaller(t *testing.T) {
 					name = "lockedmemory.save"
 				}
 				span := s.span(t, name)
-				if line["trace_id"] != span.SpanContext.TraceID().String() || line["span_id"] != span.SpanContext.SpanID().String() {
+				if line["trace_id"] != span.SpanContext.TraceID().String() ||
+					line["span_id"] != span.SpanContext.SpanID().String() {
 					t.Errorf("the line has %v, want the IDs of %s", line, span.Name)
 				}
 			})

@@ -157,7 +157,8 @@ func TestMetrics_countCallsAndLeases(t *testing.T) {
 		})
 		time.Sleep(2 * time.Second)
 		points := collect(t, reader)
-		if points["distlock.held backend=memory"] != (point{}) || points["distlock.hold.duration backend=memory"] != (point{2, 2.5}) {
+		if points["distlock.held backend=memory"] != (point{}) ||
+			points["distlock.hold.duration backend=memory"] != (point{2, 2.5}) {
 			t.Errorf("after all releases: %v", points)
 		}
 	})
@@ -248,7 +249,8 @@ func TestMetrics_countersBeginAtZero(t *testing.T) {
 	for _, name := range []string{
 		"distlock.lost", "sessionstore.stale_writes", "sessionstore.conflicts",
 		"distlock.renew.failures outcome=unavailable", "distlock.renew.failures outcome=refused",
-		"distlock.renew.failures outcome=unknown", "distlock.renew.failures outcome=lost", "distlock.renew.failures outcome=failed",
+		"distlock.renew.failures outcome=unknown", "distlock.renew.failures outcome=lost",
+		"distlock.renew.failures outcome=failed",
 	} {
 		name = strings.Replace(name+" ", " ", " backend=memory ", 1)
 		if p, there := points[strings.TrimSpace(name)]; !there || p.sum != 0 {
@@ -378,7 +380,8 @@ func TestMetrics_exemplarsAreTheSpans(t *testing.T) {
 	} {
 		span := s.span(t, operation).SpanContext
 		trace, id := span.TraceID(), span.SpanID()
-		if got := exemplars[name]; len(got) != 1 || string(got[0].TraceID) != string(trace[:]) || string(got[0].SpanID) != string(id[:]) {
+		if got := exemplars[name]; len(got) != 1 || string(got[0].TraceID) != string(trace[:]) ||
+			string(got[0].SpanID) != string(id[:]) {
 			t.Errorf("%s has the exemplars %v, want the span %v", name, got, span)
 		}
 	}

@@ -59,7 +59,8 @@ func TestTracing_off_noAllocation(t *testing.T) {
 // Without spans, the context is the caller's, and a measurement allocates nothing.
 func TestTracing_metricsAlone_noAllocation(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
-	observer, err := tracing.New(noSpans, tracing.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+	observer, err := tracing.New(noSpans,
+		tracing.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
 	must(t, err)
 	if n := observes(t, observer); n != 0 || !observer.Enabled() {
 		t.Errorf("%v allocations, enabled: %t", n, observer.Enabled())

@@ -63,7 +63,8 @@ func New(opts ...Option) (*Tracing, error) {
 		option(t)
 	}
 	if t.provider == nil || t.meters == nil {
-		return nil, fmt.Errorf("%w: the TracerProvider or MeterProvider is nil: leave the option out", distlock.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: the TracerProvider or MeterProvider is nil: leave the option out",
+			distlock.ErrInvalidOption)
 	}
 	if err := fencing.ValidKeyMode(t.keys); err != nil {
 		return nil, err

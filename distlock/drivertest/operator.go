@@ -153,7 +153,8 @@ func testListOne(t *testing.T, newDriver New) {
 	lister, _ := driver.As[driver.Lister](s.Driver)
 	req := driver.ListRequest{Namespace: s.name.Namespace, Key: "ab", Limit: 1, Waiters: 10}
 	page, err := lister.List(context.Background(), req)
-	if err != nil || len(page.Names) != 1 || page.Names[0].Name.Key != "ab" || !page.Names[0].State.Held || page.Next != "" {
+	if err != nil || len(page.Names) != 1 || page.Names[0].Name.Key != "ab" || !page.Names[0].State.Held ||
+		page.Next != "" {
 		t.Fatalf("the page of one name is %+v, %v", page, err)
 	}
 	if queue := page.Names[0].Queue; s.Capabilities().Queues &&

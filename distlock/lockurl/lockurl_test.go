@@ -90,10 +90,11 @@ var refused = map[string]struct{ url, text string }{
 	"comma in a password":      {"redlock+redis://u:s3,cret@h,i", "write a comma in a password as %2C"},
 	"bad port in a quorum":     {"redlock+redis://h,i,:s3cret@j:port", "node 2 of 3 has no user and password"},
 	"bad port of the last one": {"redlock+redis://:s3cret@h,i,j:port", "node 3 of 3 has a port that is no number"},
-	"delay below the TTL":      {"redlock+redis://h,i,j?ttl=1m&restart_delay=30s", "restart_delay is shorter than the ttl of 1m0s"},
-	"delay below the default":  {"redlock+redis://h,i,j?restart_delay=3s", "restart_delay is shorter than the ttl of 30s"},
-	"quorum, of Sentinel":      {"redlock+redis+sentinel://h", `the scheme "redlock+redis+sentinel" is not known`},
-	"pieces, of a quorum":      {"redlock+redis://u:12?ttl=s3&x=cret@h,i,j", "percent-encode the special characters"},
+	"delay below the TTL": {"redlock+redis://h,i,j?ttl=1m&restart_delay=30s",
+		"restart_delay is shorter than the ttl of 1m0s"},
+	"delay below the default": {"redlock+redis://h,i,j?restart_delay=3s", "restart_delay is shorter than the ttl of 30s"},
+	"quorum, of Sentinel":     {"redlock+redis+sentinel://h", `the scheme "redlock+redis+sentinel" is not known`},
+	"pieces, of a quorum":     {"redlock+redis://u:12?ttl=s3&x=cret@h,i,j", "percent-encode the special characters"},
 }
 
 func TestOpen_refusesBadURLs(t *testing.T) {

@@ -130,8 +130,9 @@ func TestOpen_postgres_tlsVerifiesServer(t *testing.T) {
 		t.Errorf("%s connections over TLS, %v", n, err)
 	}
 	for untrusted, text := range map[string]string{
-		rawURL + "&sslrootcert=" + newAuthority(t).file:       "x509: certificate signed by unknown authority",
-		strings.Replace(trusted, "127.0.0.1", "localhost", 1): "x509: certificate is not valid for any names, but wanted to match localhost",
+		rawURL + "&sslrootcert=" + newAuthority(t).file: "x509: certificate signed by unknown authority",
+		strings.Replace(trusted, "127.0.0.1", "localhost", 1): "x509: certificate is not valid for any names, " +
+			"but wanted to match localhost",
 	} {
 		_, err := open(t, untrusted).TryAcquire(t.Context(), "key")
 		if !errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), text) {

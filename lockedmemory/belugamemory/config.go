@@ -79,7 +79,8 @@ func (c *configuration) options() map[string]option {
 			set: duration(&c.lock.Retry.Max, time.Millisecond, time.Hour)},
 		"session_id": {allowed: "text of 1 to 512 bytes, without control characters: leave it out for that of the context",
 			private: true, set: text(&c.sessionID, 512, "")},
-		"store": {allowed: `the URL of one Redis or PostgreSQL, such as "postgres://localhost/chat": leave it out for that of base_url`,
+		"store": {allowed: `the URL of one Redis or PostgreSQL, such as "postgres://localhost/chat": ` +
+			`leave it out for that of base_url`,
 			private: true, set: func(value any) bool {
 				url, _ := value.(string)
 				c.storeURL = url
@@ -164,8 +165,8 @@ func (c *configuration) settle() error {
 		return codes.Invalid(`option "wait" does not go with "max_retries" and "retry_delay", whose product is the same: ` +
 			`leave one or the other out`)
 	case c.inner == "" && (c.innerOptions != nil || c.apart):
-		return codes.Invalid(`options "inner_options" and "inner_separates_sessions" are for the memory that "inner" names: ` +
-			`name it, or leave them out`)
+		return codes.Invalid(`options "inner_options" and "inner_separates_sessions" are for the memory that "inner" ` +
+			`names: name it, or leave them out`)
 	case c.inner != "" && (c.store.Window != 0 || c.keep.MaxExchanges != 0 || c.keep.IdleTTL != 0 || c.storeURL != ""):
 		return codes.Invalid(`options "store", "window", "max_exchanges" and "idle_ttl" are those of the session store, ` +
 			`and "inner" is another memory: leave out one or the other`)

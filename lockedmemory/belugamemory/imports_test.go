@@ -10,7 +10,8 @@ import (
 
 // A program with a memory alone does not compile Beluga's Runner and agents.
 func TestImports_ofBeluga(t *testing.T) {
-	const module, beluga = "github.com/belugalock/belugalock/lockedmemory/belugamemory", "github.com/lookatitude/beluga-ai/v2/"
+	const module, beluga = "github.com/belugalock/belugalock/lockedmemory/belugamemory",
+		"github.com/lookatitude/beluga-ai/v2/"
 	for name, without := range map[string][]string{
 		"":                   {"agent", "runtime"},
 		"/internal/codes":    {"agent", "runtime", "memory", "schema"},

@@ -203,8 +203,9 @@ func Turn(ctx context.Context, mem memory.Memory, fn func(ctx context.Context) e
 		Turn(context.Context, codes.Step) error
 	})
 	if !ok {
-		return codes.Of("belugamemory.turn", codes.Invalid("a %T has no turns: give the memory of memory.New(\"locked\", …) "+
-			"or Wrap, or let the locking middleware be the first", mem))
+		return codes.Of("belugamemory.turn",
+			codes.Invalid("a %T has no turns: give the memory of memory.New(\"locked\", …) "+
+				"or Wrap, or let the locking middleware be the first", mem))
 	}
 	return turner.Turn(ctx, fn)
 }

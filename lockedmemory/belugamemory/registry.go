@@ -102,7 +102,9 @@ func (c *configuration) memory(locks, sessions *services.Service) (memory.Memory
 		switch {
 		case err != nil:
 		case sessions != locks:
-			err = services.Within(c.timeout, `option "store"`, func(ctx context.Context) error { return sessions.Answers(ctx, ping) })
+			err = services.Within(c.timeout, `option "store"`, func(ctx context.Context) error {
+				return sessions.Answers(ctx, ping)
+			})
 		case locks.Backend() == "postgres": // where the sessions have a part of the schema of their own
 			err = services.Within(c.timeout, "base_url", ping)
 		}
@@ -111,7 +113,8 @@ func (c *configuration) memory(locks, sessions *services.Service) (memory.Memory
 	if locks.Backend() != "memory" && slices.Contains(inProcess, c.inner) {
 		warnOfProcess.Do(func() {
 			slog.Warn(`belugamemory: the inner memory is in this process alone: other instances do not see its `+
-				`messages, and a restart loses them; leave option "inner" out to keep messages where the locks are`, "inner", c.inner)
+				`messages, and a restart loses them; leave option "inner" out to keep messages where the locks are`,
+				"inner", c.inner)
 		})
 	}
 	m, err := memory.New(c.inner, config.ProviderConfig{Provider: c.inner, Options: c.innerOptions})

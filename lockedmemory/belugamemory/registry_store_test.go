@@ -45,7 +45,8 @@ func TestNew_store_serverOfItsOwn(t *testing.T) {
 
 	sessions.Pause()
 	defer sessions.Resume()
-	_, err = New(config.ProviderConfig{BaseURL: locks.URL(), Timeout: time.Second, Options: map[string]any{"store": sessions.URL()}})
+	_, err = New(config.ProviderConfig{BaseURL: locks.URL(), Timeout: time.Second,
+		Options: map[string]any{"store": sessions.URL()}})
 	mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrUnavailable)
 	if err == nil || !strings.Contains(err.Error(), `option "store": `) {
 		t.Errorf("the server of the sessions is away: %v", err)

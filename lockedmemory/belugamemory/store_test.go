@@ -47,7 +47,8 @@ func TestStore_callsPassedOn(t *testing.T) {
 				return last
 			}
 			save(t, ctx, m, "1")
-			must(t, m.Append(ctx, schema.NewHumanMessage("q 2"), schema.NewToolMessage("call", "t 2"), schema.NewAIMessage("a 2")))
+			must(t, m.Append(ctx, schema.NewHumanMessage("q 2"), schema.NewToolMessage("call", "t 2"),
+				schema.NewAIMessage("a 2")))
 			for range 2 {
 				answer, err := m.Answer(ctx, "id", schema.NewHumanMessage("q 3"), replies("a 3"))
 				if err != nil || texts(answer) != "result of a 3|a 3" {

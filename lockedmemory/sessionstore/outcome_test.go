@@ -55,7 +55,8 @@ func (o *outcomes) End(_ context.Context, op *distlock.Operation) {
 }
 
 // observed makes a memory over a driver that refuses writes, and the outcomes of its operations.
-func observed(t *testing.T, with driver.Outcome) (*lockedmemory.LockedMemory[string, string], func() map[string]distlock.Outcome) {
+func observed(t *testing.T, with driver.Outcome) (*lockedmemory.LockedMemory[string, string],
+	func() map[string]distlock.Outcome) {
 	t.Helper()
 	inner, err := memstore.NewDriver(nil)
 	must(t, err)

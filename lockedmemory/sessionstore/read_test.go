@@ -59,7 +59,8 @@ func filledWith(t *testing.T, exchanges, size int, opts *sessionstore.Options, k
 	text := bytes.Repeat([]byte("x"), size/2)
 	for n := range exchanges {
 		_, err := d.Append(t.Context(), driver.Append{
-			Write:   driver.Write{Access: driver.Access{Session: "s", Fence: first + int64(n)}, N: 1, Op: fmt.Sprintf("%032d", n)},
+			Write: driver.Write{
+				Access: driver.Access{Session: "s", Fence: first + int64(n)}, N: 1, Op: fmt.Sprintf("%032d", n)},
 			Content: driver.Content{Messages: [][]byte{text, text}},
 		})
 		must(t, err)

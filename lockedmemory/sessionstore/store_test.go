@@ -122,7 +122,8 @@ func (d *paged) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 }
 
 // trimming makes a memory of so many exchanges.
-func trimming(t *testing.T, most int) (*paged, *sessionstore.Store[string, string], *lockedmemory.LockedMemory[string, string]) {
+func trimming(t *testing.T, most int) (*paged, *sessionstore.Store[string, string],
+	*lockedmemory.LockedMemory[string, string]) {
 	t.Helper()
 	d, err := memstore.NewDriver(&driver.Retention{MaxExchanges: most})
 	must(t, err)

@@ -158,7 +158,8 @@ func linesOfThePage(t *testing.T, x *telemetry) {
 		}
 		got := slices.DeleteFunc(slices.Sorted(maps.Keys(line)), func(name string) bool {
 			// These are on all lines, or on those of one handler.
-			return slices.Contains([]string{"time", "level", "msg", "instance", "namespace", "trace_id", "span_id", "left_out"}, name)
+			return slices.Contains([]string{"time", "level", "msg", "instance", "namespace", "trace_id", "span_id",
+				"left_out"}, name)
 		})
 		slices.Sort(want)
 		if !slices.Equal(got, want) || line["level"] != rows[row][1] {

@@ -101,7 +101,8 @@ func TestRead_laterReadOfALease_leavesTheSession(t *testing.T) {
 			}
 		}
 		second := storedriver.Write{Access: *access(fence), N: 2, Op: fmt.Sprintf("%032d", 2)}
-		if v, err := sessions.Append(t.Context(), storedriver.Append{Write: second}); err != nil || v.Outcome != storedriver.Gone {
+		if v, err := sessions.Append(t.Context(), storedriver.Append{Write: second}); err != nil ||
+			v.Outcome != storedriver.Gone {
 			t.Errorf("a Save after the expiry: %+v, %v", v, err)
 		}
 	})

@@ -122,7 +122,8 @@ func play(t *testing.T, client *http.Client, otlp string) incidents.Report {
 
 // await asks until an answer is as wanted, for at most 30 s: Jaeger stores spans a moment after it has
 // received them. With RECORD set, it writes the answer to a file there.
-func await(t *testing.T, client *http.Client, address *url.URL, record string, wanted func([]trace) error) (traces []trace) {
+func await(t *testing.T, client *http.Client, address *url.URL, record string,
+	wanted func([]trace) error) (traces []trace) {
 	t.Helper()
 	var body []byte
 	var err error

@@ -67,8 +67,10 @@ func TestRunner_O_killsAndPauses(t *testing.T) {
 	for _, line := range c.report {
 		t.Error(line)
 	}
-	if lost := verdict.errors[core.ErrInvalidInput]; c.kills == 0 || c.pauses == 0 || lost == 0 || verdict.acknowledged == 0 {
-		t.Errorf("%d kills, %d pauses, and %d runs that lost their session: the faults prove nothing", c.kills, c.pauses, lost)
+	if lost := verdict.errors[core.ErrInvalidInput]; c.kills == 0 || c.pauses == 0 || lost == 0 ||
+		verdict.acknowledged == 0 {
+		t.Errorf("%d kills, %d pauses, and %d runs that lost their session: the faults prove nothing",
+			c.kills, c.pauses, lost)
 	}
 }
 
@@ -143,7 +145,8 @@ func (c *campaign) say(s *slot, r request) {
 		acknowledged := answer.Code == ""
 		c.mu.Lock()
 		c.attempts[r.Session] = append(c.attempts[r.Session],
-			integrity.Attempt{Turn: r.Turn, Writer: r.Client, Acknowledged: acknowledged, Begun: began.UnixNano(), Ended: ended.UnixNano()})
+			integrity.Attempt{Turn: r.Turn, Writer: r.Client, Acknowledged: acknowledged, Begun: began.UnixNano(),
+				Ended: ended.UnixNano()})
 		if acknowledged {
 			c.seen[r.Turn] = answer.Answer
 			delete(c.failed, r.Turn)

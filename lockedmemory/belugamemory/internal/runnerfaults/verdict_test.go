@@ -49,8 +49,9 @@ func (c *campaign) judge(t *testing.T, took time.Duration) *verdict {
 		v.errors[core.ErrorCode(code)]++
 	}
 	runs := processes * c.sessions * c.runs
-	v.text = fmt.Sprintf("%d processes, %d sessions, %d runs in %s: %d kills and %d pauses; %d answers seen, %d turns stored; "+
-		"%d messages repeated; errors seen: %s; stored after an error: %s; faults: %s", processes, c.sessions, runs, took.Round(10*time.Millisecond),
+	v.text = fmt.Sprintf("%d processes, %d sessions, %d runs in %s: %d kills and %d pauses; %d answers seen, "+
+		"%d turns stored; %d messages repeated; errors seen: %s; stored after an error: %s; faults: %s",
+		processes, c.sessions, runs, took.Round(10*time.Millisecond),
 		c.kills, c.pauses, v.acknowledged, v.turns, c.repeats, summary(v.errors), summary(v.stored), summary(v.faults))
 	return v
 }

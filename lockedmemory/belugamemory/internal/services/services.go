@@ -173,7 +173,8 @@ func (s *Service) Sessions(keep driver.Retention) (driver.Driver, error) {
 	}
 	sessions := s.sessions[keep.Namespace]
 	if sessions.Retention() != made.Retention() {
-		return nil, codes.Invalid(`options "max_exchanges" and "idle_ttl" differ from those of an earlier memory on mem://: ` +
+		return nil, codes.Invalid(`options "max_exchanges" and "idle_ttl" differ from those of an earlier memory ` +
+			`on mem://: ` +
 			`use the same, or another "namespace"`)
 	}
 	return sessions, nil
