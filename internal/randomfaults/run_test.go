@@ -163,7 +163,7 @@ func TestCampaign_findsWhatIsBroken(t *testing.T) {
 		{noIdentity, 2 * time.Second, "", []string{"doubled"}, nil},
 		{stepwise, 3 * time.Second, "", []string{"history"}, nil},
 		{halfClear, 3 * time.Second, "", []string{"history"}, nil},
-		{mixedPages, 3 * time.Second, "", []string{"history"}, nil},
+		{mixedPages, 6 * time.Second, "", []string{"history"}, nil},
 		{outspoken, 6 * time.Second, "", []string{"name shown"}, []string{"name shown"}},
 	} {
 		running.Go(func() {
