@@ -67,6 +67,7 @@ func TestJudge(t *testing.T) {
 		"an orphan is not in the race":              {answers: []acquired{old, accepted, a}, want: goOn},
 		"an owner that may have a quorum races":     {answers: []acquired{accepted, a, broken}, want: goOn},
 		"a loser is known early":                    {answers: []acquired{a, accepted, open, b, b}, want: yield},
+		"not an attempt without a node":             {answers: []acquired{a, b, open, broken, broken}, want: undecided},
 		"not while the lowest is open":              {answers: []acquired{open, a, accepted, b, b}, want: undecided},
 		"not the lowest itself":                     {answers: []acquired{accepted, a, open, b, b}, want: undecided},
 		"a node that is asked again is awaited":     {answers: []acquired{accepted, again, b}, want: undecided},
