@@ -62,7 +62,7 @@ func (r *room) broken() (t tools, err error) {
 type document struct{ client redis.UniversalClient }
 
 func keyOf(ctx context.Context) string {
-	session, _ := sessionOf(ctx)
+	session, _ := lockedmemory.SessionKey(ctx)
 	return "plain:{" + session + "}"
 }
 

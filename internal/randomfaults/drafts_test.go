@@ -55,7 +55,7 @@ func (h *hand) draftWork(session string) {
 	d := draft{h, store, recorder, session, history.Now()}
 	ctx, cancel := h.limited()
 	defer cancel()
-	ctx = withSession(ctx, session)
+	ctx = lockedmemory.WithSession(ctx, session)
 	if h.rng.IntN(2) == 0 {
 		var err error
 		for n := 1 + h.rng.IntN(8); n > 0 && err == nil; n-- {

@@ -3,6 +3,8 @@ package randomfaults
 import (
 	"context"
 	"fmt"
+
+	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 // expire begins a session with a turn of two Saves. Half of these sessions are deleted between the
@@ -14,7 +16,7 @@ func (h *hand) expire() {
 	session := fmt.Sprint("expiry-", h.next())
 	ctx, cancel := h.limited()
 	defer cancel()
-	ctx = withSession(ctx, session)
+	ctx = lockedmemory.WithSession(ctx, session)
 	memory := h.room.now().memory
 	save := func(ctx context.Context, n int) error {
 		question, answer := exchange(n, "expiry", 0, 0)

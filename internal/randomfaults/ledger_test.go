@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 // ledger is what workers have said of the sessions.
@@ -180,7 +182,7 @@ func (l *ledger) reader() (read func(string) reading, closing func()) {
 	}
 	return func(session string) (r reading) {
 		for range 3 {
-			ctx, cancel := context.WithTimeout(withSession(context.Background(), session), 5*time.Second)
+			ctx, cancel := context.WithTimeout(lockedmemory.WithSession(context.Background(), session), 5*time.Second)
 			skipped.Reset()
 			r.stored, r.err = store.Load(ctx, "")
 			cancel()

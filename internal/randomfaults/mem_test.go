@@ -8,6 +8,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	storedriver "github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
@@ -35,7 +36,7 @@ func (m *memService) locker(n int, opts *distlock.Options) (*distlock.Locker, er
 }
 
 func (m *memService) store() (memory, error) {
-	return sessionstore.New(m.sessions, sessionOf, codec{}, nil)
+	return sessionstore.New(m.sessions, lockedmemory.SessionKey, codec{}, nil)
 }
 
 // faulty is the driver of one of several Lockers. It outlives that one, and may fail to renew.

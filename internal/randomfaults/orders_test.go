@@ -12,6 +12,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 // obey does what the parent has told.
@@ -51,7 +52,7 @@ func (p *process) obey(o *order) {
 		_ = p.parent.Send(reply{})
 	case doRead:
 		var s reply
-		ctx, cancel := context.WithTimeout(withSession(context.Background(), o.Key), 5*time.Second)
+		ctx, cancel := context.WithTimeout(lockedmemory.WithSession(context.Background(), o.Key), 5*time.Second)
 		defer cancel()
 		var err error
 		if s.Stored, err = p.rooms[0].now().store.Load(ctx, ""); err != nil {

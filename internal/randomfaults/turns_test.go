@@ -70,7 +70,7 @@ func (h *hand) next() int64 { return int64(h.config.Run)<<32 | h.leases.Add(1)&(
 func (h *hand) read(session string) {
 	ctx, cancel := h.limited()
 	defer cancel()
-	history, err := h.room.now().memory.Load(withSession(ctx, session), "")
+	history, err := h.room.now().memory.Load(lockedmemory.WithSession(ctx, session), "")
 	if err != nil {
 		h.ended(err, false)
 		return
@@ -106,7 +106,7 @@ func (t *task) do() *attempt {
 	a.Write = a.own()
 	ctx, cancel := t.limited()
 	defer cancel()
-	ctx = withSession(ctx, t.session)
+	ctx = lockedmemory.WithSession(ctx, t.session)
 	var err error
 	switch t.kind {
 	case aSave:

@@ -43,17 +43,6 @@ type (
 	locked = lockedmemory.LockedMemory[message, message]
 )
 
-type sessionKey struct{}
-
-func withSession(ctx context.Context, session string) context.Context {
-	return context.WithValue(ctx, sessionKey{}, session)
-}
-
-func sessionOf(ctx context.Context) (string, error) {
-	session, _ := ctx.Value(sessionKey{}).(string)
-	return session, nil
-}
-
 // pool is how many connections a client may have to a server, but for its replays.
 const pool = 10
 
@@ -248,7 +237,7 @@ func (p *process) options() *distlock.Options {
 func openStore(client redis.UniversalClient, pool *pgxpool.Pool, c *config, skipped io.Writer) (memory, error) {
 	opts := sessionstore.Options{SkipBroken: true, Logger: slog.New(slog.NewTextHandler(skipped, nil))}
 	if pool != nil {
-		return pgstore.New(pool, sessionOf, codec{}, &pgstore.Options{Store: opts})
+		return pgstore.New(pool, lockedmemory.SessionKey, codec{}, &pgstore.Options{Store: opts})
 	}
 	switch c.Broken {
 	case noFence, noLock:
@@ -256,7 +245,7 @@ func openStore(client redis.UniversalClient, pool *pgxpool.Pool, c *config, skip
 	case noOrder:
 		return newCounted(client), nil
 	}
-	store, err := redisstore.New(client, sessionOf, codec{}, nil, &opts)
+	store, err := redisstore.New(client, lockedmemory.SessionKey, codec{}, nil, &opts)
 	if slices.Contains(brokenEdits, c.Broken) {
 		return &edited{store, c.Broken}, err
 	}
@@ -299,7 +288,7 @@ func (r *room) furnish() error {
 	if err != nil {
 		return err
 	}
-	if t.memory, err = lockedmemory.New(t.store, t.locker, sessionOf, nil); err != nil {
+	if t.memory, err = lockedmemory.New(t.store, t.locker, lockedmemory.SessionKey, nil); err != nil {
 		return err
 	}
 	r.mu.Lock()

@@ -33,14 +33,6 @@ const (
 
 type message struct{ Role, Text string }
 
-// sessionKey is that of the session in the context of a request.
-type sessionKey struct{}
-
-func session(ctx context.Context) (string, error) {
-	id, _ := ctx.Value(sessionKey{}).(string)
-	return id, nil
-}
-
 // instance is one instance of the application.
 type instance struct {
 	client  *redis.Client
@@ -73,11 +65,11 @@ func newInstance(t testing.TB, server *testservers.Redis, seen distlock.Observer
 }
 
 func (in *instance) newMemory(t testing.TB, keep sessionstore.Retention, options sessionstore.Options) *memory {
-	store, err := redisstore.New(in.client, session, sessionstore.JSON[message]{}, &keep, &options)
+	store, err := redisstore.New(in.client, lockedmemory.SessionKey, sessionstore.JSON[message]{}, &keep, &options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	locked, err := lockedmemory.New(store, in.locker, session, nil)
+	locked, err := lockedmemory.New(store, in.locker, lockedmemory.SessionKey, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

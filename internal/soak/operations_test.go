@@ -112,7 +112,7 @@ func (c *call) leaveEarly(ctx context.Context) error {
 
 // talk is a session that goes on all the time.
 func (c *call) talk(ctx context.Context) context.Context {
-	return context.WithValue(ctx, sessionKey{}, fmt.Sprint("talk-", c.random.IntN(talks)))
+	return lockedmemory.WithSession(ctx, fmt.Sprint("talk-", c.random.IntN(talks)))
 }
 
 // withID gives a Save an ID that no other has.
@@ -163,7 +163,7 @@ func (c *call) clear(ctx context.Context) error { return c.in.talks.Clear(c.talk
 // visit is a turn of a session that has a few, and is then left alone until it has expired.
 func (c *call) visit(ctx context.Context) error {
 	visitor := c.load.visits.Add(1) / visitLength % visitors
-	ctx = context.WithValue(ctx, sessionKey{}, fmt.Sprint("visitor-", visitor))
+	ctx = lockedmemory.WithSession(ctx, fmt.Sprint("visitor-", visitor))
 	return c.in.visits.Turn(ctx, func(ctx context.Context) error {
 		if _, err := c.in.visits.Load(ctx, ""); err != nil {
 			return err

@@ -55,22 +55,17 @@ func ExampleNew() {
 	}
 	defer locker.Close(context.Background())
 
-	type sessionKey struct{}
-	session := func(ctx context.Context) (string, error) {
-		id, _ := ctx.Value(sessionKey{}).(string)
-		return id, nil // an empty one is refused
-	}
 	type message struct{ Role, Text string }
-	store, err := redisstore.New(client, session, sessionstore.JSON[message]{}, nil, nil)
+	store, err := redisstore.New(client, lockedmemory.SessionKey, sessionstore.JSON[message]{}, nil, nil)
 	if err != nil {
 		panic(err)
 	}
-	memory, err := lockedmemory.New(store, locker, session, nil)
+	memory, err := lockedmemory.New(store, locker, lockedmemory.SessionKey, nil)
 	if err != nil {
 		panic(err)
 	}
 
-	ctx := context.WithValue(context.Background(), sessionKey{}, "session-123") // of the request
+	ctx := lockedmemory.WithSession(context.Background(), "session-123") // for each request
 	question := message{"user", "Hello?"}
 	answer, err := memory.Answer(ctx, "message-7", question, func(ctx context.Context) ([]message, error) {
 		history, err := memory.Load(ctx, "")
