@@ -22,30 +22,20 @@ func TestPage_commandsPrintAsShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const key = "tenant-7:session-4711"
-	url := testservers.SharedRedis(t).URL()
-	c := newChat(t, url, key)
-	c.save(t, "order-1", "What is a lease?", "A lock that ends.")
-	c.save(t, "", "And a\ntoken?", "A number that rises.")
-	d := open(t, url)
-	holder := acquire(t, d, key, "agent-5f6d-x2x9z:1")
-	waiters := []owner{acquire(t, d, key, "agent-5f6d-k8s2c:1"), acquire(t, d, key, "agent-5f6d-p4q7w:1")}
-	t.Setenv("LOCKCTL_URL", url)
-	testservers.Await(t, 30*time.Second, "an older lock", func() bool { return !strings.Contains(lockctl(t, "show", key).out, "held for  0s") })
-	acquire(t, d, "billing", "biller-0:77")
+	s := newScene(t)
+	testservers.Await(t, 30*time.Second, "an older lock", func() bool { return !strings.Contains(lockctl(t, "show", sceneKey).out, "held for  0s") })
+	acquire(t, s.holder.driver, "billing", "biller-0:77")
 	blocks := shown.FindAllStringSubmatch(string(text), -1)
 	if len(blocks) < 7 {
 		t.Fatalf("the page shows %d commands", len(blocks))
 	}
 	for _, block := range blocks {
-		line := regexp.MustCompile(`--token \d+`).ReplaceAllString(block[1], "--token "+token(holder))
+		line := regexp.MustCompile(`--token \d+`).ReplaceAllString(block[1], "--token "+token(s.holder))
 		if strings.HasPrefix(line, "doctor") {
 			continue // its own test compares it
 		}
 		if strings.HasPrefix(line, "session delete") {
-			for _, w := range waiters { // the lock passes to them
-				lockctl(t, "release", key, "--token", held(t, key), "--yes").is(t, 0, w.req.Holder)
-			}
+			s.endLocks(t)
 		}
 		t.Run(line, func(t *testing.T) {
 			lockctl(t, strings.Fields(line)...).places(t, 0, tokens.ReplaceAllString(block[2], "TOKEN"))
@@ -53,9 +43,36 @@ func TestPage_commandsPrintAsShown(t *testing.T) {
 	}
 }
 
-// held returns the token of a held lock.
-func held(t *testing.T, key string) string {
-	return regexp.MustCompile(`\d{16}`).FindString(lockctl(t, "show", key).out)
+const (
+	sceneKey    = "tenant-7:session-4711"
+	sceneHolder = "agent-5f6d-x2x9z:1"
+)
+
+// scene is a session with two exchanges, and its lock with a holder and two waiters. LOCKCTL_URL
+// has its server.
+type scene struct {
+	server  *testservers.Database
+	holder  owner
+	waiters []owner
+}
+
+func newScene(t *testing.T) scene {
+	server := testservers.SharedRedis(t)
+	t.Setenv("LOCKCTL_URL", server.URL())
+	c := newChat(t, server.URL(), sceneKey)
+	c.save(t, "order-1", "What is a lease?", "A lock that ends.")
+	c.save(t, "", "And a\ntoken?", "A number that rises.")
+	d := open(t, server.URL())
+	return scene{server, acquire(t, d, sceneKey, sceneHolder),
+		[]owner{acquire(t, d, sceneKey, "agent-5f6d-k8s2c:1"), acquire(t, d, sceneKey, "agent-5f6d-p4q7w:1")}}
+}
+
+// endLocks ends the lock of the holder, and of each waiter to which it passes.
+func (s scene) endLocks(t *testing.T) {
+	t.Helper()
+	for shown := lockctl(t, "show", sceneKey); shown.code == 0 && !t.Failed(); shown = lockctl(t, "show", sceneKey) {
+		lockctl(t, "release", sceneKey, "--token", tokens.FindString(shown.out), "--yes").is(t, 0, "Released.")
+	}
 }
 
 func TestPage_namesFieldsAndCodes(t *testing.T) {

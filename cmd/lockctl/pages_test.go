@@ -1,39 +1,117 @@
 package main
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"github.com/belugalock/belugalock/internal/repo/docs"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// Each command that a page shows exists, with its flags and its number of arguments.
-func TestRoot_commandsOfThePages(t *testing.T) {
-	commands := docs.Commands(t, "lockctl")
-	if len(commands) < 5 {
-		t.Errorf("the pages show %d commands", len(commands))
-	}
-	for _, c := range commands {
-		if err := parses((&tool{}).root(), c.Words[1:]); err != nil {
-			t.Errorf("%s:%d: %q: %v", c.Page, c.Line, c.Words, err)
+// promises are the commands of all pages, and what the pages say of them.
+var promises = map[string]struct {
+	before   func(t *testing.T, s scene)
+	prints   []string // with the exit code 0, on a scene
+	after    func(t *testing.T, s scene)
+	mistyped string // with the exit code 1, for a key that no scene has
+}{
+	"doctor":         {prints: []string{"ok  connection  answers in", "ok  rights  all", "→ CONFIG SET appendonly yes", "the lock service answers"}},
+	"list":           {prints: []string{"KEY  HOLDER  AGE  TTL  WAITERS  TOKEN  TRACE ID", sceneKey + "  " + sceneHolder + "  9s  9s  2  TOKEN"}},
+	"list --longest": {prints: []string{sceneHolder, "WAITERS  TOKEN"}},
+	"watch":          {prints: []string{"AGE", sceneHolder}},
+	"show KEY":       {prints: []string{"holder  " + sceneHolder, "TTL left  9s", "token  TOKEN", "trace ID"}, mistyped: "(free)"},
+	"release KEY --token N": {
+		prints: []string{"Released. The lock of " + sceneHolder},
+		after: func(t *testing.T, s scene) {
+			lockctl(t, "show", sceneKey).is(t, 0, s.waiters[0].req.Holder)
+		},
+		mistyped: "the lock is free; nothing was changed",
+	},
+	"session show KEY":   {prints: []string{"PLACE  GRANTED  TURN ID", "order-1 #1"}, mistyped: "the session has no exchange"},
+	"session verify KEY": {prints: []string{"No problem was found."}, mistyped: "the session has no exchange"},
+	"session tail KEY":   {prints: []string{"order-1 #1"}},
+	"session delete KEY": {
+		before: func(t *testing.T, s scene) { s.endLocks(t) },
+		prints: []string{"Deleted."},
+		after: func(t *testing.T, s scene) {
+			lockctl(t, "session", "show", sceneKey).is(t, exitFinding, "the session has no exchange")
+			if mark, err := s.server.Do("GET", "session:{"+sceneKey+"}:mark"); mark == "" {
+				t.Errorf("the mark is gone: %v", err)
+			}
+		},
+		mistyped: "the session has no exchange: check its name",
+	},
+	"completion bash": {prints: []string{"complete -o default"}},
+}
+
+// follows are the commands that end with ctrl-C.
+var follows = []string{"watch", "session tail KEY"}
+
+// Each command of a page keeps its promise.
+func TestPages_commandsKeepTheirPromises(t *testing.T) {
+	shown := map[string]bool{}
+	for _, c := range docs.Commands(t, "lockctl") {
+		line := strings.Join(c.Words[1:], " ")
+		if shown[line] = true; promises[line].prints == nil {
+			t.Errorf("%s:%d: the test does not know lockctl %s", c.Page, c.Line, line)
 		}
 	}
-	for _, wrong := range [][]string{{"lists"}, {"list", "--longer"}, {"show"}, {"queue", "a", "b"}} {
-		if parses((&tool{}).root(), wrong) == nil {
-			t.Errorf("%q is found to be right", wrong)
+	for line, promise := range promises {
+		if !shown[line] {
+			t.Errorf("no page has lockctl %s", line)
 		}
+		t.Run(line, func(t *testing.T) {
+			s := newScene(t)
+			if promise.before != nil {
+				promise.before(t, s)
+			}
+			args := func(key string) []string {
+				return strings.Fields(strings.NewReplacer("KEY", key, "--token N", "--token "+token(s.holder)).Replace(line))
+			}
+			if slices.Contains(follows, line) {
+				r := startLockctl(t, args(sceneKey)...)
+				for _, text := range promise.prints {
+					r.await(t, text)
+				}
+				r.end(t)
+				return
+			}
+			r := lockctlWith(t.Context(), 0, strings.NewReader("yes\n"), args(sceneKey)...)
+			r.out = stable(r.out)
+			r.is(t, 0, promise.prints...)
+			if promise.after != nil {
+				promise.after(t, s)
+			}
+			if promise.mistyped != "" {
+				lockctlWith(t.Context(), 0, strings.NewReader("no\n"), args("mistyped")...).is(t, exitFinding, promise.mistyped)
+			}
+		})
 	}
 }
 
-func parses(root *cobra.Command, args []string) error {
-	root.InitDefaultCompletionCmd()
-	command, rest, err := root.Find(args)
-	if err != nil {
-		return err
+// Each URL of a page reaches its server, with the user and the password in it.
+func TestPages_urlsReachTheServer(t *testing.T) {
+	server := testservers.StartRedis(t)
+	sentinel := testservers.StartSentinelFor(t, server.Addr())
+	if _, err := server.Do("ACL", "SETUSER", "operator", "on", ">secret", "allkeys", "allchannels", "+@all"); err != nil {
+		t.Fatal(err)
 	}
-	if err := command.ParseFlags(rest); err != nil {
-		return err
+	acquire(t, open(t, server.URL()), sceneKey, sceneHolder)
+	if _, err := server.Do("ACL", "SETUSER", "default", "off"); err != nil {
+		t.Fatal(err)
 	}
-	return command.ValidateArgs(command.Flags().Args())
+	here := strings.NewReplacer("USER:PASSWORD", "operator:secret", "user:password", "operator:secret", "mymaster", "belugalock",
+		"HOST:26379", sentinel.Addr(), "HOST:6379", server.Addr(), "localhost:6379", server.Addr())
+	commands := docs.Commands(t, "export")
+	for _, c := range commands {
+		name, url, _ := strings.Cut(c.Words[1], "=")
+		t.Setenv(name, here.Replace(url))
+		if r := lockctl(t, "list"); r.code != 0 || !strings.Contains(r.out, sceneHolder) {
+			t.Errorf("%s:%d: with this URL lockctl list ends with %+v", c.Page, c.Line, r)
+		}
+	}
+	if len(commands) < 3 {
+		t.Errorf("the pages have %d URLs", len(commands))
+	}
 }
