@@ -12,6 +12,7 @@ case ${1:-servers} in
 servers)
 	needed='
 redis-server    redis-server
+redis-cli       redis-tools
 redis-sentinel  redis-sentinel
 postgres        postgresql
 pgbouncer       pgbouncer

@@ -15,6 +15,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/repo/docs"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -151,6 +152,21 @@ func TestOpen_parameters(t *testing.T) {
 }
 
 // The URL overrides no option of the caller's, and they do not override the URL.
+// The URLs of the page open, with the file of an authority of the test.
+func TestOpen_urlsOfThePage(t *testing.T) {
+	page := docs.Place{Page: "docs/howto/sentinel-and-cluster.md", Heading: "# Use Sentinel or Cluster"}
+	for url := range strings.FieldsSeq(page.Blocks(t, "text")[0]) {
+		locker, err := lockurl.Open(t.Context(), strings.Replace(url, "/etc/redis/ca.pem", newAuthority(t).file, 1), nil)
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		if err := locker.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestOpen_refusesOptionsSetTwice(t *testing.T) {
 	for query, opts := range map[string]distlock.Options{
 		"namespace=a": {Namespace: "a"}, "ttl=10s": {TTL: time.Second}, "wait=1s": {Wait: -1},

@@ -59,9 +59,8 @@ type Redis struct {
 //
 //	testservers.StartRedis(t, "--maxmemory", "8mb")
 //
-// They must leave the port, bind address, working directory and log alone. It
-// fails the test if redis-server is not installed or does not answer within 10
-// seconds.
+// They must leave the port, bind address and log alone. It fails the test if
+// redis-server is not installed or does not answer within 10 seconds.
 func StartRedis(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
 	r := newServer(tb, "redis-server", args)
@@ -225,11 +224,11 @@ func (r *Redis) Kill() {
 // the role that it had among the nodes of a Sentinel or Cluster is not.
 func (r *Redis) Restart() {
 	r.tb.Helper()
-	r.restart()
+	r.RestartWith()
 }
 
-// restart is Restart, this time with more arguments.
-func (r *Redis) restart(args ...string) {
+// RestartWith is Restart, this time with more arguments.
+func (r *Redis) RestartWith(args ...string) {
 	r.tb.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -139,7 +139,7 @@ func (t *Topology) ComeBack(old, successor *Redis) {
 	if t.Sentinel != nil { // or it takes itself for a master, and takes writes, until the sentinels tell it
 		as = []string{"--replicaof", "127.0.0.1 " + strconv.Itoa(successor.port)}
 	}
-	old.restart(as...)
+	old.RestartWith(as...)
 	Await(old.tb, settleTimeout, old.Addr()+" is a replica", func() bool { return old.Info("master_link_status") == "up" })
 }
 

@@ -96,7 +96,7 @@ type names struct {
 
 // known are names of other programs and modules that no file here has.
 var known = strings.Fields(`
-	ratelimit prefer
+	ratelimit prefer NOMASTERLINK
 	-race SSL_CERT_FILE target_session_attrs=read-write i/o OTEL_RESOURCE_ATTRIBUTES EOF psql redis-cli --enable-feature=exemplar-storage translation_strategy
 	runtime.Goexit auto_explain exceeded MiB The executing subcommand
 	core.App agent.WithMemory Runner Team Contract() archival archival-1 archival-2 NewArchival SetPersona SetHuman

@@ -44,6 +44,13 @@ var (
 	BelugaOptions        = Place{"docs/reference/beluga.md", "### Options"}
 	BelugaGoOptions      = Place{"docs/reference/beluga.md", "### Options in Go"}
 
+	// Commands and settings for operators.
+	FirstLook        = Place{"docs/operations/runbook.md", "## First look"}
+	AfterFailover    = Place{"docs/operations/runbook.md", "## After a failover"}
+	RedisSettings    = Place{"docs/operations/deploy.md", "## Settings of Redis"}
+	RedisLogLine     = Place{"docs/operations/troubleshooting.md", "## Lines in the log"}
+	FailoverSettings = Place{"docs/howto/sentinel-and-cluster.md", "## What a failover can break"}
+
 	Faults = Place{"docs/reports/faults-2026-11.md", "## Faults"} // all tables below
 )
 
