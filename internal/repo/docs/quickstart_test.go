@@ -12,8 +12,9 @@ import (
 )
 
 // The commands of the page run in their order, in one shell, in an empty folder. This checkout stands
-// in for the newest commit, and servers of the test for those of the page, which start by hand. The
-// turns of a block may run in another order: the IDs and the answers are those of the page.
+// in for the newest commit. Redis starts with the arguments of the page, on a free port. A database of
+// the test stands in for that of the page, which starts by hand. The turns of a block may run in
+// another order: the IDs and the answers are those of the page.
 func TestQuickstart_commandsPrintTheirOutput(t *testing.T) {
 	t.Parallel()
 	page := readPage(t, "docs/quickstart.md")
@@ -29,13 +30,13 @@ func TestQuickstart_commandsPrintTheirOutput(t *testing.T) {
 	const module = "github.com/belugalock/belugalock"
 	here := strings.NewReplacer(
 		"go get "+module+"@main", "go mod edit -require="+module+"@v0.0.0 -replace="+module+"='"+checkout+"'\ncp '"+main+"' .",
-		"redis://localhost:6379", testservers.SharedRedis(t).URL(),
+		"redis://localhost:6379", startRedis(t, page).URL(),
 		databaseURL, "'"+testservers.SharedPostgres(t).NewDatabase(t).URL()+"'")
 	script := "set -e\n"
 	var want []string // of each block
 	for _, b := range page.blocks {
 		switch {
-		case b.runBy == "hand":
+		case b.runBy == "hand", strings.HasPrefix(b.text, "redis-server "):
 		case b.lang == "bash":
 			script += here.Replace(b.text) + "echo end of block\n"
 			want = append(want, "")
@@ -57,6 +58,18 @@ func TestQuickstart_commandsPrintTheirOutput(t *testing.T) {
 			t.Errorf("block %d printed %q, the page says %q", i+1, got[i], text)
 		}
 	}
+}
+
+// startRedis runs the redis-server of a page.
+func startRedis(t *testing.T, page Page) *testservers.Redis {
+	t.Helper()
+	for _, c := range page.commands() {
+		if c.Words[0] == "redis-server" {
+			return testservers.StartRedis(t, c.Words[1:]...)
+		}
+	}
+	t.Fatalf("%s starts no Redis", page.name)
+	return nil
 }
 
 // columns returns the sorted IDs of an output, and its sorted answers.
