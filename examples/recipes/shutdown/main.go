@@ -88,9 +88,9 @@ func answers(stopping context.Context, locker *distlock.Locker, thinking time.Du
 		}
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		begin := context.AfterFunc(stopping, cancel) // SIGTERM ends the wait, not the turn
+		goOn := context.AfterFunc(stopping, cancel) // SIGTERM ends the wait, not the turn
 		err = locker.Do(ctx, r.PathValue("id"), func(ctx context.Context) error {
-			if !begin() {
+			if !goOn() {
 				return errStopping
 			}
 			select { // load the history, ask the model, save
@@ -105,9 +105,7 @@ func answers(stopping context.Context, locker *distlock.Locker, thinking time.Du
 			fmt.Fprintf(w, "You said %q.\n", message)
 		case errors.Is(err, distlock.ErrInvalidKey):
 			http.Error(w, "no such conversation", http.StatusNotFound)
-		case errors.Is(err, distlock.ErrNotAcquired) && ctx.Err() == nil:
-			http.Error(w, "one moment, please", http.StatusConflict)
-		default: // errStopping, ErrUnavailable, ErrLost, ErrClosed: repeat the message at another instance
+		default: // errStopping, a busy conversation, ErrUnavailable, ErrLost, ErrClosed: repeat the message
 			log.Print(err)
 			http.Error(w, "try again", http.StatusServiceUnavailable)
 		}
