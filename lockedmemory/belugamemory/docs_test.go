@@ -3,6 +3,9 @@ package belugamemory_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -69,12 +72,33 @@ func TestDocs_codeCompiles(t *testing.T) {
 	docsCode.Compiles(t, docs.Pages(t)...)
 }
 
-// Two processes run at once. Every answer has seen the history before it, and the longer output
-// begins with the shorter output.
+// The commands of the page build the program, with the contract in place of Beluga. Two processes run
+// at once. Every answer has seen the history before it, and the longer output begins with the shorter
+// output.
 func TestDocs_programRunsTwiceAtOnce(t *testing.T) {
 	t.Parallel()
-	program := docs.BelugaProgram.Program(t)
-	binary := docs.Build(t, program.Source, testservers.SharedServer().Addr())
+	clone, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(clone, filepath.Join(dir, "belugalock")); err != nil {
+		t.Fatal(err)
+	}
+	source := strings.Replace(docs.BelugaProgram.Program(t).Source, "localhost:6379", testservers.SharedServer().Addr(), 1)
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	commands := docs.BelugaProgram.Blocks(t, "bash")
+	build, _, _ := strings.Cut(commands[1], "\n")
+	shell := exec.Command("sh", "-e", "-c", commands[0]+"mv ../main.go .\n"+
+		"go work edit -replace "+strings.TrimSuffix(belugaPath, "/")+"=../belugalock/lockedmemory/belugamemory/testdata/contract\n"+build)
+	shell.Dir = dir
+	shell.Env = append(os.Environ(), "GOWORK=", "GOFLAGS=-trimpath") // the build is cached
+	if out, err := shell.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	binary := filepath.Join(dir, "chat", "chat")
 	var outputs [2]string
 	var both sync.WaitGroup
 	for i := range outputs {

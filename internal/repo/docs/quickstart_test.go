@@ -30,7 +30,7 @@ func TestQuickstart_commandsPrintTheirOutput(t *testing.T) {
 	const module = "github.com/belugalock/belugalock"
 	here := strings.NewReplacer(
 		"go get "+module+"@main", "go mod edit -require="+module+"@v0.0.0 -replace="+module+"='"+checkout+"'\ncp '"+main+"' .",
-		"redis://localhost:6379", startRedis(t, page).URL(),
+		"redis://localhost:6379", testservers.StartRedis(t, serverArgs(t, page)...).URL(),
 		databaseURL, "'"+testservers.SharedPostgres(t).NewDatabase(t).URL()+"'")
 	script := "set -e\n"
 	var want []string // of each block
@@ -60,13 +60,19 @@ func TestQuickstart_commandsPrintTheirOutput(t *testing.T) {
 	}
 }
 
-// startRedis runs the redis-server of a page.
-func startRedis(t *testing.T, page Page) *testservers.Redis {
+// serverArgs returns the arguments of the first redis-server on a page, without those that a test chooses.
+func serverArgs(t *testing.T, page Page) (args []string) {
 	t.Helper()
 	for _, c := range page.commands() {
-		if c.Words[0] == "redis-server" {
-			return testservers.StartRedis(t, c.Words[1:]...)
+		if c.Words[0] != "redis-server" {
+			continue
 		}
+		for i := 1; i+1 < len(c.Words); i += 2 {
+			if !slices.Contains([]string{"--port", "--dir", "--daemonize"}, c.Words[i]) {
+				args = append(args, c.Words[i], c.Words[i+1])
+			}
+		}
+		return args
 	}
 	t.Fatalf("%s starts no Redis", page.name)
 	return nil

@@ -15,7 +15,8 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// Each program for a quorum prints the same with three nodes and with two.
+// Each program for a quorum prints the same with three nodes and with two. The nodes start with the
+// arguments of the page, on free ports.
 func TestRedlock3_programPrintsItsOutput(t *testing.T) {
 	t.Parallel()
 	for _, p := range Pages(t) {
@@ -27,7 +28,7 @@ func TestRedlock3_programPrintsItsOutput(t *testing.T) {
 			if !strings.Contains(program.Source, "TTL: "+ttl) {
 				t.Fatal("the program has another TTL than " + ttl)
 			}
-			q := testservers.StartQuorum(t, 3)
+			q := testservers.StartQuorum(t, 3, serverArgs(t, p)...)
 			nodes, source := q.Nodes(), program.Source
 			for i, node := range nodes {
 				source = strings.ReplaceAll(source, "localhost:700"+strconv.Itoa(i+1), node.Addr())
