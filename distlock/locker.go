@@ -85,7 +85,8 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 
 // Close releases all leases, ends waiting and new calls with [ErrClosed], and closes the driver. It
 // waits for that until ctx ends, and for the hooks at most a second. If ctx ends first, Close returns the
-// error of ctx, and the work goes on; another Close waits again.
+// error of ctx, and the work goes on; another Close waits again. The context of a lease ends before its
+// release, but Close does not wait until the function of a Do has returned.
 func (l *Locker) Close(ctx context.Context) error {
 	l.queues.Close(outcome{err: ErrClosed})
 	l.mu.Lock()
