@@ -1,11 +1,12 @@
-// Command cron runs a job at fixed times, once per time however many instances run. If the instance
-// that runs the job dies or fails, another instance runs the job.
+// Command cron runs a job at fixed times, on one of many instances. Each run covers the time since the
+// last one, so nothing is left out. If the instance dies or fails, another instance runs the job.
 //
 //	go run ./examples/recipes/cron -lock redis://localhost:6379 -every 1m
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"log"
 	"os"
@@ -13,16 +14,17 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/pglock"
 )
 
-// pause is the time between two attempts at a slot.
-const pause = 5 * time.Second
-
-const table = `CREATE TABLE IF NOT EXISTS cron (job text PRIMARY KEY, done timestamptz NOT NULL)`
+const tables = `
+	CREATE TABLE IF NOT EXISTS cron (job text PRIMARY KEY, done timestamptz NOT NULL);
+	CREATE TABLE IF NOT EXISTS report (after timestamptz PRIMARY KEY, until timestamptz NOT NULL)`
 
 func main() {
 	lock := flag.String("lock", "redis://localhost:6379", "URL of the lock service")
@@ -51,70 +53,68 @@ func run(lock, database string, every time.Duration) error {
 		defer cancel()
 		_ = locker.Close(ctx)
 	}()
-	err = locker.Do(ctx, "table", func(ctx context.Context) error {
-		_, err := db.Exec(ctx, table)
-		return err
+	err = locker.Do(ctx, "tables", func(ctx context.Context) error {
+		_, err := db.Exec(ctx, tables)
+		return errors.Join(err, pglock.MigrateFence(ctx, db, nil))
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		schedule(ctx, locker, db, every, report)
 	}
-	schedule(ctx, locker, db, every, report)
-	return nil
+	return err
 }
 
-// schedule runs the job of each slot until ctx ends. An instance that starts late joins the present
-// slot. The schedule leaves out slots that pass during an earlier slot.
-func schedule(ctx context.Context, locker *distlock.Locker, db *pgxpool.Pool, every time.Duration,
-	work func(ctx context.Context, slot time.Time) error) {
-	for {
+// schedule runs the job of each slot until ctx ends. An instance that starts late joins the present slot.
+func schedule(ctx context.Context, locker *distlock.Locker, db *pgxpool.Pool, every time.Duration, work job) {
+	for ctx.Err() == nil {
 		slot := time.Now().UTC().Truncate(every)
-		for {
-			err := once(ctx, locker, db, "report", slot, work)
-			if err == nil {
-				break
-			}
-			log.Printf("slot %s, next attempt in %s: %v", slot.Format(time.DateTime), pause, err)
-			if !sleep(ctx, pause) {
-				return
-			}
+		next := slot.Add(every)
+		if err := once(ctx, locker, db, "report", slot.Add(-every), slot, work); err != nil && ctx.Err() == nil {
+			next = time.Now().Add(5 * time.Second)
+			log.Printf("slot %s, to be tried again: %v", slot.Format(time.DateTime), err)
 		}
-		if !sleep(ctx, time.Until(slot.Add(every))) {
-			return
+		select {
+		case <-time.After(time.Until(next)):
+		case <-ctx.Done():
 		}
 	}
 }
 
-// sleep returns false if ctx ends.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+// job works on the time between two moments, and may be slow. The function write stores its result.
+type job func(ctx context.Context, after, until time.Time) (write func(ctx context.Context, tx pgx.Tx) error, err error)
 
-func report(_ context.Context, slot time.Time) error {
-	log.Printf("the report of %s", slot.Format(time.TimeOnly))
-	return nil
-}
-
-// once runs a job for a slot, a time of its schedule, unless the slot is done. All instances call
-// once for each slot, and repeat it after an error. A waiter finds the slot done, or takes over from
-// a dead instance. If an instance dies between the job and the note, the job runs again.
-func once(ctx context.Context, locker *distlock.Locker, db *pgxpool.Pool, job string, slot time.Time,
-	work func(ctx context.Context, slot time.Time) error) error {
-	return locker.Do(ctx, job, func(ctx context.Context) error {
-		var done bool
-		err := db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM cron WHERE job = $1 AND done >= $2)`, job, slot).Scan(&done)
-		if err != nil || done {
-			return err
-		}
-		if err := work(ctx, slot); err != nil {
-			return err
-		}
-		_, err = db.Exec(ctx, `INSERT INTO cron (job, done) VALUES ($1, $2)
-			ON CONFLICT (job) DO UPDATE SET done = greatest(cron.done, excluded.done)`, job, slot)
+func report(_ context.Context, after, until time.Time) (func(context.Context, pgx.Tx) error, error) {
+	return func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO report (after, until) VALUES ($1, $2)`, after, until)
 		return err
+	}, nil
+}
+
+// once runs a job for the time from its last run, or from first, until a slot. A waiter finds the slot done,
+// or takes over. Result and note are stored together, unless a later lease has read the note.
+func once(ctx context.Context, locker *distlock.Locker, db *pgxpool.Pool, name string, first, slot time.Time, work job) error {
+	return locker.Do(ctx, name, func(ctx context.Context) error {
+		lease, _ := locker.FromContext(ctx, name)
+		var after time.Time
+		err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			if err := pglock.Fence(ctx, tx, lease); err != nil {
+				return err
+			}
+			return tx.QueryRow(ctx, `SELECT coalesce((SELECT done FROM cron WHERE job = $1), $2)`, name, first).Scan(&after)
+		})
+		if err != nil || !after.Before(slot) {
+			return err
+		}
+		write, err := work(ctx, after, slot)
+		if err != nil {
+			return err
+		}
+		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			if err := pglock.Fence(ctx, tx, lease); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, `INSERT INTO cron (job, done) VALUES ($1, $2)
+				ON CONFLICT (job) DO UPDATE SET done = excluded.done`, name, slot)
+			return errors.Join(err, write(ctx, tx))
+		})
 	}, distlock.WithWait(-1)) // no limit but ctx, because only a waiter takes over
 }

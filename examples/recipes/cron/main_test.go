@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -31,7 +32,7 @@ type config struct {
 
 // endless is an instance whose job does not end. It tells its parent when the job begins.
 func endless(ctx context.Context, parent *childproc.Line, c config) error {
-	return instance(ctx, c, func(ctx context.Context, _ time.Time) error {
+	return instance(ctx, c, func(ctx context.Context) error {
 		if err := parent.Send("begun"); err != nil {
 			return err
 		}
@@ -40,11 +41,50 @@ func endless(ctx context.Context, parent *childproc.Line, c config) error {
 	})
 }
 
-// instance runs one slot with a Locker and a pool of its own.
-func instance(ctx context.Context, c config, work func(context.Context, time.Time) error) error {
+// instance runs one slot of a minute with a Locker and a pool of its own. The report follows the work.
+func instance(ctx context.Context, c config, work func(context.Context) error) error {
 	return connected(ctx, c, func(locker *distlock.Locker, db *pgxpool.Pool) error {
-		return once(ctx, locker, db, "report", c.Slot, work)
+		return once(ctx, locker, db, "report", c.Slot.Add(-time.Minute), c.Slot, after(work))
 	})
+}
+
+// after is the job that writes the report when some work has succeeded.
+func after(work func(context.Context) error) job {
+	return func(ctx context.Context, after, until time.Time) (func(context.Context, pgx.Tx) error, error) {
+		if err := work(ctx); err != nil {
+			return nil, err
+		}
+		return report(ctx, after, until)
+	}
+}
+
+func nothing(context.Context) error { return nil }
+
+// wantReports fails unless the reports cover these moments, one after the other.
+func wantReports(t *testing.T, c config, moments ...time.Time) {
+	t.Helper()
+	db, err := pgxpool.New(t.Context(), c.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rows, err := db.Query(t.Context(), `SELECT after, until FROM report ORDER BY after`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type period struct{ After, Until time.Time }
+	got, err := pgx.CollectRows(rows, pgx.RowToStructByPos[period])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range got {
+		if len(got) != len(moments)-1 || !p.After.Equal(moments[i]) || !p.Until.Equal(moments[i+1]) {
+			t.Fatalf("the reports are of %v, want %v", got, moments)
+		}
+	}
+	if len(got) == 0 {
+		t.Fatal("there is no report")
+	}
 }
 
 func connected(ctx context.Context, c config, do func(*distlock.Locker, *pgxpool.Pool) error) error {
@@ -69,7 +109,10 @@ func setUp(t *testing.T, backend string) config {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.Exec(t.Context(), table); err != nil {
+	if _, err := db.Exec(t.Context(), tables); err != nil {
+		t.Fatal(err)
+	}
+	if err := pglock.MigrateFence(t.Context(), db, nil); err != nil {
 		t.Fatal(err)
 	}
 	c := config{Lock: testservers.SharedRedis(t).URL(), Database: database.URL(), Slot: time.Now().Truncate(time.Second)}
@@ -87,13 +130,15 @@ func TestOnce_manyInstances_oneRunPerSlot(t *testing.T) {
 	for _, backend := range []string{"redis", "postgres"} {
 		t.Run(backend, func(t *testing.T) {
 			c := setUp(t, backend)
+			moments := []time.Time{c.Slot}
 			for range 3 {
 				c.Slot = c.Slot.Add(time.Minute)
+				moments = append(moments, c.Slot)
 				var runs, done, failed, running atomic.Int32
 				var all sync.WaitGroup
 				for range 4 {
 					all.Go(func() {
-						err := instance(t.Context(), c, func(context.Context, time.Time) error {
+						err := instance(t.Context(), c, func(context.Context) error {
 							if running.Add(1) > 1 {
 								t.Error("the job runs twice at a time")
 							}
@@ -115,6 +160,7 @@ func TestOnce_manyInstances_oneRunPerSlot(t *testing.T) {
 					t.Errorf("the job was done %d times, %d instances failed", done.Load(), failed.Load())
 				}
 			}
+			wantReports(t, c, moments...)
 		})
 	}
 }
@@ -149,7 +195,7 @@ func TestOnce_killedInLongJob_waiterTakesOver(t *testing.T) {
 	kill(t, c, func() {
 		go func() {
 			var r result
-			r.err = instance(t.Context(), c, func(context.Context, time.Time) error {
+			r.err = instance(t.Context(), c, func(context.Context) error {
 				r.runs++
 				return nil
 			})
@@ -182,10 +228,10 @@ func runSchedule(t *testing.T, c config, work func() error) (slot time.Time, run
 		defer ended.Wait()
 		defer cancel()
 		ended.Go(func() {
-			schedule(ctx, locker, db, time.Hour, func(context.Context, time.Time) error {
+			schedule(ctx, locker, db, time.Hour, after(func(context.Context) error {
 				runs++
 				return work()
-			})
+			}))
 		})
 		testservers.Await(t, 60*time.Second, "no slot is done", func() bool {
 			return db.QueryRow(ctx, `SELECT done FROM cron`).Scan(&slot) == nil
@@ -240,44 +286,58 @@ func TestOnce_lateClock_doesNotRun(t *testing.T) {
 	c := setUp(t, "redis")
 	late := c
 	c.Slot = c.Slot.Add(time.Minute)
-	runs := 0
 	for _, at := range []config{c, late} {
-		err := instance(t.Context(), at, func(context.Context, time.Time) error {
-			runs++
-			return nil
-		})
-		if err != nil {
+		if err := instance(t.Context(), at, nothing); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if runs != 1 {
-		t.Errorf("%d runs", runs)
-	}
+	wantReports(t, c, late.Slot, c.Slot)
 }
 
-// The lock is lost in a long job, and other instances run the next slot. The late note of the first
-// job does not hide theirs.
-func TestOnce_lostLock_laterNoteStays(t *testing.T) {
+// The job of a slot fails, and an instance that was started since runs the job of the next one.
+func TestOnce_failedSlot_nextRunCoversIt(t *testing.T) {
 	c := setUp(t, "redis")
-	next, runs := c, 0
-	next.Slot = c.Slot.Add(time.Minute)
-	runNext := func() {
-		err := instance(t.Context(), next, func(context.Context, time.Time) error {
-			runs++
-			return nil
-		})
-		if err != nil {
+	begin := c.Slot.Add(-time.Minute)
+	if err := instance(t.Context(), c, nothing); err != nil {
+		t.Fatal(err)
+	}
+	failed, last := c, c
+	failed.Slot, last.Slot = c.Slot.Add(time.Minute), c.Slot.Add(2*time.Minute)
+	if err := instance(t.Context(), failed, func(context.Context) error { return errors.New("no report") }); err == nil {
+		t.Error("no error")
+	}
+	for _, at := range []config{last, failed} {
+		if err := instance(t.Context(), at, nothing); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_ = instance(t.Context(), c, func(context.Context, time.Time) error {
-		if _, err := testservers.SharedServer().Do("FLUSHALL"); err != nil {
-			t.Fatal(err)
+	wantReports(t, c, begin, c.Slot, last.Slot)
+}
+
+// The lock is lost in a long job, and another instance runs the next slot. The late report is refused.
+func TestOnce_S2_lostLock_oneReport(t *testing.T) {
+	c := setUp(t, "redis")
+	begin, next := c.Slot.Add(-time.Minute), c.Slot.Add(time.Minute)
+	err := connected(t.Context(), c, func(locker *distlock.Locker, db *pgxpool.Pool) error {
+		late := func(ctx context.Context, after, until time.Time) (func(context.Context, pgx.Tx) error, error) {
+			if _, err := testservers.SharedServer().Do("FLUSHALL"); err != nil {
+				return nil, err
+			}
+			err := connected(t.Context(), c, func(locker *distlock.Locker, db *pgxpool.Pool) error {
+				return once(t.Context(), locker, db, "report", begin, next, report)
+			})
+			if err != nil {
+				return nil, err
+			}
+			return report(ctx, after.Add(time.Second), until) // another key than the other's
 		}
-		runNext()
-		return nil
+		return once(t.Context(), locker, db, "report", begin, c.Slot, late)
 	})
-	if runNext(); runs != 1 {
-		t.Errorf("the slot ran %d times", runs)
+	if !errors.Is(err, distlock.ErrLost) {
+		t.Errorf("%v, want ErrLost", err)
 	}
+	if err := instance(t.Context(), c, nothing); err != nil {
+		t.Fatal(err)
+	}
+	wantReports(t, c, begin, next)
 }
