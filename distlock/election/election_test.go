@@ -88,7 +88,8 @@ func TestRun_L_resign_nextLeadsWithin1s(t *testing.T) {
 		at := time.Now()
 		old.end <- errWork
 		next := <-second
-		if took := time.Since(at); took > time.Second || next.fence <= old.fence {
+		// An instance that asks again after a pause may be early by chance.
+		if took := time.Since(at); took > 10*time.Millisecond || next.fence <= old.fence {
 			t.Errorf("the next leader began after %s with token %d, after %d", took, next.fence, old.fence)
 		}
 		if err := <-firstEnds; !errors.Is(err, errWork) {
