@@ -139,18 +139,17 @@ func notify(to chan driver.Wake, wake driver.Wake) {
 // next Listen subscribes again.
 func (n *Notices) refuse(s *subscription, err error) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.current != s {
-		return
-	}
-	n.current, n.until = nil, time.Now().Add(n.refusedFor)
-	n.refused = Explain(n.redis.client, n.name, err)
-	for addressee, listeners := range n.waiting {
-		for _, to := range listeners {
-			close(to)
+	if n.current == s {
+		n.current, n.until = nil, time.Now().Add(n.refusedFor)
+		n.refused = Explain(n.redis.client, n.name, err)
+		for addressee, listeners := range n.waiting {
+			for _, to := range listeners {
+				close(to)
+			}
+			delete(n.waiting, addressee)
 		}
-		delete(n.waiting, addressee)
 	}
+	n.mu.Unlock()
 	s.end()
 }
 

@@ -234,6 +234,44 @@ func TestNotices_L_renewWhileDialing(t *testing.T) {
 	}
 }
 
+// While a refused subscription waits for a goroutine that still dials for it, a caller of Listen leaves.
+func TestNotices_L_refusedWhileDialing(t *testing.T) {
+	t.Parallel()
+	dials, release := make(chan struct{}, 10), make(chan struct{})
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1,
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			dials <- struct{}{}
+			<-release
+			return nil, io.EOF
+		},
+	})
+	defer client.Close()
+	over := New(client)
+	defer over.Close()
+	n := newNotices(over)
+	defer n.Close()
+	defer close(release)
+	s := newSubscription(n)
+	n.current = s
+	n.running.Go(func() { s.subscribe(s.pubsub, "n:wake:other") })
+	<-dials
+	n.running.Go(func() { n.refuse(s, refusal("NOPERM this user has no permissions")) })
+	<-s.ctx.Done()
+	left := make(chan error, 1)
+	n.running.Go(func() {
+		_, _, err := n.Listen(t.Context(), "n:wake:x", "owner")
+		left <- err
+	})
+	select {
+	case err := <-left:
+		if !errors.Is(err, driver.ErrRefused) {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("Listen waits for the end of a dial")
+	}
+}
+
 // The goroutines of a subscription that the server has refused end before Close does.
 func TestNotices_refused_closeWaits(t *testing.T) {
 	t.Parallel()

@@ -103,21 +103,23 @@ func (s *subscription) subscribe(pubsub *redis.PubSub, name string) {
 	}
 }
 
-// end ends the goroutines, and the waits for a channel.
+// end ends the goroutines, and the waits for a channel. It may be called again. ⚑ Close waits while
+// another goroutine dials for the connection, so the caller holds no lock.
 func (s *subscription) end() {
 	s.cancel()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	_ = s.pubsub.Close()
-	if s.owned {
-		_ = s.client.Close()
-	}
+	pubsub := s.pubsub
 	for _, ch := range s.channels {
 		select {
 		case <-ch.ready:
 		default:
 			close(ch.ready)
 		}
+	}
+	s.mu.Unlock()
+	_ = pubsub.Close()
+	if s.owned {
+		_ = s.client.Close()
 	}
 }
 
@@ -200,7 +202,7 @@ func (s *subscription) renew() {
 	}
 	silent, pubsub := s.pubsub, s.client.Subscribe(s.ctx)
 	s.pubsub = pubsub
-	// ⚑ Close waits while another goroutine dials for the connection.
+	// ⚑ See end.
 	s.notices.running.Go(func() { _ = silent.Close() })
 	for name := range s.channels {
 		s.notices.running.Go(func() { s.subscribe(pubsub, name) })
