@@ -16,10 +16,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
 // A Save that was never sent has a known outcome: nothing is written.
@@ -382,6 +385,50 @@ func TestStore_slotMoves_onCluster(t *testing.T) {
 		})
 		if err != nil {
 			t.Errorf("%s: Turn: %v", name, err)
+		}
+	}
+}
+
+// A read-only replica may lag behind its master. No session is gone, and no lock has another owner, by the
+// word of a replica.
+func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redis.Options{}, nil, nil)
+	lease, err := r.locker.Acquire(t.Context(), r.key)
+	must(t, err)
+	replica := testservers.StartRedis(t)
+	if _, err := replica.Do("REPLICAOF", "127.0.0.1", "1"); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: replica.Addr()})
+	defer client.Close()
+	d, err := redisstore.NewDriver(client, nil)
+	must(t, err)
+
+	stored := lockedmemory.Place{Fence: lease.Fence(), N: 1}
+	write := driver.Write{N: 2, Op: strings.Repeat("0", 32)}
+	write.Access = driver.Access{Session: r.key, Lease: lease, Fence: stored.Fence, Need: stored}
+	old := write
+	old.Fence, old.Need = stored.Fence-(24*time.Hour).Microseconds(), lockedmemory.Place{}
+	content := driver.Content{Messages: [][]byte{[]byte("q"), []byte("a")}, ID: "question", Number: 2}
+	save := func(w driver.Write) (driver.Verdict, error) {
+		return d.Append(t.Context(), driver.Append{Write: w, Content: content})
+	}
+	replace := func(w driver.Write) (driver.Verdict, error) {
+		return d.Replace(t.Context(), driver.Replace{Write: w, From: stored, To: stored})
+	}
+	for _, c := range []struct {
+		what  string
+		call  func(driver.Write) (driver.Verdict, error)
+		write driver.Write
+	}{
+		{"Save after another Save", save, write},
+		{"Save under an old token", save, old},
+		{"Replace", replace, write},
+	} {
+		v, err := c.call(c.write)
+		if !errors.Is(err, lockdriver.ErrTemporary) || !strings.Contains(err.Error(), "READONLY") {
+			t.Errorf("%s: outcome %d, %v; want READONLY", c.what, v.Outcome, err)
 		}
 	}
 }
