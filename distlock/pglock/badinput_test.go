@@ -263,3 +263,18 @@ func TestDriver_C_rightMissing_refused(t *testing.T) {
 		}
 	}
 }
+
+// A nil transaction is an error of the caller, and no panic.
+func TestFence_C_nilTx_isRefused(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func() error{
+		"Fence":     func() error { return pglock.Fence(context.Background(), nil, nil) },
+		"FenceSQL":  func() error { return pglock.FenceSQL(context.Background(), nil, nil) },
+		"TxLock":    func() error { return pglock.TxLock(context.Background(), nil, "k") },
+		"TxLockSQL": func() error { return pglock.TxLockSQL(context.Background(), nil, "k") },
+	} {
+		if err := call(); !errors.Is(err, distlock.ErrInvalidOption) {
+			t.Errorf("%s: %v, want ErrInvalidOption", name, err)
+		}
+	}
+}

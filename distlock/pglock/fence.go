@@ -54,8 +54,11 @@ var ErrMisplaced = errors.New("pglock: fence misplaced")
 //     under contention (SQLSTATE 40001). It also follows a loss of tokens in the lock service.
 //   - The error of ctx.
 //
-// Leases of locks in several schemas of pglock fail with [distlock.ErrInvalidOption].
+// Leases of locks in several schemas of pglock, and a nil tx, fail with [distlock.ErrInvalidOption].
 func Fence(ctx context.Context, tx pgx.Tx, leases ...*distlock.Lease) error {
+	if tx == nil {
+		return errNoTx
+	}
 	return fence(ctx, func(ctx context.Context, statement string) error {
 		_, err := tx.Exec(ctx, statement)
 		return err
@@ -64,6 +67,9 @@ func Fence(ctx context.Context, tx pgx.Tx, leases ...*distlock.Lease) error {
 
 // FenceSQL is [Fence] for database/sql with the driver github.com/jackc/pgx/v5/stdlib.
 func FenceSQL(ctx context.Context, tx *sql.Tx, leases ...*distlock.Lease) error {
+	if tx == nil {
+		return errNoTx
+	}
 	return fence(ctx, func(ctx context.Context, statement string) error {
 		_, err := tx.ExecContext(ctx, statement)
 		return err

@@ -9,10 +9,15 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/belugalock/belugalock/distlock"
 )
 
 // ErrIsolation: the isolation of the transaction is not READ COMMITTED. Nothing is locked.
 var ErrIsolation = errors.New("pglock: isolation is not READ COMMITTED")
+
+var errNoTx = fmt.Errorf("%w: the transaction is nil; nothing was sent: begin a transaction first",
+	distlock.ErrInvalidOption)
 
 // TxLock has no fencing token, no deadline and no queue, and protects only what tx writes in its
 // own database, so prefer [Fence] for work outside of it. It waits until tx alone holds the
@@ -24,13 +29,20 @@ var ErrIsolation = errors.New("pglock: isolation is not READ COMMITTED")
 // [SessionLock] share their locks.
 //
 // TxLock fails with [ErrIsolation]: at a stricter isolation, tx would read the state from before
-// the wait. It also fails with the error of ctx or of tx. After a failure roll tx back.
+// the wait. It also fails with the error of ctx or of tx. After a failure roll tx back. A nil tx fails
+// with [distlock.ErrInvalidOption].
 func TxLock(ctx context.Context, tx pgx.Tx, key string) error {
+	if tx == nil {
+		return errNoTx
+	}
 	return txLocked(tx.QueryRow(ctx, txLock, advisoryKey(key)))
 }
 
 // TxLockSQL is [TxLock] for database/sql with the driver github.com/jackc/pgx/v5/stdlib.
 func TxLockSQL(ctx context.Context, tx *sql.Tx, key string) error {
+	if tx == nil {
+		return errNoTx
+	}
 	return txLocked(tx.QueryRowContext(ctx, txLock, advisoryKey(key)))
 }
 
