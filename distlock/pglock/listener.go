@@ -20,7 +20,7 @@ const (
 	reconnectPause = 100 * time.Millisecond
 )
 
-// run keeps a connection that listens until Close, or polls.
+// run listens, or polls for a while, again and again until Close.
 func (w *wakes) run() {
 	for again := false; w.ctx.Err() == nil; again = true {
 		conn, err := w.connect()
@@ -41,7 +41,8 @@ func (w *wakes) run() {
 	w.settle(errClosed, false)
 }
 
-// connect returns a connection that listens. Without a connection and an error, the driver polls.
+// connect returns a connection that listens. Without a connection and an error, the driver polls
+// for a while.
 func (w *wakes) connect() (*pgxpool.Conn, error) {
 	conn, err := w.s.held.Acquire(w.ctx)
 	if err != nil {
@@ -53,17 +54,18 @@ func (w *wakes) connect() (*pgxpool.Conn, error) {
 		defer cancel()
 		listeners, err = listen(ctx, conn.Conn(), w.channel)
 	}
-	if err == nil && listeners <= maxListeners {
+	polls := err == nil && listeners > maxListeners
+	w.mu.Lock()
+	w.polls = polls
+	w.mu.Unlock()
+	if err == nil && !polls {
 		return conn, nil
 	}
 	w.s.held.Discard(conn)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.polls = err == nil
 	return nil, err
 }
 
-// maxListeners is the most drivers of one database that listen. Later ones poll. ⚑ Each notification
+// maxListeners is the most drivers of one database that listen. The others poll. ⚑ Each notification
 // wakes the connections of all listeners.
 const maxListeners = 50
 

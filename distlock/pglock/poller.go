@@ -15,10 +15,13 @@ import (
 // twice as long. The waiter after n others is looked up every n+1 times as long, up to 20 times.
 const pollEvery = 5 * time.Millisecond
 
-// poll asks for the handoffs of all waiters of the driver, in one statement, until Close. After a
+// pollFor is how long a driver polls before it tries to listen again: other drivers may have ended.
+const pollFor = time.Minute
+
+// poll asks for the handoffs of all waiters of the driver, in one statement, for pollFor. After a
 // failure all waiters ask by themselves.
 func (w *wakes) poll() {
-	for w.ctx.Err() == nil {
+	for until := time.Now().Add(w.pollFor); w.ctx.Err() == nil && time.Now().Before(until); {
 		var next <-chan time.Time
 		switch ahead, err := w.look(); {
 		case err != nil:

@@ -57,6 +57,7 @@ type wakes struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // the listener, and the sweep
 	entered chan struct{}  // receives before a waiter enters the queue
+	pollFor time.Duration
 
 	sending sync.WaitGroup
 	turn    sync.Mutex // locked while messages are sent
@@ -83,7 +84,8 @@ type attempt struct {
 }
 
 func newWakes(s *service) *wakes {
-	w := &wakes{s: s, channel: "belugalock_" + rand.Text(), waiting: make(map[string]*waiter), entered: make(chan struct{}, 1)}
+	w := &wakes{s: s, channel: "belugalock_" + rand.Text(), waiting: make(map[string]*waiter),
+		entered: make(chan struct{}, 1), pollFor: pollFor}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }

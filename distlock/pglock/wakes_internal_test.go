@@ -1,9 +1,14 @@
 package pglock
 
 import (
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 // A poll finds a handoff until its waiter claims the lock.
@@ -19,5 +24,60 @@ func TestDeliver_L_pollRepeats_wakesOnce(t *testing.T) {
 		if w.deliver(handoff); len(to.wake) != 0 {
 			t.Errorf("%s woke its waiter twice", handoff)
 		}
+	}
+}
+
+// A driver that polls because 50 others listen listens as soon as one of them has ended.
+func TestListen_L_placeFree_listens(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db := testservers.SharedPostgres(t).NewDatabase(t)
+	pool, err := pgxpool.New(ctx, db.URL()+"&pool_max_conns=60")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := Migrate(ctx, pool, nil); err != nil {
+		t.Fatal(err)
+	}
+	var others []*pgxpool.Conn
+	for range maxListeners {
+		conn, err := pool.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Release()
+		if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock_shared(1818586987, 1)"); err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, conn)
+	}
+	d, err := NewDriver(ctx, pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	s := d.(*service)
+	s.wakes.pollFor = 50 * time.Millisecond
+	owner, name := strings.Repeat("1", 32), driver.Name{Namespace: "n", Key: "k"}
+	wakes, stop, err := s.Listen(ctx, name, owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if channel := s.wakes.enter(owner); channel != "" {
+		t.Error("it listens beside 50 others")
+	}
+	if _, err := others[0].Exec(ctx, "SELECT pg_advisory_unlock_shared(1818586987, 1)"); err != nil {
+		t.Fatal(err)
+	}
+	testservers.Await(t, 10*time.Second, "the driver listens", func() bool { return s.wakes.enter(owner) != "" })
+	select {
+	case wake, ok := <-wakes:
+		if !ok || wake.Seq != 0 {
+			t.Errorf("woken by %+v, %t", wake, ok)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the waiter does not ask again, so its place has no channel")
 	}
 }
