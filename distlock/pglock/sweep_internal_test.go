@@ -2,14 +2,19 @@ package pglock
 
 import (
 	"context"
+	"errors"
+	"net"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/postgres"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -117,4 +122,38 @@ func TestSweep_L_silentServer_ends(t *testing.T) {
 		t.Error("a sweep keeps the connection of a silent server")
 	}
 	held.Release()
+}
+
+// The first sweeps of many drivers are spread over a minute. Programs that live for seconds sweep, too.
+func TestSweep_L_firstPage_withinAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start, sweeps := time.Now(), make(chan time.Duration, 1000)
+		config, _, err := postgres.ParseURL("postgres://app@127.0.0.1:1/db?sslmode=disable")
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+			sweeps <- time.Since(start)
+			return nil, errors.New("no server")
+		}
+		const drivers = 60
+		for range drivers {
+			s, err := newService(config, postgres.Schema{Parts: []postgres.Part{lockPart}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = s.Close() }()
+		}
+		time.Sleep(sweepEvery)
+		synctest.Wait()
+		var first []time.Duration
+		for range drivers {
+			first = append(first, <-sweeps)
+		}
+		earliest, latest := slices.Min(first), slices.Max(first)
+		if earliest > sweepEvery/3 || latest < sweepEvery*2/3 || latest > sweepEvery {
+			t.Errorf("the first sweeps of %d drivers begin from %s to %s after their start", drivers, earliest, latest)
+		}
+	})
 }
