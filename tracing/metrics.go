@@ -26,7 +26,7 @@ type metrics struct {
 	waiters, held                    metric.Int64UpDownCounter
 	lost, renewals, stale, conflicts metric.Int64Counter
 
-	mu   sync.RWMutex
+	mu   sync.Mutex
 	made map[labels]*options
 }
 
@@ -114,25 +114,19 @@ func (m *metrics) end(ctx context.Context, op *distlock.Operation) {
 
 // of returns the options of measurements with the labels.
 func (m *metrics) of(with labels) *options {
-	m.mu.RLock()
-	made := m.made[with]
-	m.mu.RUnlock()
-	if made != nil {
-		return made
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	made = m.ofLocked(with)
-	if with == (labels{backend: with.backend}) {
-		m.zeroLocked(with, made)
+	made := m.made[with]
+	if made == nil {
+		made = m.makeLocked(with)
+		if with == (labels{backend: with.backend}) {
+			m.zeroLocked(with, made)
+		}
 	}
 	return made
 }
 
-func (m *metrics) ofLocked(with labels) *options {
-	if made := m.made[with]; made != nil {
-		return made
-	}
+func (m *metrics) makeLocked(with labels) *options {
 	attrs := []attribute.KeyValue{attribute.String("distlock.backend", with.backend)}
 	if with.outcome != "" {
 		attrs = append(attrs, attribute.String("distlock.outcome", string(with.outcome)))
@@ -154,6 +148,6 @@ func (m *metrics) zeroLocked(with labels, made *options) {
 		counter.Add(ctx, 0, made.add...)
 	}
 	for _, with.outcome = range renewalFailures {
-		m.renewals.Add(ctx, 0, m.ofLocked(with).add...)
+		m.renewals.Add(ctx, 0, m.makeLocked(with).add...)
 	}
 }
