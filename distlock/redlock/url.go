@@ -113,8 +113,8 @@ func splitURL(rawURL string) (nodes []string, restartDelay time.Duration, err er
 	return nodes, restartDelay, nil
 }
 
-// takeDelay takes restart_delay out of the path and the parameters of a URL. The other parameters stay
-// as they are. redislock refuses a query that cannot be parsed.
+// takeDelay takes restart_delay out of the path and the parameters of a URL. redislock refuses a
+// query that cannot be parsed.
 func takeDelay(tail string) (rest string, delay time.Duration, err error) {
 	rest, text, _ := strings.Cut(tail, "?")
 	query, err := url.ParseQuery(text)
@@ -130,13 +130,8 @@ func takeDelay(tail string) (rest string, delay time.Duration, err error) {
 	case len(query["restart_delay"]) > 1:
 		return "", 0, errors.New("restart_delay occurs more than once: leave all but one out")
 	}
-	others := slices.DeleteFunc(strings.Split(text, "&"), func(pair string) bool {
-		name, _, _ := strings.Cut(pair, "=")
-		name, _ = url.QueryUnescape(name)
-		return name == "restart_delay"
-	})
-	if len(others) > 0 {
-		rest += "?" + strings.Join(others, "&")
+	if query.Del("restart_delay"); len(query) > 0 {
+		rest += "?" + query.Encode()
 	}
 	return rest, delay, nil
 }
