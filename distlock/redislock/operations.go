@@ -67,11 +67,11 @@ func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Ra
 	if err != nil {
 		return driver.RaiseReply{}, s.failed(err)
 	}
-	r := &scriptReply{parts: parts}
-	switch r.text() {
+	r := replyOf(parts)
+	switch r.Text() {
 	case "held":
-		fence, end := r.block()
-		if r.err == nil {
+		fence, end := r.Block(r.Number(), r.Number())
+		if r.Err == nil {
 			return driver.RaiseReply{Held: true, Fence: fence, FenceEnd: end}, nil
 		}
 	case "not held":

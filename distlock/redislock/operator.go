@@ -94,20 +94,20 @@ func parseListed(name driver.Name, parts []any) (driver.Listed, error) {
 	if len(parts) == 0 {
 		return l, nil
 	}
-	r := &scriptReply{parts: parts}
-	rec, ttl, now := r.shown()
-	waiters := int(r.number())
-	if r.err != nil {
-		return driver.Listed{}, r.err
+	r := replyOf(parts)
+	rec, ttl, now := shown(r)
+	waiters := int(r.Number())
+	if r.Err != nil {
+		return driver.Listed{}, r.Err
 	}
 	state, err := rec.state(ttl, now, waiters)
 	if err != nil {
 		return driver.Listed{}, err
 	}
 	l.State, l.State.Waiters = state, waiters
-	for len(r.parts) > 0 && r.err == nil {
-		ticket, ticketErr := strconv.ParseInt(r.text(), 10, 64)
-		words := strings.SplitN(r.text(), ":", 4)
+	for len(r.Parts) > 0 && r.Err == nil {
+		ticket, ticketErr := strconv.ParseInt(r.Text(), 10, 64)
+		words := strings.SplitN(r.Text(), ":", 4)
 		alive, aliveErr := strconv.ParseInt(words[0], 10, 64)
 		left := time.Duration(alive-now/1000) * time.Millisecond
 		if ticketErr != nil || aliveErr != nil || len(words) < 4 || left <= 0 {
@@ -119,7 +119,7 @@ func parseListed(name driver.Name, parts []any) (driver.Listed, error) {
 			Holder: shown.Holder, Metadata: shown.Metadata, Ticket: ticket, Alive: left,
 		})
 	}
-	return l, r.err
+	return l, r.Err
 }
 
 // Break implements driver.Breaker, for operators.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
 // payload shows a holder or a waiter to others. Lua does not read it.
@@ -19,59 +20,19 @@ func encodePayload(holder string, metadata map[string]string) string {
 	return string(text)
 }
 
-// scriptReply reads the parts of a script's reply in order. It keeps its error.
-type scriptReply struct {
-	parts []any
-	err   error
-}
-
-func (r *scriptReply) next() any {
-	if len(r.parts) == 0 {
-		r.err = errReply
-		return nil
-	}
-	part := r.parts[0]
-	r.parts = r.parts[1:]
-	return part
-}
-
-func (r *scriptReply) text() string {
-	text, ok := r.next().(string)
-	if !ok {
-		r.err = errReply
-	}
-	return text
-}
-
-// number reads a number of at least 0.
-func (r *scriptReply) number() int64 {
-	n, ok := r.next().(int64)
-	if !ok || n < 0 {
-		r.err = errReply
-	}
-	return n
-}
-
-// block reads the tokens of a grant.
-func (r *scriptReply) block() (fence, end int64) {
-	fence, end = r.number(), r.number()
-	if fence < 1 || fence > end || end > driver.MaxFence {
-		r.err = errReply
-	}
-	return fence, end
-}
+func replyOf(parts []any) *redisconn.Reply { return &redisconn.Reply{Parts: parts, Unknown: errReply} }
 
 // shown reads a record, the TTL of its key, and the server's time in µs.
-func (r *scriptReply) shown() (rec record, ttl time.Duration, now int64) {
-	text := r.text()
-	ms, ok := r.next().(int64) // negative: none
-	s, sErr := strconv.ParseInt(r.text(), 10, 64)
-	us, usErr := strconv.ParseInt(r.text(), 10, 64)
-	if !ok || sErr != nil || usErr != nil || s < 0 || s > driver.MaxFence/1e6 || us < 0 || us >= 1e6 {
-		r.err = errReply
+func shown(r *redisconn.Reply) (rec record, ttl time.Duration, now int64) {
+	text := r.Text()
+	ms := r.Integer() // negative: none
+	s, sErr := strconv.ParseInt(r.Text(), 10, 64)
+	us, usErr := strconv.ParseInt(r.Text(), 10, 64)
+	if sErr != nil || usErr != nil || s < 0 || s > driver.MaxFence/1e6 || us < 0 || us >= 1e6 {
+		r.Err = errReply
 	}
-	if r.err == nil {
-		rec, r.err = parseRecord(text)
+	if r.Err == nil {
+		rec, r.Err = parseRecord(text)
 	}
 	return rec, time.Duration(ms) * time.Millisecond, s*1e6 + us
 }
@@ -82,28 +43,25 @@ var outcomes = map[string]driver.Outcome{
 
 // parseAcquire reads the reply of acquirefull.lua.
 func parseAcquire(parts []any) (driver.AcquireReply, error) {
-	r := &scriptReply{parts: parts}
-	outcome, known := outcomes[r.text()]
+	r := replyOf(parts)
+	outcome, known := outcomes[r.Text()]
 	a := driver.AcquireReply{Outcome: outcome}
 	switch {
 	case !known:
 		return a, errReply
 	case outcome == driver.Granted:
-		a.Fence, a.FenceEnd = r.block()
-		a.Waiters = int(r.number())
+		a.Fence, a.FenceEnd = r.Block(r.Number(), r.Number())
+		a.Waiters = int(r.Number())
 	case outcome != driver.Cancelled:
-		rec, ttl, now := r.shown()
-		waiters := int(r.number())
-		a.Ticket = r.number()
-		if r.err == nil {
-			a.State, r.err = rec.state(ttl, now, waiters)
+		rec, ttl, now := shown(r)
+		waiters := int(r.Number())
+		a.Ticket = r.Number()
+		if r.Err == nil {
+			a.State, r.Err = rec.state(ttl, now, waiters)
 		}
 	}
-	if r.err == nil && len(r.parts) > 0 {
-		r.err = errReply
-	}
-	if r.err != nil {
-		return driver.AcquireReply{}, r.err
+	if err := r.End(); err != nil {
+		return driver.AcquireReply{}, err
 	}
 	return a, nil
 }
@@ -120,13 +78,13 @@ func parseFast(reply any, req driver.AcquireRequest) (a driver.AcquireReply, fin
 		return driver.AcquireReply{Outcome: driver.Granted, Fence: rec.token, FenceEnd: rec.last}, true, nil
 	}
 	parts, _ := reply.([]any)
-	r := &scriptReply{parts: parts}
-	if r.text() != "busy" {
+	r := replyOf(parts)
+	if r.Text() != "busy" {
 		return a, false, errReply
 	}
-	rec, ttl, now := r.shown()
-	if r.err != nil {
-		return a, false, r.err
+	rec, ttl, now := shown(r)
+	if r.Err != nil {
+		return a, false, r.Err
 	}
 	if a.State, err = rec.state(ttl, now, 0); err != nil {
 		return a, false, err

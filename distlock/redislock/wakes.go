@@ -29,12 +29,12 @@ func parseWake(message string) (owner string, wake driver.Wake, err error) {
 		}
 		parts[i] = n
 	}
-	r := &scriptReply{parts: parts}
-	wake.Seq = r.number()
-	ttl := r.number()
-	wake.Grant = driver.AcquireReply{Outcome: driver.Granted, Waiters: int(r.number())}
-	wake.Grant.Fence, wake.Grant.FenceEnd = r.block()
-	if r.err != nil || ttl > (365*24*time.Hour).Milliseconds() {
+	r := replyOf(parts)
+	wake.Seq = r.Number()
+	ttl := r.Number()
+	wake.Grant = driver.AcquireReply{Outcome: driver.Granted, Waiters: int(r.Number())}
+	wake.Grant.Fence, wake.Grant.FenceEnd = r.Block(r.Number(), r.Number())
+	if r.Err != nil || ttl > (365*24*time.Hour).Milliseconds() {
 		return "", driver.Wake{}, errReply
 	}
 	wake.TTL = time.Duration(ttl) * time.Millisecond

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
 // Places in a record, see lua/record.lua.
@@ -73,38 +74,7 @@ func foreign(cause string) error {
 var errReply = errors.New("redlock: Redis returned a reply in an unknown format: " +
 	"use one version of this library in all processes, and no proxy that changes replies")
 
-// reply reads the parts of a script's reply in order. It keeps its error.
-type reply struct {
-	parts []any
-	err   error
-}
-
-func next[T any](r *reply) (value T) {
-	if len(r.parts) > 0 {
-		if part, ok := r.parts[0].(T); ok {
-			r.parts = r.parts[1:]
-			return part
-		}
-	}
-	r.err = errReply
-	return value
-}
-
-// end returns the error of the reply. Parts that were not read are an error.
-func (r *reply) end() error {
-	if r.err == nil && len(r.parts) > 0 {
-		return errReply
-	}
-	return r.err
-}
-
-// block checks the tokens of a grant.
-func (r *reply) block(fence, end int64) (int64, int64) {
-	if fence < 1 || fence > end || end > driver.MaxFence {
-		r.err = errReply
-	}
-	return fence, end
-}
+func replyOf(parts []any) *redisconn.Reply { return &redisconn.Reply{Parts: parts, Unknown: errReply} }
 
 var outcomes = map[string]driver.Outcome{
 	"granted": driver.Granted, "busy": driver.Busy, "too low": driver.TooLow, "cancelled": driver.Cancelled,
@@ -112,21 +82,21 @@ var outcomes = map[string]driver.Outcome{
 
 // parseAcquire reads the reply of acquire.lua.
 func parseAcquire(parts []any) (driver.AcquireReply, error) {
-	r := &reply{parts: parts}
-	outcome, known := outcomes[next[string](r)]
-	a := driver.AcquireReply{Outcome: outcome, Last: next[int64](r), Clock: next[int64](r)}
+	r := replyOf(parts)
+	outcome, known := outcomes[r.Text()]
+	a := driver.AcquireReply{Outcome: outcome, Last: r.Number(), Clock: r.Number()}
 	switch {
-	case !known || a.Last < 0 || a.Last > driver.MaxFence || a.Clock < 1:
+	case !known || a.Last > driver.MaxFence || a.Clock < 1:
 		return driver.AcquireReply{}, errReply
 	case outcome == driver.Granted:
-		a.Fence, a.FenceEnd = r.block(next[int64](r), a.Last)
+		a.Fence, a.FenceEnd = r.Block(r.Number(), a.Last)
 	case outcome == driver.Busy:
-		text, ttl := next[string](r), next[int64](r)
-		if r.err == nil {
-			a.State, r.err = stateOf(text, time.Duration(ttl)*time.Millisecond, a.Clock)
+		text, ttl := r.Text(), r.Integer()
+		if r.Err == nil {
+			a.State, r.Err = stateOf(text, time.Duration(ttl)*time.Millisecond, a.Clock)
 		}
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return driver.AcquireReply{}, err
 	}
 	return a, nil
@@ -137,9 +107,9 @@ func parseInspect(parts []any) (driver.State, error) {
 	if len(parts) == 0 {
 		return driver.State{}, nil
 	}
-	r := &reply{parts: parts}
-	text, ttl, now := next[string](r), next[int64](r), next[int64](r)
-	if err := r.end(); err != nil {
+	r := replyOf(parts)
+	text, ttl, now := r.Text(), r.Integer(), r.Number()
+	if err := r.End(); err != nil {
 		return driver.State{}, err
 	}
 	return stateOf(text, time.Duration(ttl)*time.Millisecond, now)
@@ -147,16 +117,16 @@ func parseInspect(parts []any) (driver.State, error) {
 
 // parseRaise reads the reply of raise.lua.
 func parseRaise(parts []any) (driver.RaiseReply, error) {
-	r := &reply{parts: parts}
-	switch next[string](r) {
+	r := replyOf(parts)
+	switch r.Text() {
 	case "held":
-		fence, end := r.block(next[int64](r), next[int64](r))
-		if err := r.end(); err != nil {
+		fence, end := r.Block(r.Number(), r.Number())
+		if err := r.End(); err != nil {
 			return driver.RaiseReply{}, err
 		}
 		return driver.RaiseReply{Held: true, Fence: fence, FenceEnd: end}, nil
 	case "not held":
-		return driver.RaiseReply{}, r.end()
+		return driver.RaiseReply{}, r.End()
 	}
 	return driver.RaiseReply{}, errReply
 }

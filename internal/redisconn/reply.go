@@ -1,0 +1,52 @@
+package redisconn
+
+import "github.com/belugalock/belugalock/distlock/driver"
+
+// Reply reads the parts of a script's reply in order. It keeps its error.
+type Reply struct {
+	Parts   []any // that are left
+	Err     error // Unknown from the first wrong part on
+	Unknown error // of a reply in an unknown format
+}
+
+func next[T any](r *Reply) (part T) {
+	if len(r.Parts) > 0 {
+		if part, ok := r.Parts[0].(T); ok {
+			r.Parts = r.Parts[1:]
+			return part
+		}
+	}
+	r.Err = r.Unknown
+	return part
+}
+
+// Text reads a text.
+func (r *Reply) Text() string { return next[string](r) }
+
+// Integer reads a number.
+func (r *Reply) Integer() int64 { return next[int64](r) }
+
+// Number reads a number of at least 0.
+func (r *Reply) Number() int64 {
+	n := r.Integer()
+	if n < 0 {
+		r.Err = r.Unknown
+	}
+	return n
+}
+
+// Block checks the tokens of a grant.
+func (r *Reply) Block(fence, end int64) (int64, int64) {
+	if fence < 1 || fence > end || end > driver.MaxFence {
+		r.Err = r.Unknown
+	}
+	return fence, end
+}
+
+// End returns the error of the reply. Parts that are left are an error.
+func (r *Reply) End() error {
+	if r.Err == nil && len(r.Parts) > 0 {
+		return r.Unknown
+	}
+	return r.Err
+}
