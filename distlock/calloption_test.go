@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func TestWithTTL_setsTheTTLOfOneLease(t *testing.T) {
 	for name, call := range calls {
 		for given, want := range map[time.Duration]time.Duration{
 			0: ttl, time.Minute: time.Minute, time.Second + time.Microsecond: time.Second,
-			distlock.MinTTL - 1: 0, -1: 0,
+			distlock.MinTTL - 1: 0, -1: 0, math.MaxInt64: 0,
 		} {
 			t.Run(fmt.Sprintf("%s/%s", name, given), func(t *testing.T) {
 				inService(t, func(t *testing.T, s *service) {

@@ -11,7 +11,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
-// Extend sets the time left once to ttl, at least [MinTTL]. Renewals never shorten it.
+// Extend sets the time left once to ttl, [MinTTL] to 10 years. Renewals never shorten it.
 //
 // Extend fails with [ErrInvalidOption] or as [Lease.Err], or, with the lease held until the earlier of
 // both deadlines, with [ErrUnavailable], [ErrRefused], [ErrOutcomeUnknown] or the error of ctx. After a

@@ -15,6 +15,10 @@ import (
 // MinTTL is the shortest TTL of a lease.
 const MinTTL = 100 * time.Millisecond
 
+// maxDuration bounds the durations of options. ⚑ A sum or a multiple of a longer one may be negative, and
+// a lease would then have ended at its grant.
+const maxDuration = 10 * 365 * 24 * time.Hour
+
 const (
 	defaultNamespace = "distlock"
 	defaultTTL       = 30 * time.Second
@@ -27,7 +31,7 @@ const (
 // Options configure a [Locker]. Zero fields and nil Options mean the defaults.
 type Options struct {
 	Namespace string        // prefix of every key, at most 128 bytes without braces; default "distlock"
-	TTL       time.Duration // how long a lease outlives its dead holder, at least MinTTL; default 30 s
+	TTL       time.Duration // how long a lease outlives its dead holder, MinTTL to 10 years; default 30 s
 	// Wait is the longest wait of an Acquire. Default TTL + 5 s, to outlive a dead holder. Negative: ctx
 	// alone decides. If the backend gives no answer at all, Acquire fails after min(5 s, TTL).
 	Wait  time.Duration
@@ -110,6 +114,9 @@ func (o *Options) validate() error {
 		return invalidOption("MaxHold is %s, but must not be negative: leave it 0 for no bound", o.MaxHold)
 	case o.Retry.Min < time.Millisecond:
 		return invalidOption("Retry.Min is %s, but must be at least 1ms: leave it 0 for %s", o.Retry.Min, defaultRetryMin)
+	case o.Retry.Max > maxDuration:
+		return invalidOption("Retry.Max is %s, but must be at most %s: leave it 0 for %s",
+			o.Retry.Max, maxDuration, defaultRetryMax)
 	case o.Retry.Max < o.Retry.Min:
 		return invalidOption("Retry.Max is %s, but must not be below Retry.Min, which is %s", o.Retry.Max, o.Retry.Min)
 	case len(o.Holder) > maxHolder:
@@ -132,6 +139,10 @@ func validTTL(ttl time.Duration) error {
 	if ttl < MinTTL {
 		return invalidOption("TTL is %s, but must be at least %s: a lease this short would end between two renewals",
 			ttl, MinTTL)
+	}
+	if ttl > maxDuration {
+		return invalidOption("TTL is %s, but must be at most %s: a dead holder would keep the lock for this long",
+			ttl, maxDuration)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package distlock_test
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ func TestNew_refusesOptionsOutOfRange(t *testing.T) {
 	}{
 		"short TTL":          {distlock.Options{TTL: 99 * time.Millisecond}, "at least 100ms"},
 		"negative TTL":       {distlock.Options{TTL: -1}, "at least 100ms"},
+		"endless TTL":        {distlock.Options{TTL: math.MaxInt64}, "at most 87600h0m0s"},
 		"TTL without a unit": {distlock.Options{TTL: 30}, "did you mean 30*time.Second?"},
 		"RenewEvery = TTL": {distlock.Options{TTL: time.Second, RenewEvery: time.Second},
 			"with a TTL of 1s it must be at most 484ms"},
@@ -28,6 +30,7 @@ func TestNew_refusesOptionsOutOfRange(t *testing.T) {
 		"Retry.Min":        {distlock.Options{Retry: distlock.Retry{Min: -1}}, "at least 1ms"},
 		"Retry.Max": {distlock.Options{Retry: distlock.Retry{Min: time.Second, Max: time.Millisecond}},
 			"below Retry.Min"},
+		"endless Retry.Max":    {distlock.Options{Retry: distlock.Retry{Max: math.MaxInt64}}, "at most 87600h0m0s"},
 		"brace in Namespace":   {distlock.Options{Namespace: "a{b"}, "another separator"},
 		"control in Namespace": {distlock.Options{Namespace: "a\nb"}, "control character"},
 		"long Namespace":       {distlock.Options{Namespace: strings.Repeat("n", 129)}, "at most 128"},
