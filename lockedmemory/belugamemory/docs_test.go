@@ -72,7 +72,7 @@ func TestDocs_codeCompiles(t *testing.T) {
 	docsCode.Compiles(t, docs.Pages(t)...)
 }
 
-// The commands of the page build the program, with the contract in place of Beluga. Two processes run
+// The commands of the page build the program with the contract. Two processes run
 // at once. Every answer has seen the history before it, and the longer output begins with the shorter
 // output.
 func TestDocs_programRunsTwiceAtOnce(t *testing.T) {

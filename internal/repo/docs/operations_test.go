@@ -67,9 +67,7 @@ func TestRunbook_sentinelFailover(t *testing.T) {
 		}
 	}
 
-	for _, sentinel := range s.Sentinels() {
-		sentinel.Pause() // no failover yet
-	}
+	s.Patient(time.Minute) // no failover but that of this test
 	dead.Kill()
 	replica := s.Replicas(dead)[0]
 	testservers.Await(t, 10*time.Second, "the replica has no master", func() bool { return replica.Info("master_link_status") == "down" })
@@ -86,9 +84,10 @@ func TestRunbook_sentinelFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	saves(strings.TrimPrefix(dir, "dir\n"))
-	for _, sentinel := range s.Sentinels() {
-		sentinel.Resume()
-	}
+	testservers.Await(t, 10*time.Second, "a Sentinel begins the failover", func() bool {
+		_, err := s.Sentinels()[0].Do("SENTINEL", "FAILOVER", s.MasterName())
+		return err == nil
+	})
 	successor := s.AwaitMaster("", dead)
 
 	master := strings.Split(successor.Addr(), ":")
@@ -154,7 +153,7 @@ func TestDeploy_redisHasTheSettings(t *testing.T) {
 func TestTroubleshooting_lineOfGoRedis(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	defer client.Close()
 	server.Kill()
 	err := client.Ping(t.Context()).Err()
