@@ -1,5 +1,5 @@
-// Command cron runs a job at fixed times, on one of many instances. Each run covers the time since the
-// last one, so nothing is left out. If the instance dies or fails, another instance runs the job.
+// Command cron runs a job at fixed times, on one of many instances. If it fails or dies, another one runs
+// the job. Each run covers the time since the last one, so none is left out.
 //
 //	go run ./examples/recipes/cron -lock redis://localhost:6379 -every 1m
 package main
@@ -25,6 +25,7 @@ import (
 const tables = `
 	CREATE TABLE IF NOT EXISTS cron (job text PRIMARY KEY, done timestamptz NOT NULL);
 	CREATE TABLE IF NOT EXISTS report (after timestamptz PRIMARY KEY, until timestamptz NOT NULL)`
+const margin = 5 * time.Second // above the longest transaction that writes rows, and clock differences
 
 func main() {
 	lock := flag.String("lock", "redis://localhost:6379", "URL of the lock service")
@@ -48,11 +49,7 @@ func run(lock, database string, every time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = locker.Close(ctx)
-	}()
+	defer locker.Close(context.Background()) // takes seconds at most
 	err = locker.Do(ctx, "tables", func(ctx context.Context) error {
 		_, err := db.Exec(ctx, tables)
 		return errors.Join(err, pglock.MigrateFence(ctx, db, nil))
@@ -66,11 +63,11 @@ func run(lock, database string, every time.Duration) error {
 // schedule runs the job of each slot until ctx ends. An instance that starts late joins the present slot.
 func schedule(ctx context.Context, locker *distlock.Locker, db *pgxpool.Pool, every time.Duration, work job) {
 	for ctx.Err() == nil {
-		slot := time.Now().UTC().Truncate(every)
-		next := slot.Add(every)
+		slot := time.Now().UTC().Add(-margin).Truncate(every)
+		next := slot.Add(every + margin)
 		if err := once(ctx, locker, db, "report", slot.Add(-every), slot, work); err != nil && ctx.Err() == nil {
 			next = time.Now().Add(5 * time.Second)
-			log.Printf("slot %s, to be tried again: %v", slot.Format(time.DateTime), err)
+			log.Printf("until %s, tried again soon: %v", slot.Format(time.DateTime), err)
 		}
 		select {
 		case <-time.After(time.Until(next)):
@@ -99,7 +96,8 @@ func once(ctx context.Context, locker *distlock.Locker, db *pgxpool.Pool, name s
 			if err := pglock.Fence(ctx, tx, lease); err != nil {
 				return err
 			}
-			return tx.QueryRow(ctx, `SELECT coalesce((SELECT done FROM cron WHERE job = $1), $2)`, name, first).Scan(&after)
+			return tx.QueryRow(ctx, `INSERT INTO cron (job, done) VALUES ($1, $2)
+				ON CONFLICT (job) DO UPDATE SET job = excluded.job RETURNING done`, name, first).Scan(&after)
 		})
 		if err != nil || !after.Before(slot) {
 			return err
@@ -112,9 +110,10 @@ func once(ctx context.Context, locker *distlock.Locker, db *pgxpool.Pool, name s
 			if err := pglock.Fence(ctx, tx, lease); err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, `INSERT INTO cron (job, done) VALUES ($1, $2)
-				ON CONFLICT (job) DO UPDATE SET done = excluded.done`, name, slot)
-			return errors.Join(err, write(ctx, tx))
+			if _, err := tx.Exec(ctx, `UPDATE cron SET done = $2 WHERE job = $1`, name, slot); err != nil {
+				return err
+			}
+			return write(ctx, tx)
 		})
 	}, distlock.WithWait(-1)) // no limit but ctx, because only a waiter takes over
 }

@@ -234,7 +234,7 @@ func runSchedule(t *testing.T, c config, work func() error) (slot time.Time, run
 			}))
 		})
 		testservers.Await(t, 60*time.Second, "no slot is done", func() bool {
-			return db.QueryRow(ctx, `SELECT done FROM cron`).Scan(&slot) == nil
+			return db.QueryRow(ctx, `SELECT until FROM report`).Scan(&slot) == nil
 		})
 		return nil
 	})
@@ -248,11 +248,32 @@ func runSchedule(t *testing.T, c config, work func() error) (slot time.Time, run
 func TestSchedule_lateStart_joinsTheSlot(t *testing.T) {
 	c := setUp(t, "redis")
 	c.Lock += "?ttl=1s"
-	c.Slot = time.Now().Truncate(time.Hour)
+	c.Slot = time.Now().Add(-margin).Truncate(time.Hour)
 	kill(t, c, func() {})
 	slot, runs := runSchedule(t, c, func() error { return nil })
 	if slot.Before(c.Slot) || runs != 1 {
 		t.Errorf("the slot %s was done in %d runs", slot, runs)
+	}
+}
+
+// A row of the time before the slot may be committed after it.
+func TestSchedule_leavesTimeForLateWrites(t *testing.T) {
+	err := connected(t.Context(), setUp(t, "redis"), func(locker *distlock.Locker, db *pgxpool.Pool) error {
+		ctx, cancel := context.WithCancel(t.Context())
+		runs := 0
+		schedule(ctx, locker, db, time.Second, func(ctx context.Context, after, until time.Time) (func(context.Context, pgx.Tx) error, error) {
+			if passed := time.Since(until); passed < margin {
+				t.Errorf("the job begins %s after its slot", passed)
+			}
+			if runs++; runs == 3 {
+				cancel()
+			}
+			return report(ctx, after, until)
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -294,24 +315,25 @@ func TestOnce_lateClock_doesNotRun(t *testing.T) {
 	wantReports(t, c, late.Slot, c.Slot)
 }
 
-// The job of a slot fails, and an instance that was started since runs the job of the next one.
-func TestOnce_failedSlot_nextRunCoversIt(t *testing.T) {
+// Jobs fail, also the first one. The next run covers their time.
+func TestOnce_failedSlots_nextRunCoversThem(t *testing.T) {
 	c := setUp(t, "redis")
-	begin := c.Slot.Add(-time.Minute)
-	if err := instance(t.Context(), c, nothing); err != nil {
-		t.Fatal(err)
-	}
-	failed, last := c, c
-	failed.Slot, last.Slot = c.Slot.Add(time.Minute), c.Slot.Add(2*time.Minute)
-	if err := instance(t.Context(), failed, func(context.Context) error { return errors.New("no report") }); err == nil {
-		t.Error("no error")
-	}
-	for _, at := range []config{last, failed} {
-		if err := instance(t.Context(), at, nothing); err != nil {
-			t.Fatal(err)
+	moments := []time.Time{c.Slot.Add(-time.Minute)}
+	for range 2 {
+		failed := c
+		if err := instance(t.Context(), failed, func(context.Context) error { return errors.New("no report") }); err == nil {
+			t.Error("no error")
 		}
+		c.Slot = c.Slot.Add(time.Minute)
+		for _, at := range []config{c, failed} {
+			if err := instance(t.Context(), at, nothing); err != nil {
+				t.Fatal(err)
+			}
+		}
+		moments = append(moments, c.Slot)
+		c.Slot = c.Slot.Add(time.Minute)
 	}
-	wantReports(t, c, begin, c.Slot, last.Slot)
+	wantReports(t, c, moments...)
 }
 
 // The lock is lost in a long job, and another instance runs the next slot. The late report is refused.
