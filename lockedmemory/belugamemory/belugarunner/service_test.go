@@ -18,6 +18,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -352,18 +353,22 @@ func TestSessionService_O_manyTurns_replaced(t *testing.T) {
 
 // After a definite failure the same Update can be repeated.
 func TestSessionService_notWritten_repeatable(t *testing.T) {
-	s := newService(t, "mem://")
+	server := testservers.StartRedis(t)
+	s := newService(t, server.URL())
 	ctx := inSession(t, "id")
 	_, err := s.Create(ctx, "agent")
 	must(t, err)
 	s.under(t, ctx, "id", func(ctx context.Context) {
 		session, err := s.Get(ctx, "id")
 		must(t, err)
-		large := turn(1)
-		large.Input = schema.NewHumanMessage(strings.Repeat("x", maxSession))
-		session.Turns = []schema.Turn{large}
-		mustHaveCode(t, s.Update(ctx, session), core.ErrInvalidInput, sessionstore.ErrTooLarge)
-		session.Turns[0] = turn(1)
+		session.Turns = []schema.Turn{turn(1)}
+		maxMemory := func(bytes string) {
+			_, err := server.Do("CONFIG", "SET", "maxmemory", bytes)
+			must(t, err)
+		}
+		maxMemory("1")
+		mustHaveCode(t, s.Update(ctx, session), core.ErrProviderDown, distlock.ErrRefused)
+		maxMemory("0")
 		must(t, s.Update(ctx, session))
 	})
 	got, err := s.Get(ctx, "id")
