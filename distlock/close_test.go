@@ -12,6 +12,8 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/distlock/memlock"
 )
 
 func TestClose_endsWaitingCallsAndReleasesLeases(t *testing.T) {
@@ -89,6 +91,39 @@ func TestClose_isBoundedByItsContext(t *testing.T) {
 		mustClose(t, l)
 		if s.state(t).Held {
 			t.Error("the lock stands")
+		}
+	})
+}
+
+// closable counts how often it is closed.
+type closable struct {
+	driver.Driver
+	closed int
+}
+
+func (c *closable) Close() error { c.closed++; return c.Driver.Close() }
+
+// The Lockers of a driver use it as their own, and leave it open.
+func TestClose_sharedDriver_staysOpen(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d := &closable{Driver: memlock.NewDriver()}
+		first, err := distlock.New(driver.Shared{Driver: d}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := distlock.New(driver.Shared{Driver: d}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustAcquire(t, first)
+		mustClose(t, first)
+		mustRelease(t, mustAcquire(t, second))
+		mustClose(t, second)
+		if d.closed != 0 || fencing.Driver(second) != driver.Driver(d) {
+			t.Errorf("closed %d times; the Locker uses a %T", d.closed, fencing.Driver(second))
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -47,8 +47,8 @@ type Locker struct {
 	warnNoWakes sync.Once
 }
 
-// New makes a Locker over d, and Close closes d. The backends' own New call it. It does no I/O. It
-// fails with [ErrInvalidOption].
+// New makes a Locker over d, and Close closes d, unless d is a [driver.Shared]. The backends' own New
+// call it. It does no I/O. It fails with [ErrInvalidOption].
 func New(d driver.Driver, opts *Options) (*Locker, error) {
 	if d == nil {
 		return nil, invalidOption("the driver is nil: use a backend's New, as redislock.New or memlock.New")
@@ -56,6 +56,10 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
+	}
+	closeDriver := d.Close
+	if shared, ok := d.(driver.Shared); ok {
+		d = shared.Driver
 	}
 	l := &Locker{
 		driver: d,
@@ -78,7 +82,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	stopLosses := l.watchLosses()
 	l.closeDriver = sync.OnceValue(func() error {
 		stopLosses()
-		return d.Close()
+		return closeDriver()
 	})
 	return l, nil
 }

@@ -18,6 +18,13 @@ func As[T any](d Driver) (t T, ok bool) {
 	return t, false
 }
 
+// Shared is a driver of several Lockers, which stays open when they are closed. A Locker uses the driver in
+// it as its own: a store on the server of the locks recognizes that driver.
+type Shared struct{ Driver }
+
+// Close does nothing. Close the driver in it after the Lockers.
+func (Shared) Close() error { return nil }
+
 // Listener is implemented by a Driver whose backend notifies owners. No caller relies on a
 // notification: without a Listener, waiters poll.
 type Listener interface {

@@ -34,7 +34,7 @@ var services = struct {
 // Service is one server, or this process for mem://.
 type Service struct {
 	url   string
-	locks shared
+	locks lockdriver.Shared
 
 	// Guarded by services:
 	users    int // memories and Runners that use the service or wait for its answer
@@ -42,12 +42,6 @@ type Service struct {
 	sessions map[string]driver.Driver    // in this process, by namespace
 	alike    map[string]driver.Retention // by namespace
 }
-
-// shared is the driver of several Lockers. Their service closes it.
-type shared struct{ lockdriver.Driver }
-
-func (shared) Close() error                { return nil }
-func (s shared) Unwrap() lockdriver.Driver { return s.Driver }
 
 // Backend names the backend of the locks.
 func (s *Service) Backend() string { return s.locks.Capabilities().Backend }
@@ -62,7 +56,7 @@ func Enter(url string) (*Service, error) {
 		if err != nil {
 			return nil, err
 		}
-		s = &Service{url: url, locks: shared{locks}, lockers: make(map[distlock.Options]*distlock.Locker),
+		s = &Service{url: url, locks: lockdriver.Shared{Driver: locks}, lockers: make(map[distlock.Options]*distlock.Locker),
 			sessions: make(map[string]driver.Driver), alike: make(map[string]driver.Retention)}
 		services.byURL[url] = s
 	}
