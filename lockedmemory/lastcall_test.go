@@ -36,6 +36,11 @@ func TestEndsLease_itsOwnLeaseAlone(t *testing.T) {
 		"Save in a Do": {func(ctx context.Context, s *setup) error {
 			return s.locker.Do(ctx, session, func(ctx context.Context) error { return save(ctx, s.a) })
 		}, false},
+		"last Save in a Do": {func(ctx context.Context, s *setup) error {
+			return s.locker.Do(ctx, session, func(ctx context.Context) error {
+				return save(lockedmemory.WithLastWrite(ctx), s.a)
+			})
+		}, true},
 		"Save in a turn of another Locker": {func(ctx context.Context, s *setup) error {
 			other := newSetup(t, distlock.Options{}, nil)
 			return other.a.Turn(ctx, func(ctx context.Context) error { return save(ctx, s.a) })

@@ -85,7 +85,7 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 			}
 			return guard(ctx, func(ctx context.Context) error {
 				c := call{lease: lease, turn: turn}
-				if lease != nil && !within {
+				if lease != nil && (!within || ctx.Value(lastWriteKey{}) != nil) {
 					c.last = m.inner
 				}
 				began, wrote = true, write(c.of(ctx))
@@ -212,9 +212,17 @@ func Lease(ctx context.Context) (*distlock.Lease, bool) {
 	return call.lease, call.lease != nil
 }
 
-// EndsLease reports whether a call of memory is the last use of its lease. That is so for a Save or
-// Clear outside a turn, if memory, a pointer, is itself the inner memory of the [LockedMemory]. A
-// store on the server of the lock may then release the lock with its write, see
+type lastWriteKey struct{}
+
+// WithLastWrite returns a context for a single write of a [LockedMemory] under a lease. The caller uses
+// the lease for nothing else after the write, and releases it, see [EndsLease].
+func WithLastWrite(ctx context.Context) context.Context {
+	return context.WithValue(ctx, lastWriteKey{}, true)
+}
+
+// EndsLease reports whether a call of memory is the last use of its lease. That is so for a write
+// outside a turn, and for one of [WithLastWrite], if memory, a pointer, is itself the inner memory of the
+// [LockedMemory]. A store on the server of the lock may then release the lock with its write, see
 // fencing.ReleaseWith.
 func EndsLease(ctx context.Context, memory any) bool {
 	call, _ := ctx.Value(callKey{}).(call)

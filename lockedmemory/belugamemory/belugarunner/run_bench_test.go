@@ -129,16 +129,20 @@ type cost struct{ trips, cpu, time float64 }
 
 var reads = regexp.MustCompile(`total_reads_processed:(\d+)`)
 
-// costs returns all that was used until now. Redis reads each request once.
+// costs returns all that was used until now.
 func costs(b *testing.B, server *testservers.Redis) cost {
 	var used syscall.Rusage
 	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
-	info, err := server.Do("INFO", "stats")
-	must(b, err)
-	trips, err := strconv.ParseFloat(reads.FindStringSubmatch(info)[1], 64)
-	must(b, err)
 	cpu := time.Duration(used.Utime.Nano() + used.Stime.Nano())
-	return cost{trips, float64(cpu.Microseconds()), float64(time.Now().UnixMicro())}
+	return cost{float64(requests(b, server)), float64(cpu.Microseconds()), float64(time.Now().UnixMicro())}
+}
+
+// requests returns how many requests the server has read.
+func requests(t testing.TB, server *testservers.Redis) int {
+	t.Helper()
+	info, err := server.Do("INFO", "stats")
+	must(t, err)
+	return must2(strconv.Atoi(reads.FindStringSubmatch(info)[1]))
 }
 
 func (c cost) since(begin cost, runs float64) cost {

@@ -242,6 +242,39 @@ func TestRunner_S1_runsOfTwoRunners(t *testing.T) {
 	}
 }
 
+// A run of a session acquires its lock, reads the session, and stores it and releases the lock in one request.
+func TestRunner_threeRequests(t *testing.T) {
+	server := testservers.StartRedis(t)
+	r := newRunner(t, answers(echo), server.URL())
+	before := requests(t, server)
+	own := requests(t, server) - before
+	for n := range 3 {
+		before = requests(t, server)
+		if answer, errs := say(t.Context(), r, "s", "q"); answer != "answer to q" || errs != nil {
+			t.Errorf("%q, %v", answer, errs)
+		}
+		if got := requests(t, server) - before - own; n > 1 && got != 3 { // the first two load scripts
+			t.Errorf("%d requests", got)
+		}
+	}
+}
+
+func TestRunner_S1_insideADo_keepsItsLock(t *testing.T) {
+	url := testservers.SharedServer().URL()
+	r := newRunner(t, answers(echo), url, belugarunner.WithNamespace(t.Name()))
+	must(t, r.Locker().Do(t.Context(), "s", func(ctx context.Context) error {
+		for range 2 {
+			if answer, errs := say(ctx, r, "s", "q"); answer != "answer to q" || errs != nil {
+				t.Errorf("%q, %v", answer, errs)
+			}
+			if info, err := r.Locker().Inspect(ctx, "s"); err != nil || !info.Held {
+				t.Errorf("the lock: %+v, %v", info, err)
+			}
+		}
+		return nil
+	}))
+}
+
 // Runners and memories of a process share the Locker of equal locks, and the connections in any case.
 func TestNew_sharesTheLocker(t *testing.T) {
 	server := testservers.StartRedis(t)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 )
 
@@ -106,6 +107,9 @@ func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err er
 			r.end(context.WithoutCancel(ctx)) // ⚑ as in rests
 		}()
 		err = cmp.Or(err, r.past.store(session))
+		if _, ok := s.inner.(*SessionService); ok && r.owns { // whose Update is one write
+			ctx = lockedmemory.WithLastWrite(ctx)
+		}
 	}
 	if err != nil {
 		return codes.Of("belugarunner.update", err)

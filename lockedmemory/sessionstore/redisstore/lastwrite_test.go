@@ -134,6 +134,11 @@ func TestSave_outsideATurn_twoRoundTrips(t *testing.T) {
 		"Save in a turn": {func() error {
 			return r.memory.Turn(t.Context(), save)
 		}, 3, 1},
+		"the last Save of two in a turn": {func() error {
+			return r.memory.Turn(t.Context(), func(ctx context.Context) error {
+				return errors.Join(save(ctx), save(lockedmemory.WithLastWrite(ctx)))
+			})
+		}, 3, 0},
 		"two Saves in a Do": {func() error {
 			return r.locker.Do(t.Context(), r.key, func(ctx context.Context) error {
 				return errors.Join(save(ctx), save(ctx))
@@ -151,7 +156,7 @@ func TestSave_outsideATurn_twoRoundTrips(t *testing.T) {
 		}
 		r.wantFree(t)
 	}
-	if got := r.history(t); len(got) != 2*7 {
+	if got := r.history(t); len(got) != 2*9 {
 		t.Errorf("the history is %q", got)
 	}
 }

@@ -152,7 +152,7 @@ func (s *service) append(ctx context.Context, a driver.Append, owner string) (v 
 	for _, message := range a.Messages {
 		entry = append(entry, "m", message)
 	}
-	bare := !a.First && a.ID == ""
+	bare := !a.First && a.ID == "" && owner == ""
 	replayed, err := s.redis.Repeat(ctx, func() error {
 		if bare {
 			done, err := s.add(ctx, a.Write, entry)
