@@ -205,29 +205,26 @@ func mirrorOf(message schema.Message) (m mirror, err error) {
 
 func mirrorOfCall(call schema.ToolCall) (callMirror, error) { return callMirror(call), checkUTF8(call) }
 
-// parts are those of Beluga. A partMirror has their fields, by name.
-var parts = []schema.ContentPart{schema.TextPart{}, schema.ThinkingPart{}, schema.ImagePart{}, schema.VideoPart{},
-	schema.AudioPart{}, schema.FilePart{}}
-
 func mirrorOfPart(part schema.ContentPart) (m partMirror, err error) {
-	for _, known := range parts {
-		if reflect.TypeOf(part) == reflect.TypeOf(known) {
-			m.Type = part.PartType()
-			copyFields(reflect.ValueOf(&m).Elem(), reflect.ValueOf(part))
-			return m, checkUTF8(m)
-		}
+	switch p := part.(type) {
+	case schema.TextPart:
+		m.Text = p.Text
+	case schema.ThinkingPart:
+		m.Text, m.Signature = p.Text, p.Signature
+	case schema.ImagePart:
+		m.Data, m.MimeType, m.URL = p.Data, p.MimeType, p.URL
+	case schema.VideoPart:
+		m.Data, m.MimeType, m.URL = p.Data, p.MimeType, p.URL
+	case schema.AudioPart:
+		m.Data, m.Format, m.SampleRate = p.Data, p.Format, p.SampleRate
+	case schema.FilePart:
+		m.Data, m.Name, m.MimeType = p.Data, p.Name, p.MimeType
+	default:
+		return m, fmt.Errorf("is a %T; it must be a schema.TextPart, ThinkingPart, ImagePart, VideoPart, AudioPart or "+
+			"FilePart, and no pointer to one", part)
 	}
-	return m, fmt.Errorf("is a %T; it must be a schema.TextPart, ThinkingPart, ImagePart, VideoPart, AudioPart or "+
-		"FilePart, and no pointer to one", part)
-}
-
-// copyFields copies the fields that are in both structs.
-func copyFields(to, from reflect.Value) {
-	for i := range from.NumField() {
-		if field := to.FieldByName(from.Type().Field(i).Name); field.IsValid() {
-			field.Set(from.Field(i))
-		}
-	}
+	m.Type = part.PartType()
+	return m, checkUTF8(m)
 }
 
 // checkUTF8 refuses a struct with a text that is not UTF-8: encoding/json would change the text.
@@ -268,12 +265,19 @@ func (m mirror) message() (schema.Message, error) {
 }
 
 func (m mirror) part(p partMirror) (schema.ContentPart, error) {
-	for _, known := range parts {
-		if p.Type == known.PartType() {
-			part := reflect.New(reflect.TypeOf(known)).Elem()
-			copyFields(part, reflect.ValueOf(p))
-			return part.Interface().(schema.ContentPart), nil
-		}
+	switch p.Type {
+	case schema.ContentText:
+		return schema.TextPart{Text: p.Text}, nil
+	case schema.ContentThinking:
+		return schema.ThinkingPart{Text: p.Text, Signature: p.Signature}, nil
+	case schema.ContentImage:
+		return schema.ImagePart{Data: p.Data, MimeType: p.MimeType, URL: p.URL}, nil
+	case schema.ContentVideo:
+		return schema.VideoPart{Data: p.Data, MimeType: p.MimeType, URL: p.URL}, nil
+	case schema.ContentAudio:
+		return schema.AudioPart{Data: p.Data, Format: p.Format, SampleRate: p.SampleRate}, nil
+	case schema.ContentFile:
+		return schema.FilePart{Data: p.Data, Name: p.Name, MimeType: p.MimeType}, nil
 	}
 	if m.Version > formatVersion {
 		return nil, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"unicode/utf8"
 
 	"github.com/lookatitude/beluga-ai/v2/runtime"
 	"github.com/lookatitude/beluga-ai/v2/schema"
@@ -30,10 +31,15 @@ func (lines) Decode(text []byte) ([]byte, error) { return bytes.Clone(text), nil
 func (lines) Text([]byte) string                 { return "" }
 func (lines) Document([]byte) struct{}           { return struct{}{} }
 
-// headMirror has the fields of a session without its turns. Session is packed, see package packed.
+// headMirror has the fields of a session without its ID and its turns. The times are those of packed.Time.
 type headMirror struct {
-	Version int            `json:"v"`
-	Session map[string]any `json:"session"`
+	Version   int    `json:"v"`
+	AgentID   string `json:"agent_id"`
+	TenantID  string `json:"tenant_id"`
+	State     any    `json:"state"` // as packed.Value returns it
+	CreatedAt string `json:"created_at"`
+	UpdatedAt string `json:"updated_at"`
+	ExpiresAt string `json:"expires_at"`
 }
 
 type turnMirror struct {
@@ -50,24 +56,31 @@ func encodeSession(session *runtime.Session) (head []byte, turns [][]byte, diges
 		}
 		turns, digests = append(turns, text), append(digests, maphash.Bytes(seed, text))
 	}
-	fields := map[string]any{
-		"agent_id": session.AgentID, "tenant_id": session.TenantID, "state": session.State,
-		"created_at": session.CreatedAt, "updated_at": session.UpdatedAt, "expires_at": session.ExpiresAt,
-	}
-	if packed.Deep(session.State, packed.MaxDepth) {
-		err = fmt.Errorf("nests more than %d levels deep, or contains itself", packed.MaxDepth)
-	}
-	var stored map[string]any
-	if err == nil {
-		stored, err = packed.Map(fields)
-	}
-	if err == nil {
-		head, err = json.Marshal(headMirror{formatVersion, stored})
-	}
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("%w: nothing was written: the session's %w", sessionstore.ErrCodec, err)
+	if head, err = encodeHead(session); err != nil {
+		return nil, nil, nil, fmt.Errorf("%w: nothing was written: the session: %w", sessionstore.ErrCodec, err)
 	}
 	return head, turns, digests, nil
+}
+
+func encodeHead(session *runtime.Session) (head []byte, err error) {
+	stored := headMirror{Version: formatVersion, AgentID: session.AgentID, TenantID: session.TenantID}
+	if packed.Deep(session.State, packed.MaxDepth) {
+		return nil, fmt.Errorf("its State nests more than %d levels deep, or contains itself", packed.MaxDepth)
+	}
+	if stored.State, err = packed.Value(session.State); err != nil {
+		return nil, fmt.Errorf("State %w", err)
+	}
+	var errs [3]error
+	stored.CreatedAt, errs[0] = packed.Time(session.CreatedAt)
+	stored.UpdatedAt, errs[1] = packed.Time(session.UpdatedAt)
+	stored.ExpiresAt, errs[2] = packed.Time(session.ExpiresAt)
+	if err = errors.Join(errs[:]...); err == nil && !utf8.ValidString(session.AgentID+session.TenantID) {
+		err = errors.New("its AgentID or TenantID is not valid UTF-8")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(stored)
 }
 
 var seed = maphash.MakeSeed()
@@ -156,15 +169,17 @@ func decodeHead(session *runtime.Session, text []byte) error {
 		return fmt.Errorf("its version is %d, and this package reads versions 1 to %d: update this instance",
 			head.Version, formatVersion+1)
 	}
-	fields, _ := packed.Unpack(head.Session).(map[string]any)
-	if !packed.Is(head.Session, fields) {
-		return errors.New("its head has a tag that Update does not write")
+	var isMap bool
+	if session.State, isMap = packed.Unpack(head.State).(map[string]any); !isMap || !packed.Is(head.State, session.State) {
+		return errors.New("the State of its head is no map, or has a tag that Update does not write")
 	}
-	ok := set(&session.AgentID, fields["agent_id"]) && set(&session.TenantID, fields["tenant_id"]) &&
-		set(&session.State, fields["state"]) && set(&session.CreatedAt, fields["created_at"]) &&
-		set(&session.UpdatedAt, fields["updated_at"]) && set(&session.ExpiresAt, fields["expires_at"])
-	if !ok {
-		return errors.New("its head lacks a field")
+	session.AgentID, session.TenantID = head.AgentID, head.TenantID
+	var errs [3]error
+	session.CreatedAt, errs[0] = packed.ParseTime(head.CreatedAt)
+	session.UpdatedAt, errs[1] = packed.ParseTime(head.UpdatedAt)
+	session.ExpiresAt, errs[2] = packed.ParseTime(head.ExpiresAt)
+	if errors.Join(errs[:]...) != nil {
+		return errors.New("a time of its head cannot be read")
 	}
 	return nil
 }
@@ -191,10 +206,4 @@ func decodeTurn(facts, input, output []byte) (turn schema.Turn, err error) {
 		turn.Output, err = belugamemory.Codec{}.Decode(output)
 	}
 	return turn, err
-}
-
-// set sets a field of the session. It reports whether the value has the type of the field.
-func set[T any](field *T, value any) (ok bool) {
-	*field, ok = value.(T)
-	return ok
 }

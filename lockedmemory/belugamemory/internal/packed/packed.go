@@ -203,14 +203,13 @@ func Time(t time.Time) (string, error) {
 		return "", fmt.Errorf("its time has the year %d, but must be from 0 to 9999", t.Year())
 	}
 	_, offset := t.Zone()
-	return fmt.Sprint(t.Format(localTime), " ", offset), nil
+	return t.Format(localTime) + " " + strconv.Itoa(offset), nil
 }
 
-// ParseTime is the inverse of packTime. Without an offset, the time is in UTC.
+// ParseTime is the inverse of Time. If the offset is 0, the time is in UTC.
 func ParseTime(text string) (time.Time, error) {
-	var local string
-	var offset int
-	_, err := fmt.Sscan(text, &local, &offset)
+	local, seconds, _ := strings.Cut(text, " ")
+	offset, err := strconv.Atoi(seconds)
 	zone := time.UTC
 	if offset != 0 {
 		zone = time.FixedZone("", offset)
