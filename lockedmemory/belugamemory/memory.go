@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
 	"github.com/lookatitude/beluga-ai/v2/memory"
@@ -25,10 +24,10 @@ var _ core.Lifecycle = (*Memory)(nil)
 // core. It is safe for concurrent use if the inner memory is. It is a core.Lifecycle.
 type Memory struct {
 	settings
-	locked   *lockedmemory.LockedMemory[schema.Message, schema.Document]
-	broken   error // of the Middleware, if it could not wrap the inner memory
-	closed   atomic.Bool
-	services []*services.Service // of New: that of the locks first; nil if the Locker belongs to the caller
+	locked  *lockedmemory.LockedMemory[schema.Message, schema.Document]
+	broken  error // of the Middleware, if it could not wrap the inner memory
+	closed  atomic.Bool
+	servers *services.Servers // of New; nil if the Locker belongs to the caller
 }
 
 // Wrap puts locker in front of inner, any memory of Beluga. All sessions would share inner: wrap
@@ -77,28 +76,18 @@ func (m *Memory) Save(ctx context.Context, input, output schema.Message) error {
 }
 
 // Load returns the history, without a lock. Inside a [Memory.Turn] no other instance changes it.
-func (m *Memory) Load(ctx context.Context, query string) (history []schema.Message, err error) {
-	if err = m.usable(); err == nil {
-		history, err = m.locked.Load(ctx, query)
-	}
-	return history, codes.Of("belugamemory.load", err)
+func (m *Memory) Load(ctx context.Context, query string) ([]schema.Message, error) {
+	return ask(m, "belugamemory.load", func() ([]schema.Message, error) { return m.locked.Load(ctx, query) })
 }
 
 // Search asks the inner memory, without a lock.
-func (m *Memory) Search(ctx context.Context, query string, k int) (found []schema.Document, err error) {
-	if err = m.usable(); err == nil {
-		found, err = m.locked.Search(ctx, query, k)
-	}
-	return found, codes.Of("belugamemory.search", err)
+func (m *Memory) Search(ctx context.Context, query string, k int) ([]schema.Document, error) {
+	return ask(m, "belugamemory.search", func() ([]schema.Document, error) { return m.locked.Search(ctx, query, k) })
 }
 
 // Clear removes the session's history, under the session's lock.
 func (m *Memory) Clear(ctx context.Context) error {
-	err := m.writes(ctx)
-	if err == nil {
-		err = m.locked.Clear(ctx)
-	}
-	return codes.Of("belugamemory.clear", err)
+	return m.write(ctx, "belugamemory.clear", func() error { return m.locked.Clear(ctx) })
 }
 
 // Turn runs fn, one turn of the conversation, under the session's lock: no other instance works on
@@ -111,6 +100,23 @@ func (m *Memory) Turn(ctx context.Context, fn func(ctx context.Context) error) e
 		}
 		return m.locked.Turn(ctx, fn)
 	}, fn)
+}
+
+// ask makes a call that needs no lock. Its error has a code.
+func ask[T any](m *Memory, op string, call func() (T, error)) (found T, err error) {
+	if err = m.usable(); err == nil {
+		found, err = call()
+	}
+	return found, codes.Of(op, err)
+}
+
+// write makes a call that takes the session's lock. Its error has a code.
+func (m *Memory) write(ctx context.Context, op string, call func() error) error {
+	err := m.writes(ctx)
+	if err == nil {
+		err = call()
+	}
+	return codes.Of(op, err)
 }
 
 // usable returns why no operation is possible, or nil.
@@ -154,11 +160,11 @@ func (m *Memory) writes(ctx context.Context) error {
 // If ctx ends first, Close returns its error, and the work continues in the background. A lease
 // that is not released expires with its TTL. A second Close returns nil at once.
 func (m *Memory) Close(ctx context.Context) error {
-	if m.closed.Swap(true) || m.services == nil {
+	if m.closed.Swap(true) || m.servers == nil {
 		return nil
 	}
 	var err error
-	for _, ended := range services.Leave(m.services) {
+	for _, ended := range m.servers.Leave() {
 		select {
 		case failed := <-ended:
 			err = errors.Join(err, failed)
@@ -182,14 +188,7 @@ func (m *Memory) Start(ctx context.Context) error {
 func (m *Memory) Stop(ctx context.Context) error { return m.Close(ctx) }
 
 // Health is unhealthy if Start fails or takes more than 5 s.
-func (m *Memory) Health() core.HealthStatus {
-	ctx, cancel := context.WithTimeout(context.Background(), defaultTimeout)
-	defer cancel()
-	if err := m.Start(ctx); err != nil {
-		return core.HealthStatus{Status: core.HealthUnhealthy, Message: err.Error(), Timestamp: time.Now()}
-	}
-	return core.HealthStatus{Status: core.HealthHealthy, Timestamp: time.Now()}
-}
+func (m *Memory) Health() core.HealthStatus { return services.Health(m.Start) }
 
 // Locker returns the memory's Locker. If belugarunner.LockRun has the same Locker, Saves are part of
 // the run.

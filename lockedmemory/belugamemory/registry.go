@@ -43,42 +43,26 @@ func New(cfg config.ProviderConfig) (m *Memory, err error) {
 	return m, codes.Of("belugamemory.new", err)
 }
 
-// open makes a memory after its services have answered: that of the locks and that of the sessions.
+// open makes a memory after its servers have answered: that of the locks and that of the sessions.
 func (c *configuration) open() (m *Memory, err error) {
-	s, err := services.Enter(c.url)
-	if err != nil {
-		return nil, fmt.Errorf("base_url: %w", err)
+	servers := &services.Servers{LocksAt: services.Setting{Name: "base_url", URL: c.url}, Timeout: c.timeout}
+	if c.inner == "" {
+		servers.SessionsAt = services.Setting{Name: `the option "store"`, URL: c.storeURL}
 	}
-	used := []*services.Service{s}
 	defer func() {
 		if err != nil {
-			services.Leave(used)
+			servers.Leave()
 		}
 	}()
-	sessions := s
-	switch {
-	case c.storeURL != "":
-		if sessions, err = services.Enter(c.storeURL); err != nil {
-			return nil, fmt.Errorf(`option "store": %w`, err)
-		}
-		used = append(used, sessions)
-	case c.inner == "" && s.Backend() == services.Quorum:
-		return nil, codes.Invalid(`base_url names a quorum, which keeps locks alone: set the option "store" to the server ` +
-			`of the sessions, as "postgres://localhost/chat", or "inner" to another memory`)
-	}
-	if c.locker, err = s.Locker(c.lock); err != nil {
+	if c.locker, err = servers.Open(c.lock); err != nil {
 		return nil, err
 	}
-	err = services.Within(c.timeout, "base_url", func(ctx context.Context) error { return s.Answers(ctx, c.locker.Ping) })
-	if err != nil {
-		return nil, err
-	}
-	inner, err := c.memory(s, sessions)
+	inner, err := c.memory(servers)
 	if err != nil {
 		return nil, err
 	}
 	if m, err = wrap(inner, c.settings); err == nil {
-		m.services = used
+		m.servers = servers
 	}
 	return m, err
 }
@@ -88,29 +72,22 @@ var inProcess = []string{"composite", "core", "inmemory", "recall"}
 var warnOfProcess sync.Once
 
 // memory makes the memory that is to be locked.
-func (c *configuration) memory(locks, sessions *services.Service) (memory.Memory, error) {
+func (c *configuration) memory(servers *services.Servers) (memory.Memory, error) {
 	if c.inner == "" {
-		kept, err := sessions.Sessions(c.keep)
+		kept, err := servers.Sessions.Sessions(c.keep)
 		if err != nil {
 			return nil, err
 		}
 		store, err := sessionstore.New[schema.Message, schema.Document](kept, c.key, Codec{}, &c.store)
-		ping := func(ctx context.Context) error {
+		if err != nil {
+			return nil, err
+		}
+		return store, servers.AskSessions(func(ctx context.Context) error {
 			_, err := store.Ping(ctx)
 			return err
-		}
-		switch {
-		case err != nil:
-		case sessions != locks:
-			err = services.Within(c.timeout, `option "store"`, func(ctx context.Context) error {
-				return sessions.Answers(ctx, ping)
-			})
-		case locks.Backend() == "postgres": // where the sessions have a part of the schema of their own
-			err = services.Within(c.timeout, "base_url", ping)
-		}
-		return store, err
+		})
 	}
-	if locks.Backend() != "memory" && slices.Contains(inProcess, c.inner) {
+	if servers.Locks.Backend() != "memory" && slices.Contains(inProcess, c.inner) {
 		warnOfProcess.Do(func() {
 			slog.Warn(`belugamemory: the inner memory is in this process alone: other instances do not see its `+
 				`messages, and a restart loses them; leave option "inner" out to keep messages where the locks are`,

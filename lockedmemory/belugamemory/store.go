@@ -62,20 +62,12 @@ func (m *Memory) store(ctx context.Context, op string, save func() error) error 
 // unknown outcome a retry is safe: sessionstore.ErrRange then says that it was done.
 func (m *Memory) Replace(ctx context.Context, from, to lockedmemory.Place,
 	exchanges ...lockedmemory.Exchange[schema.Message]) error {
-	err := m.writes(ctx)
-	if err == nil {
-		err = m.locked.Replace(ctx, from, to, exchanges...)
-	}
-	return codes.Of("belugamemory.replace", err)
+	return m.write(ctx, "belugamemory.replace", func() error { return m.locked.Replace(ctx, from, to, exchanges...) })
 }
 
 // Delete removes the session for good: the history and the turn IDs.
 func (m *Memory) Delete(ctx context.Context) error {
-	err := m.writes(ctx)
-	if err == nil {
-		err = m.locked.Delete(ctx)
-	}
-	return codes.Of("belugamemory.delete", err)
+	return m.write(ctx, "belugamemory.delete", func() error { return m.locked.Delete(ctx) })
 }
 
 // Answered returns the exchanges that are stored under a turn ID, and the highest number stored under it.
@@ -88,11 +80,8 @@ func (m *Memory) Answered(ctx context.Context, id string) (
 }
 
 // Last returns the last n exchanges in order, and the newest turn in any case.
-func (m *Memory) Last(ctx context.Context, n int) (exchanges []lockedmemory.Exchange[schema.Message], err error) {
-	if err = m.usable(); err == nil {
-		exchanges, err = m.locked.Last(ctx, n)
-	}
-	return exchanges, codes.Of("belugamemory.last", err)
+func (m *Memory) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[schema.Message], error) {
+	return ask(m, "belugamemory.last", func() ([]lockedmemory.Exchange[schema.Message], error) { return m.locked.Last(ctx, n) })
 }
 
 // Backward yields the exchanges before a place, the newest first. The zero Place is the end.
@@ -120,10 +109,7 @@ func (m *Memory) Sessions(ctx context.Context) iter.Seq2[string, error] {
 // Ping returns nil if the service of the sessions answers, and advice on its settings, for operators: log
 // it when the application starts.
 func (m *Memory) Ping(ctx context.Context) (advice []string, err error) {
-	if err = m.usable(); err == nil {
-		advice, err = m.locked.Ping(ctx)
-	}
-	return advice, codes.Of("belugamemory.ping", err)
+	return ask(m, "belugamemory.ping", func() ([]string, error) { return m.locked.Ping(ctx) })
 }
 
 // MessageStore returns the sessions of m as the store of a memory.Recall, so that a composite memory keeps

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"reflect"
 	"slices"
@@ -32,7 +31,7 @@ type Runner struct {
 	run      func(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error]
 	wrapped  runtime.SessionService
 	sessions *SessionService
-	used     []*services.Service // that of the locks first
+	servers  services.Servers
 
 	leaving sync.Once
 	left    chan struct{} // closed after the services were left
@@ -76,7 +75,7 @@ func open(a agent.Agent, url string, opts []Option) (*Runner, error) {
 	opened := false
 	defer func() { // also after a panic
 		if !opened {
-			services.Leave(r.used)
+			r.servers.Leave()
 		}
 	}()
 	if err := r.connect(url); err != nil {
@@ -88,43 +87,21 @@ func open(a agent.Agent, url string, opts []Option) (*Runner, error) {
 	return r, nil
 }
 
-// connect enters the services and asks them once.
-func (r *Runner) connect(url string) error {
-	locks, err := services.Enter(url)
-	if err != nil {
-		return fmt.Errorf("url: %w", err)
-	}
-	r.used = append(r.used, locks)
-	store := locks
-	switch {
-	case r.storeURL != "":
-		if store, err = services.Enter(r.storeURL); err != nil {
-			return fmt.Errorf("WithStore: %w", err)
-		}
-		r.used = append(r.used, store)
-	case locks.Backend() == services.Quorum:
-		return codes.Invalid("the URL names a quorum, which keeps locks alone: name the server of the sessions with WithStore")
-	}
-	if r.locker, err = locks.Locker(r.locks); err != nil {
+// connect opens the servers of the locks and the sessions.
+func (r *Runner) connect(url string) (err error) {
+	r.servers = services.Servers{LocksAt: services.Setting{Name: "url", URL: url},
+		SessionsAt: services.Setting{Name: "WithStore", URL: r.storeURL}, Timeout: newTimeout}
+	if r.locker, err = r.servers.Open(r.locks); err != nil {
 		return err
 	}
-	err = services.Within(newTimeout, "url", func(ctx context.Context) error { return locks.Answers(ctx, r.locker.Ping) })
-	if err != nil {
-		return err
-	}
-	kept, err := store.Alike(r.keep)
+	kept, err := r.servers.Sessions.Alike(r.keep)
 	if err != nil {
 		return err
 	}
 	if r.sessions, err = newSessionService(kept, r.settings); err != nil {
 		return err
 	}
-	if store == locks && locks.Backend() != "postgres" { // where the sessions have a schema of their own
-		return nil
-	}
-	return services.Within(newTimeout, "the server of the sessions", func(ctx context.Context) error {
-		return store.Answers(ctx, r.sessions.ping)
-	})
+	return r.servers.AskSessions(r.sessions.ping)
 }
 
 // named is an agent with the ID that New has read.
@@ -208,7 +185,7 @@ func (r *Runner) Shutdown(ctx context.Context) error {
 	r.leaving.Do(func() {
 		go func() {
 			<-r.runs.idle
-			for _, ended := range services.Leave(r.used) {
+			for _, ended := range r.servers.Leave() {
 				r.err = errors.Join(r.err, <-ended)
 			}
 			close(r.left)
@@ -239,14 +216,7 @@ func (r *Runner) Start(ctx context.Context) error {
 func (r *Runner) Stop(ctx context.Context) error { return r.Shutdown(ctx) }
 
 // Health is unhealthy if Start fails or takes more than 5 s.
-func (r *Runner) Health() core.HealthStatus {
-	ctx, cancel := context.WithTimeout(context.Background(), newTimeout)
-	defer cancel()
-	if err := r.Start(ctx); err != nil {
-		return core.HealthStatus{Status: core.HealthUnhealthy, Message: err.Error(), Timestamp: time.Now()}
-	}
-	return core.HealthStatus{Status: core.HealthHealthy, Timestamp: time.Now()}
-}
+func (r *Runner) Health() core.HealthStatus { return services.Health(r.Start) }
 
 // Locker returns the Locker of the runs. Saves of memories over it are part of a run. Its Do with the
 // [belugamemory.SessionKey] keeps runs of a session away.

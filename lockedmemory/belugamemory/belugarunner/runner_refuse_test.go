@@ -47,7 +47,7 @@ func TestNew_refusesWrongInput(t *testing.T) {
 		"a quorum alone":        {agent: answers(echo), url: "redlock+redis://192.0.2.1,192.0.2.2,192.0.2.3", text: "WithStore"},
 		"a server that is down": {agent: answers(echo), url: down.URL(), text: "url", down: true},
 		"a store that is down": {agent: answers(echo), opts: opts{belugarunner.WithStore(down.URL())},
-			text: "the server of the sessions", down: true},
+			text: "WithStore", down: true},
 		"a store's scheme":   {agent: answers(echo), opts: opts{belugarunner.WithStore("ftp://localhost")}, text: "WithStore"},
 		"a store in memory":  {agent: answers(echo), opts: opts{belugarunner.WithStore("mem://")}, text: "WithStore"},
 		"no store":           {agent: answers(echo), opts: opts{belugarunner.WithStore("")}, text: "WithStore"},

@@ -31,9 +31,7 @@ func newService(t testing.TB, url string) testService {
 	s, err := services.Enter(url)
 	must(t, err)
 	t.Cleanup(func() {
-		for _, ended := range services.Leave([]*services.Service{s}) {
-			must(t, <-ended)
-		}
+		must(t, <-s.Leave())
 	})
 	locker, err := s.Locker(distlock.Options{TTL: 5 * time.Second, Wait: 10 * time.Second, Holder: rand.Text()})
 	must(t, err)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,8 +21,8 @@ import (
 	"github.com/belugalock/belugalock/tracing"
 )
 
-// Quorum is the backend of the locks of package redlock.
-const Quorum = "redlock"
+// quorum is the backend of the locks of package redlock.
+const quorum = "redlock"
 
 // services holds those of this process, by URL.
 var services = struct {
@@ -64,16 +63,8 @@ func Enter(url string) (*Service, error) {
 	return s, nil
 }
 
-// Leave ends the services in the background that have no other user. The channels send the results.
-func Leave(services []*Service) (ended []<-chan error) {
-	for _, s := range services {
-		ended = append(ended, s.leave())
-	}
-	return ended
-}
-
-// leave ends the service in the background if it has no other user, and sends the result.
-func (s *Service) leave() (ended <-chan error) {
+// Leave ends the service in the background if it has no other user, and sends the result.
+func (s *Service) Leave() (ended <-chan error) {
 	services.Lock()
 	defer services.Unlock()
 	result := make(chan error, 1)
@@ -92,8 +83,8 @@ func (s *Service) leave() (ended <-chan error) {
 	return result
 }
 
-// Answers connects to the server and sends one request.
-func (s *Service) Answers(ctx context.Context, ping func(context.Context) error) error {
+// answers connects to the server and sends one request.
+func (s *Service) answers(ctx context.Context, ping func(context.Context) error) error {
 	// go-redis dials up to 20 times before it returns a refusal. In a Cluster, single nodes may
 	// refuse. With TLS the dialer ignores ctx.
 	if client, ok := redisClient(s.locks.Driver); ok && client.Options().TLSConfig == nil {
@@ -104,20 +95,6 @@ func (s *Service) Answers(ctx context.Context, ping func(context.Context) error)
 		_ = conn.Close()
 	}
 	return ping(ctx)
-}
-
-// Within runs a request to the server that a setting names.
-func Within(timeout time.Duration, setting string, request func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	err := request(ctx)
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w: no answer within the timeout, which is %s: %w", distlock.ErrUnavailable, timeout, err)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", setting, err)
-	}
-	return nil
 }
 
 // redisClient returns the client of a single Redis.

@@ -1,0 +1,94 @@
+package services
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lookatitude/beluga-ai/v2/core"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
+)
+
+// Servers are those of a memory or of a Runner. Without a URL of their own, the sessions are on the server of
+// the locks. Whoever calls Open calls Leave once.
+type Servers struct {
+	LocksAt, SessionsAt Setting       // no name of SessionsAt: there are no sessions
+	Timeout             time.Duration // of the first request to a server
+	Locks, Sessions     *Service      // after Open
+}
+
+// Setting is a URL, and the name that its setting has in errors.
+type Setting struct{ Name, URL string }
+
+// Open enters the servers, and asks that of the locks once.
+func (s *Servers) Open(opts distlock.Options) (locker *distlock.Locker, err error) {
+	if s.Locks, err = Enter(s.LocksAt.URL); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.LocksAt.Name, err)
+	}
+	s.Sessions = s.Locks
+	switch {
+	case s.SessionsAt.URL != "":
+		if s.Sessions, err = Enter(s.SessionsAt.URL); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.SessionsAt.Name, err)
+		}
+	case s.SessionsAt.Name != "" && s.Locks.Backend() == quorum:
+		return nil, codes.Invalid("%s names a quorum, which keeps locks alone: name the server of the sessions, "+
+			"such as postgres://localhost/chat, with %s", s.LocksAt.Name, s.SessionsAt.Name)
+	}
+	if locker, err = s.Locks.Locker(opts); err != nil {
+		return nil, err
+	}
+	return locker, s.within(s.LocksAt.Name, func(ctx context.Context) error { return s.Locks.answers(ctx, locker.Ping) })
+}
+
+// AskSessions asks the server of the sessions once, unless Open has: a PostgreSQL has a schema for them alone.
+func (s *Servers) AskSessions(ping func(context.Context) error) error {
+	name := s.SessionsAt.Name
+	if s.Sessions == s.Locks {
+		if name = s.LocksAt.Name; s.Locks.Backend() != "postgres" {
+			return nil
+		}
+	}
+	return s.within(name, func(ctx context.Context) error { return s.Sessions.answers(ctx, ping) })
+}
+
+// within runs a request to the server that a setting names.
+func (s *Servers) within(setting string, request func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
+	defer cancel()
+	err := request(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: no answer within the timeout, which is %s: %w", distlock.ErrUnavailable, s.Timeout, err)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", setting, err)
+	}
+	return nil
+}
+
+// Leave ends the servers in the background that have no other user. The channels send the results.
+func (s *Servers) Leave() (ended []<-chan error) {
+	if s.Locks != nil {
+		ended = append(ended, s.Locks.Leave())
+	}
+	if s.Sessions != nil && s.Sessions != s.Locks {
+		ended = append(ended, s.Sessions.Leave())
+	}
+	return ended
+}
+
+// healthTimeout is how long Health waits for a server.
+const healthTimeout = 5 * time.Second
+
+// Health is unhealthy if start fails or takes too long.
+func Health(start func(ctx context.Context) error) core.HealthStatus {
+	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
+	defer cancel()
+	health := core.HealthStatus{Status: core.HealthHealthy, Timestamp: time.Now()}
+	if err := start(ctx); err != nil {
+		health.Status, health.Message, health.Timestamp = core.HealthUnhealthy, err.Error(), time.Now()
+	}
+	return health
+}
