@@ -328,12 +328,18 @@ func (r *lockedRun) unstored() error {
 	return core.NewError("belugarunner.run", code, text, cause)
 }
 
-// valued is a context with the values of another context before its own.
+// valued is a context with the values of another context before its own. AfterFunc lets contexts made from it
+// end without a goroutine each.
 type valued struct {
 	context.Context
 	values context.Context
 }
 
 func (v valued) Value(key any) any {
-	return cmp.Or(v.values.Value(key), v.Context.Value(key))
+	if value := v.values.Value(key); value != nil {
+		return value
+	}
+	return v.Context.Value(key)
 }
+
+func (v valued) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(v.Context, f) }

@@ -23,11 +23,11 @@ import (
 // formatVersion is the version that Update writes.
 const formatVersion = 1
 
-// lines stores the texts of Updates.
+// lines stores the texts of Updates. Nothing keeps or changes a text that was read.
 type lines struct{}
 
 func (lines) Encode(text []byte) ([]byte, error) { return text, nil }
-func (lines) Decode(text []byte) ([]byte, error) { return bytes.Clone(text), nil }
+func (lines) Decode(text []byte) ([]byte, error) { return text, nil }
 func (lines) Text([]byte) string                 { return "" }
 func (lines) Document([]byte) struct{}           { return struct{}{} }
 
@@ -100,15 +100,14 @@ func encodeTurn(turn schema.Turn) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(facts)
-	for _, message := range []schema.Message{turn.Input, turn.Output} {
-		var line []byte
+	var text [3][]byte
+	text[0], err = json.Marshal(facts)
+	for i, message := range []schema.Message{turn.Input, turn.Output} {
 		if err == nil && message != nil {
-			line, err = belugamemory.Codec{}.Encode(message)
+			text[1+i], err = belugamemory.Codec{}.Encode(message)
 		}
-		text = append(append(text, '\n'), line...)
 	}
-	return text, err
+	return bytes.Join(text[:], []byte("\n")), err
 }
 
 // joined returns the text of an Update.
