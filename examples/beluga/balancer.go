@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -21,18 +22,24 @@ import (
 // balancer starts two instances, and each of them again after its death.
 type balancer struct {
 	addresses [2]atomic.Value // a string
+	listened  atomic.Bool     // an instance has
 	requests  atomic.Uint64
 	stop      func()
 }
 
-func startInstances() *balancer {
+// startInstances calls giveUp if an instance ends three times, and none has listened: their flags are wrong.
+func startInstances(giveUp func(error)) *balancer {
 	b := &balancer{}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for i := range b.addresses {
 		all.Go(func() {
-			for ctx.Err() == nil {
+			for starts := 1; ctx.Err() == nil; starts++ {
 				err := b.instance(ctx, i)
+				if starts == 3 && !b.listened.Load() {
+					giveUp(fmt.Errorf("no instance listens, and an instance has ended %d times, the last time with: %w", starts, err))
+					return
+				}
 				select {
 				case <-ctx.Done():
 				case <-time.After(time.Second):
@@ -67,6 +74,7 @@ func (b *balancer) instance(ctx context.Context, i int) error {
 	defer context.AfterFunc(ctx, func() { _ = input.Close() })()
 	if address, err := bufio.NewReader(output).ReadString('\n'); err == nil {
 		b.addresses[i].Store(strings.TrimSpace(address))
+		b.listened.Store(true)
 	}
 	return cmd.Wait()
 }

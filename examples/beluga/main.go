@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -86,9 +87,14 @@ func answer(s settings) error {
 func balance(s settings) error {
 	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b := startInstances()
+	ctx, giveUp := context.WithCancelCause(interrupted)
+	b := startInstances(giveUp)
 	defer b.stop()
-	return serve(interrupted, s.listen, b.handler(), func(address string) { log.Printf("listening on http://%s", address) })
+	err := serve(ctx, s.listen, b.handler(), func(address string) { log.Printf("listening on http://%s", address) })
+	if interrupted.Err() == nil {
+		err = cmp.Or(context.Cause(ctx), err)
+	}
+	return err
 }
 
 // serve answers requests until ended, and then those that have begun.

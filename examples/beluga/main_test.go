@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 type program struct {
 	cmd     *exec.Cmd
 	address string
+	log     strings.Builder // until ended
 	ended   chan struct{}
 }
 
@@ -57,11 +58,10 @@ func start(t *testing.T, args ...string) *program {
 	must(t, err)
 	must(t, p.cmd.Start())
 	listens := make(chan string, 1)
-	var log strings.Builder
 	go func() {
 		defer close(p.ended)
 		for lines := bufio.NewScanner(output); lines.Scan(); {
-			fmt.Fprintln(&log, lines.Text())
+			fmt.Fprintln(&p.log, lines.Text())
 			if _, address, ok := strings.Cut(lines.Text(), "listening on http://"); ok {
 				listens <- address
 			}
@@ -78,7 +78,7 @@ func start(t *testing.T, args ...string) *program {
 			<-p.ended
 		}
 		if t.Failed() {
-			t.Log(log.String())
+			t.Log(p.log.String())
 		}
 	})
 	select {
@@ -226,6 +226,17 @@ func TestService_wrongInput(t *testing.T) {
 	}
 	if _, text := p.post(t, "%0A", "Hello"); !strings.Contains(text, "event: error\ndata: \"nothing is stored, and") {
 		t.Errorf("the ID of the chat is a line break: %s", text)
+	}
+}
+
+// The instances end at once, so the balancer ends with the error of an instance.
+func TestBalancer_wrongServer_ends(t *testing.T) {
+	t.Parallel()
+	p := start(t, "-server", "ftp://localhost")
+	<-p.ended
+	if code := p.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(p.log.String(), "no instance listens") ||
+		!strings.Contains(p.log.String(), "the scheme \"ftp\" is not known") {
+		t.Errorf("the exit code is %d", code)
 	}
 }
 
