@@ -1,7 +1,6 @@
 package belugamemory
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -74,7 +73,7 @@ var warnOfProcess sync.Once
 // memory makes the memory that is to be locked.
 func (c *configuration) memory(servers *services.Servers) (memory.Memory, error) {
 	if c.inner == "" {
-		kept, err := servers.Sessions.Sessions(c.keep)
+		kept, err := servers.Sessions.Sessions(c.keep, false)
 		if err != nil {
 			return nil, err
 		}
@@ -82,10 +81,7 @@ func (c *configuration) memory(servers *services.Servers) (memory.Memory, error)
 		if err != nil {
 			return nil, err
 		}
-		return store, servers.AskSessions(func(ctx context.Context) error {
-			_, err := store.Ping(ctx)
-			return err
-		})
+		return store, servers.AskSessions(store.Ping)
 	}
 	if servers.Locks.Backend() != "memory" && slices.Contains(inProcess, c.inner) {
 		warnOfProcess.Do(func() {

@@ -94,14 +94,14 @@ func (r *Runner) connect(url string) (err error) {
 	if r.locker, err = r.servers.Open(r.locks); err != nil {
 		return err
 	}
-	kept, err := r.servers.Sessions.Alike(r.keep)
+	kept, err := r.servers.Sessions.Sessions(r.keep, true)
 	if err != nil {
 		return err
 	}
 	if r.sessions, err = newSessionService(kept, r.settings); err != nil {
 		return err
 	}
-	return r.servers.AskSessions(r.sessions.ping)
+	return r.servers.AskSessions(r.sessions.locked.Ping)
 }
 
 // named is an agent with the ID that New has read.
@@ -207,7 +207,7 @@ func (r *Runner) Start(ctx context.Context) error {
 	}
 	err := r.locker.Ping(ctx)
 	if err == nil {
-		err = r.sessions.ping(ctx)
+		_, err = r.sessions.locked.Ping(ctx)
 	}
 	return codes.Of(op, err)
 }

@@ -266,12 +266,6 @@ func (s *SessionService) replace(ctx context.Context, head []byte, turns [][]byt
 	return s.locked.Replace(ctx, first, last, pieces...)
 }
 
-// ping asks the server of the sessions.
-func (s *SessionService) ping(ctx context.Context) error {
-	_, err := s.locked.Ping(ctx)
-	return err
-}
-
 // leaseIn returns the lease of the context's session, or nil.
 func (s *SessionService) leaseIn(ctx context.Context) *distlock.Lease {
 	key, err := s.key(ctx)

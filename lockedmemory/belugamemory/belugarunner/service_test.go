@@ -35,7 +35,7 @@ func newService(t testing.TB, url string) testService {
 	})
 	locker, err := s.Locker(distlock.Options{TTL: 5 * time.Second, Wait: 10 * time.Second, Holder: rand.Text()})
 	must(t, err)
-	d, err := s.Sessions(driver.Retention{Namespace: "run"})
+	d, err := s.Sessions(driver.Retention{Namespace: "run"}, true)
 	must(t, err)
 	service, err := NewSessionService(d, locker)
 	must(t, err)

@@ -40,25 +40,26 @@ func (s *Servers) Open(opts distlock.Options) (locker *distlock.Locker, err erro
 	if locker, err = s.Locks.Locker(opts); err != nil {
 		return nil, err
 	}
-	return locker, s.within(s.LocksAt.Name, func(ctx context.Context) error { return s.Locks.answers(ctx, locker.Ping) })
+	return locker, s.ask(s.LocksAt.Name, s.Locks, locker.Ping)
 }
 
 // AskSessions asks the server of the sessions once, unless Open has: a PostgreSQL has a schema for them alone.
-func (s *Servers) AskSessions(ping func(context.Context) error) error {
-	name := s.SessionsAt.Name
-	if s.Sessions == s.Locks {
-		if name = s.LocksAt.Name; s.Locks.Backend() != "postgres" {
-			return nil
-		}
+func (s *Servers) AskSessions(ping func(context.Context) ([]string, error)) error {
+	asked := func(ctx context.Context) error { _, err := ping(ctx); return err }
+	switch {
+	case s.Sessions != s.Locks:
+		return s.ask(s.SessionsAt.Name, s.Sessions, asked)
+	case s.Locks.Backend() == "postgres":
+		return s.ask(s.LocksAt.Name, s.Locks, asked)
 	}
-	return s.within(name, func(ctx context.Context) error { return s.Sessions.answers(ctx, ping) })
+	return nil
 }
 
-// within runs a request to the server that a setting names.
-func (s *Servers) within(setting string, request func(ctx context.Context) error) error {
+// ask asks the service that a setting names.
+func (s *Servers) ask(setting string, service *Service, ping func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
 	defer cancel()
-	err := request(ctx)
+	err := service.answers(ctx, ping)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: no answer within the timeout, which is %s: %w", distlock.ErrUnavailable, s.Timeout, err)
 	}

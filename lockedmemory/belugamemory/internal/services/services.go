@@ -38,8 +38,7 @@ type Service struct {
 	// Guarded by services:
 	users    int // memories and Runners that use the service or wait for its answer
 	lockers  map[distlock.Options]*distlock.Locker
-	sessions map[string]driver.Driver    // in this process, by namespace
-	alike    map[string]driver.Retention // by namespace
+	sessions map[string]driver.Driver // of users that are alike, by namespace
 }
 
 // Backend names the backend of the locks.
@@ -56,7 +55,7 @@ func Enter(url string) (*Service, error) {
 			return nil, err
 		}
 		s = &Service{url: url, locks: lockdriver.Shared{Driver: locks}, lockers: make(map[distlock.Options]*distlock.Locker),
-			sessions: make(map[string]driver.Driver), alike: make(map[string]driver.Retention)}
+			sessions: make(map[string]driver.Driver)}
 		services.byURL[url] = s
 	}
 	s.users++
@@ -125,45 +124,33 @@ func (s *Service) Locker(opts distlock.Options) (*distlock.Locker, error) {
 	return locker, err
 }
 
-// Sessions returns the sessions of a namespace. In this process, the first user sets the retention.
-func (s *Service) Sessions(keep driver.Retention) (driver.Driver, error) {
+// Sessions returns the sessions of a namespace. The first user sets the retention for all that are alike, and
+// in this process for all.
+func (s *Service) Sessions(keep driver.Retention, alike bool) (made driver.Driver, err error) {
 	switch s.Backend() {
 	case "redis":
-		return redisstore.NewColocatedDriver(s.locks.Driver, &keep)
+		made, err = redisstore.NewColocatedDriver(s.locks.Driver, &keep)
 	case "postgres":
-		return pgstore.NewColocatedDriver(s.locks.Driver, &keep)
+		made, err = pgstore.NewColocatedDriver(s.locks.Driver, &keep)
+	default:
+		alike = true
+		made, err = memstore.NewDriver(&keep)
+	}
+	if err != nil || !alike {
+		return made, err
 	}
 	services.Lock()
 	defer services.Unlock()
-	made, err := memstore.NewDriver(&keep)
-	if err != nil {
-		return nil, err
-	}
-	if s.sessions[keep.Namespace] == nil {
+	first := s.sessions[keep.Namespace]
+	if first == nil {
 		s.sessions[keep.Namespace] = made
+		return made, nil
 	}
-	sessions := s.sessions[keep.Namespace]
-	if sessions.Retention() != made.Retention() {
-		return nil, codes.Invalid(`options "max_exchanges" and "idle_ttl" differ from those of an earlier memory ` +
-			`on mem://: ` +
-			`use the same, or another "namespace"`)
+	if first.Retention() != made.Retention() {
+		return nil, codes.Invalid(`"idle_ttl", WithIdleTTL or "max_exchanges" differs from that of an earlier memory or Runner ` +
+			`of this process with the same namespace: use the same, or another WithNamespace or "namespace"`)
 	}
-	return sessions, nil
-}
-
-// Alike is Sessions for users of a namespace that agree on the retention as long as the service lives.
-func (s *Service) Alike(keep driver.Retention) (driver.Driver, error) {
-	services.Lock()
-	first, known := s.alike[keep.Namespace]
-	if !known {
-		s.alike[keep.Namespace] = keep
-	}
-	services.Unlock()
-	if known && first != keep {
-		return nil, codes.Invalid("WithIdleTTL is %s, and %s in an earlier Runner of this process with the same namespace: "+
-			"use the same, or another WithNamespace", keep.IdleTTL, first.IdleTTL)
-	}
-	return s.Sessions(keep)
+	return first, nil
 }
 
 // Users counts the users of a URL, for tests.
