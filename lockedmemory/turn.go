@@ -214,8 +214,8 @@ func Lease(ctx context.Context) (*distlock.Lease, bool) {
 
 type lastWriteKey struct{}
 
-// WithLastWrite returns a context for a single write of a [LockedMemory] under a lease. The caller uses
-// the lease for nothing else after the write, and releases it, see [EndsLease].
+// WithLastWrite returns a context for a single write of a [LockedMemory] under a lease. The write is the
+// last use of the lease, and the caller releases the lease after it, see [EndsLease].
 func WithLastWrite(ctx context.Context) context.Context {
 	return context.WithValue(ctx, lastWriteKey{}, true)
 }

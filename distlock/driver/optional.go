@@ -18,8 +18,8 @@ func As[T any](d Driver) (t T, ok bool) {
 	return t, false
 }
 
-// Shared is a driver of several Lockers, which stays open when they are closed. A Locker uses the driver in
-// it as its own: a store on the server of the locks recognizes that driver.
+// Shared is a driver of several Lockers. It stays open when a Locker is closed. A Locker uses the driver
+// in it as its own, so a store on the server of the locks recognizes that driver.
 type Shared struct{ Driver }
 
 // Close does nothing. Close the driver in it after the Lockers.

@@ -27,7 +27,7 @@ type balancer struct {
 	stop      func()
 }
 
-// startInstances calls giveUp if an instance ends three times, and none has listened: their flags are wrong.
+// startInstances calls giveUp if an instance has ended three times, and none has listened: a flag is wrong.
 func startInstances(giveUp func(error)) *balancer {
 	b := &balancer{}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -328,8 +328,8 @@ func (r *lockedRun) unstored() error {
 	return core.NewError("belugarunner.run", code, text, cause)
 }
 
-// valued is a context with the values of another context before its own. AfterFunc lets contexts made from it
-// end without a goroutine each.
+// valued is a context with the values of another context before its own. With AfterFunc, a context
+// made from it needs no goroutine that waits for its end.
 type valued struct {
 	context.Context
 	values context.Context

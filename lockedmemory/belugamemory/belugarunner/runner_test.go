@@ -242,7 +242,8 @@ func TestRunner_S1_runsOfTwoRunners(t *testing.T) {
 	}
 }
 
-// A run of a session acquires its lock, reads the session, and stores it and releases the lock in one request.
+// The first request acquires the lock, the second reads the session. The third stores the session and
+// releases the lock.
 func TestRunner_threeRequests(t *testing.T) {
 	server := testservers.StartRedis(t)
 	r := newRunner(t, answers(echo), server.URL())

@@ -31,7 +31,7 @@ func (lines) Decode(text []byte) ([]byte, error) { return text, nil }
 func (lines) Text([]byte) string                 { return "" }
 func (lines) Document([]byte) struct{}           { return struct{}{} }
 
-// headMirror has the fields of a session without its ID and its turns. The times are those of packed.Time.
+// headMirror has the fields of a session without its ID and its turns. Times are text of packed.Time.
 type headMirror struct {
 	Version   int    `json:"v"`
 	AgentID   string `json:"agent_id"`

@@ -11,8 +11,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 )
 
-// Servers are those of a memory or of a Runner. Without a URL of their own, the sessions are on the server of
-// the locks. Whoever calls Open calls Leave once.
+// Servers are those of a memory or of a Runner. Without a URL of their own, the sessions are on the
+// server of the locks. The caller of Open calls Leave once, also after an error.
 type Servers struct {
 	LocksAt, SessionsAt Setting       // no name of SessionsAt: there are no sessions
 	Timeout             time.Duration // of the first request to a server
@@ -43,7 +43,8 @@ func (s *Servers) Open(opts distlock.Options) (locker *distlock.Locker, err erro
 	return locker, s.ask(s.LocksAt.Name, s.Locks, locker.Ping)
 }
 
-// AskSessions asks the server of the sessions once, unless Open has: a PostgreSQL has a schema for them alone.
+// AskSessions asks the server of the sessions once, unless Open has. A PostgreSQL has a schema for the
+// sessions alone, so it is asked twice.
 func (s *Servers) AskSessions(ping func(context.Context) ([]string, error)) error {
 	asked := func(ctx context.Context) error { _, err := ping(ctx); return err }
 	switch {

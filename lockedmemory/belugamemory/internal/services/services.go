@@ -124,8 +124,8 @@ func (s *Service) Locker(opts distlock.Options) (*distlock.Locker, error) {
 	return locker, err
 }
 
-// Sessions returns the sessions of a namespace. The first user sets the retention for all that are alike, and
-// in this process for all.
+// Sessions returns the sessions of a namespace. The first user sets the retention for all users that are
+// alike, and on mem:// for all.
 func (s *Service) Sessions(keep driver.Retention, alike bool) (made driver.Driver, err error) {
 	switch s.Backend() {
 	case "redis":
