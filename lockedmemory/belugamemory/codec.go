@@ -186,7 +186,7 @@ func mirrorOf(message schema.Message) (m mirror, err error) {
 	case *schema.ToolMessage:
 		m.ToolCallID = message.ToolCallID
 	}
-	if err := checkUTF8(m); err != nil {
+	if err := checkUTF8(m.ModelID, m.ToolCallID); err != nil {
 		return m, fmt.Errorf("its model ID or tool call ID %w", err)
 	}
 	if m.Parts, err = packed.Each(message.GetContent(), mirrorOfPart); err != nil {
@@ -203,7 +203,9 @@ func mirrorOf(message schema.Message) (m mirror, err error) {
 	return m, nil
 }
 
-func mirrorOfCall(call schema.ToolCall) (callMirror, error) { return callMirror(call), checkUTF8(call) }
+func mirrorOfCall(call schema.ToolCall) (callMirror, error) {
+	return callMirror(call), checkUTF8(call.ID, call.Name, call.Arguments)
+}
 
 func mirrorOfPart(part schema.ContentPart) (m partMirror, err error) {
 	switch p := part.(type) {
@@ -224,14 +226,13 @@ func mirrorOfPart(part schema.ContentPart) (m partMirror, err error) {
 			"FilePart, and no pointer to one", part)
 	}
 	m.Type = part.PartType()
-	return m, checkUTF8(m)
+	return m, checkUTF8(m.Text, m.Signature, m.Name, m.MimeType, m.URL, m.Format)
 }
 
-// checkUTF8 refuses a struct with a text that is not UTF-8: encoding/json would change the text.
-func checkUTF8(texts any) error {
-	v := reflect.ValueOf(texts)
-	for i := range v.NumField() {
-		if field := v.Field(i); field.Kind() == reflect.String && !utf8.ValidString(field.String()) {
+// checkUTF8 refuses a text that is not UTF-8: encoding/json would change the text.
+func checkUTF8(texts ...string) error {
+	for _, text := range texts {
+		if !utf8.ValidString(text) {
 			return errors.New("is not valid UTF-8: mend it with strings.ToValidUTF8, or store it in the metadata")
 		}
 	}

@@ -60,7 +60,8 @@ func TestCodec_invalidUTF8_refused(t *testing.T) {
 		"part 1 is not valid UTF-8": {parts(schema.TextPart{Text: s}), parts(schema.ThinkingPart{Signature: s}),
 			parts(schema.ImagePart{URL: s}), parts(schema.AudioPart{Format: s}), parts(schema.VideoPart{MimeType: s}),
 			parts(schema.FilePart{Name: s})},
-		"tool call 0 is not valid UTF-8": {&schema.AIMessage{ToolCalls: []schema.ToolCall{{Arguments: s}}}},
+		"tool call 0 is not valid UTF-8": {&schema.AIMessage{ToolCalls: []schema.ToolCall{{Arguments: s}}}, &schema.AIMessage{ToolCalls: []schema.ToolCall{{Name: s}}},
+			&schema.AIMessage{ToolCalls: []schema.ToolCall{{ID: s}}}},
 		"its model ID or tool call ID is not valid UTF-8": {&schema.AIMessage{ModelID: s},
 			&schema.ToolMessage{ToolCallID: s}},
 	} {
