@@ -85,6 +85,7 @@ func proxied(t *testing.T, o redis.Options, lo *distlock.Options) (*rig, *faultn
 	o.Addr = proxy.Addr()
 	r := newRig(t, o, lo, nil)
 	must(t, r.memory.Save(t.Context(), "first", "re: first"))
+	r.wantFree(t) // loads the script of a release
 	return r, proxy
 }
 
