@@ -43,8 +43,8 @@ func (s *Servers) Open(opts distlock.Options) (locker *distlock.Locker, err erro
 	return locker, s.ask(s.LocksAt.Name, s.Locks, locker.Ping)
 }
 
-// AskSessions asks the server of the sessions once, unless Open has. A PostgreSQL has a schema for the
-// sessions alone, so it is asked twice.
+// AskSessions asks the server of the sessions once, unless Open has. It asks a PostgreSQL in any case,
+// because the sessions have a schema of their own.
 func (s *Servers) AskSessions(ping func(context.Context) ([]string, error)) error {
 	asked := func(ctx context.Context) error { _, err := ping(ctx); return err }
 	switch {
