@@ -68,7 +68,7 @@ func encodeHead(session *runtime.Session) (head []byte, err error) {
 		return nil, fmt.Errorf("its State nests more than %d levels deep, or contains itself", packed.MaxDepth)
 	}
 	if stored.State, err = packed.Value(session.State); err != nil {
-		return nil, fmt.Errorf("State %w", err)
+		return nil, fmt.Errorf("its State %w", err)
 	}
 	var errs [3]error
 	stored.CreatedAt, errs[0] = packed.Time(session.CreatedAt)

@@ -286,6 +286,7 @@ func TestSessionService_codec_refused(t *testing.T) {
 		"year": func(s *runtime.Session) {
 			s.Turns = append(s.Turns, schema.Turn{Timestamp: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)})
 		},
+		"agent": func(s *runtime.Session) { s.AgentID = "\xff" },
 	} {
 		s.under(t, ctx, "id", func(ctx context.Context) {
 			session, err := s.Get(ctx, "id")
@@ -304,7 +305,7 @@ func TestSessionService_codec_refused(t *testing.T) {
 	}
 	got, err := s.Get(ctx, "id")
 	must(t, err)
-	if len(got.Turns) != 5 || len(got.State) != 0 {
+	if len(got.Turns) != 6 || len(got.State) != 0 {
 		t.Errorf("%+v", got)
 	}
 }
