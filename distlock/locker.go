@@ -47,8 +47,8 @@ type Locker struct {
 	warnNoWakes sync.Once
 }
 
-// New makes a Locker over d, and Close closes d, unless d is a [driver.Shared]. The backends' own New
-// call it. It does no I/O. It fails with [ErrInvalidOption].
+// New makes a Locker over d, for the backends' own New. Close closes d, unless it is a [driver.Shared].
+// New does no I/O. It fails with [ErrInvalidOption].
 func New(d driver.Driver, opts *Options) (*Locker, error) {
 	if d == nil {
 		return nil, invalidOption("the driver is nil: use a backend's New, as redislock.New or memlock.New")
@@ -87,10 +87,9 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	return l, nil
 }
 
-// Close releases all leases, ends waiting and new calls with [ErrClosed], and closes the driver. It
-// waits for that until ctx ends, and for the hooks at most a second. If ctx ends first, Close returns the
-// error of ctx, and the work goes on; another Close waits again. The context of a lease ends before its
-// release, but Close does not wait until the function of a Do has returned.
+// Close ends all leases, ends waiting and new calls with [ErrClosed], and closes the driver. It waits for
+// that until ctx ends, and for the hooks at most a second, but for no function of a Do. If ctx ends first,
+// Close returns the error of ctx, and the work goes on; another Close waits again.
 func (l *Locker) Close(ctx context.Context) error {
 	l.queues.Close(outcome{err: ErrClosed})
 	l.mu.Lock()

@@ -92,7 +92,8 @@ func TestDocs_programRunsTwiceAtOnce(t *testing.T) {
 	commands := docs.BelugaProgram.Blocks(t, "bash")
 	build, _, _ := strings.Cut(commands[1], "\n")
 	shell := exec.Command("sh", "-e", "-c", commands[0]+"mv ../main.go .\n"+
-		"go work edit -replace "+strings.TrimSuffix(belugaPath, "/")+"=../belugalock/lockedmemory/belugamemory/testdata/contract\n"+build)
+		"go work edit -replace "+strings.TrimSuffix(belugaPath, "/")+
+		"=../belugalock/lockedmemory/belugamemory/testdata/contract\n"+build)
 	shell.Dir = dir
 	shell.Env = append(os.Environ(), "GOWORK=", "GOFLAGS=-trimpath") // the build is cached
 	if out, err := shell.CombinedOutput(); err != nil {

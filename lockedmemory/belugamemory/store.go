@@ -81,7 +81,9 @@ func (m *Memory) Answered(ctx context.Context, id string) (
 
 // Last returns the last n exchanges in order, and the newest turn in any case.
 func (m *Memory) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[schema.Message], error) {
-	return ask(m, "belugamemory.last", func() ([]lockedmemory.Exchange[schema.Message], error) { return m.locked.Last(ctx, n) })
+	return ask(m, "belugamemory.last", func() ([]lockedmemory.Exchange[schema.Message], error) {
+		return m.locked.Last(ctx, n)
+	})
 }
 
 // Backward yields the exchanges before a place, the newest first. The zero Place is the end.
