@@ -27,7 +27,7 @@ const (
 
 // patience is how long the tests of one mutant may take, see mutant.hangs. With a guard out of the
 // way they may stand still.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // gate runs tests, with mutants and without.
 type gate struct {

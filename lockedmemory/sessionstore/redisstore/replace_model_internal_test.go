@@ -512,7 +512,7 @@ func TestReplace_S2_stepsFollowTheModel(t *testing.T) {
 	server := testservers.StartRedis(t, "--rdbcompression", "no")
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
-	for seed := range uint64(300) {
+	for seed := uint64(150); seed < 250; seed++ { // seed 206 is the first in which a log grows behind a swap
 		m := &editModel{T: t, client: client, server: server, random: rand.New(rand.NewPCG(seed, 1)), token: time.Now().UnixMicro(),
 			n: map[int64]int64{}, need: map[int64]lockedmemory.Place{}, ever: map[lockedmemory.Place]string{},
 			trace: []string{fmt.Sprint("seed ", seed)}}
