@@ -199,28 +199,37 @@ func TestNotices_L_hangingServer_closesAtOnce(t *testing.T) {
 	}
 }
 
-// A connection that does not answer is replaced while another goroutine still dials for it. A caller of
-// Listen leaves in time.
-func TestNotices_L_renewWhileDialing(t *testing.T) {
-	t.Parallel()
+// dialing returns notices without a server, and a channel that receives for each dial. A dial ends
+// after wait.
+func dialing(t *testing.T, wait func(ctx context.Context)) (*Notices, <-chan struct{}) {
 	dials := make(chan struct{}, 10)
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			dials <- struct{}{}
-			Pause(ctx, 3*time.Second)
+			wait(ctx)
 			return nil, io.EOF
 		},
 	})
-	defer client.Close()
 	over := New(client)
-	defer over.Close()
 	n := newNotices(over)
-	defer n.Close()
+	t.Cleanup(func() {
+		n.Close()
+		over.Close()
+		_ = client.Close()
+	})
+	return n, dials
+}
+
+// A connection that does not answer is replaced while another goroutine still dials for it. A caller of
+// Listen leaves in time.
+func TestNotices_L_renewWhileDialing(t *testing.T) {
+	t.Parallel()
+	n, dials := dialing(t, func(ctx context.Context) { Pause(ctx, 3*time.Second) })
 	s := newSubscription(n)
 	n.current = s
 	s.channels["n:wake:other"] = &channel{ready: make(chan struct{})} // so that no goroutine reads
-	dialing := s.pubsub
-	n.running.Go(func() { s.subscribe(dialing, "n:wake:other") })
+	old := s.pubsub
+	n.running.Go(func() { s.subscribe(old, "n:wake:other") })
 	<-dials
 	stop, start := leakcheck.Stalls(), time.Now()
 	n.running.Go(s.renew)
@@ -237,19 +246,8 @@ func TestNotices_L_renewWhileDialing(t *testing.T) {
 // While a refused subscription waits for a goroutine that still dials for it, a caller of Listen leaves.
 func TestNotices_L_refusedWhileDialing(t *testing.T) {
 	t.Parallel()
-	dials, release := make(chan struct{}, 10), make(chan struct{})
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1,
-		Dialer: func(context.Context, string, string) (net.Conn, error) {
-			dials <- struct{}{}
-			<-release
-			return nil, io.EOF
-		},
-	})
-	defer client.Close()
-	over := New(client)
-	defer over.Close()
-	n := newNotices(over)
-	defer n.Close()
+	release := make(chan struct{})
+	n, dials := dialing(t, func(context.Context) { <-release })
 	defer close(release)
 	s := newSubscription(n)
 	n.current = s
