@@ -28,7 +28,7 @@ type uptime struct {
 
 	mu    sync.Mutex
 	runID string    // of the server; empty before the first connection
-	since time.Time // the server was up then, at the latest
+	since time.Time // the server is up since then, at the latest; of a spare, its first connection
 	seen  time.Time // its last answer
 }
 
@@ -104,10 +104,7 @@ func (u *uptime) note(runID string, up time.Duration, now time.Time) {
 	defer u.mu.Unlock()
 	start := now.Add(-up)
 	switch {
-	case u.runID == runID:
-		if start.Before(u.since) { // each answer is a bound
-			u.since = start
-		}
+	case u.runID == runID: // ⚑ the first answer counts: the uptime of a spare says nothing about the locks
 	case u.runID != "" && start.Before(u.seen):
 		// ⚑ Both servers were up at one time. So this one is no restart: it has taken over the
 		// address, and does not have the locks of the other one, however long it is up.
