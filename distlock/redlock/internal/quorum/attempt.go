@@ -18,6 +18,7 @@ type attempt struct {
 	mu         sync.Mutex
 	token, end int64  // of the grant
 	highest    int64  // the highest token that a node may have for the attempt
+	raises     int    // Raises under way
 	over       bool   // no request follows but a Release
 	votes      []vote // by node
 }
@@ -152,7 +153,7 @@ func (a *attempt) send(p *poll[driver.AcquireReply], n *node, token int64) {
 	default:
 		refused := false
 		p.ask(n, func(ctx context.Context) (driver.AcquireReply, error) {
-			reply, err := a.acquire(ctx, n, token, a.req.TTL)
+			reply, err := a.acquire(ctx, n, a.exact(token))
 			refused = err == nil && reply.Outcome != driver.Granted
 			return reply, err
 		}, func() {
@@ -175,6 +176,10 @@ func (a *attempt) lacks(n *node, token int64) bool {
 func (a *attempt) sending(n *node, end int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.sendingLocked(n, end)
+}
+
+func (a *attempt) sendingLocked(n *node, end int64) bool {
 	if !a.over {
 		a.votes[n.index].pending++
 		a.highest = max(a.highest, end)
@@ -182,11 +187,17 @@ func (a *attempt) sending(n *node, end int64) bool {
 	return !a.over
 }
 
-// acquire asks a node that sending has noted, and notes the answer.
-func (a *attempt) acquire(ctx context.Context, n *node, token int64, ttl time.Duration) (driver.AcquireReply, error) {
+// exact returns the request for a block of tokens.
+func (a *attempt) exact(token int64) driver.AcquireRequest {
 	req := a.req
-	req.Fence, req.FenceEnd, req.TTL = token, token+block, ttl
+	req.Fence, req.FenceEnd = token, token+block
+	return req
+}
+
+// acquire asks a node that sending has noted, and notes the answer.
+func (a *attempt) acquire(ctx context.Context, n *node, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	reply, err := n.Driver.Acquire(ctx, req)
+	reply.State = ofGrant(reply.State)
 	granted := err == nil && reply.Outcome == driver.Granted
 	if err == nil {
 		n.sawClock(reply.Clock)

@@ -21,7 +21,10 @@ func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, e
 	p.leastWait = forAll
 	for _, n := range q.nodes {
 		p.expect(n)
-		p.ask(n, func(ctx context.Context) (driver.State, error) { return n.Driver.Inspect(ctx, name) }, nil)
+		p.ask(n, func(ctx context.Context) (driver.State, error) {
+			state, err := n.Driver.Inspect(ctx, name)
+			return ofGrant(state), err
+		}, nil)
 	}
 	var state driver.State
 	var known bool

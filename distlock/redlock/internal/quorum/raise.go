@@ -17,7 +17,8 @@ func (q *quorum) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rai
 	token, end := a.tokens()
 	keeps := token >= req.Floor // the nodes are asked whether it is held
 	if !keeps {
-		token = a.aboveAll(max(req.Floor, q.now()))
+		token = a.beginRaise(max(req.Floor, q.now()))
+		defer a.endRaise()
 		end = token + block
 	}
 	p := newPoll(q, ctx, limit(a.req.TTL), raiseWord)
@@ -52,12 +53,20 @@ func (q *quorum) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rai
 	return driver.RaiseReply{Held: true, Fence: token, FenceEnd: end}, nil
 }
 
-// aboveAll returns a token of at least floor for a raise. ⚑ It is above all tokens that a node may
-// have for the attempt: a waiter may have seen one of them.
-func (a *attempt) aboveAll(floor int64) (token int64) {
+// beginRaise returns a token of at least floor for a Raise. ⚑ It is above all tokens that a node may have
+// for the attempt: a waiter may have seen one of them.
+func (a *attempt) beginRaise(floor int64) (token int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.raises++
 	return max(floor, a.highest+1)
+}
+
+// endRaise follows the change of the tokens.
+func (a *attempt) endRaise() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.raises--
 }
 
 // mayHave notes that a node may have the tokens up to end for the attempt.

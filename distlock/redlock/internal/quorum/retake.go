@@ -2,6 +2,8 @@ package quorum
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -13,6 +15,9 @@ const (
 	completeAfter = 50 * time.Millisecond
 	// retakes bounds how often a node is asked.
 	retakes = 10
+	// retakenKey is a key in the metadata of a re-taken node. Its value is the token of the re-take and that of
+	// the grant.
+	retakenKey = "belugalock.retaken"
 )
 
 // retake has a node accept the grant, under a token above all that the node may have: the attempts
@@ -26,12 +31,15 @@ func (a *attempt) retake(n *node, ttl time.Duration) {
 	defer a.retaken(n)
 	floor := a.q.now()
 	for range retakes {
-		token := a.aboveAll(floor)
-		if !a.sending(n, token+block) {
+		token, grant := a.retakeTokens(n, floor)
+		if token == 0 {
 			return
 		}
+		req := a.exact(token)
+		req.TTL, req.Metadata = ttl, map[string]string{retakenKey: fmt.Sprint(token, grant)}
+		maps.Copy(req.Metadata, a.req.Metadata)
 		ctx, cancel := context.WithTimeout(a.q.life, limit(ttl))
-		reply, err := a.acquire(ctx, n, token, ttl)
+		reply, err := a.acquire(ctx, n, req)
 		cancel()
 		switch {
 		case err != nil:
@@ -44,6 +52,32 @@ func (a *attempt) retake(n *node, ttl time.Duration) {
 			return
 		}
 	}
+}
+
+// ofGrant shows a grant under its own token, which a quorum has reserved: that of a re-take is on one node.
+// After a Raise, the node has another token than that of the re-take, and shows it.
+func ofGrant(s driver.State) driver.State {
+	if tokens, ok := s.Metadata[retakenKey]; ok {
+		var retake, grant int64
+		if _, err := fmt.Sscan(tokens, &retake, &grant); err == nil && retake == s.Fence {
+			s.Fence = grant
+		}
+		delete(s.Metadata, retakenKey)
+	}
+	return s
+}
+
+// retakeTokens returns the token of a re-take that is about to be sent, as sending does, and that of the
+// grant. It returns 0 if the attempt is over, or during a Raise.
+// ⚑ Such a re-take could be above the Raise, and hide it.
+func (a *attempt) retakeTokens(n *node, floor int64) (token, grant int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	token = max(floor, a.highest+1)
+	if a.raises > 0 || !a.sendingLocked(n, token+block) {
+		return 0, 0
+	}
+	return token, a.token
 }
 
 // retaking begins a re-take of a grant, if it is the only one of the node.
