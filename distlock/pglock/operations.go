@@ -65,6 +65,7 @@ const (
 func one[T any](
 	ctx context.Context, s *service, name driver.Name, scan pgx.RowToFunc[T], function string, args ...any,
 ) (answer T, err error) {
+	s.sweepFrom.CompareAndSwap(nil, &name)
 	call := func(wait time.Duration) (T, error) {
 		with := append(append([]any{name.Namespace, name.Key}, args...), wait.Milliseconds())
 		return postgres.One(ctx, s.calls, scan, function, with...)

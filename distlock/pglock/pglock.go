@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -90,8 +91,11 @@ type service struct {
 	// held are a connection that listens, and one for renewals, which no other call may delay.
 	held  *postgres.Pool
 	wakes *wakes
-	// lockedRow holds a token while a call waits for a row that another transaction locks.
+	// lockedRow holds a value while a call waits for a row that another transaction locks.
 	lockedRow chan struct{}
+	// sweepFrom is the name after which the next page of the sweep begins; nil: no page and no call was
+	// made. ⚑ Programs that live for minutes see different pages, because the first call sets it.
+	sweepFrom atomic.Pointer[driver.Name]
 
 	mu         sync.Mutex
 	companions map[string]*postgres.Pool // by part

@@ -20,24 +20,31 @@ const (
 	sweepLimit = 5 * time.Second
 )
 
-// sweep deletes old names, page by page, until ctx ends. It ignores errors: the next page may succeed.
-// The first page may come at once, so programs that live for seconds sweep, too.
+// sweep deletes old names, page by page, until ctx ends. The first page may come at once, so programs that
+// live for seconds sweep, too.
 func (s *service) sweep(ctx context.Context) {
-	var place driver.Name
 	for wait := rand.N(sweepEvery); ctx.Err() == nil; wait = sweepEvery*3/4 + rand.N(sweepEvery/2) {
 		pause(ctx, wait)
-		for deleted := sweepMany; deleted >= sweepMany && ctx.Err() == nil; {
-			place, deleted = s.sweepPage(ctx, place)
+		for ctx.Err() == nil && s.sweepPage(ctx) >= sweepMany {
 		}
 	}
 }
 
-// sweepPage deletes the old names of one page. It returns the place of the next one.
-func (s *service) sweepPage(ctx context.Context, place driver.Name) (next driver.Name, deleted int) {
+// sweepPage deletes the old names of one page. ⚑ After an error, the next page begins at the same place: a
+// sweep that began anew would never see the last names.
+func (s *service) sweepPage(ctx context.Context) (deleted int) {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
-	_, _ = postgres.One(ctx, s.calls, func(row pgx.CollectableRow) (struct{}, error) {
+	var place, next driver.Name
+	if from := s.sweepFrom.Load(); from != nil {
+		place = *from
+	}
+	_, err := postgres.One(ctx, s.calls, func(row pgx.CollectableRow) (struct{}, error) {
 		return struct{}{}, row.Scan(&next.Namespace, &next.Key, &deleted)
 	}, "sweep_v1", place.Namespace, place.Key)
-	return next, deleted
+	if err != nil {
+		return 0
+	}
+	s.sweepFrom.Store(&next)
+	return deleted
 }

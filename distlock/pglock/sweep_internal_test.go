@@ -68,7 +68,7 @@ func TestSweep_S2_keepsWhatCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
-	d.(*service).sweepPage(ctx, driver.Name{})
+	d.(*service).sweepPage(ctx)
 	if ctx.Err() != nil {
 		t.Error("a sweep keeps its rows of lease locked while it waits for a tombstone")
 	}
@@ -77,11 +77,9 @@ func TestSweep_S2_keepsWhatCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	pages, deleted := 1, 0
-	place, n := d.(*service).sweepPage(context.Background(), driver.Name{})
-	for deleted += n; place != (driver.Name{}); pages++ {
-		place, n = d.(*service).sweepPage(context.Background(), place)
-		deleted += n
+	pages, deleted := 1, d.(*service).sweepPage(context.Background())
+	for ; *d.(*service).sweepFrom.Load() != (driver.Name{}); pages++ {
+		deleted += d.(*service).sweepPage(context.Background())
 	}
 	if pages != 2 || deleted != 1504 {
 		t.Errorf("%d pages deleted %d names, want 2 and 1504", pages, deleted)
@@ -92,6 +90,41 @@ func TestSweep_S2_keepsWhatCounts(t *testing.T) {
 	}
 	if rows := do("SELECT (SELECT count(*) FROM belugalock.waiter) + (SELECT count(*) FROM belugalock.tomb)"); rows != "2" {
 		t.Errorf("%s waiters and tombstones are left, want 2", rows)
+	}
+}
+
+// The first page begins after the name of the first call, and the second one, after an error, at its place.
+func TestSweep_L_place(t *testing.T) {
+	t.Parallel()
+	db := testservers.SharedPostgres(t).NewDatabase(t)
+	pool, err := pgxpool.New(t.Context(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := Migrate(t.Context(), pool, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Do("INSERT INTO belugalock.lease (namespace, key) SELECT 'n', i::text FROM generate_series(1000, 3999) AS i"); err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenDriver(db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	for _, key := range []string{"1499", "1999"} {
+		if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: driver.Name{Namespace: "n", Key: key}, Owner: "a"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.(*service).sweepPage(t.Context())
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	d.(*service).sweepPage(ended)
+	d.(*service).sweepPage(t.Context())
+	if left, err := db.Do("SELECT min(key) || ' ' || max(key) || ' ' || count(*) FROM belugalock.lease"); left != "1000 3999 1000" || err != nil {
+		t.Errorf("left are %s, %v; want 1000 to 1499 and 3500 to 3999", left, err)
 	}
 }
 
@@ -117,7 +150,7 @@ func TestSweep_L_silentServer_ends(t *testing.T) {
 	held := proxy.HoldRequests(faultnet.Containing("sweep_v1"))
 	ctx, cancel := context.WithTimeout(context.Background(), 2*sweepLimit)
 	defer cancel()
-	d.(*service).sweepPage(ctx, driver.Name{})
+	d.(*service).sweepPage(ctx)
 	if ctx.Err() != nil {
 		t.Error("a sweep keeps the connection of a silent server")
 	}
