@@ -28,6 +28,24 @@ func acquire(owner string, ttl time.Duration) driver.AcquireRequest {
 	return driver.AcquireRequest{Name: name, Owner: owner, TTL: ttl}
 }
 
+// Not held is final, so no other outcome counts as not held.
+func TestExtend_N_unknownOutcome_isAnError(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	do(t, db, "ALTER FUNCTION belugalock.extend_v1 RENAME TO extend_real")
+	do(t, db, `CREATE FUNCTION belugalock.extend_v1(text[], text[], text[], bigint[], boolean[], integer)
+		RETURNS TABLE (i bigint, outcome text) LANGUAGE sql AS $$ SELECT 1::bigint, 'odd' $$`)
+	d, err := pglock.OpenDriver(db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	reply := d.Extend(t.Context(), []driver.ExtendRequest{{Name: name, Owner: owner1, TTL: time.Minute}})[0]
+	if reply.Held || reply.Err == nil || !driver.MayHaveEffect(reply.Err) {
+		t.Errorf("%+v, want an error", reply)
+	}
+}
+
 // New fails with a typed error that shows what to do, and no part of the password.
 func TestNew_C_badServer_typedError(t *testing.T) {
 	t.Parallel()

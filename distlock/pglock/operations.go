@@ -197,6 +197,9 @@ func (s *service) extend(
 			replies[i].Held = true
 		case "skipped":
 			skipped = append(skipped, i)
+		case "not held":
+		default: // ⚑ "not held" is final
+			replies[i].Err = errReply
 		}
 	}
 	return skipped
