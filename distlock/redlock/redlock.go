@@ -21,8 +21,9 @@ type Options struct {
 	// RestartDelay is how long a node does not count after a start of its server, because the
 	// server may have lost grants. 0 means the largest TTL that the Locker has seen, and at least
 	// Options.TTL, or 30 s for a driver without options. A positive one must be the same in all
-	// processes, and at least the largest TTL of all. A longer TTL is refused. A negative one
-	// switches this off, and no INFO is sent: only for nodes that never lose data.
+	// processes, and at least the largest TTL of all. A longer TTL is refused. Set it if any call of
+	// any process asks for more than Options.TTL. A negative one switches this off, and no INFO is
+	// sent: only for nodes that never lose data.
 	RestartDelay time.Duration
 }
 

@@ -128,14 +128,15 @@ func (a *attempt) tokens() (token, end int64) {
 	return a.token, a.end
 }
 
-// setTokens notes the tokens of the grant, unless the attempt is over.
+// setTokens notes the tokens of the grant, unless the attempt is over. Of two Raises the higher one counts.
 func (a *attempt) setTokens(token int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {
 		return false
 	}
-	a.token, a.end = token, token+block
+	a.token = max(a.token, token)
+	a.end = a.token + block
 	a.highest = max(a.highest, a.end)
 	return true
 }

@@ -91,6 +91,9 @@ func call[R any](ctx context.Context, s *server, r request, f func(driver.Driver
 func (l link) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	r := request{op: "acquire", name: req.Name, owner: req.Owner, fence: req.Fence, end: req.FenceEnd}
 	return call(ctx, l.server, r, func(d driver.Driver) (driver.AcquireReply, error) {
+		if l.server.ahead > driver.FenceKeep { // the tokens are too old for its clock
+			return driver.AcquireReply{Outcome: driver.TooLow, Clock: time.Now().Add(l.server.ahead).UnixMicro()}, nil
+		}
 		reply, err := d.Acquire(context.Background(), req)
 		reply.Replayed = l.server.copied(r)
 		if err == nil && reply.Clock > 0 {

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,10 +39,16 @@ func (q *quorum) owe(n *node, r owedRelease) {
 	}
 }
 
-func (o *owedReleases) first() owedRelease {
+// first removes the Releases whose time is over, and returns the first one of the others.
+func (o *owedReleases) first() (r owedRelease, ok bool) {
+	now := time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.list[0]
+	o.list = slices.DeleteFunc(o.list, func(r owedRelease) bool { return now.After(r.until) })
+	if len(o.list) == 0 {
+		return r, false
+	}
+	return o.list[0], true
 }
 
 // tried takes the first one off the list, or puts it at the end: one that the node refuses does not
@@ -59,10 +66,9 @@ func (o *owedReleases) tried(again bool) (more bool) {
 // sendOwed sends the owed Releases to a node until the list is empty, or the driver ends.
 func (q *quorum) sendOwed(n *node) {
 	for pause, more := minResend, true; more && q.pause(pause); {
-		r := n.owed.first()
-		if time.Now().After(r.until) {
-			more = n.owed.tried(false)
-			continue
+		r, ok := n.owed.first()
+		if !ok {
+			return
 		}
 		ctx, cancel := context.WithTimeout(q.life, callLimit)
 		_, err := r.attempt.sendRelease(ctx, n, r.req)

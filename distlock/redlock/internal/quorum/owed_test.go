@@ -113,3 +113,26 @@ func TestRelease_owed_refusalDoesNotKeepOthers(t *testing.T) {
 		}
 	})
 }
+
+// The time of the first Releases is over. They do not keep a later one.
+func TestRelease_owed_overdueOnesLeaveAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		servers[2].fails(errLost)
+		for i := range 100 {
+			req := other(fmt.Sprint(i))
+			granted(t, d, req)
+			release(t, d, req)
+		}
+		time.Sleep(2 * time.Minute)
+		req := newRequest()
+		granted(t, d, req)
+		release(t, d, req)
+		servers[2].fails(nil)
+		before := len(servers[2].requests("release"))
+		time.Sleep(3 * time.Second)
+		if n := len(servers[2].requests("release")) - before; n != 1 {
+			t.Errorf("%d releases at a node that answers again, want the last one", n)
+		}
+	})
+}

@@ -44,7 +44,7 @@ func (a *attempt) retake(n *node, ttl time.Duration) {
 		switch {
 		case err != nil:
 			return
-		case reply.Outcome == driver.TooLow && reply.Last <= a.q.now()+farAhead.Microseconds():
+		case reply.Outcome == driver.TooLow && reply.Last >= token && reply.Last <= a.q.now()+farAhead.Microseconds():
 			floor = reply.Last + 1
 		case reply.Outcome != driver.Busy || reply.State.Age > racing:
 			return

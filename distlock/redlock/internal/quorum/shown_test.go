@@ -106,3 +106,30 @@ func TestRaise_S2_noRetakeUnderWay(t *testing.T) {
 		}
 	})
 }
+
+// The answers to the first Raise come after those to the second one.
+func TestRaise_S2_twoAtOnce_theHigherStays(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		req := newRequest()
+		first := granted(t, d, req)
+		synctest.Wait()
+		for _, s := range servers {
+			s.inject(on("raise", fault{answer: after(20 * time.Millisecond)}))
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			raise(t, d, req, first.FenceEnd+1)
+		}()
+		time.Sleep(10 * time.Millisecond)
+		for _, s := range servers {
+			s.inject(nil)
+		}
+		higher := raise(t, d, req, first.FenceEnd+time.Hour.Microseconds())
+		<-ended
+		if again := granted(t, d, req); again.Fence != higher.Fence {
+			t.Errorf("the grant has the token %d after a raise to %d", again.Fence, higher.Fence)
+		}
+	})
+}

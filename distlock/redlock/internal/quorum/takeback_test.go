@@ -115,6 +115,19 @@ func TestGrant_S2_nodeFarAhead_notTakenBack(t *testing.T) {
 	})
 }
 
+func TestGrant_nodeADayAhead_askedOnceMore(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		servers[2].ahead = 25 * time.Hour
+		before := len(servers[2].requests("acquire"))
+		granted(t, d, newRequest())
+		time.Sleep(time.Second)
+		if n := len(servers[2].requests("acquire")) - before; n != 1+1 {
+			t.Errorf("%d acquires at a node that refuses by its clock", n)
+		}
+	})
+}
+
 func TestRaise_floorTooHigh_noEffect(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
