@@ -10,6 +10,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
 	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
@@ -56,11 +57,8 @@ func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
 	return n
 }
 
-// block is how many tokens follow the first one of a grant.
-const block = 255
-
 func (n *node) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "redis", Shared: true, FenceBlock: block, Exact: true}
+	return driver.Capabilities{Backend: "redis", Shared: true, FenceBlock: quorum.Block, Exact: true}
 }
 
 func (n *node) failed(err error) error { return redisconn.Explain(n.client, "redlock", err) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -23,7 +24,7 @@ func owner(c string) string { return strings.Repeat(c, 32) }
 // propose asks for a block of tokens from a moment of this machine's clock on.
 func propose(c string, ahead time.Duration) driver.AcquireRequest {
 	token := time.Now().Add(ahead).UnixMicro()
-	return driver.AcquireRequest{Name: name, Owner: owner(c), TTL: time.Minute, Fence: token, FenceEnd: token + block}
+	return driver.AcquireRequest{Name: name, Owner: owner(c), TTL: time.Minute, Fence: token, FenceEnd: token + quorum.Block}
 }
 
 func mustPropose(t *testing.T, n *node, req driver.AcquireRequest, want driver.Outcome) driver.AcquireReply {
@@ -180,7 +181,8 @@ func TestNode_S2_recordOutlivesItsGrant(t *testing.T) {
 	req = propose("b", ahead)
 	mustPropose(t, n, req, driver.Granted)
 	atLeast("after a grant ahead of the clock", driver.FenceKeep+ahead+req.TTL-time.Second)
-	raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: req.Fence + ahead.Microseconds(), FenceEnd: req.Fence + ahead.Microseconds() + block}
+	floor := req.Fence + ahead.Microseconds()
+	raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: floor, FenceEnd: floor + quorum.Block}
 	if reply, err := n.Raise(t.Context(), raise); err != nil || !reply.Held {
 		t.Fatalf("Raise: %+v, %v", reply, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
 )
 
 const someRecord = "q1h." + "0123456789abcdef0123456789abcdef" + "00000000000000000000000000000000" +
@@ -52,8 +53,9 @@ func TestStateOf_C_foreignTextIsRefused(t *testing.T) {
 // A reply that a proxy or another version has changed is refused.
 func TestParse_S2_invalidReply_refused(t *testing.T) {
 	const last, ttl = int64(1795225289897646), int64(86_401_000 + 5000)
-	got, err := parseAcquire([]any{"granted", last, now, last - block})
-	if err != nil || got.Outcome != driver.Granted || got.Fence != last-block || got.FenceEnd != last || got.Last != last || got.Clock != now {
+	got, err := parseAcquire([]any{"granted", last, now, last - quorum.Block})
+	if err != nil || got.Outcome != driver.Granted || got.Fence != last-quorum.Block || got.FenceEnd != last ||
+		got.Last != last || got.Clock != now {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if got, err := parseAcquire([]any{"too low", int64(0), now}); err != nil || got.Outcome != driver.TooLow || got.Last != 0 {

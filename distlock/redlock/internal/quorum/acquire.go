@@ -53,10 +53,9 @@ var quiet = driver.ReleaseRequest{Quiet: true}
 // a grant is undone.
 func (q *quorum) conclude(ctx context.Context, k key, a *attempt, p *poll[driver.AcquireReply], token int64,
 	d decision, err error) (driver.AcquireReply, error) {
-	reply := q.busyReply(p)
 	if err == nil && d == granted && q.granted(k, a, token) {
-		return driver.AcquireReply{Outcome: driver.Granted, Fence: token, FenceEnd: token + block,
-			Last: token + block, Clock: reply.Clock}, nil
+		return driver.AcquireReply{Outcome: driver.Granted, Fence: token, FenceEnd: token + Block,
+			Last: token + Block, Clock: q.now()}, nil
 	}
 	undo := a.undo(quiet)
 	switch {
@@ -66,10 +65,12 @@ func (q *quorum) conclude(ctx context.Context, k key, a *attempt, p *poll[driver
 		return driver.AcquireReply{}, p.failure(nil, a.holdsAfter(ctx, undo))
 	case d == granted, d == void:
 		return driver.AcquireReply{Outcome: driver.Cancelled}, nil
-	case d != taken:
-		reply.State = unknownHolder(d)
 	}
 	q.refused(k, a)
+	reply := q.busyReply(p)
+	if d != taken {
+		reply.State = unknownHolder(d)
+	}
 	return reply, nil
 }
 
@@ -189,7 +190,7 @@ func (q *quorum) busyReply(p *poll[driver.AcquireReply]) (reply driver.AcquireRe
 func (q *quorum) above(p *poll[driver.AcquireReply], token int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(next(p.answers, q.size, q.now()), token+block+1)
+	return max(next(p.answers, q.size, q.now()), token+Block+1)
 }
 
 func acquireWord(reply driver.AcquireReply) string {

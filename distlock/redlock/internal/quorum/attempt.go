@@ -75,7 +75,7 @@ func (q *quorum) begin(k key, req driver.AcquireRequest) (a *attempt, holds bool
 
 // granted notes the grant of an attempt. It reports false if the acquisition is over.
 func (q *quorum) granted(k key, a *attempt, token int64) bool {
-	q.proposed(k.name, token+block)
+	q.proposed(k.name, token+Block)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entry(k, a.req.TTL+copyLife(a.req.TTL))
@@ -136,7 +136,7 @@ func (a *attempt) setTokens(token int64) bool {
 		return false
 	}
 	a.token = max(a.token, token)
-	a.end = a.token + block
+	a.end = a.token + Block
 	a.highest = max(a.highest, a.end)
 	return true
 }
@@ -149,7 +149,7 @@ func (a *attempt) send(p *poll[driver.AcquireReply], n *node, token int64) {
 	switch {
 	case n.full():
 		p.answered(n, driver.AcquireReply{}, errFull, 0)
-	case !a.sending(n, token+block):
+	case !a.sending(n, token+Block):
 		p.note(n, answer[driver.AcquireReply]{})
 	default:
 		refused := false
@@ -191,7 +191,7 @@ func (a *attempt) sendingLocked(n *node, end int64) bool {
 // exact returns the request for a block of tokens.
 func (a *attempt) exact(token int64) driver.AcquireRequest {
 	req := a.req
-	req.Fence, req.FenceEnd = token, token+block
+	req.Fence, req.FenceEnd = token, token+Block
 	return req
 }
 

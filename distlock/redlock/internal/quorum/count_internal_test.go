@@ -232,7 +232,7 @@ func TestJudgeRelease(t *testing.T) {
 func TestJudgeRaise(t *testing.T) {
 	type rose = answer[driver.RaiseReply]
 	to := func(token int64) rose {
-		return rose{done: true, reply: driver.RaiseReply{Held: true, Fence: token, FenceEnd: token + block}}
+		return rose{done: true, reply: driver.RaiseReply{Held: true, Fence: token, FenceEnd: token + Block}}
 	}
 	not, fails, open := rose{done: true}, rose{done: true, err: driver.ErrFloor}, rose{pending: true}
 	for name, c := range map[string]struct {

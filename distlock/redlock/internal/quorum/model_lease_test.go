@@ -60,11 +60,7 @@ func (c *modelClient) work() {
 		a.used++
 		w.used(c, a.used, "hands off under")
 	case w.faults.raises && w.chance(0.2):
-		above := a.proposed
-		if !w.has(ruleRaiseAbove) {
-			above = a.end
-		}
-		a.raise(max(above+1, c.time())+w.between(0, w.faults.far), 0)
+		a.raise(max(a.proposed+1, c.time())+w.between(0, w.faults.far), 0)
 	case w.faults.exact && w.chance(0.3) && !a.shortening && !a.frozen:
 		a.extend(c.ttl/w.between(2, 5), true)
 	case !a.shortening && !a.frozen:

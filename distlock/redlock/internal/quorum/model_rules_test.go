@@ -37,7 +37,6 @@ const (
 	ruleRetakeAbove
 	ruleExtendOnce
 	ruleExactOpen
-	ruleRaiseAbove
 	// Restarts.
 	ruleYoung
 	ruleYoungHeld
@@ -45,8 +44,7 @@ const (
 	ruleCount
 )
 
-// modelRules names, for each rule, a run that goes wrong without the rule. One rule has none: the
-// model keeps its promises without it.
+// modelRules names, for each rule, a run that goes wrong without the rule.
 var modelRules = [ruleCount]struct {
 	text      string
 	violation string
@@ -81,7 +79,6 @@ var modelRules = [ruleCount]struct {
 	ruleRetakeAbove: {"a re-take has a token above all earlier ones", "lease lost", "keeps", 1},
 	ruleExtendOnce:  {"an Extend is sent once", "two holders", "shorten", 3148},
 	ruleExactOpen:   {"a node with an unanswered exact Extend does not count", "two holders", "shorten", 6227},
-	ruleRaiseAbove:  {"a Raise is above all tokens proposed for its owner", "", "", 0},
 	ruleYoung:       {"a young node does not count for a grant", "two holders", "storm", 1},
 	ruleYoungHeld:   {"a young node does not count as held", "two holders", "young", 3},
 	ruleLargestTTL:  {"the delay is the largest TTL of all clients", "two holders", "storm", 413},

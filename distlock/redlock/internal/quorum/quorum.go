@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// block is how many tokens follow the first one of a grant.
+	// Block is how many tokens follow the first one of a grant.
 	// ⚑ A longer block would refuse each other proposal for as long as the block lasts.
-	block = 255
+	Block = 255
 	// callLimit bounds a call of a node. A shorter TTL bounds the call more.
 	callLimit = 2 * time.Second
 	// minTombstone is the shortest life of a tombstone, see cleanup.Tombstone of distlock.
@@ -81,7 +81,7 @@ type quorum struct {
 }
 
 func (q *quorum) Capabilities() driver.Capabilities {
-	c := driver.Capabilities{Backend: "redlock", FenceBlock: block, MaxBatch: 1000}
+	c := driver.Capabilities{Backend: "redlock", FenceBlock: Block, MaxBatch: 1000}
 	for _, n := range q.nodes {
 		of := n.Driver.Capabilities()
 		c.Shared = c.Shared || of.Shared

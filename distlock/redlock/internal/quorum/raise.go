@@ -19,7 +19,7 @@ func (q *quorum) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rai
 	if !keeps {
 		token = a.beginRaise(max(req.Floor, q.now()))
 		defer a.endRaise()
-		end = token + block
+		end = token + Block
 	}
 	p := newPoll(q, ctx, limit(a.req.TTL), raiseWord)
 	defer close(p.ended)
@@ -93,7 +93,7 @@ func judgeRaise(answers []answer[driver.RaiseReply], token int64, keeps bool, si
 			noes++
 		default:
 			effects++
-			if keeps || a.reply.Fence == token && a.reply.FenceEnd == token+block {
+			if keeps || a.reply.Fence == token && a.reply.FenceEnd == token+Block {
 				yeses++ // else a re-take was sent later
 			}
 		}

@@ -74,7 +74,7 @@ func (a *attempt) retakeTokens(n *node, floor int64) (token, grant int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	token = max(floor, a.highest+1)
-	if a.raises > 0 || !a.sendingLocked(n, token+block) {
+	if a.raises > 0 || !a.sendingLocked(n, token+Block) {
 		return 0, 0
 	}
 	return token, a.token

@@ -104,7 +104,7 @@ func TestToken_aboveTheProposedOnes(t *testing.T) {
 func TestAbove_S2_theOwnBlock(t *testing.T) {
 	q := alone(3, 0)
 	p := &poll[driver.AcquireReply]{q: q, answers: []acquired{low, low, open}}
-	if got := q.above(p, 5000); got != 5000+block+1 {
+	if got := q.above(p, 5000); got != 5000+Block+1 {
 		t.Errorf("%d", got)
 	}
 }
