@@ -10,7 +10,7 @@
 // as %25 and %7D:
 //
 //	N:{K}:lock             the record: holder, token; expires a day after the lock
-//	N:{K}:tombstone:OWNER  a cancelled owner of this node, until it cannot come back
+//	N:{K}:tombstone:OWNER  a cancelled owner of this node, until no late request of it can arrive
 //
 // The record has another format than that of package redislock. Each package refuses the records of
 // the other one as foreign data. Redis must not evict keys (maxmemory-policy noeviction): a lost record

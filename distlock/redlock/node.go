@@ -50,7 +50,7 @@ func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
 		// ⚑ go-redis pauses between two dials. The other nodes wait for the error of a dead one.
 		o.DialerRetries, o.Dialer = 1, withDialPause(o.Dialer)
 		if up.asks {
-			o.OnConnect = up.after(o.OnConnect)
+			o.OnConnect = up.onConnect(o.OnConnect)
 		}
 	})
 	n.notices = redisconn.NewNotices(n.redis, "redlock", parseNotice)

@@ -42,8 +42,8 @@ func (u *uptime) Up() time.Duration {
 	return time.Since(u.since)
 }
 
-// after returns what a new connection does first: what the application wants, and greet.
-func (u *uptime) after(first func(context.Context, *redis.Conn) error) func(context.Context, *redis.Conn) error {
+// onConnect returns what a new connection does first: what the application wants, and greet.
+func (u *uptime) onConnect(first func(context.Context, *redis.Conn) error) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, c *redis.Conn) error {
 		if first != nil {
 			if err := first(ctx, c); err != nil {
@@ -98,7 +98,8 @@ func (s *servers) claim(runID, node string) error {
 	return nil
 }
 
-// note takes in an answer of now: the server with this run ID was up for at least this time.
+// note stores an INFO answer; now is when it came. The server with this run ID was up for at least
+// this time.
 func (u *uptime) note(runID string, up time.Duration, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

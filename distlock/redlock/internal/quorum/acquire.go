@@ -35,14 +35,14 @@ func (q *quorum) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 		p := newPoll(q, ctx, limit(req.TTL), acquireWord)
 		d, err := a.propose(ctx, p, token)
 		if err != nil || d != higher {
-			defer close(p.ended)
+			defer close(p.decided)
 			return q.conclude(ctx, k, a, p, token, d, err)
 		}
 		token = q.above(p, token)
-		close(p.ended)
+		close(p.decided)
 	}
 	a.undo(quiet)
-	q.refused(k, a)
+	q.noteRefusal(k, a)
 	return driver.AcquireReply{State: unknownHolder(higher), Nodes: len(q.nodes)}, nil
 }
 
@@ -53,9 +53,9 @@ var quiet = driver.ReleaseRequest{Quiet: true}
 // a grant is undone.
 func (q *quorum) conclude(ctx context.Context, k key, a *attempt, p *poll[driver.AcquireReply], token int64,
 	d decision, err error) (driver.AcquireReply, error) {
-	if err == nil && d == granted && q.granted(k, a, token) {
+	if err == nil && d == granted && q.noteGrant(k, a, token) {
 		return driver.AcquireReply{Outcome: driver.Granted, Fence: token, FenceEnd: token + Block,
-			Last: token + Block, Clock: q.now()}, nil
+			Last: token + Block, Clock: q.clock()}, nil
 	}
 	undo := a.undo(quiet)
 	switch {
@@ -63,12 +63,12 @@ func (q *quorum) conclude(ctx context.Context, k key, a *attempt, p *poll[driver
 		return driver.AcquireReply{}, p.failure(err, true)
 	case d == failed:
 		return driver.AcquireReply{}, p.failure(nil, a.holdsAfter(ctx, undo))
-	case d == granted, d == void:
+	case d == granted, d == cancelled:
 		return driver.AcquireReply{Outcome: driver.Cancelled}, nil
 	}
-	q.refused(k, a)
+	q.noteRefusal(k, a)
 	reply := q.busyReply(p)
-	if d != taken {
+	if d != otherHolds {
 		reply.State = unknownHolder(d)
 	}
 	return reply, nil
@@ -105,7 +105,7 @@ func (a *attempt) propose(ctx context.Context, p *poll[driver.AcquireReply], tok
 	until := time.Now().Add(a.req.TTL / 2)
 	for rounds := 0; ; rounds++ {
 		err = p.wait(ctx, func(answers []answer[driver.AcquireReply], timeUp bool) bool {
-			d = judge(answers, a.q.size, token, a.q.now(), timeUp)
+			d = judge(answers, a.q.size, token, a.q.clock(), timeUp)
 			return d != undecided
 		})
 		if err != nil || d != goOn || rounds == mostRounds || time.Now().After(until) {
@@ -165,14 +165,14 @@ func (q *quorum) acquireAgain(ctx context.Context, a *attempt, req driver.Acquir
 		return driver.AcquireReply{Outcome: driver.Cancelled}, nil
 	}
 	token, end := a.tokens()
-	return driver.AcquireReply{Outcome: driver.Granted, Fence: token, FenceEnd: end, Last: end, Clock: q.now()}, nil
+	return driver.AcquireReply{Outcome: driver.Granted, Fence: token, FenceEnd: end, Last: end, Clock: q.clock()}, nil
 }
 
 // busyReply makes the reply of a busy name.
 func (q *quorum) busyReply(p *poll[driver.AcquireReply]) (reply driver.AcquireReply) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	reply.Nodes, reply.Clock = len(q.nodes), q.now()
+	reply.Nodes, reply.Clock = len(q.nodes), q.clock()
 	for i := range p.answers {
 		if a := &p.answers[i]; a.replied() {
 			reply.Last = max(reply.Last, a.reply.Last)
@@ -190,7 +190,7 @@ func (q *quorum) busyReply(p *poll[driver.AcquireReply]) (reply driver.AcquireRe
 func (q *quorum) above(p *poll[driver.AcquireReply], token int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(next(p.answers, q.size, q.now()), token+Block+1)
+	return max(nextToken(p.answers, q.size, q.clock()), token+Block+1)
 }
 
 func acquireWord(reply driver.AcquireReply) string {

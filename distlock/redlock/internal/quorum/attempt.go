@@ -25,12 +25,12 @@ type attempt struct {
 
 // vote is the state of an attempt on one node.
 type vote struct {
-	pending int      // Acquires under way
-	then    []func() // called after the last of them
-	holds   bool     // the node has granted the name, or may have
-	midway  bool     // the node may have refused in the middle of a script
-	late    bool     // an Acquire without an answer may arrive later
-	retakes bool     // a re-take is under way
+	pending          int      // Acquires under way
+	afterAcquires    []func() // called after the last of them
+	holds            bool     // the node has granted the name, or may have
+	partlyRefused    bool     // the node may have refused in the middle of a script
+	acquireMayArrive bool     // one without an answer
+	retakes          bool     // a re-take is under way
 
 	settled  bool // a Release was answered
 	released bool // the answer to it
@@ -64,7 +64,7 @@ func (q *quorum) begin(k key, req driver.AcquireRequest) (a *attempt, holds bool
 	defer q.mu.Unlock()
 	e := q.entry(k, unused)
 	switch {
-	case e.over:
+	case e.noMoreAcquires:
 		return nil, false
 	case !e.granted:
 		q.attempts++
@@ -73,36 +73,36 @@ func (q *quorum) begin(k key, req driver.AcquireRequest) (a *attempt, holds bool
 	return e.last, e.granted
 }
 
-// granted notes the grant of an attempt. It reports false if the acquisition is over.
-func (q *quorum) granted(k key, a *attempt, token int64) bool {
-	q.proposed(k.name, token+Block)
+// noteGrant notes the grant of an attempt. It reports false if the acquisition is over.
+func (q *quorum) noteGrant(k key, a *attempt, token int64) bool {
+	q.noteToken(k.name, token+Block)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entry(k, a.req.TTL+copyLife(a.req.TTL))
-	if e.over || e.last != a {
+	if e.noMoreAcquires || e.last != a {
 		return false
 	}
 	e.granted = a.setTokens(token)
 	return e.granted
 }
 
-// refused notes that an attempt was refused.
-func (q *quorum) refused(k key, a *attempt) {
+// noteRefusal notes that an attempt was refused.
+func (q *quorum) noteRefusal(k key, a *attempt) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if e := q.entries[k]; e != nil && e.last == a && !e.over {
+	if e := q.entries[k]; e != nil && e.last == a && !e.noMoreAcquires {
 		delete(q.entries, k) // ⚑ its undo goes on without the table
 	}
 }
 
-// lost notes that the grant of an attempt is lost, and undoes the attempt on the nodes that still
-// have it: no Release follows.
-func (q *quorum) lost(k key, a *attempt) {
+// noteLoss notes that the grant of an attempt is lost, and undoes the attempt on the nodes that
+// still have it: no Release follows.
+func (q *quorum) noteLoss(k key, a *attempt) {
 	q.mu.Lock()
 	e := q.entries[k]
-	holds := e != nil && e.last == a && e.granted && !e.over
+	holds := e != nil && e.last == a && e.granted && !e.noMoreAcquires
 	if holds {
-		e.over, e.ended, e.last = true, true, nil
+		e.noMoreAcquires, e.releaseDecided, e.last = true, true, nil
 	}
 	q.mu.Unlock()
 	if holds {
@@ -128,7 +128,8 @@ func (a *attempt) tokens() (token, end int64) {
 	return a.token, a.end
 }
 
-// setTokens notes the tokens of the grant, unless the attempt is over. Of two Raises the higher one counts.
+// setTokens notes the tokens of the grant, unless the attempt is over. Of two Raises the higher one
+// counts.
 func (a *attempt) setTokens(token int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -210,11 +211,11 @@ func (a *attempt) acquire(ctx context.Context, n *node, req driver.AcquireReques
 	if granted || late {
 		v.holds, v.settled = true, false
 	}
-	v.late = v.late || late
-	v.midway = v.midway || refusedMidway(err)
+	v.acquireMayArrive = v.acquireMayArrive || late
+	v.partlyRefused = v.partlyRefused || refusedMidway(err)
 	var then []func()
 	if v.pending--; v.pending == 0 {
-		then, v.then = v.then, nil
+		then, v.afterAcquires = v.afterAcquires, nil
 	}
 	a.mu.Unlock()
 	for _, f := range then {
@@ -230,7 +231,7 @@ func (a *attempt) acquire(ctx context.Context, n *node, req driver.AcquireReques
 func (a *attempt) undo(req driver.ReleaseRequest) *poll[driver.ReleaseReply] {
 	a.finish()
 	p := newPoll(a.q, context.Background(), limit(a.req.TTL), releaseWord)
-	close(p.ended)
+	close(p.decided)
 	owes := true
 	a.release(p, req, &owes)
 	return p

@@ -15,12 +15,12 @@ type decision int
 const (
 	undecided decision = iota
 	granted
-	higher // a higher token may get a quorum
-	taken  // another owner has a quorum
-	goOn   // a split vote that this attempt may win
-	yield  // a split vote that another attempt may win
-	void   // the attempt is cancelled
-	failed // too few nodes answer
+	higher     // a higher token may get a quorum
+	otherHolds // another owner has a quorum
+	goOn       // a split vote that this attempt may win
+	yield      // a split vote that another attempt may win
+	cancelled  // the attempt is cancelled
+	failed     // too few nodes answer
 )
 
 // racing is how old a grant without a quorum is at most to be in the race: an attempt lasts less.
@@ -36,7 +36,7 @@ func inRace(reply driver.AcquireReply) (in, mine bool) {
 // judge decides on the answers to the proposal of a token. timeUp says that the nodes have had
 // their time.
 func judge(answers []answer[driver.AcquireReply], size int, token, clock int64, timeUp bool) decision {
-	var open, accepted, low, refused, cancelled int
+	var open, accepted, low, refused, cancels int
 	cut := contended(answers, size)
 	first := unknownNode // in the race
 	for i := range answers {
@@ -58,13 +58,13 @@ func judge(answers []answer[driver.AcquireReply], size int, token, clock int64, 
 		}
 		switch outcome := a.reply.Outcome; {
 		case outcome == driver.Cancelled:
-			cancelled++
+			cancels++
 		case outcome == driver.Busy:
 			refused++
 		case a.young: // ⚑ its server may have lost a grant
 		case outcome == driver.Granted:
 			accepted++
-		case passes(answers, size, token, clock, a.reply):
+		case mayAcceptNext(answers, size, token, clock, a.reply):
 			low++
 		}
 	}
@@ -73,15 +73,15 @@ func judge(answers []answer[driver.AcquireReply], size int, token, clock int64, 
 	case accepted >= size:
 		return granted
 	case held:
-		return taken
+		return otherHolds
 	case accepted+low >= size:
 		return higher
 	case open > 0 && accepted > 0 && first == otherNode && accepted+low+open < size:
 		return yield // ⚑ at once: the winner needs the nodes, and the other answers may be late
 	case open > 0:
 		return undecided
-	case cancelled > 0:
-		return void
+	case cancels > 0:
+		return cancelled
 	case accepted+low+refused < size:
 		return failed
 	case first == ownNode: // ⚑ of several attempts one goes on
@@ -103,35 +103,37 @@ const (
 // ⚑ Without contention each answer is awaited: one dead and one distant node would make the lock
 // unusable.
 func contended(answers []answer[driver.AcquireReply], size int) bool {
-	said, refused := 0, false
+	replies, refused := 0, false
 	for i := range answers {
 		if a := &answers[i]; a.replied() {
-			said++
+			replies++
 			refused = refused || a.reply.Outcome == driver.Busy
 		}
 	}
-	return refused && said >= size
+	return refused && replies >= size
 }
 
 // farAhead bounds how far one node may raise the next token above what the others ask for.
 const farAhead = time.Hour
 
-// passes reports whether a node that has refused a token as too low may accept the next one.
+// mayAcceptNext reports whether a node that has refused a token as too low may accept the next one.
 // ⚑ A node whose clock is ahead refuses that, too: it must not end the wait for the others.
-func passes(answers []answer[driver.AcquireReply], size int, token, clock int64, reply driver.AcquireReply) bool {
-	if reply.Last > near(answers, size, clock) {
+func mayAcceptNext(
+	answers []answer[driver.AcquireReply], size int, token, clock int64, reply driver.AcquireReply,
+) bool {
+	if reply.Last > highestLastThatCounts(answers, size, clock) {
 		return false
 	}
-	return reply.Last >= token || next(answers, size, clock) >= reply.Clock-tokenKeep.Microseconds()
+	return reply.Last >= token || nextToken(answers, size, clock) >= reply.Clock-tokenKeep.Microseconds()
 }
 
 // tokenKeep is the least time for which nodes keep the last token, see driver.TooLow.
 const tokenKeep = time.Second
 
-// near is the highest last token that counts. ⚑ A token that is far above the clock and above the
-// others does not: the other nodes would refuse the next one, or be as far ahead from then on. It
-// counts if no quorum can come about without it.
-func near(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
+// highestLastThatCounts is the highest last token that counts. ⚑ A token that is far above the clock
+// and above the others does not: the other nodes would refuse the next one, or be as far ahead from
+// then on. It counts if no quorum can come about without it.
+func highestLastThatCounts(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
 	lasts := make([]int64, 0, len(answers))
 	open := false
 	for i := range answers {
@@ -151,10 +153,10 @@ func near(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
 	return clock + farAhead.Microseconds()
 }
 
-// next returns the token to propose after one that was too low: above the last token of each node
-// that counts, and not behind the clock.
-func next(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
-	highest := near(answers, size, clock)
+// nextToken returns the token to propose after one that was too low: above the last token of each
+// node that counts, and not behind the clock.
+func nextToken(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
+	highest := highestLastThatCounts(answers, size, clock)
 	for i := range answers {
 		if a := &answers[i]; a.replied() && a.reply.Last <= highest {
 			clock = max(clock, a.reply.Last+1)

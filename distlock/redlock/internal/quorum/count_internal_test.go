@@ -12,14 +12,14 @@ type acquired = answer[driver.AcquireReply]
 
 // The answers of nodes to a proposal of the token 1000. The clocks of the nodes stand at 1000.
 var (
-	open      = acquired{pending: true}
-	silent    = acquired{pending: true, silent: true}
-	broken    = acquired{done: true, err: errors.New("x")}
-	accepted  = replied(driver.AcquireReply{Outcome: driver.Granted, Last: 1255})
-	low       = replied(driver.AcquireReply{Outcome: driver.TooLow, Last: 1000})
-	cancelled = replied(driver.AcquireReply{Outcome: driver.Cancelled, Last: 1000})
-	farLow    = replied(driver.AcquireReply{Outcome: driver.TooLow, Last: 1000 + 2*time.Hour.Microseconds()})
-	clockLow  = replied(driver.AcquireReply{Outcome: driver.TooLow, Last: 0, Clock: 1000 + 2*time.Hour.Microseconds()})
+	open        = acquired{pending: true}
+	silent      = acquired{pending: true, silent: true}
+	broken      = acquired{done: true, err: errors.New("x")}
+	accepted    = replied(driver.AcquireReply{Outcome: driver.Granted, Last: 1255})
+	low         = replied(driver.AcquireReply{Outcome: driver.TooLow, Last: 1000})
+	isCancelled = replied(driver.AcquireReply{Outcome: driver.Cancelled, Last: 1000})
+	farLow      = replied(driver.AcquireReply{Outcome: driver.TooLow, Last: 1000 + 2*time.Hour.Microseconds()})
+	clockLow    = replied(driver.AcquireReply{Outcome: driver.TooLow, Last: 0, Clock: 1000 + 2*time.Hour.Microseconds()})
 )
 
 func replied(reply driver.AcquireReply) acquired { return acquired{done: true, reply: reply} }
@@ -48,8 +48,8 @@ func TestJudge(t *testing.T) {
 		"a quorum of five accepts":                  {answers: []acquired{a, accepted, accepted, b, accepted}, want: granted},
 		"a young node does not count":               {answers: []acquired{accepted, young(accepted), open}, want: undecided},
 		"two young nodes":                           {answers: []acquired{accepted, young(accepted), young(accepted)}, want: failed},
-		"another owner has a quorum":                {answers: []acquired{a, open, a}, want: taken},
-		"it has a quorum of five":                   {answers: []acquired{a, b, a, accepted, a}, want: taken},
+		"another owner has a quorum":                {answers: []acquired{a, open, a}, want: otherHolds},
+		"it has a quorum of five":                   {answers: []acquired{a, b, a, accepted, a}, want: otherHolds},
 		"a quorum by a higher token":                {answers: []acquired{accepted, low, open}, want: higher},
 		"one low node decides nothing":              {answers: []acquired{low, open, open}, want: undecided},
 		"a young low node does not count":           {answers: []acquired{young(low), accepted, a}, want: goOn},
@@ -72,7 +72,7 @@ func TestJudge(t *testing.T) {
 		"not the lowest itself":                     {answers: []acquired{accepted, a, open, b, b}, want: undecided},
 		"a node that is asked again is awaited":     {answers: []acquired{accepted, again, b}, want: undecided},
 		"then its last answer counts":               {answers: []acquired{accepted, again, b}, timeUp: true, want: goOn},
-		"a cancelled attempt":                       {answers: []acquired{cancelled, cancelled, accepted}, want: void},
+		"a cancelled attempt":                       {answers: []acquired{isCancelled, isCancelled, accepted}, want: cancelled},
 		"too few nodes":                             {answers: []acquired{a, broken, broken}, want: failed},
 		"a busy node and two that fail":             {answers: []acquired{accepted, broken, broken}, want: failed},
 	} {
@@ -101,7 +101,7 @@ func TestNext_token(t *testing.T) {
 		"it counts if no quorum is without it": {[]acquired{last(7), broken, last(2 * hour)}, 100, 2*hour + 1},
 		"all far ahead":                        {[]acquired{last(2 * hour), last(2*hour + 5), open}, 100, 2*hour + 6},
 	} {
-		if got := next(c.answers, 2, c.clock); got != c.want {
+		if got := nextToken(c.answers, 2, c.clock); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
@@ -302,7 +302,7 @@ func TestClock_aMinorityDecidesNothing(t *testing.T) {
 			n.clock.Store(clock)
 			q.nodes = append(q.nodes, n)
 		}
-		if got := q.now(); got < c.want || got > c.want+time.Minute.Microseconds() {
+		if got := q.clock(); got < c.want || got > c.want+time.Minute.Microseconds() {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}

@@ -33,7 +33,7 @@ func (q *quorum) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 		x.reqs[i].Owner = x.attempts[i].req.Owner
 	}
 	p := newPoll(q, ctx, limit(ttl), extendWord)
-	defer close(p.ended)
+	defer close(p.decided)
 	for _, n := range q.nodes {
 		p.expect(n)
 		// ⚑ Before another Extend can be sent: this one may be the later one at the node.
@@ -60,7 +60,7 @@ func (q *quorum) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 		case yes:
 			replies[i].Held = true
 		case no: // ⚑ no request follows that could take it back
-			q.lost(key{reqs[i].Name, reqs[i].Owner}, x.attempts[i])
+			q.noteLoss(key{reqs[i].Name, reqs[i].Owner}, x.attempts[i])
 		default:
 			replies[i].Err = x.failure(p, i, err, effect)
 		}

@@ -17,7 +17,7 @@ func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, e
 		return driver.State{}, notDone(ctx)
 	}
 	p := newPoll(q, ctx, callLimit, inspectWord)
-	defer close(p.ended)
+	defer close(p.decided)
 	p.leastWait = forAll
 	for _, n := range q.nodes {
 		p.expect(n)

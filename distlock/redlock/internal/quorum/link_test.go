@@ -92,7 +92,8 @@ func (l link) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.Ac
 	r := request{op: "acquire", name: req.Name, owner: req.Owner, fence: req.Fence, end: req.FenceEnd}
 	return call(ctx, l.server, r, func(d driver.Driver) (driver.AcquireReply, error) {
 		if l.server.ahead > driver.FenceKeep { // the tokens are too old for its clock
-			return driver.AcquireReply{Outcome: driver.TooLow, Clock: time.Now().Add(l.server.ahead).UnixMicro()}, nil
+			clock := time.Now().Add(l.server.ahead).UnixMicro()
+			return driver.AcquireReply{Outcome: driver.TooLow, Clock: clock}, nil
 		}
 		reply, err := d.Acquire(context.Background(), req)
 		reply.Replayed = l.server.copied(r)

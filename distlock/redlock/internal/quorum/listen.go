@@ -33,7 +33,7 @@ func (q *quorum) Listen(ctx context.Context, name driver.Name, owner string) (<-
 			switch {
 			case one.first:
 				following++
-			case one.err != nil && l.left(one):
+			case one.err != nil && l.nodeFailed(one):
 				stop()
 				return nil, nil, l.failure()
 			}
@@ -109,7 +109,7 @@ func (l *listener) run(life context.Context) {
 		select {
 		case one := <-l.notices:
 			switch {
-			case one.err != nil && l.left(one):
+			case one.err != nil && l.nodeFailed(one):
 				close(l.wakes)
 				return
 			case one.err != nil, one.first, !l.counts(one.from):
@@ -128,8 +128,8 @@ func (l *listener) run(life context.Context) {
 	}
 }
 
-// left notes that a node has stopped to notify. It reports whether too few nodes are left.
-func (l *listener) left(last notice) (tooFew bool) {
+// nodeFailed notes that a node has stopped notifying. It reports whether too few nodes are left.
+func (l *listener) nodeFailed(last notice) (tooFew bool) {
 	l.causes = append(l.causes, fmt.Sprintf("%s: %v", last.from.Name, last.err))
 	if errors.Is(last.err, errors.ErrUnsupported) {
 		l.unsupported++

@@ -26,7 +26,8 @@ type node struct {
 	up     Upper        // nil: the node is never young
 	calls  atomic.Int32 // under way
 	failed atomic.Bool  // the last call had no answer
-	// lastAnswer is its time since the driver began, or that of a first call without other calls.
+	// lastAnswer is when the node last answered, or when a call began while none was under way. It
+	// counts from the beginning of the driver.
 	lastAnswer atomic.Int64
 	clock      atomic.Int64 // of its server when the driver began, in µs; 0: not known
 	restart    restart

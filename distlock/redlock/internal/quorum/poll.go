@@ -28,27 +28,27 @@ func (a *answer[R]) replied() bool { return a.done && a.err == nil }
 type poll[R any] struct {
 	q         *quorum
 	limit     time.Duration           // of each call
-	tell      func(driver.NodeAnswer) // may be nil
+	report    func(driver.NodeAnswer) // may be nil
 	word      func(R) string          // an answer in a word
 	asked     time.Time
 	leastWait time.Duration // raceWait or roundWait
-	ended     chan struct{} // closed at the end of the operation
+	decided   chan struct{} // closed at the end of the operation
 
 	mu      sync.Mutex
 	answers []answer[R] // by node
 	news    chan struct{}
 }
 
-// newPoll makes a poll. The operation closes ended when it has decided.
+// newPoll makes a poll. The operation closes decided at its end.
 func newPoll[R any](q *quorum, caller context.Context, limit time.Duration, word func(R) string) *poll[R] {
 	return &poll[R]{
 		q:         q,
 		limit:     limit,
-		tell:      driver.NodeAnswers(caller),
+		report:    driver.NodeAnswers(caller),
 		word:      word,
 		asked:     time.Now(),
 		leastWait: raceWait,
-		ended:     make(chan struct{}),
+		decided:   make(chan struct{}),
 		answers:   make([]answer[R], len(q.nodes)),
 		news:      make(chan struct{}, 1),
 	}
@@ -75,7 +75,7 @@ func (p *poll[R]) ask(n *node, call func(context.Context) (R, error), then func(
 		n.leave(err == nil)
 		p.answered(n, reply, err, time.Since(start))
 		if then != nil {
-			<-p.ended
+			<-p.decided
 			then()
 		}
 	})
@@ -84,8 +84,8 @@ func (p *poll[R]) ask(n *node, call func(context.Context) (R, error), then func(
 // answered notes the answer of a node that was expected.
 func (p *poll[R]) answered(n *node, reply R, err error, took time.Duration) {
 	a := answer[R]{done: true, reply: reply, err: err, young: n.young(took)}
-	if p.tell != nil { // the operation may end with this answer
-		p.tell(driver.NodeAnswer{Node: n.Name, Answer: p.text(n, a), Took: took, Nodes: len(p.q.nodes), Quorum: p.q.size})
+	if p.report != nil { // the operation may end with this answer
+		p.report(driver.NodeAnswer{Node: n.Name, Answer: p.text(n, a), Took: took, Nodes: len(p.q.nodes), Quorum: p.q.size})
 	}
 	p.note(n, a)
 }
@@ -134,16 +134,16 @@ const (
 )
 
 // wait returns when decide returns true, or with the error of ctx. timeUp says that a quorum has
-// answered, and that the others have had as long again, twice, and at least 100 ms.
+// answered, and that twice that time has passed since, and at least 100 ms.
 func (p *poll[R]) wait(ctx context.Context, decide func(answers []answer[R], timeUp bool) bool) error {
 	var late <-chan time.Time
 	timeUp := false
 	for {
 		p.mu.Lock()
-		said := 0
+		replies := 0
 		for i := range p.answers {
 			if p.answers[i].replied() {
-				said++
+				replies++
 			}
 		}
 		decided, took, least := decide(p.answers, timeUp), time.Since(p.asked), p.leastWait
@@ -151,7 +151,7 @@ func (p *poll[R]) wait(ctx context.Context, decide func(answers []answer[R], tim
 		if decided {
 			return nil
 		}
-		if late == nil && said >= p.q.size {
+		if late == nil && replies >= p.q.size {
 			timer := time.NewTimer(max(least, 2*took))
 			defer timer.Stop()
 			late = timer.C

@@ -117,10 +117,10 @@ func (q *quorum) delay() time.Duration {
 	return time.Duration(q.maxTTL.Load())
 }
 
-// now is the highest time that a quorum of nodes has reached; 0: not known.
+// clock is the highest time that a quorum of nodes has reached; 0: not known.
 // ⚑ A minority of nodes with wrong clocks moves no token: one that is years ahead would be refused
 // by the other nodes.
-func (q *quorum) now() int64 {
+func (q *quorum) clock() int64 {
 	var few [9]int64
 	clocks := few[:0]
 	for _, n := range q.nodes {

@@ -17,12 +17,12 @@ func (q *quorum) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rai
 	token, end := a.tokens()
 	keeps := token >= req.Floor // the nodes are asked whether it is held
 	if !keeps {
-		token = a.beginRaise(max(req.Floor, q.now()))
+		token = a.beginRaise(max(req.Floor, q.clock()))
 		defer a.endRaise()
 		end = token + Block
 	}
 	p := newPoll(q, ctx, limit(a.req.TTL), raiseWord)
-	defer close(p.ended)
+	defer close(p.decided)
 	exact := driver.RaiseRequest{Name: req.Name, Owner: a.req.Owner, Floor: token, FenceEnd: end}
 	for _, n := range q.nodes {
 		p.expect(n)
@@ -44,17 +44,17 @@ func (q *quorum) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rai
 	case err != nil:
 		return driver.RaiseReply{}, err
 	case agreed == no:
-		q.lost(k, a)
+		q.noteLoss(k, a)
 		return driver.RaiseReply{}, nil
 	case !keeps:
 		a.setTokens(token)
-		q.proposed(req.Name, end)
+		q.noteToken(req.Name, end)
 	}
 	return driver.RaiseReply{Held: true, Fence: token, FenceEnd: end}, nil
 }
 
-// beginRaise returns a token of at least floor for a Raise. ⚑ It is above all tokens that a node may have
-// for the attempt: a waiter may have seen one of them.
+// beginRaise returns a token of at least floor for a Raise. ⚑ It is above all tokens that a node may
+// have for the attempt: a waiter may have seen one of them.
 func (a *attempt) beginRaise(floor int64) (token int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -14,7 +14,7 @@ func (q *quorum) Release(ctx context.Context, req driver.ReleaseRequest) (driver
 		return driver.ReleaseReply{}, notDone(ctx)
 	}
 	k := key{req.Name, req.Owner}
-	a, released := q.ending(k, req.Tombstone)
+	a, released := q.attemptToRelease(k, req.Tombstone)
 	if a == nil {
 		return driver.ReleaseReply{Released: released}, nil
 	}
@@ -22,7 +22,7 @@ func (q *quorum) Release(ctx context.Context, req driver.ReleaseRequest) (driver
 	token, _ := a.tokens()
 	req.Leave, req.Quiet = false, req.Quiet || token == 0
 	p := newPoll(q, ctx, limit(a.req.TTL), releaseWord)
-	defer close(p.ended)
+	defer close(p.decided)
 	owes := false
 	a.release(p, req, &owes)
 	var agreed agreement
@@ -35,7 +35,7 @@ func (q *quorum) Release(ctx context.Context, req driver.ReleaseRequest) (driver
 		return driver.ReleaseReply{}, p.failure(err, effect || err != nil)
 	}
 	owes = true
-	q.ended(k, a, agreed == yes, req.Tombstone)
+	q.noteRelease(k, a, agreed == yes, req.Tombstone)
 	return driver.ReleaseReply{Released: agreed == yes}, nil
 }
 
@@ -60,14 +60,13 @@ func judgeRelease(answers []answer[driver.ReleaseReply], size int) (agreed agree
 	return agreed, effect || yeses+open > 0
 }
 
-// ending returns the attempt to release. It returns nil and the stored reply if the acquisition was
-// released before.
-func (q *quorum) ending(k key, tombstone time.Duration) (a *attempt, released bool) {
+// attemptToRelease returns nil and the stored reply if the acquisition was released before.
+func (q *quorum) attemptToRelease(k key, tombstone time.Duration) (a *attempt, released bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entry(k, max(tombstone, unused))
-	e.over = e.over || e.granted || tombstone > 0
-	if e.ended {
+	e.noMoreAcquires = e.noMoreAcquires || e.granted || tombstone > 0
+	if e.releaseDecided {
 		return nil, e.released
 	}
 	if e.last == nil {
@@ -76,17 +75,17 @@ func (q *quorum) ending(k key, tombstone time.Duration) (a *attempt, released bo
 	return e.last, false
 }
 
-// ended notes the reply to a Release.
-func (q *quorum) ended(k key, a *attempt, released bool, tombstone time.Duration) {
+// noteRelease notes the reply to a Release.
+func (q *quorum) noteRelease(k key, a *attempt, released bool, tombstone time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entries[k]
-	if e == nil || e.last != a || !e.over {
+	if e == nil || e.last != a || !e.noMoreAcquires {
 		return
 	}
-	e.ended, e.released, e.last = true, released, nil
+	e.releaseDecided, e.released, e.last = true, released, nil
 	if tombstone == 0 {
-		q.sweptSoon(e, ended)
+		q.sweptSoon(e, keepReleased)
 	}
 }
 
@@ -100,7 +99,7 @@ func (a *attempt) release(p *poll[driver.ReleaseReply], req driver.ReleaseReques
 		v := &a.votes[n.index]
 		under := v.pending > 0
 		if under {
-			v.then = append(v.then, func() { a.releaseOn(n, p, req, owes) })
+			v.afterAcquires = append(v.afterAcquires, func() { a.releaseOn(n, p, req, owes) })
 		}
 		a.mu.Unlock()
 		if !under {
@@ -115,12 +114,12 @@ func (a *attempt) releaseOn(n *node, p *poll[driver.ReleaseReply], req driver.Re
 	a.mu.Lock()
 	v := a.votes[n.index]
 	a.mu.Unlock()
-	if v.settled || !v.holds && !v.midway {
+	if v.settled || !v.holds && !v.partlyRefused {
 		p.note(n, answer[driver.ReleaseReply]{done: true, reply: driver.ReleaseReply{Released: v.released}})
 		return
 	}
 	req.Name, req.Owner = a.req.Name, a.req.Owner
-	if v.late {
+	if v.acquireMayArrive {
 		req.Tombstone = max(req.Tombstone, copyLife(a.req.TTL))
 	}
 	var failed bool

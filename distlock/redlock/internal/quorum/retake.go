@@ -15,8 +15,8 @@ const (
 	completeAfter = 50 * time.Millisecond
 	// retakes bounds how often a node is asked.
 	retakes = 10
-	// retakenKey is a key in the metadata of a re-taken node. Its value is the token of the re-take and that of
-	// the grant.
+	// retakenKey is a key in the metadata of a re-taken node. Its value is the token of the re-take and
+	// that of the grant.
 	retakenKey = "belugalock.retaken"
 )
 
@@ -29,7 +29,7 @@ func (a *attempt) retake(n *node, ttl time.Duration) {
 		return
 	}
 	defer a.retaken(n)
-	floor := a.q.now()
+	floor := a.q.clock()
 	for range retakes {
 		token, grant := a.retakeTokens(n, floor)
 		if token == 0 {
@@ -41,11 +41,12 @@ func (a *attempt) retake(n *node, ttl time.Duration) {
 		ctx, cancel := context.WithTimeout(a.q.life, limit(ttl))
 		reply, err := a.acquire(ctx, n, req)
 		cancel()
+		last := reply.Last
 		switch {
 		case err != nil:
 			return
-		case reply.Outcome == driver.TooLow && reply.Last >= token && reply.Last <= a.q.now()+farAhead.Microseconds():
-			floor = reply.Last + 1
+		case reply.Outcome == driver.TooLow && last >= token && last <= a.q.clock()+farAhead.Microseconds():
+			floor = last + 1
 		case reply.Outcome != driver.Busy || reply.State.Age > racing:
 			return
 		case !a.q.pause(time.Millisecond + rand.N(9*time.Millisecond)): // the attempt of a waiter has the node
@@ -54,8 +55,9 @@ func (a *attempt) retake(n *node, ttl time.Duration) {
 	}
 }
 
-// ofGrant shows a grant under its own token, which a quorum has reserved: that of a re-take is on one node.
-// After a Raise, the node has another token than that of the re-take, and shows it.
+// ofGrant shows a grant under its own token, which a quorum has reserved. ⚑ The token of a re-take is
+// on one node only: the next holder may have a lower one. After a Raise, the node has another token
+// than that of the re-take, and shows it.
 func ofGrant(s driver.State) driver.State {
 	if tokens, ok := s.Metadata[retakenKey]; ok {
 		var retake, grant int64
@@ -67,8 +69,8 @@ func ofGrant(s driver.State) driver.State {
 	return s
 }
 
-// retakeTokens returns the token of a re-take that is about to be sent, as sending does, and that of the
-// grant. It returns 0 if the attempt is over, or during a Raise.
+// retakeTokens notes that a re-take is under way, as sending does. It returns its token and that of
+// the grant, or 0 if the attempt is over, or during a Raise.
 // ⚑ Such a re-take could be above the Raise, and hide it.
 func (a *attempt) retakeTokens(n *node, floor int64) (token, grant int64) {
 	a.mu.Lock()

@@ -56,8 +56,8 @@ func TestRetake_S2_showsTheGrant(t *testing.T) {
 	})
 }
 
-// A session store refuses a waiter as deleted if the shown token is below that of a later Delete. The clocks
-// of two nodes are ahead, and the process that deletes does not reach one of them.
+// A session store refuses a waiter as deleted if the shown token is below that of a later Delete. The
+// clocks of two nodes are ahead, and the process that deletes does not reach one of them.
 func TestRetake_S2_shownBelowALaterRaise(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		servers[1].ahead, servers[2].ahead = 10*time.Second, 10*time.Second
@@ -79,8 +79,8 @@ func TestRetake_S2_shownBelowALaterRaise(t *testing.T) {
 	})
 }
 
-// Two Extends find that the third node has lost the grant. The answer to the second one comes during a Raise,
-// which the third node has carried out.
+// Two Extends find that the third node has lost the grant. The answer to the second one comes during
+// a Raise, which the third node has carried out.
 func TestRaise_S2_noRetakeUnderWay(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d, waiter := ready(t, servers), ready(t, servers)

@@ -33,18 +33,18 @@ type key struct {
 const (
 	// unused is how long the entry of an acquisition without a grant is kept.
 	unused = 30 * time.Second
-	// ended is how long the entry of a released acquisition is kept.
-	ended = 10 * time.Second
+	// keepReleased is how long the entry of a released acquisition is kept.
+	keepReleased = 10 * time.Second
 )
 
 // entry is an acquisition.
 type entry struct {
-	last     *attempt // nil: it has ended
-	granted  bool     // the last attempt was granted
-	over     bool     // it was released, or has a tombstone
-	ended    bool     // the release is decided
-	released bool     // by it
-	until    time.Time
+	last           *attempt // nil: it has ended
+	granted        bool     // the last attempt was granted
+	noMoreAcquires bool     // it was released, or has a tombstone
+	releaseDecided bool
+	released       bool // by that release
+	until          time.Time
 }
 
 // entry returns the entry of an acquisition, which is kept for some time from now on.
@@ -80,8 +80,8 @@ func (t *table) sweep(now time.Time) {
 // exchange.
 const mostKnown = 4096
 
-// proposed notes the last token of a grant or Raise of the name.
-func (q *quorum) proposed(name driver.Name, token int64) {
+// noteToken notes the last token of a grant or Raise of the name.
+func (q *quorum) noteToken(name driver.Name, token int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if token <= q.known[name] {
@@ -96,7 +96,7 @@ func (q *quorum) proposed(name driver.Name, token int64) {
 // token returns a token to propose: above those that were proposed, and not behind the clock. ⚑ A
 // driver that does not know the clock proposes 1: the nodes refuse it, and show their clocks.
 func (q *quorum) token(name driver.Name) int64 {
-	now := q.now()
+	now := q.clock()
 	if now == 0 {
 		return 1
 	}

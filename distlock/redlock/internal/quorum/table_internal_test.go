@@ -79,7 +79,7 @@ func TestKnown_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := alone(3, 1000)
 		for i := range 3 * mostKnown {
-			q.proposed(driver.Name{Key: fmt.Sprint(i)}, 5000)
+			q.noteToken(driver.Name{Key: fmt.Sprint(i)}, 5000)
 		}
 		if n := len(q.known); n > mostKnown {
 			t.Errorf("%d tokens", n)
@@ -90,8 +90,8 @@ func TestKnown_bounded(t *testing.T) {
 func TestToken_aboveTheProposedOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, name := alone(3, 1000), driver.Name{Key: "k"}
-		q.proposed(name, 2000)
-		q.proposed(name, 1500)
+		q.noteToken(name, 2000)
+		q.noteToken(name, 1500)
 		if got := q.token(name); got != 2001 {
 			t.Errorf("%d", got)
 		}
