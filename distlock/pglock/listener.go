@@ -35,7 +35,7 @@ func (w *wakes) run() {
 			w.s.held.Discard(conn) // its session still listens
 		}
 		w.mu.Lock()
-		w.attempt = &attempt{done: make(chan struct{})}
+		w.connection = &connection{done: make(chan struct{})}
 		w.mu.Unlock()
 	}
 	w.settle(errClosed, false)
@@ -109,8 +109,8 @@ func (w *wakes) receive(conn *pgx.Conn) {
 func (w *wakes) settle(err error, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.attempt.err = err
-	close(w.attempt.done)
+	w.connection.err = err
+	close(w.connection.done)
 	for owner, to := range w.waiting {
 		switch {
 		case err != nil:

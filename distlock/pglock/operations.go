@@ -59,10 +59,10 @@ const (
 	turnLimit = 2 * time.Second
 )
 
-// one calls a function that locks the row of a name. If another transaction locks the row for too long,
-// the call has had no effect, and one makes it again at its turn. ⚑ Such calls run one at a time, so they
-// never occupy all connections for calls.
-func one[T any](
+// callOnRow calls a function that locks the row of a name. If another transaction locks the row for
+// too long, the call has had no effect, and callOnRow makes it again at its turn. ⚑ Such calls run one
+// at a time, so they never occupy all connections for calls.
+func callOnRow[T any](
 	ctx context.Context, s *service, name driver.Name, scan pgx.RowToFunc[T], function string, args ...any,
 ) (answer T, err error) {
 	s.sweepFrom.CompareAndSwap(nil, &name)
@@ -123,7 +123,7 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 	if req.Alive > 0 {
 		channel = s.wakes.enter(req.Owner)
 	}
-	answer, err := one(ctx, s, req.Name, scanAcquired, "acquire_v1", req.Owner, req.TTL.Microseconds(),
+	answer, err := callOnRow(ctx, s, req.Name, scanAcquired, "acquire_v1", req.Owner, req.TTL.Microseconds(),
 		encodePayload(req), req.Alive.Microseconds(), req.Seq, req.Ticket, channel)
 	if err != nil {
 		return driver.AcquireReply{}, err
@@ -134,7 +134,7 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 
 // Raise implements driver.Driver.
 func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
-	return one(ctx, s, req.Name, func(row pgx.CollectableRow) (reply driver.RaiseReply, err error) {
+	return callOnRow(ctx, s, req.Name, func(row pgx.CollectableRow) (reply driver.RaiseReply, err error) {
 		err = row.Scan(&reply.Held, (*zeronull.Int8)(&reply.Fence), (*zeronull.Int8)(&reply.FenceEnd))
 		return reply, err
 	}, "raise_v1", req.Owner, req.Floor)
@@ -216,7 +216,7 @@ func (s *service) release(ctx context.Context, name driver.Name, function string
 		released bool
 		to       handoff
 	}
-	a, err := one(ctx, s, name, func(row pgx.CollectableRow) (a answer, err error) {
+	a, err := callOnRow(ctx, s, name, func(row pgx.CollectableRow) (a answer, err error) {
 		return a, row.Scan(&a.released, &a.to.channel, &a.to.message)
 	}, function, args...)
 	s.wakes.handoff(a.to)

@@ -20,8 +20,8 @@ const (
 	sweepLimit = 5 * time.Second
 )
 
-// sweep deletes old names, page by page, until ctx ends. The first page may come at once, so programs that
-// live for seconds sweep, too.
+// sweep deletes old names, page by page, until ctx ends. The first page may come at once, so programs
+// that live for seconds sweep, too.
 func (s *service) sweep(ctx context.Context) {
 	for wait := rand.N(sweepEvery); ctx.Err() == nil; wait = sweepEvery*3/4 + rand.N(sweepEvery/2) {
 		pause(ctx, wait)
@@ -30,8 +30,8 @@ func (s *service) sweep(ctx context.Context) {
 	}
 }
 
-// sweepPage deletes the old names of one page. ⚑ After an error, the next page begins at the same place: a
-// sweep that began anew would never see the last names.
+// sweepPage deletes the old names of one page. ⚑ After an error, the next page begins at the same
+// place: a sweep that began anew would never see the last names.
 func (s *service) sweepPage(ctx context.Context) (deleted int) {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()

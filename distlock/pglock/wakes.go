@@ -62,11 +62,11 @@ type wakes struct {
 	sending sync.WaitGroup
 	turn    sync.Mutex // locked while messages are sent
 
-	mu      sync.Mutex
-	waiting map[string]*waiter // by owner
-	attempt *attempt           // the present connection, or the one being made; nil before the first waiter
-	polls   bool
-	toSend  []handoff
+	mu         sync.Mutex
+	waiting    map[string]*waiter // by owner
+	connection *connection        // the present connection, or the one being made; nil before the first waiter
+	polls      bool
+	toSend     []handoff
 }
 
 // waiter is an owner that listens.
@@ -77,8 +77,8 @@ type waiter struct {
 	last    string // message that was delivered; the poll finds it again and again
 }
 
-// attempt is one connection for wakes.
-type attempt struct {
+// connection is one for wakes.
+type connection struct {
 	done chan struct{} // closed when wakes will come, or err is set
 	err  error
 }
@@ -97,11 +97,11 @@ func (s *service) Listen(ctx context.Context, name driver.Name, owner string) (<
 
 func (w *wakes) listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
 	w.mu.Lock()
-	if w.attempt == nil {
-		w.attempt = &attempt{done: make(chan struct{})}
+	if w.connection == nil {
+		w.connection = &connection{done: make(chan struct{})}
 		w.running.Go(w.run)
 	}
-	present := w.attempt
+	present := w.connection
 	wake := make(chan driver.Wake, 1)
 	w.waiting[owner] = &waiter{name: name, wake: wake}
 	w.mu.Unlock()

@@ -22,7 +22,7 @@ const (
 	pingLimit = time.Second
 	// unproven is the key of a connection that was idle.
 	unproven = "belugalock.unproven"
-	// closeLimit bounds the wait for the farewell of a server.
+	// closeLimit bounds the wait for the server to close the connection.
 	closeLimit = time.Second
 	// repeats is how often a call is repeated after a serialization failure or a deadlock.
 	repeats = 5
