@@ -42,9 +42,9 @@ type exchange struct {
 	client   redis.UniversalClient
 	conns    *conns // nil: none of its own
 	patience time.Duration
-	timer    *time.Timer     // ends the patience
-	leading  *sync.WaitGroup // the leaders
-	keys     atomic.Int32    // a placing
+	timer    *time.Timer // ends the patience
+	leaders  *leaders
+	keys     atomic.Int32 // a placing
 
 	mu       sync.Mutex
 	underway int
@@ -54,9 +54,9 @@ type exchange struct {
 
 // newExchange makes an exchange whose connections have the given options. Nil options mean the client.
 func newExchange(
-	client redis.UniversalClient, options *redis.Options, tune func(*redis.Options), leading *sync.WaitGroup,
+	client redis.UniversalClient, options *redis.Options, tune func(*redis.Options), leaders *leaders,
 ) *exchange {
-	x := &exchange{client: client, patience: sharePatience, leading: leading}
+	x := &exchange{client: client, patience: sharePatience, leaders: leaders}
 	if _, oneNode := client.(*redis.Client); !oneNode {
 		x.keys.Store(apart)
 	}
@@ -69,6 +69,13 @@ func newExchange(
 	x.timer = time.AfterFunc(time.Hour, x.endPatience)
 	x.timer.Stop()
 	return x
+}
+
+// close closes the connections of the exchange.
+func (x *exchange) close() {
+	if x.conns != nil {
+		x.conns.close()
+	}
 }
 
 // call waits for an exchange, or is in one.
@@ -142,10 +149,12 @@ func (x *exchange) attached(ctx context.Context, cmds []redis.Cmder) error {
 // detached sends the commands in another goroutine, which goes on if ctx ends.
 func (x *exchange) detached(ctx context.Context, cmds []redis.Cmder) error {
 	answered := make(chan struct{})
-	x.leading.Go(func() {
+	if !x.leaders.start(func() {
 		defer close(answered)
 		x.over(cmds, ctx)
-	})
+	}) {
+		return notSent(redis.ErrClosed)
+	}
 	select {
 	case <-answered:
 		return nil
@@ -220,12 +229,44 @@ func (x *exchange) leadLocked() {
 		n := min(len(x.pending), maxShared)
 		calls := slices.Clone(x.pending[:n])
 		x.pending = slices.Delete(x.pending, 0, n)
-		x.startLocked()
-		x.leading.Go(func() {
+		if x.leaders.start(func() {
 			defer x.end() // also if a callback of the application ends the goroutine
 			x.share(calls)
-		})
+		}) {
+			x.startLocked()
+			continue
+		}
+		for _, c := range calls {
+			c.cmd.SetErr(redis.ErrClosed)
+			close(c.answered)
+		}
 	}
+}
+
+// leaders are the goroutines that send calls.
+type leaders struct {
+	mu      sync.Mutex
+	closed  atomic.Bool
+	running sync.WaitGroup
+}
+
+// start runs f in a goroutine. It reports false after close.
+func (l *leaders) start(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed.Load() {
+		return false
+	}
+	l.running.Go(f)
+	return true
+}
+
+// close waits for the goroutines. ⚑ A WaitGroup panics if a goroutine starts while the last one ends.
+func (l *leaders) close() {
+	l.mu.Lock()
+	l.closed.Store(true)
+	l.mu.Unlock()
+	l.running.Wait()
 }
 
 // share makes one exchange of the calls. Batches that had no effect are sent again, in another form.

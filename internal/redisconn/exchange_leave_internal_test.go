@@ -1,6 +1,7 @@
 package redisconn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -247,6 +248,60 @@ func TestExchange_answerWhileLeaving_counts(t *testing.T) {
 	close(c.answered)
 	if err := x.leave(c); err != nil {
 		t.Errorf("with an answer: %v", err)
+	}
+}
+
+// Calls that begin while a transport closes are answered or refused, and later calls are refused.
+func TestTransport_C_closesWhileCallsBegin(t *testing.T) {
+	options := onNode(t)
+	client := redis.NewUniversalClient(&options)
+	defer client.Close()
+	for name, over := range map[string]redis.UniversalClient{
+		"a node":       client,
+		"another type": struct{ redis.UniversalClient }{client},
+	} {
+		for range 200 {
+			l := locks{over, New(over)}
+			call := func() error {
+				_, err := l.Inspect(t.Context(), nameOf(0))
+				return err
+			}
+			var all sync.WaitGroup
+			begun, closed := make(chan struct{}, 8), make(chan struct{})
+			for range cap(begun) {
+				all.Go(func() {
+					var err error
+					for ; err == nil && !isClosed(closed); err = call() {
+						select {
+						case begun <- struct{}{}:
+						default:
+						}
+					}
+					<-closed
+					for _, err := range []error{cmp.Or(err, redis.ErrClosed), call()} {
+						if !errors.Is(err, redis.ErrClosed) {
+							t.Errorf("%s: %v", name, err)
+						}
+					}
+				})
+			}
+			<-begun
+			l.shared.Close()
+			close(closed)
+			all.Wait()
+			if err := call(); !errors.Is(err, driver.ErrNotDone) {
+				t.Errorf("%s: after Close: %v", name, err)
+			}
+		}
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -47,12 +47,13 @@ func (x *exchange) takesBatches(batch *Call) bool {
 		key, _ := batch.keyAndArgs()
 		namespace, _, _ := strings.Cut(key, "{")
 		x.mu.Lock()
-		x.startLocked()
-		x.mu.Unlock()
-		x.leading.Go(func() {
+		if x.leaders.start(func() {
 			defer x.end()
 			x.keys.Store(x.probe(namespace))
-		})
+		}) {
+			x.startLocked()
+		}
+		x.mu.Unlock()
 	}
 	return x.keys.Load() == together
 }

@@ -24,7 +24,7 @@ type Transport struct {
 	client  redis.UniversalClient
 	tune    func(*redis.Options) // of its own connections; nil: none
 	nodes   sync.Map             // *exchange by the address of the node; "": over the client
-	leading sync.WaitGroup       // the goroutines that send
+	leaders leaders
 }
 
 // New makes a transport over client, which stays the caller's.
@@ -37,13 +37,11 @@ func (t *Transport) Tune(change func(*redis.Options)) { t.tune = change }
 func (t *Transport) Client() redis.UniversalClient { return t.client }
 
 // Close closes the transport's own connections. It returns when all commands have ended, also those whose
-// callers have left.
+// callers have left. Later calls fail with redis.ErrClosed.
 func (t *Transport) Close() {
-	t.leading.Wait()
+	t.leaders.close()
 	t.nodes.Range(func(_, x any) bool {
-		if conns := x.(*exchange).conns; conns != nil {
-			conns.close()
-		}
+		x.(*exchange).close()
 		return true
 	})
 }
@@ -81,7 +79,10 @@ func (t *Transport) overClient() *exchange { return t.load("", nil) }
 func (t *Transport) load(addr string, options *redis.Options) *exchange {
 	x, ok := t.nodes.Load(addr)
 	if !ok {
-		x, _ = t.nodes.LoadOrStore(addr, newExchange(t.client, options, t.tune, &t.leading))
+		x, _ = t.nodes.LoadOrStore(addr, newExchange(t.client, options, t.tune, &t.leaders))
+		if t.leaders.closed.Load() {
+			x.(*exchange).close()
+		}
 	}
 	return x.(*exchange)
 }
