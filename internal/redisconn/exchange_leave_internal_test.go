@@ -328,3 +328,21 @@ func TestInOrder_C_endsBetween_isUnknown_onCluster(t *testing.T) {
 		t.Errorf("InOrder: %v, want an unknown outcome; the first command: %v", err, ctx.first)
 	}
 }
+
+// A slot moves between two commands of a pipeline, and ctx ends. The first command has taken effect.
+func TestInOrder_C_movesBetween_isUnknown_onCluster(t *testing.T) {
+	cluster := testservers.SharedTopology("cluster").Cluster
+	l := open(t, redis.UniversalOptions{Addrs: cluster.Addrs()})
+	here, there := t.Name(), t.Name()
+	for cluster.MasterOf(there) == cluster.MasterOf(here) {
+		there += "+"
+	}
+	if err := l.shared.Do(t.Context(), here, redis.NewCmd(t.Context(), "exists", here)); err != nil { // loads the nodes
+		t.Fatal(err)
+	}
+	ctx := &endsAfter{t.Context(), redis.NewStatusCmd(t.Context(), "set", here, "v", "px", 10000)}
+	err := l.shared.InOrder(ctx, here, ctx.first, redis.NewBoolCmd(ctx, "pexpire", there, 60000))
+	if ctx.Err() == nil || err == nil || !driver.MayHaveEffect(err) {
+		t.Errorf("InOrder: %v, want an unknown outcome; the first command: %v", err, ctx.first)
+	}
+}

@@ -135,7 +135,7 @@ func (t *Transport) InOrder(ctx context.Context, key string, cmds ...redis.Cmder
 	// answer at the same time.
 	for i, cmd := range cmds {
 		if err := t.overClient().direct(ctx, cmd); err != nil {
-			return After(i > 0, err) // ⚑ an earlier command may have taken effect
+			return After(i > 0 || x.conns != nil, err) // ⚑ a command may have taken effect before
 		}
 	}
 	return nil
