@@ -80,7 +80,7 @@ var refused = map[string]struct{ url, text string }{
 	"bad schema of PostgreSQL": {"postgres://:s3cret@localhost?schema=A", "schema: a schema has 1 to 63"},
 	// One error of each kind of Redis URL. redislock tests the others.
 	"bad port": {"redis://:s3cret@localhost:port",
-		`host 1 of 1 has the port "port": a port must be a number from 1 to 65535`},
+		`the host has the port "port": a port must be a number from 1 to 65535`},
 	"Sentinel without name": {"redis+sentinel://:s3cret@localhost",
 		"it has no master_name: add ?master_name=NAME"},
 	"Cluster with a database": {"redis+cluster://:s3cret@localhost:6379/1",
@@ -90,7 +90,7 @@ var refused = map[string]struct{ url, text string }{
 	"quorum of four":           {"redlock+redis://:s3cret@h,i,j,k", "use an odd number of nodes"},
 	"comma in a password":      {"redlock+redis://u:s3,cret@h,i", "write a comma in a password as %2C"},
 	"bad port in a quorum":     {"redlock+redis://h,i,:s3cret@j:port", "node 2 of 3 has no user and password"},
-	"bad port of the last one": {"redlock+redis://:s3cret@h,i,j:port", "node 3 of 3 has a port that is no number"},
+	"bad port of the last one": {"redlock+redis://:s3cret@h,i,j:port", "node 3 of 3: the host has a port that is no number"},
 	"delay below the TTL": {"redlock+redis://h,i,j?ttl=1m&restart_delay=30s",
 		"restart_delay is shorter than the ttl of 1m0s"},
 	"delay below the default": {"redlock+redis://h,i,j?restart_delay=3s", "restart_delay is shorter than the ttl of 30s"},

@@ -12,7 +12,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/redisurl"
 )
 
 // Schemes are the URL schemes that ParseURL accepts, with spaces between them.
@@ -36,9 +36,10 @@ func ParseURL(rawURL string) (clients []redis.UniversalClient, restartDelay time
 		return nil, 0, fmt.Errorf("%w: lock URL: %w", distlock.ErrInvalidOption, err)
 	}
 	for i, node := range nodes {
-		client, err := redislock.ParseURL(node)
+		client, err := redisurl.NewClient(node)
 		if err != nil {
-			return nil, 0, errors.Join(nodeError(i, len(nodes), err), closeAll(clients))
+			err = fmt.Errorf("%w: lock URL: node %d of %d: %w", distlock.ErrInvalidOption, i+1, len(nodes), err)
+			return nil, 0, errors.Join(err, closeAll(clients))
 		}
 		clients = append(clients, client)
 	}
@@ -57,17 +58,6 @@ func OpenDriver(rawURL string) (driver.Driver, error) {
 		return nil, errors.Join(fmt.Errorf("%w: lock URL: %w", distlock.ErrInvalidOption, err), closeAll(clients))
 	}
 	return newDriver(nodes, restartDelay, 0, true), nil
-}
-
-// nodeError is an error of redislock.ParseURL for node i of n.
-func nodeError(i, n int, err error) error {
-	cause := strings.TrimPrefix(err.Error(), fmt.Sprintf("%s: lock URL: ", distlock.ErrInvalidOption))
-	if of, ok := strings.CutPrefix(cause, "host 1 of 1 "); ok {
-		cause = of
-	} else {
-		cause = "is wrong: " + cause
-	}
-	return fmt.Errorf("%w: lock URL: node %d of %d %s", distlock.ErrInvalidOption, i+1, n, cause)
 }
 
 func closeAll(clients []redis.UniversalClient) (err error) {

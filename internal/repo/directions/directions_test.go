@@ -27,14 +27,15 @@ var allowed = map[string][]string{
 	"distlock/internal/queue":              {},
 	"distlock/drivertest":                  {"distlock/driver"},
 	"distlock/memlock":                     {"distlock", "distlock/driver"},
-	"distlock/redislock":                   {"distlock", "distlock/driver", "distlock/fencing", "internal/redisconn", "github.com/redis/go-redis/v9/..."},
-	"distlock/redlock":                     {"distlock", "distlock/driver", "distlock/redislock", "distlock/redlock/internal/quorum", "internal/redisconn", "github.com/redis/go-redis/v9/..."},
+	"distlock/redislock":                   {"distlock", "distlock/driver", "distlock/fencing", "internal/redisconn", "internal/redisurl", "github.com/redis/go-redis/v9/..."},
+	"distlock/redlock":                     {"distlock", "distlock/driver", "distlock/redislock", "distlock/redlock/internal/quorum", "internal/redisconn", "internal/redisurl", "github.com/redis/go-redis/v9/..."},
 	"distlock/redlock/internal/quorum":     {"distlock/driver"},
 	"distlock/pglock":                      {"distlock", "distlock/driver", "distlock/fencing", "internal/postgres", "github.com/jackc/pgx/v5/..."},
 	"distlock/lockurl":                     {"distlock/..."},
 	"distlock/election":                    {"distlock", "distlock/fencing"},
 	"distlock/internal/loglimit":           {},
 	"internal/redisconn":                   {"distlock/driver", "github.com/redis/go-redis/v9/..."},
+	"internal/redisurl":                    {"github.com/redis/go-redis/v9/..."},
 	"internal/postgres":                    {"distlock", "distlock/driver", "github.com/jackc/pgx/v5/..."},
 	"lockedmemory":                         {"distlock", "distlock/fencing", "lockedmemory/internal/selfwait"},
 	"lockedmemory/internal/selfwait":       {},
@@ -63,7 +64,7 @@ var forTests = []string{
 }
 
 // product are the exceptions.
-var product = []string{module + "internal/redisconn", module + "internal/postgres", module + "internal/integrity"}
+var product = []string{module + "internal/redisconn", module + "internal/redisurl", module + "internal/postgres", module + "internal/integrity"}
 
 func isForTests(path string) bool { return matches(forTests, path) && !slices.Contains(product, path) }
 

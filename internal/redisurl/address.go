@@ -1,4 +1,4 @@
-package redislock
+package redisurl
 
 import (
 	"cmp"
@@ -137,9 +137,13 @@ func (a address) hostPorts(port string) ([]string, error) {
 	}
 	hosts := strings.Split(a.hosts, ",")
 	for i, host := range hosts {
+		which := "the host"
+		if len(hosts) > 1 {
+			which = fmt.Sprintf("host %d of %d", i+1, len(hosts))
+		}
 		var err error
 		if hosts[i], err = withPort(host, port, a.user != nil); err != nil {
-			return nil, fmt.Errorf("host %d of %d %w", i+1, len(hosts), err)
+			return nil, fmt.Errorf("%s %w", which, err)
 		}
 	}
 	return hosts, nil

@@ -1,4 +1,4 @@
-package redislock
+package redisurl
 
 import (
 	"crypto/tls"
@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func TestParseURL_options(t *testing.T) {
+func TestParse_options(t *testing.T) {
 	for rawURL, want := range map[string]any{
 		"redis://": &redis.Options{Network: "tcp", Addr: "localhost:6379", ContextTimeoutEnabled: true},
 		"redis://:7000/?db=3": &redis.Options{
@@ -78,7 +78,7 @@ func TestParseURL_options(t *testing.T) {
 			Addrs: []string{"h:6379"}, ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true,
 		},
 	} {
-		got, err := parseOptions(rawURL)
+		got, err := parse(rawURL)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n%+v, %v, want\n%+v", rawURL, got, err, want)
 		}
