@@ -337,7 +337,8 @@ func TestInOrder_C_movesBetween_isUnknown_onCluster(t *testing.T) {
 	for cluster.MasterOf(there) == cluster.MasterOf(here) {
 		there += "+"
 	}
-	if err := l.shared.Do(t.Context(), here, redis.NewCmd(t.Context(), "exists", here)); err != nil { // loads the nodes
+	// The first command loads the nodes.
+	if err := l.shared.Do(t.Context(), here, redis.NewCmd(t.Context(), "exists", here)); err != nil {
 		t.Fatal(err)
 	}
 	ctx := &endsAfter{t.Context(), redis.NewStatusCmd(t.Context(), "set", here, "v", "px", 10000)}

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,7 +42,7 @@ func TestProbe_oneServer_takesBatches(t *testing.T) {
 	b := batching(t, onNode(t))
 	wantBatches(t, b, wishes(6), together, "evalsha 3")
 	marks := b.client.Keys(t.Context(), "n:{*}:probe").Val()
-	if len(marks) != maxBatch {
+	if len(marks) != probeKeys {
 		t.Errorf("marks %q", marks)
 	}
 	for _, key := range marks {
@@ -79,6 +80,15 @@ func TestProbe_S1_spreadKeys_goAlone(t *testing.T) {
 		}
 	}
 	wantBatches(t, b, wishes(6), apart, "evalsha 1", "evalsha 1", "evalsha 1")
+
+	// A proxy that sends few keys to the second server is found, too.
+	few := append(slices.Repeat(servers[:1], 31), servers[1])
+	x := open(t, redis.UniversalOptions{Addrs: []string{spread(t, few)}, Protocol: 2}).shared.exchange("")
+	for range 10 {
+		if got := x.probe("n:"); got != apart {
+			t.Errorf("the probe has found %d, want %d", got, apart)
+		}
+	}
 }
 
 func TestProbe_noAnswer_isUnknown(t *testing.T) {
