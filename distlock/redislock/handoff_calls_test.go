@@ -229,13 +229,18 @@ func TestRelease_C_afterLastRedirection(t *testing.T) {
 	}
 }
 
-// Without the key of the tombstones there is no tombstone, so a cancel fails while its slot moves.
+// Without its key there is no tombstone, and the queue stays as it is. So both fail while their slot moves,
+// and the Locker repeats them.
 func TestRelease_S1_cancelWhileSlotMoves_fails(t *testing.T) {
 	client := newClient(t, testservers.SharedRedis(t))
 	d := driverOver(t, struct{ redis.UniversalClient }{client})
 	mustGrant(t, d, owner("a"))
 	client.AddHook(asks{})
-	if reply, err := d.Release(t.Context(), cancel("b")); err == nil {
-		t.Errorf("%+v", reply)
+	for what, req := range map[string]driver.ReleaseRequest{
+		"tombstone": cancel("b"), "leave": {Name: owner("b").Name, Owner: owner("b").Owner, Leave: true},
+	} {
+		if reply, err := d.Release(t.Context(), req); err == nil {
+			t.Errorf("%s: %+v, %v", what, reply, err)
+		}
 	}
 }

@@ -106,10 +106,8 @@ func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []dri
 func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	script, args := releaseScript, []any{req.Owner}
 	switch {
-	case req.Tombstone > 0: // it needs its key
+	case req.Tombstone > 0 || req.Leave: // it needs all keys
 		script, args = releaseFull, append(args, req.Tombstone.Milliseconds(), 1)
-	case req.Leave:
-		script, args = releaseMoving, append(args, 0, 1)
 	case s.busy.has(req.Name): // the queue is needed
 		script = releaseMoving
 	}
