@@ -46,7 +46,7 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 }
 
 func newService(client redis.UniversalClient) *service {
-	over := redisconn.New(client)
+	over := redisconn.New(client, nil)
 	return &service{
 		client: client, redis: over, channel: rand.Text(),
 		notices: redisconn.NewNotices(over, "redislock", parseWake),

@@ -45,8 +45,8 @@ type node struct {
 }
 
 func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
-	n := &node{uptime: up, client: client, ownsClient: ownsClient, redis: redisconn.New(client)}
-	n.redis.Tune(func(o *redis.Options) {
+	n := &node{uptime: up, client: client, ownsClient: ownsClient}
+	n.redis = redisconn.New(client, func(o *redis.Options) {
 		// ⚑ go-redis pauses between two dials. The other nodes wait for the error of a dead one.
 		o.DialerRetries, o.Dialer = 1, withDialPause(o.Dialer)
 		if up.asks {

@@ -101,7 +101,7 @@ func TestConns_failedAreClosed(t *testing.T) {
 func TestTransport_S1_followsFailovers(t *testing.T) {
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}})
 	defer client.Close()
-	transport := New(client)
+	transport := New(client, nil)
 	defer transport.Close()
 	if transport.exchange("k").conns != nil {
 		t.Error("calls go over connections of the transport")

@@ -326,7 +326,7 @@ func TestRepeat_L_deadlineLeavesNoTime(t *testing.T) {
 			deadline := time.Now().Add(10 * time.Microsecond)
 			ctx, cancel := context.WithDeadline(t.Context(), deadline)
 			sent := 0
-			_, err := New(nil).Repeat(ctx, func() error {
+			_, err := New(nil, nil).Repeat(ctx, func() error {
 				sent++
 				return io.EOF
 			})
@@ -344,7 +344,7 @@ func TestRepeat_L_pauseIsLimited(t *testing.T) {
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: 100})
 		defer client.Close()
 		sent, last := 0, time.Now()
-		_, err := New(client).Repeat(t.Context(), func() error {
+		_, err := New(client, nil).Repeat(t.Context(), func() error {
 			if pause := time.Since(last); pause > 512*time.Millisecond {
 				t.Fatalf("copy %d comes %s after the one before", sent, pause)
 			}

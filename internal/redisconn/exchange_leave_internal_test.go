@@ -261,7 +261,7 @@ func TestTransport_C_closesWhileCallsBegin(t *testing.T) {
 		"another type": struct{ redis.UniversalClient }{client},
 	} {
 		for range 200 {
-			l := locks{over, New(over)}
+			l := locks{over, New(over, nil)}
 			call := func() error {
 				_, err := l.Inspect(t.Context(), nameOf(0))
 				return err

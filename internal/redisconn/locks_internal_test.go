@@ -83,7 +83,7 @@ func proxied(t *testing.T) (redis.UniversalOptions, *faultnet.Proxy) {
 func open(t *testing.T, options redis.UniversalOptions) *locks {
 	t.Helper()
 	client := redis.NewUniversalClient(&options)
-	l := &locks{client, New(client)}
+	l := &locks{client, New(client, nil)}
 	t.Cleanup(func() {
 		l.shared.Close()
 		_ = client.Close()

@@ -43,7 +43,7 @@ func TestNotices_L_rightGranted_listenAgain(t *testing.T) {
 		}
 		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "secret"})
 		defer client.Close()
-		over := New(client)
+		over := New(client, nil)
 		defer over.Close()
 		n := newNotices(over)
 		n.refusedFor = 300 * time.Millisecond
@@ -75,7 +75,7 @@ func TestNotices_L_reconnect_allWaitersAsk(t *testing.T) {
 	server := testservers.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	over := New(client)
+	over := New(client, nil)
 	defer over.Close()
 	n := newNotices(over)
 	defer n.Close()
@@ -109,7 +109,7 @@ func TestNotices_C_leaver_leavesNothing(t *testing.T) {
 	server.Pause()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	over := New(client)
+	over := New(client, nil)
 	defer over.Close()
 	n := newNotices(over)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -134,7 +134,7 @@ func TestNotices_sharedAddressee(t *testing.T) {
 	db := testservers.SharedRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
 	defer client.Close()
-	over := New(client)
+	over := New(client, nil)
 	defer over.Close()
 	n := newNotices(over)
 	defer n.Close()
@@ -184,7 +184,7 @@ func TestNotices_L_hangingServer_closesAtOnce(t *testing.T) {
 	defer server.Resume()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	over := New(client)
+	over := New(client, nil)
 	defer over.Close()
 	n := newNotices(over)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -210,7 +210,7 @@ func dialing(t *testing.T, wait func(ctx context.Context)) (*Notices, <-chan str
 			return nil, io.EOF
 		},
 	})
-	over := New(client)
+	over := New(client, nil)
 	n := newNotices(over)
 	t.Cleanup(func() {
 		n.Close()
@@ -276,7 +276,7 @@ func TestNotices_refused_closeWaits(t *testing.T) {
 	db := testservers.SharedRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
 	defer client.Close()
-	over := New(client)
+	over := New(client, nil)
 	defer over.Close()
 	reading, release := make(chan struct{}), make(chan struct{})
 	var ended atomic.Bool

@@ -27,11 +27,11 @@ type Transport struct {
 	leaders leaders
 }
 
-// New makes a transport over client, which stays the caller's.
-func New(client redis.UniversalClient) *Transport { return &Transport{client: client} }
-
-// Tune makes the transport change the options of its own connections. It comes before the first call.
-func (t *Transport) Tune(change func(*redis.Options)) { t.tune = change }
+// New makes a transport over client, which stays the caller's. A tune changes the options of its own
+// connections. It may be nil.
+func New(client redis.UniversalClient, tune func(*redis.Options)) *Transport {
+	return &Transport{client: client, tune: tune}
+}
 
 // Client returns the client of the transport.
 func (t *Transport) Client() redis.UniversalClient { return t.client }
