@@ -287,14 +287,14 @@ func TestQueue_invalidMessages_areDropped(t *testing.T) {
 	w := wait(t, t.Context(), newLocker(t, newClient(t, server), distlock.Options{}))
 	awaitWaiters(t, server, 1)
 	channel, owner := channel(t, server), do(t, server, "ZRANGE", prefix+"queue", "0", "0")
-	const grant = "1795225289897391:1795225289917391"
+	const grant = "1795225289897391 1795225289917391"
 	for _, message := range []string{
-		"", ":", "x", "::::", owner, owner + ":1", owner + ":1:5000:0", owner + ":1:5000:0:", owner + ":1:5000:0:1:2:3", strings.Repeat(":", 1000),
-		strings.Repeat("0", 32) + ":1:5000:0:" + grant, // another's
-		owner + ":0:5000:0:" + grant, owner + ":-1:5000:0:" + grant, owner + ":1000:5000:0:" + grant, owner + ":99999999999999999999:5000:0:" + grant,
-		owner + ":1:0:0:" + grant, owner + ":1:-5000:0:" + grant, owner + ":1:9223372036854775807:0:" + grant, owner + ":1:1e9:0:" + grant,
-		owner + ":1:5000:-1:" + grant, owner + ":1:5000:0:9007199254740991:9007199254740992", owner + ":1:5000:0:0:0", owner + ":1:5000:0:-1:1",
-		owner + ":1:5000:0:1795225289897391:5", owner + "\x00:1:5000:0:" + grant, strings.Repeat("x", 1<<20),
+		"", " ", "x", "    ", owner, owner + " 1", owner + " 1 5000 0", owner + " 1 5000 0 ", owner + " 1 5000 0 1 2 3", strings.Repeat(" ", 1000),
+		strings.Repeat("0", 32) + " 1 5000 0 " + grant, // another's
+		owner + " 0 5000 0 " + grant, owner + " -1 5000 0 " + grant, owner + " 1000 5000 0 " + grant, owner + " 99999999999999999999 5000 0 " + grant,
+		owner + " 1 0 0 " + grant, owner + " 1 -5000 0 " + grant, owner + " 1 9223372036854775807 0 " + grant, owner + " 1 1e9 0 " + grant,
+		owner + " 1 5000 -1 " + grant, owner + " 1 5000 0 9007199254740991 9007199254740992", owner + " 1 5000 0 0 0", owner + " 1 5000 0 -1 1",
+		owner + " 1 5000 0 1795225289897391 5", owner + "\x00 1 5000 0 " + grant, strings.Repeat("x", 1<<20),
 	} {
 		if do(t, server, "PUBLISH", channel, message) != "1" {
 			t.Fatal("the channel has no subscriber")
@@ -324,7 +324,7 @@ func TestQueue_N_forgedHandoff_atMostTTL(t *testing.T) {
 	watch := leakcheck.NewWatch()
 	defer watch.Stop()
 	sent := time.Now()
-	do(t, server, "PUBLISH", channel, owner+":1:"+fmt.Sprint((200*24*time.Hour).Milliseconds())+":0:1795225289897391:1795225289917391")
+	do(t, server, "PUBLISH", channel, owner+" 1 "+fmt.Sprint((200*24*time.Hour).Milliseconds())+" 0 1795225289897391 1795225289917391")
 	forged := w.got(20 * time.Second)
 	select {
 	case <-forged.Context().Done():

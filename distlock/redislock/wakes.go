@@ -2,8 +2,7 @@ package redislock
 
 import (
 	"context"
-	"strconv"
-	"strings"
+	"fmt"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -15,28 +14,15 @@ func (s *service) Listen(ctx context.Context, name driver.Name, owner string) (<
 }
 
 // parseWake reads a message of lua/slow.lua:
-// "<owner>:<seq>:<ttl, ms>:<waiters>:<token>:<last token of the block>".
+// "<owner> <seq> <ttl, ms> <waiters> <token> <last token of the block>".
 func parseWake(message string) (owner string, wake driver.Wake, err error) {
-	words := strings.Split(message, ":")
-	if len(words) != 6 {
-		return "", wake, errReply
-	}
-	parts := make([]any, 5)
-	for i, word := range words[1:] {
-		n, err := strconv.ParseInt(word, 10, 64)
-		if err != nil {
-			return "", wake, errReply
-		}
-		parts[i] = n
-	}
-	r := replyOf(parts)
-	wake.Seq = r.Number()
-	ttl := r.Number()
-	wake.Grant = driver.AcquireReply{Outcome: driver.Granted, Waiters: int(r.Number())}
-	wake.Grant.Fence, wake.Grant.FenceEnd = r.Block(r.Number(), r.Number())
-	if r.Err != nil || ttl > (365*24*time.Hour).Milliseconds() {
+	var ttl int64
+	g := driver.AcquireReply{Outcome: driver.Granted}
+	n, _ := fmt.Sscan(message, &owner, &wake.Seq, &ttl, &g.Waiters, &g.Fence, &g.FenceEnd, new(string))
+	if n != 6 || wake.Seq < 0 || ttl < 0 || ttl > (365*24*time.Hour).Milliseconds() || g.Waiters < 0 ||
+		g.Fence < 1 || g.Fence > g.FenceEnd || g.FenceEnd > driver.MaxFence {
 		return "", driver.Wake{}, errReply
 	}
-	wake.TTL = time.Duration(ttl) * time.Millisecond
-	return words[0], wake, nil
+	wake.TTL, wake.Grant = time.Duration(ttl)*time.Millisecond, g
+	return owner, wake, nil
 }

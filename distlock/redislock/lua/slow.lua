@@ -85,7 +85,7 @@ end
 local function notify(r, to, behind)
   if to.notify ~= '' then
     redis.pcall('PUBLISH', string.match(lock, '^[^{]*') .. 'wake:' .. to.notify,
-      to.id .. ':' .. to.seq .. ':' .. to.ttl .. ':' .. behind .. ':' .. string.format('%.0f:%.0f', r.token, r.last))
+      table.concat({to.id, to.seq, to.ttl, behind, string.format('%.0f %.0f', r.token, r.last)}, ' '))
   end
 end
 
