@@ -19,7 +19,6 @@ const (
 // record is what Redis keeps of a name, apart from its queue and its tombstones.
 type record struct {
 	held, flagged   bool // held is the stored state, also after the TTL
-	wasReleased     bool // the previous owner was released
 	owner, previous string
 	token, last     int64
 	keep            time.Duration
@@ -33,7 +32,6 @@ func parseRecord(text string) (r record, err error) {
 		return r, foreign(errors.New("its value is no record of this library"))
 	}
 	r.held, r.flagged = strings.EqualFold(text[2:3], "h"), text[2] < 'a'
-	r.wasReleased = text[3] == '!'
 	r.owner, r.previous, r.payload = text[4:36], text[36:68], text[headerLen:]
 	if err := r.parseNumbers(text[68:headerLen]); err != nil {
 		return record{}, foreign(err)

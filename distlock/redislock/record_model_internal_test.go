@@ -513,7 +513,8 @@ func (m *recordModel) compare(q request) {
 		m.Fatalf("after %+v the record lives for %s, and a tombstone for %s", q, ttl, life)
 	}
 	if there {
-		if r.held != m.held || r.owner != m.owner || r.previous != m.previous || m.previous != noOwner && r.wasReleased != m.wasReleased ||
+		wasReleased := m.client.GetRange(ctx, m.keys[0], 3, 3).Val() == "!"
+		if r.held != m.held || r.owner != m.owner || r.previous != m.previous || m.previous != noOwner && wasReleased != m.wasReleased ||
 			r.token != m.real(m.token) || r.last != m.real(m.last) {
 			m.Fatalf("after %+v the record is %+v, want %+v", q, r, *m)
 		}

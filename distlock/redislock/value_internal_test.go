@@ -18,13 +18,13 @@ func with(at int, text string) string { return someRecord[:at-1] + text + someRe
 func TestParseRecord_C_foreignTextIsRefused(t *testing.T) {
 	r, err := parseRecord(someRecord)
 	want := record{
-		held: true, wasReleased: true, owner: "0123456789abcdef0123456789abcdef", previous: "fedcba9876543210fedcba9876543210",
+		held: true, owner: "0123456789abcdef0123456789abcdef", previous: "fedcba9876543210fedcba9876543210",
 		token: 1795225289897391, last: 1795225289917391, keep: driver.FenceKeep + 20*time.Millisecond, payload: `{"h":"x"}`,
 	}
 	if err != nil || r != want {
 		t.Errorf("%+v, %v; want %+v", r, err, want)
 	}
-	if r, err := parseRecord(with(3, "R.")); err != nil || r.held || !r.flagged || r.wasReleased {
+	if r, err := parseRecord(with(3, "R.")); err != nil || r.held || !r.flagged {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if r, err := parseRecord(with(69, "9007199254740991"+"9007199254740991")); err != nil || r.last != driver.MaxFence {
