@@ -164,7 +164,7 @@ func TestBatch_O_locksShareAScript(t *testing.T) {
 				t.Fatalf("waiter %d: %+v, %v", i, reply, err)
 			}
 		}
-		s.busy.note(mine[0].Name, true)
+		s.busy.of(mine[0].Name).Store(true)
 		cancelled := waiters[4]
 		cancelled.Name = mine[4].Name
 		together(try, len(mine), func(i int) {
@@ -252,7 +252,7 @@ func TestBusy_L_grantFromTheQueue_isRemembered(t *testing.T) {
 	_, a, b := waitedFor(t, other)
 	waits := b
 	waits.Owner, waits.Seq = strings.Repeat("c", 32), 1
-	if _, err := s.Acquire(t.Context(), waits); err != nil || !s.busy.has(b.Name) {
+	if _, err := s.Acquire(t.Context(), waits); err != nil || !s.busy.of(b.Name).Load() {
 		t.Errorf("a busy name: %v", err)
 	}
 	for _, req := range []driver.ReleaseRequest{{Name: a.Name, Owner: a.Owner}, {Name: b.Name, Owner: b.Owner}} {
@@ -261,14 +261,14 @@ func TestBusy_L_grantFromTheQueue_isRemembered(t *testing.T) {
 		}
 	}
 	waits.Seq++
-	if reply, err := s.Acquire(t.Context(), waits); err != nil || reply.Outcome != driver.Granted || !s.busy.has(b.Name) {
+	if reply, err := s.Acquire(t.Context(), waits); err != nil || reply.Outcome != driver.Granted || !s.busy.of(b.Name).Load() {
 		t.Errorf("a grant from the queue: %+v, %v", reply, err)
 	}
 	if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: waits.Name, Owner: waits.Owner}); err != nil {
 		t.Fatal(err)
 	}
 	a.Owner = strings.Repeat("d", 32)
-	if reply, err := s.Acquire(t.Context(), a); err != nil || reply.Outcome != driver.Granted || s.busy.has(b.Name) {
+	if reply, err := s.Acquire(t.Context(), a); err != nil || reply.Outcome != driver.Granted || s.busy.of(b.Name).Load() {
 		t.Errorf("a free name: %+v, %v", reply, err)
 	}
 }

@@ -19,7 +19,7 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 		return driver.AcquireReply{}, fmt.Errorf("redislock: %w: the owner must have %d digits", driver.ErrNotDone, ownerLen)
 	}
 	lost := false
-	if req.Seq <= 1 && !s.busy.has(req.Name) {
+	if req.Seq <= 1 && !s.busy.of(req.Name).Load() {
 		reply, final, err := s.acquireFast(ctx, req)
 		if final || err != nil {
 			return reply, err
@@ -57,7 +57,7 @@ func (s *service) acquireFull(ctx context.Context, req driver.AcquireRequest) (d
 	}
 	reply, err := parseAcquire(parts)
 	reply.Replayed = replayed
-	s.busy.note(req.Name, reply.Outcome != driver.Granted || reply.Waiters > 0 || req.Seq > 1)
+	s.busy.of(req.Name).Store(reply.Outcome != driver.Granted || reply.Waiters > 0 || req.Seq > 1)
 	return reply, redisconn.After(replayed, err)
 }
 
@@ -108,7 +108,7 @@ func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 	switch {
 	case req.Tombstone > 0 || req.Leave: // it needs all keys
 		script, args = releaseFull, append(args, req.Tombstone.Milliseconds(), 1)
-	case s.busy.has(req.Name): // the queue is needed
+	case s.busy.of(req.Name).Load(): // the queue is needed
 		script = releaseMoving
 	}
 	released, replayed, err := s.release(ctx, script, keysOf(req.Name), args...)
@@ -137,30 +137,12 @@ func (s *service) release(ctx context.Context, script *redisconn.Script, k keys,
 	return false, false, redisconn.After(replayed, errReply)
 }
 
-// names is a bounded set of names. A name has one slot, and takes it from another name.
-type names struct {
-	slots [maxNames]atomic.Pointer[driver.Name]
-}
-
-// maxNames bounds the names. A name that is not in the set costs a round trip when it is busy.
-const maxNames = 1024
+// busyNames remembers names by their hashes. A name that shares its place with another one costs at worst
+// another round trip, or the full script without need.
+type busyNames [4096]atomic.Bool
 
 var namesSeed = maphash.MakeSeed()
 
-func (n *names) slot(name driver.Name) *atomic.Pointer[driver.Name] {
-	return &n.slots[maphash.Comparable(namesSeed, name)%maxNames]
-}
-
-func (n *names) has(name driver.Name) bool {
-	other := n.slot(name).Load()
-	return other != nil && *other == name
-}
-
-// note puts a name into the set, or takes it out.
-func (n *names) note(name driver.Name, in bool) {
-	if in {
-		n.slot(name).Store(&name)
-	} else if n.has(name) {
-		n.slot(name).Store(nil)
-	}
+func (b *busyNames) of(name driver.Name) *atomic.Bool {
+	return &b[maphash.Comparable(namesSeed, name)%uint64(len(b))]
 }

@@ -62,7 +62,7 @@ type service struct {
 	notices    *redisconn.Notices
 	// busy are names whose last answer was busy, or a grant from the queue. Their next Acquire and Release
 	// need the full scripts.
-	busy names
+	busy busyNames
 }
 
 func (s *service) Capabilities() driver.Capabilities {
