@@ -4,27 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/redisconn"
 )
-
-// place is where the next page of a list begins. Shown is the last key that an earlier page has shown of
-// this Scan; empty: none.
-type place struct {
-	redisconn.Scan
-	Shown []byte
-}
-
-func (p place) String() string {
-	text, _ := json.Marshal(p)
-	return string(text)
-}
 
 // List implements driver.Lister, for operators: Redis reads all of its keys. Each page covers about
 // 1,000 keys of one node. It leaves out free locks and data of other programs.
@@ -36,26 +21,12 @@ func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver
 		}
 		return page, err
 	}
-	var at place
-	if req.After != "" && json.Unmarshal([]byte(req.After), &at) != nil {
-		return page, fmt.Errorf("redislock: %w: no page of a list has returned this place: use ListReply.Next",
-			driver.ErrNotDone)
-	}
 	prefix := req.Namespace + ":"
-	found, err := s.redis.Keys(ctx, at.Scan, prefix+"{", "}:lock")
+	locks, next, err := s.redis.Keys(ctx, req.After, prefix+"{", "}:lock", req.Limit)
 	if err != nil {
 		return page, s.failed(err)
 	}
-	if found.At != at.Scan {
-		at = place{Scan: found.At}
-	}
-	locks := slices.DeleteFunc(found.Keys, func(lock string) bool { return lock <= string(at.Shown) })
-	if len(locks) > req.Limit {
-		locks = locks[:req.Limit]
-		page.Next = place{at.Scan, []byte(locks[req.Limit-1])}.String()
-	} else if found.Next != (redisconn.Scan{}) {
-		page.Next = place{Scan: found.Next}.String()
-	}
+	page.Next = next
 	for _, lock := range locks {
 		key, ok := KeyOf(lock[len(prefix) : len(lock)-len("lock")])
 		if !ok {

@@ -2,27 +2,21 @@ package redisconn
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Scan is a place in the keys of all nodes: a node and a cursor of SCAN. The zero Scan is the beginning.
+// place is where a page of the keys of all nodes begins. The zero place is the beginning.
 //
 // ⚑ SCAN with the same cursor returns all keys again that were not returned before this cursor.
-type Scan struct {
+type place struct {
 	Node   string // its address
 	Cursor uint64
-}
-
-// Keys is a page of keys.
-type Keys struct {
-	Keys []string // in order, each once
-	// At is where the page begins. If the node of the place asked for is gone, that is the next node.
-	At Scan
-	// Next is where the next page begins; the zero Scan after the last page.
-	Next Scan
+	Shown  []byte // the last key that an earlier page has shown of this cursor; empty: none
 }
 
 // scanned is how many keys Redis reads for one page.
@@ -30,42 +24,58 @@ const scanned = 1000
 
 var patterns = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// Keys returns the page at a place of the keys with a prefix and a suffix. A page covers about 1,000 keys
-// of one node, whether they match or not. A key that is there throughout is on one page or more, as long
-// as no server restarts, no replica takes over and no slot moves.
-func (t *Transport) Keys(ctx context.Context, at Scan, prefix, suffix string) (page Keys, err error) {
+// Keys returns a page of at most limit keys with a prefix and a suffix, in order, each once. It begins
+// after the page that returned next; empty: at the beginning. The last page returns an empty next.
+//
+// A page covers about 1,000 keys of one node, whether they match or not. A key that is there throughout
+// is on one page or more, as long as no server restarts, no replica takes over and no slot moves.
+func (t *Transport) Keys(
+	ctx context.Context, after, prefix, suffix string, limit int,
+) (keys []string, next string, err error) {
+	var at place
+	if after != "" && json.Unmarshal([]byte(after), &at) != nil {
+		return nil, "", notSent(errors.New("no page has returned this place: use the one that the last page returned"))
+	}
 	_, err = t.Repeat(ctx, func() (err error) {
-		page, err = t.keys(ctx, at, patterns.Replace(prefix)+"*"+patterns.Replace(suffix))
+		keys, next, err = t.keys(ctx, at, patterns.Replace(prefix)+"*"+patterns.Replace(suffix), limit)
 		return err
 	})
-	return page, err
+	return keys, next, err
 }
 
 // keys asks once for the page of the keys that match a pattern.
-func (t *Transport) keys(ctx context.Context, at Scan, pattern string) (page Keys, err error) {
+func (t *Transport) keys(
+	ctx context.Context, at place, pattern string, limit int,
+) (keys []string, next string, err error) {
 	nodes, err := t.Masters(ctx)
 	if err != nil {
-		return page, err
+		return nil, "", err
 	}
 	i := slices.IndexFunc(nodes, func(n Node) bool { return n.Addr >= at.Node })
 	if i < 0 {
-		return page, nil
+		return nil, "", nil
 	}
-	if page.At = at; nodes[i].Addr != at.Node {
-		page.At = Scan{Node: nodes[i].Addr}
+	if nodes[i].Addr != at.Node { // the node is gone
+		at = place{Node: nodes[i].Addr}
 	}
-	cmd := redis.NewScanCmd(ctx, nil, "scan", page.At.Cursor, "match", pattern, "count", scanned)
+	cmd := redis.NewScanCmd(ctx, nil, "scan", at.Cursor, "match", pattern, "count", scanned)
 	if err := nodes[i].Do(ctx, cmd); err != nil {
-		return Keys{}, err
+		return nil, "", err
 	}
 	keys, cursor := cmd.Val()
 	slices.Sort(keys)
-	page.Keys = slices.Compact(keys)
+	keys = slices.DeleteFunc(slices.Compact(keys), func(key string) bool { return key <= string(at.Shown) })
 	switch {
+	case len(keys) > limit:
+		keys = keys[:limit]
+		at.Shown = []byte(keys[limit-1])
 	case cursor != 0:
-		page.Next = Scan{Node: page.At.Node, Cursor: cursor}
+		at = place{Node: at.Node, Cursor: cursor}
 	case i+1 < len(nodes):
-		page.Next = Scan{Node: nodes[i+1].Addr}
+		at = place{Node: nodes[i+1].Addr}
+	default:
+		return keys, "", nil
 	}
-	return page, nil
+	text, _ := json.Marshal(at)
+	return keys, string(text), nil
 }
