@@ -211,7 +211,8 @@ func waitedFor(t *testing.T, s *service) (k keys, a, b driver.AcquireRequest) {
 }
 
 // releaseOne is a batch of one lock: it passes no lock on.
-var releaseOne = redisconn.NewScript("local key, owner, full, plain = KEYS[1], ARGV[1], false, false\n" + lua("release"))
+var releaseOne = redisconn.NewScript(
+	"local key, owner, has_queue, only_releases = KEYS[1], ARGV[1], false, false\n" + lua("release"))
 
 func TestRelease_L_passServesTheQueue(t *testing.T) {
 	s := open(t, onNode(t))

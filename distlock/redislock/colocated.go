@@ -28,7 +28,7 @@ type Colocated struct {
 // 'released'. It may raise an error.
 var ColocatedLua = lua("granted") + `
 local function release_lock(key, owner)
-local full, plain = true, true
+local has_queue, only_releases = true, true
 ` + lua("release") + "end\n"
 
 // ColocatedOf returns the lock on key, if locker keeps its locks through this client. It reports

@@ -77,7 +77,7 @@ func batchOf(calls []*call) *Call {
 func (m *command) again() []*command {
 	calls := m.calls
 	switch {
-	case isUnknown(m):
+	case isNoScript(m):
 		m.calls = nil
 		return []*command{{m.Whole(), calls}}
 	case len(calls) > 1 && redis.HasErrorPrefix(m.Err(), "NOPERM"):
@@ -97,7 +97,7 @@ func (m *command) answer() {
 		err = errBatch
 	}
 	for i, c := range m.calls {
-		c.cmd.word = m.word // it was written if the batch was
+		c.cmd.sent = m.sent // it was written if the batch was
 		if err != nil {
 			c.cmd.SetErr(err)
 		} else if text, ok := replies[i].(string); ok && strings.HasPrefix(text, "-") {

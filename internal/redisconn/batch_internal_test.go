@@ -133,7 +133,7 @@ func batching(t *testing.T, options redis.UniversalOptions) *batches {
 		}
 	}
 	x.conns.each(cap(x.conns.slots), func(client *redis.Client) { client.AddHook(b) })
-	x.keys.Store(together)
+	x.servers.Store(oneServer)
 	return b
 }
 
@@ -418,7 +418,7 @@ func TestBatch_cluster_hasNone(t *testing.T) {
 	}
 	b.x = s.shared.exchange(keyOf(name))
 	b.x.patience = time.Hour
-	if b.x.keys.Load() != apart {
+	if b.x.servers.Load() != severalServers {
 		t.Error("a Cluster is asked whether one node keeps all keys")
 	}
 	b.x.conns.each(maxInFlight+2, func(client *redis.Client) { client.AddHook(b.w); client.AddHook(b) })

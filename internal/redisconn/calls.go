@@ -18,16 +18,16 @@ import (
 // single copy.
 type Call struct {
 	*redis.Cmd
-	word   *noted
+	sent   *sentMark
 	script *Script // that the call runs by its hash; nil: none
 }
 
-// NewCall makes a call of the given words. The word at place is a string, and neither the name of
+// NewCall makes a call of the given words. The word at markAt is a string, and neither the name of
 // the command nor a key.
-func NewCall(ctx context.Context, place int, words ...any) *Call {
-	word := &noted{text: words[place].(string)}
-	words[place] = word
-	return &Call{Cmd: redis.NewCmd(ctx, words...), word: word}
+func NewCall(ctx context.Context, markAt int, words ...any) *Call {
+	sent := &sentMark{text: words[markAt].(string)}
+	words[markAt] = sent
+	return &Call{Cmd: redis.NewCmd(ctx, words...), sent: sent}
 }
 
 // NoRetry is called by go-redis before it sends the command again.
@@ -35,27 +35,27 @@ func (c *Call) NoRetry() bool { return true }
 
 // Failure is the error of the call. It wraps driver.ErrNotDone if go-redis never wrote the command.
 func (c *Call) Failure() error {
-	if err := c.Err(); err != nil && !c.word.written {
+	if err := c.Err(); err != nil && !c.sent.written {
 		return notSent(err)
 	}
 	return c.Err()
 }
 
-// noted is a word of a command. go-redis reads its bytes only when it writes the command to a
-// connection.
-type noted struct {
+// sentMark is a word of a command. go-redis encodes it only when it writes the command to a connection, so
+// it shows whether that has happened.
+type sentMark struct {
 	text    string
 	written bool
 }
 
 // MarshalBinary implements encoding.BinaryMarshaler.
-func (n *noted) MarshalBinary() ([]byte, error) {
-	n.written = true
-	return []byte(n.text), nil
+func (m *sentMark) MarshalBinary() ([]byte, error) {
+	m.written = true
+	return []byte(m.text), nil
 }
 
 // String is for hooks of the application, which may log commands.
-func (n *noted) String() string { return n.text }
+func (m *sentMark) String() string { return m.text }
 
 func notSent(err error) error { return &kindError{driver.ErrNotDone, err} }
 

@@ -39,13 +39,13 @@ type conn struct {
 	used   time.Time
 }
 
-func newConns(of *redis.Options) *conns {
-	return &conns{options: connOptions(of), slots: make(chan struct{}, of.PoolSize)}
+func newConns(client *redis.Options) *conns {
+	return &conns{options: connOptions(client), slots: make(chan struct{}, client.PoolSize)}
 }
 
 // connOptions are the options of one connection like those of a client.
-func connOptions(of *redis.Options) redis.Options {
-	options := *of
+func connOptions(client *redis.Options) redis.Options {
+	options := *client
 	options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = 1, 0, 0, 0
 	// ⚑ No second pool for pipelines. Before v9.23 the size of a buffer asks for one. Since then each
 	// client has one, unless its size is negative.

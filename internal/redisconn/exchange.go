@@ -44,7 +44,7 @@ type exchange struct {
 	patience time.Duration
 	timer    *time.Timer // ends the patience
 	leaders  *leaders
-	keys     atomic.Int32 // a placing
+	servers  atomic.Int32 // probed
 
 	mu       sync.Mutex
 	underway int
@@ -58,7 +58,7 @@ func newExchange(
 ) *exchange {
 	x := &exchange{client: client, patience: sharePatience, leaders: leaders}
 	if _, oneNode := client.(*redis.Client); !oneNode {
-		x.keys.Store(apart)
+		x.servers.Store(severalServers)
 	}
 	if options != nil {
 		x.conns = newConns(options)
@@ -100,7 +100,7 @@ func (x *exchange) process(ctx context.Context, cmd *Call) error {
 		switch {
 		case err == nil:
 			return cmd.Failure()
-		case !cmd.word.written:
+		case !cmd.sent.written:
 			return notSent(err)
 		}
 		return err
@@ -297,7 +297,7 @@ func (x *exchange) share(calls []*call) {
 
 // commands returns commands for the calls, in batches if the server takes them.
 func (x *exchange) commands(calls []*call) []*command {
-	if x.keys.Load() == apart {
+	if x.servers.Load() == severalServers {
 		return alone(calls)
 	}
 	commands := inBatches(calls)
@@ -322,8 +322,8 @@ func cmders(commands []*command) []redis.Cmder {
 func lasting(contexts ...context.Context) (context.Context, context.CancelFunc) {
 	ctx := context.WithoutCancel(contexts[0])
 	var last time.Time
-	for _, of := range contexts {
-		deadline, ok := of.Deadline()
+	for _, caller := range contexts {
+		deadline, ok := caller.Deadline()
 		if !ok {
 			return ctx, func() {}
 		}

@@ -10,14 +10,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// placing is what an exchange knows of the place of its keys.
-type placing = int32
+// probed is what an exchange knows of the servers of its keys.
+type probed = int32
 
 const (
-	unknown placing = iota
-	asking
-	together // one server keeps all keys, and runs scripts with several of them
-	apart
+	notProbed probed = iota
+	probing
+	oneServer // keeps all keys, and runs scripts with several of them
+	severalServers
 )
 
 const (
@@ -48,23 +48,23 @@ return n`)
 // ⚑ A proxy may spread keys over servers by the first key of a command. A batch would then look for most
 // of its locks on the wrong server, and grant them to a second owner.
 func (x *exchange) takesBatches(batch *Call) bool {
-	if x.keys.CompareAndSwap(unknown, asking) {
+	if x.servers.CompareAndSwap(notProbed, probing) {
 		key, _ := batch.keyAndArgs()
 		namespace, _, _ := strings.Cut(key, "{")
 		x.mu.Lock()
 		if x.leaders.start(func() {
 			defer x.end()
-			x.keys.Store(x.probe(namespace))
+			x.servers.Store(x.probe(namespace))
 		}) {
 			x.startLocked()
 		}
 		x.mu.Unlock()
 	}
-	return x.keys.Load() == together
+	return x.servers.Load() == oneServer
 }
 
 // probe marks keys one by one, and checks whether a script with all of them finds the marks.
-func (x *exchange) probe(namespace string) placing {
+func (x *exchange) probe(namespace string) probed {
 	ctx, cancel := context.WithTimeout(context.Background(), probeLimit)
 	defer cancel()
 	keys, mark := make([]string, probeKeys), rand.Text()
@@ -83,9 +83,9 @@ func (x *exchange) probe(namespace string) placing {
 	}
 	switch found, _ := count.Int(); {
 	case err == nil && found == len(keys):
-		return together
+		return oneServer
 	case err == nil, IsReply(err) && !IsTemporary(err):
-		return apart
+		return severalServers
 	}
-	return unknown
+	return notProbed
 }

@@ -20,9 +20,9 @@ import (
 )
 
 // wantBatches checks which commands three calls make before and after the probe, and what it finds.
-func wantBatches(t *testing.T, b *batches, all []wish, want placing, after ...string) {
+func wantBatches(t *testing.T, b *batches, all []wish, want probed, after ...string) {
 	t.Helper()
-	b.x.keys.Store(unknown)
+	b.x.servers.Store(notProbed)
 	for round, sent := range [][]string{{"evalsha 1", "evalsha 1", "evalsha 1"}, after} {
 		some := all[3*round : 3*round+3]
 		for i, got := range b.together(t, some, nil) {
@@ -31,8 +31,8 @@ func wantBatches(t *testing.T, b *batches, all []wish, want placing, after ...st
 			}
 		}
 		b.wantSent(t, sent...)
-		testservers.Await(t, 10*time.Second, "the end of the probe", func() bool { return b.x.keys.Load() > asking })
-		if got := b.x.keys.Load(); got != want {
+		testservers.Await(t, 10*time.Second, "the end of the probe", func() bool { return b.x.servers.Load() > probing })
+		if got := b.x.servers.Load(); got != want {
 			t.Errorf("the probe has found %d, want %d", got, want)
 		}
 	}
@@ -40,7 +40,7 @@ func wantBatches(t *testing.T, b *batches, all []wish, want placing, after ...st
 
 func TestProbe_oneServer_takesBatches(t *testing.T) {
 	b := batching(t, onNode(t))
-	wantBatches(t, b, wishes(6), together, "evalsha 3")
+	wantBatches(t, b, wishes(6), oneServer, "evalsha 3")
 	marks := b.client.Keys(t.Context(), "n:{*}:probe").Val()
 	if len(marks) != probeKeys {
 		t.Errorf("marks %q", marks)
@@ -64,7 +64,7 @@ func TestProbe_keysOfDifferentSlots_goAlone(t *testing.T) {
 			t.Cleanup(func() { b.client.Del(context.Background(), key) })
 		}
 	}
-	wantBatches(t, b, all, apart, "evalsha 1", "evalsha 1", "evalsha 1")
+	wantBatches(t, b, all, severalServers, "evalsha 1", "evalsha 1", "evalsha 1")
 }
 
 func TestProbe_S1_spreadKeys_goAlone(t *testing.T) {
@@ -79,14 +79,14 @@ func TestProbe_S1_spreadKeys_goAlone(t *testing.T) {
 			}
 		}
 	}
-	wantBatches(t, b, wishes(6), apart, "evalsha 1", "evalsha 1", "evalsha 1")
+	wantBatches(t, b, wishes(6), severalServers, "evalsha 1", "evalsha 1", "evalsha 1")
 
 	// A proxy that sends few keys to the second server is found, too.
 	few := append(slices.Repeat(servers[:1], 31), servers[1])
 	x := open(t, redis.UniversalOptions{Addrs: []string{spread(t, few)}, Protocol: 2}).shared.exchange("")
 	for range 10 {
-		if got := x.probe("n:"); got != apart {
-			t.Errorf("the probe has found %d, want %d", got, apart)
+		if got := x.probe("n:"); got != severalServers {
+			t.Errorf("the probe has found %d, want %d", got, severalServers)
 		}
 	}
 }
@@ -102,11 +102,11 @@ func TestProbe_noAnswer_isUnknown(t *testing.T) {
 	proxy.Refuse()
 	for what, c := range map[string]struct {
 		options redis.UniversalOptions
-		want    placing
+		want    probed
 	}{
-		"refused": {options, unknown},
-		"replica": {redis.UniversalOptions{Addrs: []string{server.Addr()}}, unknown},
-		"right":   {redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: "some", Password: "p"}, apart},
+		"refused": {options, notProbed},
+		"replica": {redis.UniversalOptions{Addrs: []string{server.Addr()}}, notProbed},
+		"right":   {redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: "some", Password: "p"}, severalServers},
 	} {
 		if got := open(t, c.options).shared.exchange("").probe("n:"); got != c.want {
 			t.Errorf("%s: %d, want %d", what, got, c.want)

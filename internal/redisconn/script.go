@@ -106,7 +106,7 @@ func (s *Script) Each(ctx context.Context, t *Transport, keys []string, args [][
 				if err == nil {
 					err = call.Failure()
 				}
-				if isElsewhere(err) {
+				if isRedirect(err) {
 					err = t.process(ctx, keys[i], call)
 				}
 				replies[i] = replyOf(call, err)
@@ -149,17 +149,17 @@ func (s *Script) Call(ctx context.Context, keys []string, args ...any) *Call {
 
 // Whole makes the call send the whole script.
 func (c *Call) Whole() *Call {
-	c.Args()[0], *c.word, c.script = "eval", noted{text: c.script.source}, nil
+	c.Args()[0], *c.sent, c.script = "eval", sentMark{text: c.script.source}, nil
 	return c
 }
 
-// isUnknown reports whether the node that a call reached does not know its script. It has not run then.
-func isUnknown(cmd redis.Cmder) bool { return redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") }
+// isNoScript reports whether the node that a call reached does not know its script. It has not run then.
+func isNoScript(cmd redis.Cmder) bool { return redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") }
 
 // wholeFrom returns the commands from the first one with an unknown script on, to be sent again. The first
 // call of each of their scripts is whole.
 func wholeFrom(cmds []redis.Cmder) []redis.Cmder {
-	first := slices.IndexFunc(cmds, isUnknown)
+	first := slices.IndexFunc(cmds, isNoScript)
 	if first < 0 {
 		return nil
 	}

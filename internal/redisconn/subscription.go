@@ -50,8 +50,8 @@ func newSubscription(n *Notices) *subscription {
 
 // closedAfter returns options of a connection that is closed when ctx ends. ⚑ go-redis reads on for the
 // ReadTimeout after ctx has ended, and keeps Close waiting, if the server hangs while it connects.
-func closedAfter(ctx context.Context, of *redis.Options) *redis.Options {
-	options := connOptions(of)
+func closedAfter(ctx context.Context, client *redis.Options) *redis.Options {
+	options := connOptions(client)
 	dial := options.Dialer
 	options.Dialer = func(dialing context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(dialing, network, addr)

@@ -98,14 +98,14 @@ func usedUp(client *redis.Client) bool {
 func (t *Transport) process(ctx context.Context, key string, cmd *Call) error {
 	x := t.exchange(key)
 	err := x.process(ctx, cmd)
-	if x.conns != nil && isElsewhere(err) {
+	if x.conns != nil && isRedirect(err) {
 		err = t.overClient().process(ctx, cmd)
 	}
 	return err
 }
 
-// isElsewhere reports whether a node of a Cluster names another one.
-func isElsewhere(err error) bool {
+// isRedirect reports whether a node of a Cluster names another one.
+func isRedirect(err error) bool {
 	return err != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK"))
 }
 
@@ -126,7 +126,7 @@ func (t *Transport) InOrder(ctx context.Context, key string, cmds ...redis.Cmder
 	if _, isCluster := t.client.(*redis.ClusterClient); x.conns != nil || !isCluster {
 		err := x.direct(ctx, cmds...)
 		if err != nil || !isCluster || !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool {
-			return isElsewhere(cmd.Err()) || redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN")
+			return isRedirect(cmd.Err()) || redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN")
 		}) {
 			return err
 		}

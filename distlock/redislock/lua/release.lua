@@ -1,6 +1,7 @@
--- Ends the grant of an owner. script.go makes two scripts of it: for a batch of locks without their
--- queues, and, followed by record.lua, slow.lua and releasefull.lua, for a lone lock. While its slot
--- moves, that script has the first key alone, and serves no queue.
+-- Ends the grant of an owner. Its code is in the script of a batch of locks, without their queues. It
+-- is in that of a lone lock, followed by record.lua, slow.lua and releasefull.lua. And scripts of a
+-- store have it, see colocated.go. While its slot moves, the script of a lone lock has the first key
+-- alone, and serves no queue.
 --
 -- KEYS  the locks
 -- ARGV  for each lock: owner
@@ -10,14 +11,14 @@
 --       'not held'  this owner does not hold the lock
 --       the error FOREIGN: the key holds no record, and stays as it is
 --
--- full: releasefull.lua follows, with the queue. plain: the request neither cancels nor breaks. If
--- both are true, this script answers for an unflagged lock that is held.
+-- has_queue: releasefull.lua follows, with the queue. only_releases: the request neither cancels nor
+-- breaks. If both are true, this script answers for an unflagged lock that is held.
 --
 -- May be repeated. ⚑ The first command is a write command: no read-only replica answers, and Redis
 -- allows the writes after it when it is out of memory.
 local raw = redis.call('GETEX', key)
 local state = string.match(raw or '', '^b2([hrHR])[!.]')
-if not full or plain and state == 'h' then
+if not has_queue or only_releases and state == 'h' then
   local keep = tonumber(string.sub(raw or '', 101, 111))
   if not raw then
     return 'not held'

@@ -21,9 +21,9 @@ local function tombstone_life()
 end
 
 -- first returns the first live waiter before an owner with a ticket (0: at the end), and the dead
--- waiters before it. A waiter is dead if its promise or its ownership has ended, or if it is gone,
--- which leaves the queue now.
-local function first(r, owner, ticket, gone)
+-- waiters before it. A waiter is dead if its promise or its ownership has ended, or if it is the
+-- leaver, which leaves the queue now.
+local function first(r, owner, ticket, leaver)
   local dead = {}
   while true do
     local at = redis.call('ZRANGE', queue, #dead, #dead, 'WITHSCORES')
@@ -32,7 +32,7 @@ local function first(r, owner, ticket, gone)
       return nil, dead
     end
     local alive, seq, notify, payload = string.match(redis.call('HGET', waiters, id) or '', '^(%d+):(%d+):(%w*):(.*)$')
-    if alive and #id == 32 and tonumber(alive) > now_ms and id ~= gone and id ~= r.owner and id ~= r.previous then
+    if alive and #id == 32 and tonumber(alive) > now_ms and id ~= leaver and id ~= r.owner and id ~= r.previous then
       return {id = id, left = tonumber(alive) - now_ms, seq = seq, notify = notify, payload = payload}, dead
     end
     dead[#dead + 1] = id
