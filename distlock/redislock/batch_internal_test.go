@@ -262,7 +262,8 @@ func TestBusy_L_grantFromTheQueue_isRemembered(t *testing.T) {
 		}
 	}
 	waits.Seq++
-	if reply, err := s.Acquire(t.Context(), waits); err != nil || reply.Outcome != driver.Granted || !s.busy.of(b.Name).Load() {
+	reply, err := s.Acquire(t.Context(), waits)
+	if err != nil || reply.Outcome != driver.Granted || !s.busy.of(b.Name).Load() {
 		t.Errorf("a grant from the queue: %+v, %v", reply, err)
 	}
 	if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: waits.Name, Owner: waits.Owner}); err != nil {
