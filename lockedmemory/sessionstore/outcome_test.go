@@ -35,7 +35,9 @@ func (d *refusing) Replace(_ context.Context, r driver.Replace) (driver.Verdict,
 
 func (d *refusing) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 	if d.with == driver.Stale && r.Access != nil {
-		return driver.Page{Verdict: d.verdict(*r.Access)}, nil
+		v := d.verdict(*r.Access)
+		v.Replayed = true
+		return driver.Page{Verdict: v}, nil
 	}
 	return d.Driver.Read(ctx, r)
 }
@@ -100,7 +102,7 @@ func TestWrite_refused_outcome(t *testing.T) {
 	}
 }
 
-// A refused Load is no refused write.
+// A refused Load is no refused write. Its outcome is known, also if it was sent more than once.
 func TestLoad_stale_lost(t *testing.T) {
 	memory, seen := observed(t, driver.Stale)
 	err := memory.Turn(t.Context(), func(ctx context.Context) error {

@@ -22,7 +22,6 @@ type request struct {
 	session string
 	lease   *distlock.Lease    // nil: a read without a lease
 	state   *leaseState        // of the lease
-	ends    bool               // nothing uses the lease after the call
 	most    int                // Retention.MaxExchanges
 	since   int64              // the lowest token that Retention.MaxAge keeps
 	size    int                // of an exchange, as estimated; see pages
@@ -57,12 +56,7 @@ const (
 // writes reports whether the effect of the call is what the caller asked for. A read may leave a
 // mark, which changes no history.
 func (op operation) writes() bool {
-	return op == opSave || op.replaces()
-}
-
-// replaces reports whether the driver's Replace carries the call out.
-func (op operation) replaces() bool {
-	return op == opClear || op == opReplace || op == opDelete
+	return op == opSave || op == opClear || op == opReplace || op == opDelete
 }
 
 // request begins a call. It fails if the session is not known, or if the lease does not fit.
@@ -140,11 +134,9 @@ func isEnded(err error) bool {
 // settle returns what an answer means for the caller, and whether another try may change that.
 // accepted says that the service has accepted a token of the lease before.
 func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bool, err error) {
-	copyRefused := page.Outcome > driver.Conflict && (r.ends || r.op.replaces()) || page.Outcome == driver.Taken
-	if page.Replayed && copyRefused {
-		// ⚑ The first copy may have released the lock, and other leases cleared or trimmed what it
-		// stored. The copy of a Replace is not known after the next access of another lease. Under the
-		// same lease, another store may have removed what the first copy stored, and taken the place.
+	if page.Replayed && r.op.writes() && page.Outcome > driver.Conflict {
+		// ⚑ The first copy may have been carried out. Other leases, or other stores under this lease, may
+		// have removed what it stored. In a turn too: a pause longer than the TTL loses the lease.
 		return false, fmt.Errorf("%w: %s: the request was sent more than once, and the store refused a copy: "+
 			"load the history again to see whether it was carried out", outcomeUnknown, r.op)
 	}

@@ -98,9 +98,9 @@ func (s *Store[M, D]) Append(ctx context.Context, messages ...M) error {
 			return err
 		}
 	}
-	r.ends = lockedmemory.EndsLease(ctx, s)
+	ends := lockedmemory.EndsLease(ctx, s)
 	_, err = r.under(func(w driver.Write) (driver.Page, error) {
-		v, err := s.driver.Append(ctx, driver.Append{Write: w, Content: content, EndsLease: r.ends})
+		v, err := s.driver.Append(ctx, driver.Append{Write: w, Content: content, EndsLease: ends})
 		stored := []driver.Entry{{Place: lockedmemory.Place{Fence: w.Fence, N: w.N}}}
 		return driver.Page{Verdict: v, Entries: stored}, err
 	})

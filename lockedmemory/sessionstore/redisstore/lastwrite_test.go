@@ -271,6 +271,47 @@ func TestSave_O_clearedBetweenCopies_unknown(t *testing.T) {
 	r.wantFree(t)
 }
 
+// The first copy of a Save in a turn is stored, and its answer is lost. The process is paused until another
+// lease has removed the exchange. The store refuses the second copy, but the exchange was there.
+func TestSave_O_overtakenBetweenCopies_unknown(t *testing.T) {
+	t.Parallel()
+	for name, remove := range map[string]func(*rig, context.Context) error{
+		"Clear":  func(r *rig, ctx context.Context) error { return r.memory.Clear(ctx) },
+		"Delete": func(r *rig, ctx context.Context) error { return r.memory.Delete(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, proxy := proxied(t, redis.Options{ReadTimeout: 20 * time.Second}, nil)
+			other := newRig(t, redis.Options{}, nil, nil)
+			isSave, n := faultnet.Containing("re: q"), 0
+			_ = r.memory.Turn(t.Context(), func(ctx context.Context) error {
+				must(t, r.opens(ctx))
+				lost := proxy.DropReplies(faultnet.First(1, isSave))
+				second := proxy.HoldRequests(func(request []byte) bool {
+					if isSave(request) {
+						n++
+					}
+					return isSave(request) && n == 2
+				})
+				saved := make(chan error, 1)
+				go func() { saved <- r.store.Save(ctx, "q", "re: q") }()
+				lost.Wait(1)
+				second.Wait(1)
+				other.wantHistory(t, "first", "q")
+				r.expire(ctx)
+				must(t, remove(other, t.Context()))
+				second.Release()
+				stale := new(sessionstore.StaleError)
+				if err := <-saved; !errors.Is(err, distlock.ErrOutcomeUnknown) || errors.As(err, &stale) {
+					t.Errorf("Save: %v, want ErrOutcomeUnknown", err)
+				}
+				return nil
+			})
+			other.wantHistory(t)
+		})
+	}
+}
+
 // A server without the script gets it whole, and executes it once.
 func TestSave_unknownScript_storedOnce(t *testing.T) {
 	t.Parallel()
