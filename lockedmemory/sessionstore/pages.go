@@ -77,7 +77,7 @@ func (r *request) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
 		for page := range r.pages(driver.Read{Backward: true}, ask+1) { // one more shows if a turn is whole
 			for _, entry := range page {
 				if len(turn) > 0 && entry.Place.Fence != turn[0].Place.Fence {
-					if !yield(turn) || entry.Place.Fence < r.since {
+					if !yield(turn) || r.err != nil || entry.Place.Fence < r.since {
 						return
 					}
 					newer += len(turn)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math"
 	"slices"
@@ -356,52 +357,52 @@ func (p refusing) Decode(text []byte) (Message, error) {
 // An entry that the codec refuses ends a call, or is left out and logged.
 func codecRefuses(h *harness) {
 	a := h.instance(nil, nil)
-	a.mustSave(h.Context(), 1, 2, 3)
-	for _, window := range []int{0, 3} {
+	a.mustSave(h.Context(), 1, 2, 3, 4)
+	var place string
+	for e := range a.store.Forward(h.Context(), lockedmemory.Place{}) {
+		if e.Input() == question(3) {
+			place = e.Place.String()
+		}
+	}
+	for _, limit := range []int{0, 4} {
 		for _, skip := range []bool{false, true} {
 			var log bytes.Buffer
-			store, err := sessionstore.New(a.driver, lockedmemory.FixedKey(h.session), refusing{decode: "a2"},
-				&sessionstore.Options{Window: window, SkipBroken: skip, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			store, err := sessionstore.New(keeping{a.driver, driver.Retention{MaxExchanges: limit}},
+				lockedmemory.FixedKey(h.session), refusing{decode: "a3"},
+				&sessionstore.Options{Window: limit, SkipBroken: skip, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if err != nil {
 				h.Fatal(err)
 			}
-			var place string
-			for e := range a.store.Forward(h.Context(), lockedmemory.Place{}) {
-				if e.Input() == question(2) {
-					place = e.Place.String()
+			found, errs := map[string][]Message{}, map[string]error{}
+			found["Load"], errs["Load"] = store.Load(h.Context(), "")
+			found["Search"], errs["Search"] = store.Search(h.Context(), "", 9)
+			for call, read := range map[string]func(context.Context, lockedmemory.Place,
+			) iter.Seq2[lockedmemory.Exchange[Message], error]{"Forward": store.Forward, "Backward": store.Backward} {
+				for e, err := range read(h.Context(), lockedmemory.Place{}) {
+					found[call], errs[call] = append(found[call], e.Messages...), err
 				}
 			}
-			var seen []Message
-			loaded, loadErr := store.Load(h.Context(), "")
-			found, searchErr := store.Search(h.Context(), "", 9)
-			var yieldErr error
-			for e, err := range store.Forward(h.Context(), lockedmemory.Place{}) {
-				if seen = append(seen, e.Messages...); err != nil {
-					yieldErr = err
-				}
-			}
-			want := [][]Message{{question(1), answer(1), question(3), answer(3)},
-				{answer(3), question(3), answer(1), question(1)}}
+			forward := []Message{question(1), answer(1), question(2), answer(2)}
+			want := map[string][]Message{"Forward": forward, "Backward": {question(4), answer(4)}}
 			if skip {
-				if err := errors.Join(loadErr, searchErr, yieldErr); err != nil {
-					h.Errorf("SkipBroken: %v", err)
-				}
-				if n := strings.Count(log.String(), place); n != 3 {
-					h.Errorf("the place is logged %d times by 3 calls: %s", n, &log)
-				}
-			} else {
-				want = [][]Message{{question(1), answer(1)}, nil}
-				for call, err := range map[string]error{"Load": loadErr, "Search": searchErr, "Forward": yieldErr} {
-					var entry *sessionstore.EntryError
-					if !errors.As(err, &entry) || !errors.Is(err, sessionstore.ErrBroken) || !errors.Is(err, sessionstore.ErrCodec) ||
-						!errors.Is(err, errRefusing) || entry.Place.String() != place || !strings.Contains(err.Error(), place) {
-						h.Errorf("%s: %v; want the entry at %s", call, err, place)
-					}
+				forward = append(forward, question(4), answer(4))
+				want = map[string][]Message{"Load": forward, "Forward": forward,
+					"Search":   {answer(4), question(4), answer(2), question(2), answer(1), question(1)},
+					"Backward": {question(4), answer(4), question(2), answer(2), question(1), answer(1)}}
+				if n := strings.Count(log.String(), place); n != len(errs) {
+					h.Errorf("the place is logged %d times by %d calls: %s", n, len(errs), &log)
 				}
 			}
-			if !slices.Equal(seen, want[0]) || skip && !slices.Equal(loaded, want[0]) ||
-				!slices.Equal(found, want[1]) {
-				h.Errorf("loaded %s, found %s, yielded %s; want %s", text(loaded), text(found), text(seen), want)
+			for call, err := range errs {
+				if !slices.Equal(found[call], want[call]) {
+					h.Errorf("%s, MaxExchanges %d: %s, want %s", call, limit, text(found[call]), text(want[call]))
+				}
+				var entry *sessionstore.EntryError
+				if skip && err != nil || !skip && (!errors.As(err, &entry) || !errors.Is(err, sessionstore.ErrBroken) ||
+					!errors.Is(err, sessionstore.ErrCodec) || !errors.Is(err, errRefusing) ||
+					entry.Place.String() != place || !strings.Contains(err.Error(), place)) {
+					h.Errorf("%s, SkipBroken %t: %v; want the entry at %s", call, skip, err, place)
+				}
 			}
 		}
 	}
