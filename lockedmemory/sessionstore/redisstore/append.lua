@@ -4,7 +4,12 @@
 -- ARGV  6 seq   7 op   8, 9 token and seq of driver.Access.Need
 --       10 field of the turn ID, or ''   11 its number   12 item of the record   13 RememberTurns in ms
 --       14 '1' for the first access of the lease   15… the entry
-if had and string.sub(had, 1, DIGEST) ~= string.sub(ARGV[12], 1, DIGEST) then
+
+-- ⚑ A write without an effect, as in session.lua: a read-only replica may know an ID that is deleted.
+local writes = had and try('HDEL', ids, '')
+if type(writes) == 'table' then
+  return writes
+elseif had and string.sub(had, 1, DIGEST) ~= string.sub(ARGV[12], 1, DIGEST) then
   return {CONFLICT}
 elseif had then
   show() -- refused or not: the exchange is stored
