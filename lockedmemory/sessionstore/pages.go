@@ -94,13 +94,17 @@ func (r *request) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
 	}
 }
 
-// beginning returns the place before the oldest exchange that Retention.MaxExchanges keeps.
-func (r *request) beginning() (before lockedmemory.Place) {
+// beginning returns the place before the oldest exchange that Retention.MaxExchanges keeps, or a place
+// between that one and after. It does not look at turns before after.
+func (r *request) beginning(after lockedmemory.Place) (before lockedmemory.Place) {
 	if r.most == all {
 		return lockedmemory.Place{Fence: r.since}
 	}
 	for turn := range r.turns(all, nil) {
 		before = lockedmemory.Place{Fence: turn[0].Place.Fence}
+		if before.Fence <= after.Fence {
+			break
+		}
 	}
 	r.last = lockedmemory.Place{} // the next page is not older than this one
 	return before

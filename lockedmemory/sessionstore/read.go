@@ -142,7 +142,7 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return s.iterate(ctx, opForward, after, func(r *request) iter.Seq[[]driver.Entry] {
-		from := r.beginning()
+		from := r.beginning(after)
 		if after.Compare(from) > 0 {
 			from = after
 		}
@@ -160,7 +160,7 @@ func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place,
 		if before == (lockedmemory.Place{}) && r.most < all {
 			return r.turns(all, nil)
 		}
-		first := r.beginning()
+		first := r.beginning(lockedmemory.Place{})
 		pages := r.pages(driver.Read{Backward: true, From: before}, all)
 		return func(yield func([]driver.Entry) bool) {
 			for page := range pages {

@@ -158,6 +158,22 @@ func TestStore_longOldHistory_oneRoundTrip(t *testing.T) {
 	}
 }
 
+// Forward from a place reads no history before it, also where MaxExchanges hides older turns.
+func TestForward_fromALatePlace_twoRoundTrips(t *testing.T) {
+	store, d := filledWith(t, 5_000, 100, nil, &sessionstore.Retention{MaxExchanges: 5_000})
+	newest, err := store.Last(t.Context(), 10)
+	must(t, err)
+	d.reads = 0
+	n := 0
+	for _, err := range store.Forward(t.Context(), newest[0].Place) {
+		must(t, err)
+		n++
+	}
+	if n != 9 || d.reads != 2 {
+		t.Errorf("%d exchanges in %d round trips", n, d.reads)
+	}
+}
+
 // Also with large exchanges, an answer has at most 16 MiB.
 func TestStore_largeExchanges_atMost16MiB(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
