@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -119,36 +118,20 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 	if err := session(a.Session); err != nil {
 		return driver.Verdict{}, err
 	}
-	args, err := s.appendArgs(a)
-	if err != nil {
-		return driver.Verdict{}, err
-	}
+	args := s.appendArgs(a)
 	if lock, ok := s.colocated(a); ok {
 		return s.appendRelease(ctx, a.Lease, lock, args)
 	}
 	return s.verdict(ctx, "append_v1", args)
 }
 
-func (s *service) appendArgs(a driver.Append) ([]any, error) {
-	op, err := identity(a.Op)
-	if err != nil {
-		return nil, err
-	}
-	args := append(s.access(a.Access), a.N, op, a.Need.Fence, a.Need.N, a.Need.Sub, some(a.Messages),
+func (s *service) appendArgs(a driver.Append) []any {
+	args := append(s.access(a.Access), a.N, a.Op, a.Need.Fence, a.Need.N, a.Need.Sub, some(a.Messages),
 		driver.Bytes(a.ID, a.Messages))
 	if a.ID == "" {
-		return append(args, nil, nil, nil, nil, nil), nil
+		return append(args, nil, nil, nil, nil, nil)
 	}
-	return append(args, []byte(a.ID), hash(a.ID), a.Number, uuid(a.Digest[:]), s.keep.RememberTurns), nil
-}
-
-// identity is the Op of a write.
-func identity(op string) (id pgtype.UUID, err error) {
-	digits, err := hex.DecodeString(op)
-	if err != nil || len(digits) != 16 {
-		return id, fmt.Errorf("pgstore: %w: the Op of a write has 32 hexadecimal digits", lockdriver.ErrNotDone)
-	}
-	return uuid(digits), nil
+	return append(args, []byte(a.ID), hash(a.ID), a.Number, uuid(a.Digest[:]), s.keep.RememberTurns)
 }
 
 // hash is the key of a turn ID among all of a session. An ID may be any text.
@@ -175,10 +158,6 @@ func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict
 	if err := session(r.Session); err != nil {
 		return driver.Verdict{}, err
 	}
-	op, err := identity(r.Op)
-	if err != nil {
-		return driver.Verdict{}, err
-	}
 	var from, to []int64
 	if r.From != (lockedmemory.Place{}) {
 		from, to = numbers(r.From), numbers(r.To)
@@ -198,7 +177,7 @@ func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict
 			of, messages = append(of, int64(i+1)), append(messages, m)
 		}
 	}
-	args := append(s.access(r.Access), r.N, op, r.Forget, from, to, fences, ns, ids, nums, sizes, of, some(messages),
+	args := append(s.access(r.Access), r.N, r.Op, r.Forget, from, to, fences, ns, ids, nums, sizes, of, some(messages),
 		int64(lockedmemory.MaxSub))
 	return s.verdict(ctx, "replace_v1", args)
 }
