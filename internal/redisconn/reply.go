@@ -26,6 +26,9 @@ func (r *Reply) Text() string { return next[string](r) }
 // Integer reads a number.
 func (r *Reply) Integer() int64 { return next[int64](r) }
 
+// List reads a list.
+func (r *Reply) List() []any { return next[[]any](r) }
+
 // Number reads a number of at least 0.
 func (r *Reply) Number() int64 {
 	n := r.Integer()

@@ -125,15 +125,9 @@ func parseStored(cmd *redis.Cmd) (stored int, entries []any, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if len(words) != 2 {
-		return 0, nil, errReply
-	}
-	n, isNumber := words[0].(int64)
-	entries, isList := words[1].([]any)
-	if !isNumber || !isList {
-		return 0, nil, errReply
-	}
-	return int(n), entries, nil
+	reply := replyOf(words)
+	stored, entries = int(reply.Number()), reply.List()
+	return stored, entries, reply.End()
 }
 
 // firstPlace is the place of the first entry or marker in a reply of XRANGE. In an empty reply, it

@@ -55,31 +55,17 @@ func NewColocatedDriver(locks lockdriver.Driver, keep *driver.Retention) (driver
 		return nil, fmt.Errorf("%w: the driver of the locks is not of package redislock: make it with redislock.NewDriver",
 			distlock.ErrInvalidOption)
 	}
-	if option := replicaOption(transport.Client()); option != "" {
-		return nil, fmt.Errorf("%w: the client's option %s sends reads to replicas, which lag behind their master, "+
-			"so a Load may miss acknowledged Saves: leave that option out", distlock.ErrInvalidOption, option)
+	// go-redis sets ReadOnly for all four options.
+	if c, ok := transport.Client().(*redis.ClusterClient); ok && c.Options().ReadOnly {
+		return nil, fmt.Errorf("%w: an option of the client sends reads to replicas, which lag behind their master, "+
+			"so a Load may miss acknowledged Saves: leave out ReadOnly, ReplicaOnly, RouteByLatency and RouteRandomly",
+			distlock.ErrInvalidOption)
 	}
 	kept, err := keep.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
 	return &service{client: transport.Client(), redis: transport, keep: kept}, nil
-}
-
-// replicaOption names the option of a client that makes go-redis read from replicas; empty: none.
-func replicaOption(client redis.UniversalClient) string {
-	c, ok := client.(*redis.ClusterClient)
-	switch {
-	case !ok:
-		return ""
-	case c.Options().RouteByLatency:
-		return "RouteByLatency"
-	case c.Options().RouteRandomly:
-		return "RouteRandomly"
-	case c.Options().ReadOnly:
-		return "ReadOnly, which is ReplicaOnly in redis.FailoverOptions,"
-	}
-	return ""
 }
 
 // service is a driver.Driver.
@@ -236,27 +222,25 @@ func parseAppend(cmd *redis.Cmd) (v driver.Verdict, released bool, err error) {
 }
 
 // parseVerdict reads what the scripts reply.
-func parseVerdict(cmd *redis.Cmd) (driver.Verdict, error) {
-	var v driver.Verdict
+func parseVerdict(cmd *redis.Cmd) (v driver.Verdict, err error) {
 	words, err := cmd.Slice()
 	if err != nil {
 		return v, err
 	}
-	if len(words) == 0 || len(words) > 2 {
+	reply := replyOf(words)
+	if v.Outcome = driver.Outcome(reply.Number()); v.Outcome > driver.Deleted {
 		return v, errReply
 	}
-	code, ok := words[0].(int64)
-	if v.Outcome = driver.Outcome(code); !ok || v.Outcome < driver.Done || v.Outcome > driver.Deleted {
-		return v, errReply
-	}
-	if len(words) == 2 {
-		text, _ := words[1].(string)
-		if v.Mark, ok = parsePlace(text); !ok {
+	if len(reply.Parts) > 0 {
+		var ok bool
+		if v.Mark, ok = parsePlace(reply.Text()); !ok {
 			return v, errReply
 		}
 	}
-	return v, nil
+	return v, reply.End()
 }
+
+func replyOf(words []any) *redisconn.Reply { return &redisconn.Reply{Parts: words, Unknown: errReply} }
 
 // parsePlace reads the ID of an entry. An ID beyond all places is of another program. It becomes
 // the highest place.
@@ -281,15 +265,6 @@ func (s *service) explain(err error) error {
 	if err == nil || errors.Is(err, errReply) {
 		return err
 	}
-	explained := redisconn.Explain(s.client, "redisstore", err)
-	if redis.HasErrorPrefix(err, "WRITTEN") {
-		return &writtenError{explained}
-	}
-	return explained
+	// A script that has failed after its write says so.
+	return redisconn.After(redis.HasErrorPrefix(err, "WRITTEN"), redisconn.Explain(s.client, "redisstore", err))
 }
-
-// writtenError is the error of a script that has failed after its write.
-type writtenError struct{ error }
-
-func (e *writtenError) Unwrap() error        { return e.error }
-func (e *writtenError) Is(target error) bool { return target == lockdriver.ErrReplayed }

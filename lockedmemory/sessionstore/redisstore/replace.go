@@ -219,32 +219,18 @@ func (p *replacing) answered(cmd *redis.Cmd) (v driver.Verdict, done bool, err e
 
 // advance takes the answer of a step of the staging, and chooses the next step.
 func (p *replacing) advance(words []any) error {
+	reply := replyOf(words[1:])
 	if p.step == begin {
-		if len(words) != 2 {
-			return errReply
-		}
-		text, _ := words[1].(string)
-		if _, err := fmt.Sscan(text, &p.revision); err != nil {
-			return errReply
-		}
 		// ⚑ A lost mark takes the revision with it. The new places are above those before the range.
-		p.revision = max(p.revision, p.From.Sub, p.To.Sub)
+		p.revision = max(reply.Number(), p.From.Sub, p.To.Sub)
 		p.step, p.staged, p.seen, p.added, p.sub = copyHead, header, "0-0", 0, p.revision
-		return nil
+		return reply.End()
 	}
-	if len(words) != 5 {
-		return errReply
+	staged, seen, more, sub := reply.Text(), reply.Text(), reply.Number(), reply.Number()
+	if err := reply.End(); err != nil {
+		return err
 	}
-	var ok [4]bool
-	var seen string
-	var more, sub int64
-	p.staged, ok[0] = words[1].(string)
-	seen, ok[1] = words[2].(string)
-	more, ok[2] = words[3].(int64)
-	sub, ok[3] = words[4].(int64)
-	if ok != [4]bool{true, true, true, true} {
-		return errReply
-	}
+	p.staged = staged
 	p.sub = max(p.sub, sub)
 	switch p.step {
 	case copyHead:

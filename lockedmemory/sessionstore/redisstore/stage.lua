@@ -37,7 +37,7 @@ local function begin()
   if refusal then
     try('UNLINK', stage)
   end
-  return refusal or {DONE, string.format('%.0f', revision)}
+  return refusal or {DONE, revision}
 end
 
 -- put adds an entry of some words.
