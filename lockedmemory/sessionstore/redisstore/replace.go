@@ -15,41 +15,40 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict, error) {
+func (s *service) Replace(ctx context.Context, r driver.Replace) (v driver.Verdict, err error) {
 	keys, args := s.access(r.Access)
 	p := newReplacing(r, append(keys, s.keys(r.Session).stage), args)
-	for {
-		v, done, err := s.addAhead(ctx, p)
-		if err != nil {
-			return v, &stepError{s.explain(err)}
-		} else if done {
-			return v, nil
+	for done := false; !done && err == nil; {
+		if p.step != swap {
+			v, done, err = s.stage(ctx, p)
+			continue
 		}
-		script, args := p.next()
-		cmd, replayed := script.Run(ctx, s.redis, p.keys, args...)
+		cmd, replayed := swapScript.Run(ctx, s.redis, p.keys, p.next()[0]...)
 		v, done, err = p.answered(cmd)
-		if err != nil && script != swapScript {
-			return v, &stepError{s.explain(err)}
-		}
-		v.Replayed = replayed && script == swapScript
-		if done || err != nil {
-			return v, s.explain(err)
-		}
+		v.Replayed, err = replayed, s.explain(err)
 	}
+	return v, err
 }
 
-// addAhead sends the steps of p.ahead in one round trip. Answers behind an error are left out: the step
+// stage sends the next steps of the staging in one round trip. Answers behind an error are left out: the step
 // that failed is the next step of the Replace.
-func (s *service) addAhead(ctx context.Context, p *replacing) (v driver.Verdict, done bool, err error) {
+func (s *service) stage(ctx context.Context, p *replacing) (v driver.Verdict, done bool, err error) {
 	var calls []redis.Cmder
-	for _, args := range p.ahead() {
-		calls = append(calls, stageScript.Call(ctx, p.keys, args...))
-	}
-	if len(calls) > 0 {
-		err = s.redis.InOrder(ctx, p.keys[0], calls...)
-	}
-	for i := 0; i < len(calls) && err == nil && !done && p.step == addNew && calls[i].Err() == nil; i++ {
+	_, err = s.redis.Repeat(ctx, func() error {
+		calls = nil
+		for _, args := range p.next() {
+			calls = append(calls, stageScript.Call(ctx, p.keys, args...))
+		}
+		if err := s.redis.InOrder(ctx, p.keys[0], calls...); err != nil {
+			return err
+		}
+		return calls[0].Err()
+	})
+	for i, step := 0, p.step; err == nil && !done && p.step == step && i < len(calls) && calls[i].Err() == nil; i++ {
 		v, done, err = p.answered(calls[i].(*redisconn.Call).Cmd)
+	}
+	if err != nil {
+		err = &stepError{s.explain(err)}
 	}
 	return v, done, err
 }
@@ -126,22 +125,28 @@ func (p *replacing) restart() {
 	p.nonce, p.begun, p.step = fmt.Sprintf("%x", nonce), p.begun+1, begin
 }
 
-// next returns the request of the next step. It may be sent again.
-func (p *replacing) next() (*redisconn.Script, []any) {
+// next returns the requests of the next steps, which may be sent again. Only steps that add entries are
+// several. Their size is aheadBytes and a step at most.
+func (p *replacing) next() (requests [][]any) {
 	args := append(make([]any, 0, 16), p.access...)
 	switch p.step {
 	case begin:
-		return stageScript, append(args, p.nonce, "begin", p.From.String(), p.To.String(),
-			seq(lockedmemory.Place{N: p.N}), p.Op)
+		args = append(args, p.nonce, "begin", p.From.String(), p.To.String(), seq(lockedmemory.Place{N: p.N}), p.Op)
 	case copyHead:
-		return stageScript, append(args, p.nonce, "copy", p.staged, p.seen, "("+p.From.String())
+		args = append(args, p.nonce, "copy", p.staged, p.seen, "("+p.From.String())
 	case addNew:
-		args, _, _ = p.add()
-		return stageScript, args
+		for q, total := *p, 0; q.added < len(q.New) && total < aheadBytes; {
+			args, size, then := q.add()
+			requests = append(requests, args)
+			q, total = then, total+size
+		}
+		return requests
 	case copyTail:
-		return stageScript, append(args, p.nonce, "copy", p.staged, p.seen, "+")
+		args = append(args, p.nonce, "copy", p.staged, p.seen, "+")
+	case swap:
+		args = append(args, seq(lockedmemory.Place{N: p.N}), p.Op, p.nonce, p.staged, p.seen, p.sub)
 	}
-	return swapScript, append(args, seq(lockedmemory.Place{N: p.N}), p.Op, p.nonce, p.staged, p.seen, p.sub)
+	return [][]any{args}
 }
 
 // add returns the request of a step that adds entries, its size, and the Replace after its answer.
@@ -156,20 +161,6 @@ func (p replacing) add() (args []any, size int, then replacing) {
 		size += n
 	}
 	return args, size, p
-}
-
-// ahead returns the requests of the next steps that add entries, without the last of these steps. Their
-// size is aheadBytes and a step at most.
-func (p *replacing) ahead() (requests [][]any) {
-	for q, total := *p, 0; q.step == addNew && total < aheadBytes; {
-		args, size, then := q.add()
-		if then.added == len(q.New) {
-			break
-		}
-		requests = append(requests, args)
-		q, total = then, total+size
-	}
-	return requests
 }
 
 // entryWords returns the fields of an entry in the log, and their size as stage.lua counts it.

@@ -356,33 +356,24 @@ func (m *editModel) proceed(i int) {
 	}
 	e := m.edits[i]
 	end := func() { m.edits = slices.Delete(m.edits, i, i+1) }
-	var answers []*redis.Cmd
-	for _, args := range e.ahead() {
-		answers = append(answers, m.dispatch(packet{modelStage, args, e.write}))
-	}
-	for _, cmd := range answers {
-		if cmd == nil || e.step != addNew {
-			break
-		}
-		if _, done, err := e.answered(cmd); done || err != nil {
-			end()
-			return
-		}
-	}
-	script, args := e.next()
-	p := packet{modelStage, args, e.write}
-	if script == swapScript {
-		p.script = modelSwap
+	step, script := e.step, modelStage
+	if step == swap {
+		script = modelSwap
 		if len(m.late) > 0 && m.chance(2) {
 			m.send(m.late[len(m.late)-1-m.random.IntN(min(3, len(m.late)))])
 		}
 	}
-	cmd := m.dispatch(p)
-	switch {
-	case cmd == nil && m.chance(3): // the process dies
+	var answers []*redis.Cmd
+	for _, args := range e.next() {
+		answers = append(answers, m.dispatch(packet{script, args, e.write}))
+	}
+	if answers[0] == nil && m.chance(3) { // the process dies; otherwise it sends the request again
 		end()
-	case cmd == nil: // it sends the request again
-	default:
+	}
+	for _, cmd := range answers {
+		if cmd == nil || e.step != step {
+			return
+		}
 		v, done, err := e.answered(cmd)
 		if err != nil && !strings.Contains(err.Error(), "again and again") {
 			m.fail("%v", err)
@@ -392,6 +383,7 @@ func (m *editModel) proceed(i int) {
 		}
 		if done || err != nil {
 			end()
+			return
 		}
 	}
 }

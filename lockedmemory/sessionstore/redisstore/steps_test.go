@@ -96,9 +96,9 @@ func TestReplace_manyNew_fewRoundTrips(t *testing.T) {
 		return &counted{Conn: c, trips: &trips}, err
 	}}, nil, nil)
 	for name, c := range map[string]struct{ exchanges, size, trips int }{
-		// begin, copy, the steps that add and the last of them, copy, swap
-		"small": {1000, 10, 1 + 1 + 2 + 1 + 1},
-		"large": {20, 64 << 10, 1 + 1 + 6 + 1 + 1},
+		// begin, copy, the steps that add, copy, swap
+		"small": {1000, 10, 1 + 1 + 1 + 1 + 1},
+		"large": {20, 64 << 10, 1 + 1 + 3 + 1 + 1},
 	} {
 		r.client.Del(t.Context(), r.log(), r.mark())
 		r.fill(t, 1, "q")
