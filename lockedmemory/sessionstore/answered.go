@@ -26,7 +26,7 @@ func (s *Store[M, D]) Answered(ctx context.Context, id string) (
 			opAnswered, lockedmemory.ErrTurnID, len(id), lockedmemory.MaxTurnID)
 	}
 	exchanges, err = again(ctx, s, opAnswered, func(r *request) (found []lockedmemory.Exchange[M]) {
-		for page := range r.pages(driver.Read{ID: id, Named: true}, all) {
+		for page := range r.pages(driver.Read{ID: id, Named: true}, unlimited) {
 			found = append(found, s.decode(r, page, nil)...)
 		}
 		stored = r.stored

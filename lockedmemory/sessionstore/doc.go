@@ -4,7 +4,7 @@
 //
 // A holder that was paused wakes up and writes, although its lease is over. Only the memory can refuse
 // that write. So each call of a [Store] has the fencing token of its lease, and the token begins the
-// place of each exchange. Tokens and places only rise, so a late write has no place.
+// place of each exchange. Tokens and places only rise, so the store refuses a late write.
 //
 // The packages redisstore, pgstore and memstore make a Store. A Store writes under a lease alone.
 // lockedmemory.New, put in front of it, brings the lease:

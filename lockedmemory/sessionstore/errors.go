@@ -91,8 +91,8 @@ var (
 func (k *kind) Error() string { return k.text }
 func (k *kind) Unwrap() error { return k.error }
 
-// failed is the error of a request whose call of the driver ended with err.
-func (r *request) failed(err error) error {
+// callError is the error of a request whose call of the driver ended with err.
+func (r *request) callError(err error) error {
 	if err == nil {
 		return nil
 	}

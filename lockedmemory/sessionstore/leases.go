@@ -18,7 +18,7 @@ type leaseState struct {
 
 	mu    sync.Mutex
 	shown int64              // the highest token of the lease that the service has accepted; 0: none
-	need  lockedmemory.Place // see driver.Access
+	seen  lockedmemory.Place // see driver.Access
 }
 
 // placesKey is that of the places among the attachments of a lease.
@@ -28,7 +28,7 @@ type placesKey struct{}
 // has read everything: its turn may have.
 func stateOf(store any, lease *distlock.Lease) *leaseState {
 	if lease.Context().Err() != nil { // the call has outlived its turn: the service decides
-		return &leaseState{places: new(atomic.Int64), need: lockedmemory.Place{Fence: lease.Fence()}}
+		return &leaseState{places: new(atomic.Int64), seen: lockedmemory.Place{Fence: lease.Fence()}}
 	}
 	places := fencing.Attach(lease, placesKey{}, func() any { return new(atomic.Int64) })
 	return fencing.Attach(lease, store, func() any { return &leaseState{places: places.(*atomic.Int64)} }).(*leaseState)
@@ -49,7 +49,7 @@ func (s *leaseState) access(lease *distlock.Lease) (a driver.Access, accepted bo
 	fence := lease.Fence()
 	return driver.Access{
 		Session: lease.Key(), Lease: lease, Fence: fence, First: s.shown < fence,
-		Shown: s.shown, Awaited: fencing.Awaited(lease), Need: s.need,
+		Shown: s.shown, Awaited: fencing.Awaited(lease), Seen: s.seen,
 	}, s.shown > 0
 }
 
@@ -60,8 +60,8 @@ func (s *leaseState) accept(fence int64, entries []driver.Entry) {
 	defer s.mu.Unlock()
 	s.shown = max(s.shown, fence)
 	for _, e := range entries {
-		if e.Place.Compare(s.need) > 0 {
-			s.need = e.Place
+		if e.Place.Compare(s.seen) > 0 {
+			s.seen = e.Place
 		}
 	}
 }

@@ -15,17 +15,17 @@ const (
 	leastSize = 8 << 10  // so at most 2,048 entries a page
 )
 
-// all is the limit of a read without a limit. One more is an int, too.
-const all = math.MaxInt - 1
+// unlimited is the limit of a read without a limit. One more is an int, too.
+const unlimited = math.MaxInt - 1
 
 // pages yields the entries of a session, a page at a time, until request.err is set. Each page has
-// as many entries as maxReply allows. Pages of small exchanges grow fourfold. ask bounds the
+// as many entries as maxReply allows. Pages of small exchanges grow fourfold. limit bounds the
 // entries of the first page.
-func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
+func (r *request) pages(req driver.Read, limit int) iter.Seq[[]driver.Entry] {
 	return func(yield func([]driver.Entry) bool) {
 		for r.err == nil {
 			req.Next = r.paged
-			req.Limit = min(ask, max(maxReply/r.size, 1))
+			req.Limit = min(limit, max(maxReply/r.size, 1))
 			page, err := r.read(req)
 			if err != nil {
 				r.err = err
@@ -47,7 +47,7 @@ func (r *request) pages(req driver.Read, ask int) iter.Seq[[]driver.Entry] {
 			if !yield(page.Entries) || page.Last == (lockedmemory.Place{}) {
 				return
 			}
-			req.From, ask = page.Last, all
+			req.From, limit = page.Last, unlimited
 		}
 	}
 }
@@ -67,14 +67,14 @@ func (r *request) changed(page driver.Page) error {
 // turns yields the turns that Retention.MaxExchanges keeps, each whole, the newest first. It ends
 // as pages does. The caller needs limit exchanges with all words.
 func (r *request) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
-	ask := r.most
+	firstLimit := r.maxExchanges
 	if len(words) == 0 {
-		ask = min(ask, limit)
+		firstLimit = min(firstLimit, limit)
 	}
 	return func(yield func([]driver.Entry) bool) {
-		var turn []driver.Entry                                         // that is being read
-		newer := 0                                                      // exchanges of newer turns
-		for page := range r.pages(driver.Read{Backward: true}, ask+1) { // one more shows if a turn is whole
+		var turn []driver.Entry                                                // that is being read
+		newer := 0                                                             // exchanges of newer turns
+		for page := range r.pages(driver.Read{Backward: true}, firstLimit+1) { // one more shows if a turn is whole
 			for _, entry := range page {
 				if len(turn) > 0 && entry.Place.Fence != turn[0].Place.Fence {
 					if !yield(turn) || r.err != nil || entry.Place.Fence < r.since {
@@ -83,7 +83,7 @@ func (r *request) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
 					newer += len(turn)
 					turn = nil
 				}
-				if turn = append(turn, entry); newer > 0 && newer+len(turn) > r.most {
+				if turn = append(turn, entry); newer > 0 && newer+len(turn) > r.maxExchanges {
 					return
 				}
 			}
@@ -97,10 +97,10 @@ func (r *request) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
 // beginning returns the place before the oldest exchange that Retention.MaxExchanges keeps, or a place
 // between that one and after. It does not look at turns before after.
 func (r *request) beginning(after lockedmemory.Place) (before lockedmemory.Place) {
-	if r.most == all {
+	if r.maxExchanges == unlimited {
 		return lockedmemory.Place{Fence: r.since}
 	}
-	for turn := range r.turns(all, nil) {
+	for turn := range r.turns(unlimited, nil) {
 		before = lockedmemory.Place{Fence: turn[0].Place.Fence}
 		if before.Fence <= after.Fence {
 			break
@@ -116,7 +116,7 @@ func (r *request) read(req driver.Read) (page driver.Page, err error) {
 	req.Session = r.session
 	if r.lease == nil {
 		page, err = retry(r.ctx, 0, func() (driver.Page, error) { return r.driver.Read(r.ctx, req) })
-		return page, r.failed(err)
+		return page, r.callError(err)
 	}
 	turn, _ := lockedmemory.TurnID(r.ctx)
 	if turn != nil && (req.ID == "" || req.ID == turn.ID) {
@@ -124,7 +124,7 @@ func (r *request) read(req driver.Read) (page driver.Page, err error) {
 			req.ID = turn.ID
 		}
 	}
-	page, err = r.under(func(w driver.Write) (driver.Page, error) {
+	page, err = r.underLease(func(w driver.Write) (driver.Page, error) {
 		req.Access = &w.Access
 		return r.driver.Read(r.ctx, req)
 	})

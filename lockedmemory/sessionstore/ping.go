@@ -11,5 +11,5 @@ func (s *Store[M, D]) Ping(ctx context.Context) (advice []string, err error) {
 	if err = ctx.Err(); err == nil {
 		advice, err = s.driver.Ping(ctx)
 	}
-	return advice, r.failed(err)
+	return advice, r.callError(err)
 }

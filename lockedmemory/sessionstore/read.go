@@ -31,7 +31,7 @@ import (
 // or the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	return again(ctx, s, opLoad, func(r *request) []M {
-		found := s.history(r, cmp.Or(s.opts.Window, all), wordsOf(query))
+		found := s.history(r, cmp.Or(s.opts.Window, unlimited), wordsOf(query))
 		messages := make([]M, 0, 2*len(found))
 		for _, e := range found {
 			messages = append(messages, e.Messages...)
@@ -62,8 +62,8 @@ const rereads = 3
 
 // history returns the last exchanges with all words, as a window bounds them.
 func (s *Store[M, D]) history(r *request, window int, words []string) []lockedmemory.Exchange[M] {
-	backward := window < all || r.most < all
-	groups := r.pages(driver.Read{From: lockedmemory.Place{Fence: r.since}}, all)
+	backward := window < unlimited || r.maxExchanges < unlimited
+	groups := r.pages(driver.Read{From: lockedmemory.Place{Fence: r.since}}, unlimited)
 	if backward {
 		groups = r.turns(window, words)
 	}
@@ -146,7 +146,7 @@ func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 		if after.Compare(from) > 0 {
 			from = after
 		}
-		return r.pages(driver.Read{From: from}, all)
+		return r.pages(driver.Read{From: from}, unlimited)
 	})
 }
 
@@ -157,11 +157,11 @@ func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return s.iterate(ctx, opBackward, before, func(r *request) iter.Seq[[]driver.Entry] {
-		if before == (lockedmemory.Place{}) && r.most < all {
-			return r.turns(all, nil)
+		if before == (lockedmemory.Place{}) && r.maxExchanges < unlimited {
+			return r.turns(unlimited, nil)
 		}
 		first := r.beginning(lockedmemory.Place{})
-		pages := r.pages(driver.Read{Backward: true, From: before}, all)
+		pages := r.pages(driver.Read{Backward: true, From: before}, unlimited)
 		return func(yield func([]driver.Entry) bool) {
 			for page := range pages {
 				kept := slices.DeleteFunc(page, func(e driver.Entry) bool { return e.Place.Compare(first) < 0 })

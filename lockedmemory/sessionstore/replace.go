@@ -69,7 +69,7 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 			return err
 		}
 	}
-	_, err = r.under(func(w driver.Write) (driver.Page, error) {
+	_, err = r.underLease(func(w driver.Write) (driver.Page, error) {
 		v, err := s.driver.Replace(ctx, driver.Replace{Write: w, From: from, To: to, New: entries})
 		return driver.Page{Verdict: v}, err
 	})

@@ -16,17 +16,17 @@ import (
 
 // request is one call of a Store.
 type request struct {
-	ctx     context.Context
-	op      operation
-	driver  driver.Driver
-	session string
-	lease   *distlock.Lease    // nil: a read without a lease
-	state   *leaseState        // of the lease
-	most    int                // Retention.MaxExchanges
-	since   int64              // the lowest token that Retention.MaxAge keeps
-	size    int                // of an exchange, as estimated; see pages
-	oldest  lockedmemory.Place // see driver.Page, of the last page
-	err     error              // has ended the pages
+	ctx          context.Context
+	op           operation
+	driver       driver.Driver
+	session      string
+	lease        *distlock.Lease    // nil: a read without a lease
+	state        *leaseState        // of the lease
+	maxExchanges int                // Retention.MaxExchanges
+	since        int64              // the lowest token that Retention.MaxAge keeps
+	size         int                // of an exchange, as estimated; see pages
+	oldest       lockedmemory.Place // see driver.Page, of the last page
+	err          error              // has ended the pages
 
 	paged    bool               // a page was read
 	revision int64              // of the first page
@@ -80,7 +80,7 @@ func (s *Store[M, D]) request(ctx context.Context, op operation) (*request, erro
 	}
 	keep := s.driver.Retention()
 	r := &request{ctx: ctx, op: op, driver: s.driver, session: key, lease: lease,
-		most: cmp.Or(keep.MaxExchanges, all), since: keep.Since(), size: firstSize}
+		maxExchanges: cmp.Or(keep.MaxExchanges, unlimited), since: keep.Since(), size: firstSize}
 	if leased {
 		r.state = stateOf(s, lease)
 	}
@@ -90,13 +90,13 @@ func (s *Store[M, D]) request(ctx context.Context, op operation) (*request, erro
 // tries bounds how often a refused call is made again: at the next place, or with a higher token.
 const tries = 5
 
-// under makes a call under the lease of a request. If the store refuses its token from the first, the
+// underLease makes a call under the lease of a request. If the store refuses its token from the first, the
 // lock may give a higher one: the store may have seen tokens from before the lock service lost its
 // data. Only the lock's owner is given one. The answer to a write has the Verdict, and the entry
 // that it stores.
 //
 // ⚑ A copy of a write that is sent again has the same place and Op.
-func (r *request) under(do func(driver.Write) (driver.Page, error)) (page driver.Page, err error) {
+func (r *request) underLease(do func(driver.Write) (driver.Page, error)) (page driver.Page, err error) {
 	var op [16]byte
 	_, _ = rand.Read(op[:]) // never fails, says crypto/rand
 	for range tries {
@@ -112,7 +112,7 @@ func (r *request) under(do func(driver.Write) (driver.Page, error)) (page driver
 		page, err = retry(r.ctx, fencing.Options(fencing.Locker(r.lease)).TTL,
 			func() (driver.Page, error) { return do(w) })
 		if err != nil {
-			err = r.failed(err)
+			err = r.callError(err)
 			if ended := r.lease.Err(); isEnded(ended) {
 				err = fmt.Errorf("%w: %w", ended, err)
 			}

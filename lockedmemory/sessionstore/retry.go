@@ -11,7 +11,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// retry makes a call of the driver. While the service turns the call away for now, retry makes it
+// retry makes a call of the driver. While the service refuses the call for the moment, retry makes it
 // again, until limit has passed or ctx ends. If ctx has ended before, nothing is sent.
 //
 // The error is the driver's. See driver.MayHaveEffect of distlock.

@@ -27,7 +27,7 @@ func (s *Store[M, D]) Sessions(ctx context.Context) iter.Seq2[string, error] {
 				names, after, err = s.driver.Sessions(ctx, after)
 			}
 			if err != nil {
-				yield("", r.failed(err))
+				yield("", r.callError(err))
 				return
 			}
 			for _, name := range names {

@@ -99,7 +99,7 @@ func (s *Store[M, D]) Append(ctx context.Context, messages ...M) error {
 		}
 	}
 	ends := lockedmemory.EndsLease(ctx, s)
-	_, err = r.under(func(w driver.Write) (driver.Page, error) {
+	_, err = r.underLease(func(w driver.Write) (driver.Page, error) {
 		v, err := s.driver.Append(ctx, driver.Append{Write: w, Content: content, EndsLease: ends})
 		stored := []driver.Entry{{Place: lockedmemory.Place{Fence: w.Fence, N: w.N}}}
 		return driver.Page{Verdict: v, Entries: stored}, err
@@ -156,7 +156,7 @@ func (s *Store[M, D]) Delete(ctx context.Context) error {
 
 // clear is a Clear or a Delete.
 func (r *request) clear() error {
-	_, err := r.under(func(w driver.Write) (driver.Page, error) {
+	_, err := r.underLease(func(w driver.Write) (driver.Page, error) {
 		v, err := r.driver.Replace(r.ctx, driver.Replace{Write: w, Forget: r.op == opDelete})
 		return driver.Page{Verdict: v}, err
 	})

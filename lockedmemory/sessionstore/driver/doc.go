@@ -28,7 +28,7 @@
 // the mark as it was.
 //
 // An Append is gone if the session has no entry, the lease has seen one, and no Clear explains
-// that: see [Access].Need and the table of states in docs/design/sessions.md.
+// that: see [Access].Seen and the table of states in docs/design/sessions.md.
 //
 // The first access of a lease trims: entries beyond Retention.MaxExchanges, MaxAge and MaxBytes, in whole
 // turns, but never the newest turn. It may leave a part for the next lease. All entries under one token

@@ -45,9 +45,9 @@ type Access struct {
 	// Awaited is the token that the lock showed to the waiter of the lease, see fencing.Awaited. Zero: none.
 	// If the session was deleted under a token between Awaited and Fence, the access is Deleted.
 	Awaited int64
-	// Need is the highest place at which this lease has read or stored an exchange. Zero: none. If
-	// the session has no exchange now, and no Clear above Need says why, it is Gone.
-	Need lockedmemory.Place
+	// Seen is the highest place that this lease has read or stored. Zero: none. If the session has no
+	// exchange now, and no Clear above Seen says why, it is Gone.
+	Seen lockedmemory.Place
 }
 
 // Write is what Append and Replace have in common. A copy of it, by a client that replays requests, is
@@ -85,7 +85,7 @@ type Replace struct {
 	// From and To are the first and the last entry of the range. Both are in the session, or the call
 	// has no effect, see Range. Both are zero for a Clear.
 	From, To lockedmemory.Place
-	// Forget removes the turn IDs, too: that is a Delete. It is set for a Clear alone. The session keeps the
+	// Forget also removes the turn IDs: the call is a Delete. Only without From and To. The session keeps the
 	// token of its last Delete, see Access.Awaited.
 	Forget bool
 	// New are the entries that take their place, in order. Fence and N of their Places lie in the range
@@ -120,7 +120,7 @@ const (
 	// Unowned: the session has no exchange, so a higher token may have expired with it, and the lock
 	// has another owner now, or none. Nothing was written.
 	Unowned
-	// Gone: the exchanges up to Access.Need have disappeared: the session has expired, or was
+	// Gone: the exchanges up to Access.Seen have disappeared: the session has expired, or was
 	// deleted. Nothing was written. Only Append has this outcome.
 	Gone
 	// Range: the session has no entry at Replace.From or Replace.To. Nothing was written.

@@ -89,7 +89,7 @@ type stored struct {
 // has reports whether an exchange is one of the turn. Replaced content has a sub-place.
 func (t turn) has(place lockedmemory.Place) bool {
 	place.Sub = 0
-	return slices.ContainsFunc(t.stored, func(each stored) bool { return each.place == place })
+	return slices.ContainsFunc(t.stored, func(one stored) bool { return one.place == place })
 }
 
 func (s *service) Retention() driver.Retention { return s.keep }
@@ -103,42 +103,43 @@ func (s *service) AcceptsLocker(*distlock.Locker) error { return nil }
 // at returns a session as it is now. Once an hour, it removes the sessions of which nothing is left.
 func (s *service) at(name string) *session {
 	if time.Since(s.swept) > time.Hour {
-		maps.DeleteFunc(s.sessions, func(_ string, each *session) bool { return s.expire(each) })
+		maps.DeleteFunc(s.sessions, func(_ string, sess *session) bool { return s.expire(sess) })
 		s.swept = time.Now()
 	}
-	each := s.sessions[name]
-	if each == nil {
-		each = &session{turns: make(map[string]turn)}
-		s.sessions[name] = each
+	sess := s.sessions[name]
+	if sess == nil {
+		sess = &session{turns: make(map[string]turn)}
+		s.sessions[name] = sess
 	}
-	s.expire(each)
-	return each
+	s.expire(sess)
+	return sess
 }
 
 // expire removes what has expired, and reports whether nothing is left.
-func (s *service) expire(each *session) bool {
-	idle, keep := time.Since(each.used), driver.KeepEmpty
+func (s *service) expire(sess *session) bool {
+	idle, keep := time.Since(sess.used), driver.KeepEmpty
 	if s.keep.IdleTTL > 0 && idle >= s.keep.IdleTTL {
-		each.entries = nil
+		sess.entries = nil
 	}
-	if each.state == begun {
+	if sess.state == begun {
 		keep += s.keep.IdleTTL
 	}
-	if each.entries == nil && idle >= keep {
-		each.mark, each.op, each.state, each.deleted = lockedmemory.Place{}, "", empty, 0
+	if sess.entries == nil && idle >= keep {
+		sess.mark, sess.op, sess.state, sess.deleted = lockedmemory.Place{}, "", empty, 0
 	}
-	maps.DeleteFunc(each.turns, func(_ string, t turn) bool { return time.Until(t.until) <= 0 })
-	return each.mark == lockedmemory.Place{} && len(each.turns) == 0
+	maps.DeleteFunc(sess.turns, func(_ string, t turn) bool { return time.Until(t.until) <= 0 })
+	return sess.mark == lockedmemory.Place{} && len(sess.turns) == 0
 }
 
-// barred refuses a lease by its past.
-func (each *session) barred(a driver.Access) driver.Verdict {
+// barred refuses a lease that was overtaken, or that waited through a Delete, or that is too old for an
+// unknown session.
+func (sess *session) barred(a driver.Access) driver.Verdict {
 	switch {
-	case a.Shown > 0 && a.Shown < each.mark.Fence && each.mark.Fence < a.Fence:
-		return driver.Verdict{Outcome: driver.Stale, Mark: each.mark}
-	case a.Awaited > 0 && a.Awaited < each.deleted && each.deleted < a.Fence:
+	case a.Shown > 0 && a.Shown < sess.mark.Fence && sess.mark.Fence < a.Fence:
+		return driver.Verdict{Outcome: driver.Stale, Mark: sess.mark}
+	case a.Awaited > 0 && a.Awaited < sess.deleted && sess.deleted < a.Fence:
 		return driver.Verdict{Outcome: driver.Deleted}
-	case each.entries == nil && each.mark == lockedmemory.Place{} &&
+	case sess.entries == nil && sess.mark == lockedmemory.Place{} &&
 		a.Fence < time.Now().Add(-driver.OldToken).UnixMicro():
 		return driver.Verdict{Outcome: driver.Unowned}
 	}
@@ -146,108 +147,108 @@ func (each *session) barred(a driver.Access) driver.Verdict {
 }
 
 // show raises the session to a token, or refuses it. The first access under a lease trims.
-func (s *service) show(each *session, a driver.Access) driver.Verdict {
-	if a.Fence < each.mark.Fence {
-		return driver.Verdict{Outcome: driver.Stale, Mark: each.mark}
+func (s *service) show(sess *session, a driver.Access) driver.Verdict {
+	if a.Fence < sess.mark.Fence {
+		return driver.Verdict{Outcome: driver.Stale, Mark: sess.mark}
 	}
-	if a.Fence > each.mark.Fence {
-		each.mark, each.op, each.state = lockedmemory.Place{Fence: a.Fence}, "", empty
-		if each.entries != nil {
-			each.state = begun
+	if a.Fence > sess.mark.Fence {
+		sess.mark, sess.op, sess.state = lockedmemory.Place{Fence: a.Fence}, "", empty
+		if sess.entries != nil {
+			sess.state = begun
 		}
 	}
-	each.used = time.Now()
+	sess.used = time.Now()
 	if a.First {
-		each.trim(s.keep, a.Fence)
+		sess.trim(s.keep, a.Fence)
 	}
 	return driver.Verdict{}
 }
 
 // trim removes the oldest turns until the limits of keep hold. It never removes a part of a turn, nor
 // the newest turn. now is the token of the access.
-func (each *session) trim(keep driver.Retention, now int64) {
+func (sess *session) trim(keep driver.Retention, now int64) {
 	from, bytes := 0, 0
 	if keep.MaxExchanges > 0 {
-		from = max(0, len(each.entries)-keep.MaxExchanges)
+		from = max(0, len(sess.entries)-keep.MaxExchanges)
 	}
-	for from < len(each.entries) && keep.MaxAge > 0 && each.entries[from].Place.Fence < now-keep.MaxAge.Microseconds() {
+	for from < len(sess.entries) && keep.MaxAge > 0 && sess.entries[from].Place.Fence < now-keep.MaxAge.Microseconds() {
 		from++
 	}
-	for i := len(each.entries) - 1; i >= from && keep.MaxBytes > 0; i-- {
-		if bytes += driver.Bytes(each.entries[i].ID, each.entries[i].Messages); bytes > keep.MaxBytes {
+	for i := len(sess.entries) - 1; i >= from && keep.MaxBytes > 0; i-- {
+		if bytes += driver.Bytes(sess.entries[i].ID, sess.entries[i].Messages); bytes > keep.MaxBytes {
 			from = i + 1
 		}
 	}
 	if from == 0 {
 		return
 	}
-	fence := func(i int) int64 { return each.entries[i].Place.Fence }
-	last := fence(len(each.entries) - 1)
-	newest := slices.IndexFunc(each.entries, func(e entry) bool { return e.Place.Fence == last })
+	fence := func(i int) int64 { return sess.entries[i].Place.Fence }
+	last := fence(len(sess.entries) - 1)
+	newest := slices.IndexFunc(sess.entries, func(e entry) bool { return e.Place.Fence == last })
 	for from < newest && fence(from) == fence(from-1) {
 		from++
 	}
-	each.entries = slices.Delete(each.entries, 0, min(from, newest))
+	sess.entries = slices.Delete(sess.entries, 0, min(from, newest))
 }
 
 // gone reports whether exchanges that the lease of an access has seen have disappeared, and no
 // Clear says why.
-func (each *session) gone(a driver.Access) bool {
-	explained := each.state == cleared && each.mark.Compare(a.Need) > 0
+func (sess *session) gone(a driver.Access) bool {
+	explained := sess.state == cleared && sess.mark.Compare(a.Seen) > 0
 	// ⚑ Another store may share the lease: it has seen what this one has not.
-	seen := a.Need != lockedmemory.Place{} || each.state == begun && a.Fence == each.mark.Fence
-	return seen && each.entries == nil && a.Fence >= each.mark.Fence && !explained
+	seen := a.Seen != lockedmemory.Place{} || sess.state == begun && a.Fence == sess.mark.Fence
+	return seen && sess.entries == nil && a.Fence >= sess.mark.Fence && !explained
 }
 
-// take takes the place of a write, or refuses it. had says that an earlier copy of the write has taken it.
-func (s *service) take(each *session, w driver.Write) (v driver.Verdict, had bool) {
+// take takes the place of a write, or refuses it. isCopy says that an earlier copy of it took effect.
+func (s *service) take(sess *session, w driver.Write) (v driver.Verdict, isCopy bool) {
 	at := lockedmemory.Place{Fence: w.Fence, N: w.N}
-	isCopy := func(e entry) bool { return e.Place == at && e.op == w.Op }
-	if each.mark == at && each.op == w.Op || each.mark.Compare(at) >= 0 && slices.ContainsFunc(each.entries, isCopy) {
+	same := func(e entry) bool { return e.Place == at && e.op == w.Op }
+	if sess.mark == at && sess.op == w.Op || sess.mark.Compare(at) >= 0 && slices.ContainsFunc(sess.entries, same) {
 		return v, true
 	}
-	if v = s.show(each, w.Access); v.Outcome != driver.Done {
+	if v = s.show(sess, w.Access); v.Outcome != driver.Done {
 		return v, false
 	}
-	if each.mark.N >= w.N {
-		return driver.Verdict{Outcome: driver.Taken, Mark: each.mark}, false
+	if sess.mark.N >= w.N {
+		return driver.Verdict{Outcome: driver.Taken, Mark: sess.mark}, false
 	}
-	each.mark, each.op = at, w.Op
+	sess.mark, sess.op = at, w.Op
 	return v, false
 }
 
 func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	each := s.at(a.Session)
-	if v := each.barred(a.Access); v.Outcome != driver.Done {
+	sess := s.at(a.Session)
+	if v := sess.barred(a.Access); v.Outcome != driver.Done {
 		return v, nil
 	}
-	known, place := each.turns[a.ID].stored, lockedmemory.Place{Fence: a.Fence, N: a.N}
+	known, place := sess.turns[a.ID].stored, lockedmemory.Place{Fence: a.Fence, N: a.N}
 	if a.ID != "" && a.Number <= len(known) {
 		if known[a.Number-1].digest != a.Digest {
 			return driver.Verdict{Outcome: driver.Conflict}, nil
 		}
-		s.show(each, a.Access) // refused or not: the exchange has been stored
+		s.show(sess, a.Access) // refused or not: the exchange has been stored
 		return driver.Verdict{Outcome: driver.Known}, nil
 	}
-	if each.gone(a.Access) {
+	if sess.gone(a.Access) {
 		return driver.Verdict{Outcome: driver.Gone}, nil
 	}
-	v, had := s.take(each, a.Write)
+	v, isCopy := s.take(sess, a.Write)
 	if v.Outcome != driver.Done {
 		return v, nil
 	}
-	if !had {
-		each.state = begun
-		each.entries = append(each.entries, entry{
+	if !isCopy {
+		sess.state = begun
+		sess.entries = append(sess.entries, entry{
 			driver.Entry{Place: place, ID: a.ID, Number: a.Number, Messages: cloned(a.Messages)}, a.Op})
 	}
 	if a.ID != "" {
 		for len(known) < a.Number-1 {
 			known = append(known, stored{})
 		}
-		each.turns[a.ID] = turn{append(known, stored{a.Digest, place}), time.Now().Add(s.keep.RememberTurns)}
+		sess.turns[a.ID] = turn{append(known, stored{a.Digest, place}), time.Now().Add(s.keep.RememberTurns)}
 	}
 	return v, nil
 }
@@ -255,54 +256,54 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	each := s.at(r.Session)
-	if v := each.barred(r.Access); v.Outcome != driver.Done {
+	sess := s.at(r.Session)
+	if v := sess.barred(r.Access); v.Outcome != driver.Done {
 		return v, nil
 	}
-	v, had := s.take(each, r.Write)
-	if v.Outcome != driver.Done || had {
+	v, isCopy := s.take(sess, r.Write)
+	if v.Outcome != driver.Done || isCopy {
 		return v, nil
 	}
-	first, last := each.index(r.From), each.index(r.To)
+	first, last := sess.index(r.From), sess.index(r.To)
 	switch {
 	case r.From == lockedmemory.Place{}: // Clear
-		each.entries, each.state = nil, cleared
+		sess.entries, sess.state = nil, cleared
 		if r.Forget {
-			clear(each.turns)
-			each.deleted = r.Fence
+			clear(sess.turns)
+			sess.deleted = r.Fence
 		}
-		each.revision = 0
+		sess.revision = 0
 		return v, nil
 	case first < 0 || last < 0:
 		v.Outcome = driver.Range
-	case !each.replace(first, last, r.New):
+	case !sess.replace(first, last, r.New):
 		v.Outcome = driver.Full
 	}
 	switch {
 	case v.Outcome >= driver.Range:
-		each.op = "" // the place stays taken
-	case len(each.entries) == 0:
-		each.entries, each.state = nil, cleared
+		sess.op = "" // the place stays taken
+	case len(sess.entries) == 0:
+		sess.entries, sess.state = nil, cleared
 	}
 	return v, nil
 }
 
 // index returns where the entry at a place is, or -1.
-func (each *session) index(place lockedmemory.Place) int {
-	return slices.IndexFunc(each.entries, func(e entry) bool { return e.Place == place })
+func (sess *session) index(place lockedmemory.Place) int {
+	return slices.IndexFunc(sess.entries, func(e entry) bool { return e.Place == place })
 }
 
 // replace puts other entries in the place of those from first to last. Each has a new sub-place, and so
 // has each entry that the new ones have overtaken. Without enough sub-places, replace changes nothing.
-func (each *session) replace(first, last int, with []driver.Entry) bool {
-	revision := each.revision
-	all := slices.Clone(each.entries[:first])
+func (sess *session) replace(first, last int, with []driver.Entry) bool {
+	revision := sess.revision
+	all := slices.Clone(sess.entries[:first])
 	for _, e := range with {
 		revision++
 		e.Place.Sub, e.Messages = revision, cloned(e.Messages)
 		all = append(all, entry{Entry: e})
 	}
-	for _, e := range each.entries[last+1:] {
+	for _, e := range sess.entries[last+1:] {
 		if len(all) > 0 && e.Place.Compare(all[len(all)-1].Place) < 0 {
 			revision++
 			e.Place.Sub = revision
@@ -312,32 +313,32 @@ func (each *session) replace(first, last int, with []driver.Entry) bool {
 	if revision > lockedmemory.MaxSub {
 		return false
 	}
-	each.entries, each.revision = all, max(revision, each.revision+1)
+	sess.entries, sess.revision = all, max(revision, sess.revision+1)
 	return true
 }
 
 func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	each := s.at(r.Session)
+	sess := s.at(r.Session)
 	var page driver.Page
 	if r.Access != nil && r.Access.First {
-		if page.Verdict = each.barred(*r.Access); page.Outcome == driver.Done {
-			page.Verdict = s.show(each, *r.Access)
+		if page.Verdict = sess.barred(*r.Access); page.Outcome == driver.Done {
+			page.Verdict = s.show(sess, *r.Access)
 		}
 		if page.Outcome != driver.Done {
 			return page, nil
 		}
 	}
-	named := each.turns[r.ID]
+	named := sess.turns[r.ID]
 	page.Stored = len(named.stored)
-	page.Revision, page.Oldest = each.revision, lockedmemory.Place{Fence: math.MaxInt64}
-	if len(each.entries) > 0 {
-		page.Oldest = each.entries[0].Place
+	page.Revision, page.Oldest = sess.revision, lockedmemory.Place{Fence: math.MaxInt64}
+	if len(sess.entries) > 0 {
+		page.Oldest = sess.entries[0].Place
 	}
-	entries, ahead := slices.All(each.entries), 1
+	entries, ahead := slices.All(sess.entries), 1
 	if r.Backward {
-		entries, ahead = slices.Backward(each.entries), -1
+		entries, ahead = slices.Backward(sess.entries), -1
 	}
 	for _, e := range entries {
 		switch {
@@ -358,8 +359,8 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 func (s *service) Sessions(context.Context, string) (names []string, next string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name, each := range s.sessions {
-		if s.expire(each); each.entries != nil {
+	for name, sess := range s.sessions {
+		if s.expire(sess); sess.entries != nil {
 			names = append(names, name)
 		}
 	}

@@ -3,7 +3,7 @@
 CREATE FUNCTION {schema}.append_v1(
   p_namespace text, p_name text, p_fence bigint, p_shown bigint, p_awaited bigint, p_first boolean,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
-  p_n bigint, p_op uuid, p_need_fence bigint, p_need_n bigint, p_need_sub bigint,
+  p_n bigint, p_op uuid, p_seen_fence bigint, p_seen_n bigint, p_seen_sub bigint,
   p_messages bytea[], p_size bigint,
   p_id bytea, p_hash uuid, p_number integer, p_digest uuid, p_remember interval, -- p_id is null: no turn ID
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
@@ -56,8 +56,8 @@ BEGIN
   -- ⚑ The exchanges that the lease has read or stored have disappeared, and no Clear says why.
   -- Another store may share the lease: it has seen what this one has not.
   IF s.exchanges = 0 AND p_fence >= s.fence
-    AND (p_need_fence > 0 OR s.state = 'begun' AND p_fence = s.fence)
-    AND NOT (s.state = 'cleared' AND (s.fence, s.n, 0) > (p_need_fence, p_need_n, p_need_sub)) THEN
+    AND (p_seen_fence > 0 OR s.state = 'begun' AND p_fence = s.fence)
+    AND NOT (s.state = 'cleared' AND (s.fence, s.n, 0) > (p_seen_fence, p_seen_n, p_seen_sub)) THEN
     outcome := 6;
     RETURN;
   END IF;

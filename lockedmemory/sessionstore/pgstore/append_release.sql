@@ -7,7 +7,7 @@ CREATE FUNCTION {schema}.append_release_v1(
   p_lock_namespace text, p_owner text,
   p_namespace text, p_name text, p_fence bigint, p_shown bigint, p_awaited bigint, p_first boolean,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
-  p_n bigint, p_op uuid, p_need_fence bigint, p_need_n bigint, p_need_sub bigint,
+  p_n bigint, p_op uuid, p_seen_fence bigint, p_seen_n bigint, p_seen_sub bigint,
   p_messages bytea[], p_size bigint,
   p_id bytea, p_hash uuid, p_number integer, p_digest uuid, p_remember interval, -- p_id is null: no turn ID
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint,
@@ -17,8 +17,8 @@ DECLARE
   setting text;
 BEGIN
   SELECT * INTO outcome, mark_fence, mark_n FROM {schema}.append_v1(
-      p_namespace, p_name, p_fence, p_shown, p_awaited, p_first, p_idle, p_limits, p_n, p_op, p_need_fence,
-      p_need_n, p_need_sub, p_messages, p_size, p_id, p_hash, p_number, p_digest, p_remember);
+      p_namespace, p_name, p_fence, p_shown, p_awaited, p_first, p_idle, p_limits, p_n, p_op, p_seen_fence,
+      p_seen_n, p_seen_sub, p_messages, p_size, p_id, p_hash, p_number, p_digest, p_remember);
   released := false;
   IF outcome > 1 THEN
     RETURN;

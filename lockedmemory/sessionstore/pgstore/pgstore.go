@@ -126,7 +126,7 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 }
 
 func (s *service) appendArgs(a driver.Append) []any {
-	args := append(s.access(a.Access), a.N, a.Op, a.Need.Fence, a.Need.N, a.Need.Sub, some(a.Messages),
+	args := append(s.access(a.Access), a.N, a.Op, a.Seen.Fence, a.Seen.N, a.Seen.Sub, some(a.Messages),
 		driver.Bytes(a.ID, a.Messages))
 	if a.ID == "" {
 		return append(args, nil, nil, nil, nil, nil)

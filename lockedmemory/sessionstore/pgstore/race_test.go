@@ -90,7 +90,7 @@ func TestAppend_O_expiredWhileWaiting_gone(t *testing.T) {
 	r := newRig(t, driver.Retention{IdleTTL: time.Second})
 	r.saves("s", r.fence, 1, "x")
 	w := r.write("s", r.fence, 2)
-	w.First, w.Need = true, lockedmemory.Place{Fence: r.fence, N: 1}
+	w.First, w.Seen = true, lockedmemory.Place{Fence: r.fence, N: 1}
 	r.do("UPDATE session SET kept_until = clock_timestamp() + interval '300 ms'")
 	r.behind("", 350*time.Millisecond, func() {
 		r.is(driver.Gone)(patiently(func() (driver.Verdict, error) {
@@ -106,7 +106,7 @@ func TestAppend_O_clearedBefore_gone(t *testing.T) {
 	r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("s", r.fence, 1)}))
 	needs := func(fence, n int64) (driver.Verdict, error) {
 		w := r.write("s", fence, n)
-		w.Need = lockedmemory.Place{Fence: fence}
+		w.Seen = lockedmemory.Place{Fence: fence}
 		return r.Append(t.Context(), driver.Append{Write: w, Content: content("x")})
 	}
 	r.is(driver.Gone)(needs(r.fence+1, 1))

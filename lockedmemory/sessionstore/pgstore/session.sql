@@ -34,7 +34,8 @@ BEGIN
   RETURN s;
 END $$;
 
--- Refuses a lease by its past. See driver.OldToken for the last case.
+-- Refuses a lease that was overtaken, or that waited through a Delete, or that is too old for an unknown
+-- session, see driver.OldToken.
 CREATE FUNCTION {schema}.session_barred_v1(s {schema}.session, p_fence bigint, p_shown bigint,
   p_awaited bigint) RETURNS integer
 LANGUAGE plpgsql AS $$

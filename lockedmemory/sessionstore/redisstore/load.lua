@@ -1,4 +1,4 @@
 -- Shows a session the token of a reader.
 --
 -- KEYS, ARGV, Reply: see session.lua.
-return show() or done()
+return show() or result()

@@ -401,9 +401,9 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 
 	stored := lockedmemory.Place{Fence: lease.Fence(), N: 1}
 	write := driver.Write{N: 2, Op: strings.Repeat("0", 32)}
-	write.Access = driver.Access{Session: r.key, Lease: lease, Fence: stored.Fence, Need: stored}
+	write.Access = driver.Access{Session: r.key, Lease: lease, Fence: stored.Fence, Seen: stored}
 	old := write
-	old.Fence, old.Need = stored.Fence-(24*time.Hour).Microseconds(), lockedmemory.Place{}
+	old.Fence, old.Seen = stored.Fence-(24*time.Hour).Microseconds(), lockedmemory.Place{}
 	content := driver.Content{Messages: [][]byte{[]byte("q"), []byte("a")}, ID: "question", Number: 2}
 	save := func(w driver.Write) (driver.Verdict, error) {
 		return d.Append(t.Context(), driver.Append{Write: w, Content: content})
@@ -418,7 +418,7 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 	}
 	known := write
 	known.Session = r.key + " with an exchange"
-	known.Need = lockedmemory.Place{}
+	known.Seen = lockedmemory.Place{}
 	v, err := save(known)
 	must(t, err)
 	if v.Outcome != driver.Done {

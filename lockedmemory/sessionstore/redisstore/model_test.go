@@ -78,8 +78,8 @@ func (m *model) save(w driver.Write) driver.Outcome {
 		return o
 	}
 	own := m.mark.Fence == w.Fence
-	explained := !m.begun && m.op != "" && m.mark.Compare(w.Need) > 0
-	if !m.there && (w.Need != (lockedmemory.Place{}) && !explained || w.Need == (lockedmemory.Place{}) && own && m.begun) {
+	explained := !m.begun && m.op != "" && m.mark.Compare(w.Seen) > 0
+	if !m.there && (w.Seen != (lockedmemory.Place{}) && !explained || w.Seen == (lockedmemory.Place{}) && own && m.begun) {
 		return driver.Gone
 	}
 	m.there, m.last, m.history = true, m.at(w), append(m.history, w)
@@ -136,7 +136,7 @@ func run(t *testing.T, client *redis.Client, d driver.Driver, lease *distlock.Le
 	)
 	for step := range 25 {
 		a := driver.Access{Session: session, Lease: lease, Fence: lease.Fence() + random.Int64N(2)*random.Int64N(2) + int64(step/8)}
-		a.Need, a.First = need[a.Fence%2], !shown[a.Fence] || random.IntN(2) == 0
+		a.Seen, a.First = need[a.Fence%2], !shown[a.Fence] || random.IntN(2) == 0
 		n += min(1, random.Int64N(5)) // two writes may have one place
 		c := call{[]string{"load", "save", "save", "clear", "expire"}[random.IntN(5)], driver.Write{Access: a, N: n, Op: fmt.Sprintf("%032x", step)}}
 		if len(sent) > 0 && random.IntN(3) == 0 {
@@ -167,7 +167,7 @@ func run(t *testing.T, client *redis.Client, d driver.Driver, lease *distlock.Le
 		must(t, err)
 		page, err := d.Read(ctx, driver.Read{Session: session, Limit: 100})
 		must(t, err)
-		trace = append(trace, fmt.Sprintf("%s %d-%d need %s: %d", c.kind, c.Fence, c.N, c.Need, v.Outcome))
+		trace = append(trace, fmt.Sprintf("%s %d-%d need %s: %d", c.kind, c.Fence, c.N, c.Seen, v.Outcome))
 		got := slices.EqualFunc(page.Entries, m.history, func(e driver.Entry, w driver.Write) bool { return string(e.Messages[0]) == w.Op })
 		if v.Outcome != want || !got {
 			t.Fatalf("session %s: want outcome %d and %d exchanges, got %d and %d, after\n%q", session, want, len(m.history), v.Outcome, len(page.Entries), trace)

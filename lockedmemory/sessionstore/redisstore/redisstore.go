@@ -160,7 +160,7 @@ func (s *service) runAppend(ctx context.Context, a driver.Append, entry []any, o
 	if owner != "" {
 		args[1] = owner
 	}
-	args = append(args, seq(lockedmemory.Place{N: a.N}), a.Op, a.Need.Fence, seq(a.Need))
+	args = append(args, seq(lockedmemory.Place{N: a.N}), a.Op, a.Seen.Fence, seq(a.Seen))
 	if a.ID == "" {
 		args = append(args, "", 0, "", 0)
 	} else {
@@ -172,8 +172,8 @@ func (s *service) runAppend(ctx context.Context, a driver.Append, entry []any, o
 	return appendScript.Once(ctx, s.redis, keys, append(args, entry...)...)
 }
 
-// add appends by XADD alone. It has not if the log is not there, or has refused the place: because
-// a higher one was there before, or because an earlier copy of this call was.
+// add appends by XADD alone. done is false if the log is absent, or refused the place. Then a higher place, or
+// an earlier copy of this call, is in the log.
 func (s *service) add(ctx context.Context, w driver.Write, entry []any) (done bool, err error) {
 	log := s.keys(w.Session).log
 	place := lockedmemory.Place{Fence: w.Fence, N: w.N}.String()

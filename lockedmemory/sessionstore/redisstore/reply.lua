@@ -18,9 +18,9 @@ local function try(...)
   return reply
 end
 
--- after is try. The script continues after an error, and returns it at the end.
+-- run is try that keeps an error for the result: the script continues.
 local written, failed
-local function after(...)
+local function run(...)
   local reply = try(...)
   if type(reply) == 'table' and reply.err then
     failed = reply.err
@@ -30,7 +30,7 @@ local function after(...)
   return reply
 end
 
--- done is the reply of a call that has written.
-local function done()
+-- result is the reply of a call that has written.
+local function result()
   return failed and redis.error_reply((written and 'WRITTEN ' or '') .. failed) or {DONE}
 end

@@ -32,8 +32,8 @@ local token, seq, state, cleared, deleted, revision = string.match(type(mark) ==
 revision = tonumber(revision or 0)
 local foreign, top = mark and not token, token and token .. '-' .. seq
 local there = redis.call('EXISTS', log) == 1
--- ⚑ A write without an effect: a read-only replica, which may lag behind, fails here. So no session is
--- gone, and no lock has another owner, by its word.
+-- ⚑ A write without an effect: a read-only replica fails here. A replica may lag behind. It must not report
+-- a session as gone or a lock as lost.
 local writes = there or try('UNLINK', log)
 if type(writes) == 'table' then
   return writes
@@ -72,9 +72,9 @@ local function set_mark(place, state, op)
   local life = state ~= 'l' and ARGV[4] or idle > 0 and idle + ARGV[4]
   local text = string.format('%s:%s:%s:%s:%.0f', place, state, op, deleted or '', revision)
   if life then
-    after('SET', KEYS[2], text, 'PX', life)
+    run('SET', KEYS[2], text, 'PX', life)
   else
-    after('SET', KEYS[2], text)
+    run('SET', KEYS[2], text)
   end
 end
 
@@ -127,7 +127,7 @@ end
 local function exchange_from(place)
   local entry
   repeat
-    entry = (after('XRANGE', log, place, '+', 'COUNT', 1) or {})[1]
+    entry = (run('XRANGE', log, place, '+', 'COUNT', 1) or {})[1]
     place = entry and '(' .. entry[1]
   until not entry or not is_marker(entry)
   return entry, entry and string.match(entry[1], '^%d+')
@@ -141,7 +141,7 @@ local function trim(markers)
   if ARGV[5] == '0 0 0' or foreign then
     return -- without the mark, old markers stay, and would count
   end
-  local over = most > 0 and (after('XLEN', log) or 0) - markers - most or 0
+  local over = most > 0 and (run('XLEN', log) or 0) - markers - most or 0
   local since = age > 0 and fence - age or 0
   local excess = used and used - bytes or 0
   if over <= 0 and since <= 0 and excess <= 0 then
@@ -160,7 +160,7 @@ local function trim(markers)
     entry, of = exchange_from(string.format('%.0f', last + 1))
   end
   if last then
-    after('XTRIM', log, 'MINID', of or last)
+    run('XTRIM', log, 'MINID', of or last)
   end
 end
 
@@ -172,18 +172,18 @@ local function on_entry(markers)
     local own = token == fence
     set_mark(own and top or fence .. '-0', 'l', own and cleared or '')
   elseif not token or tonumber(token) < tonumber(fence) then
-    local old = top and (after('XRANGE', log, top, top) or {})[1]
+    local old = top and (run('XRANGE', log, top, top) or {})[1]
     if old and is_marker(old) then
-      after('XDEL', log, top)
+      run('XDEL', log, top)
     end
     set_mark(fence .. '-0', 'l', '')
     if idle == 0 then
-      after('PERSIST', log)
+      run('PERSIST', log)
     end
     trim(markers)
   end
   if idle > 0 then
-    after('PEXPIRE', log, idle)
+    run('PEXPIRE', log, idle)
   end
 end
 
@@ -201,7 +201,7 @@ local function show()
   elseif there then
     on_entry(own and 0 or 1)
   elseif own then
-    after('PEXPIRE', KEYS[2], ARGV[4]) -- nothing else: a late Load must not hide a Clear
+    run('PEXPIRE', KEYS[2], ARGV[4]) -- nothing else: a late Load must not hide a Clear
   else
     set_mark(fence .. '-0', 'e', '')
   end

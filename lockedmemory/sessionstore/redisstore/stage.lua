@@ -25,7 +25,7 @@ local function begin()
   if refusal then
     return refusal
   elseif failed then
-    return done()
+    return result()
   elseif not there or not has(ARGV[8]) or not has(ARGV[9]) then
     return {RANGE}
   end

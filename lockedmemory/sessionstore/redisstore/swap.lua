@@ -31,9 +31,9 @@ local function clear(deletes)
   deleted = deletes and fence or deleted
   set_mark(place, 'e', deletes and '' or op) -- a Clear
   if not failed then -- a Clear
-    after('UNLINK', log, stage, deletes and KEYS[4] or stage) -- ⚑ the staging key has a copy
+    run('UNLINK', log, stage, deletes and KEYS[4] or stage) -- ⚑ the staging key has a copy
   end
-  return done()
+  return result()
 end
 
 local function swap()
@@ -54,19 +54,19 @@ local function swap()
   revision = math.max(revision + 1, tonumber(ARGV[11]))
   set_mark(place, left and 'l' or 'e', left and '' or op)
   if failed then
-    return done()
+    return result()
   elseif not left then
-    after('UNLINK', log, stage)
-    return done()
+    run('UNLINK', log, stage)
+    return result()
   elseif idle > 0 then
-    after('PEXPIRE', stage, idle)
+    run('PEXPIRE', stage, idle)
   else
-    after('PERSIST', stage)
+    run('PERSIST', stage)
   end
-  if not failed and after('UNLINK', log) then
-    after('RENAME', stage, log)
+  if not failed and run('UNLINK', log) then
+    run('RENAME', stage, log)
   end
-  return done()
+  return result()
 end
 
 if nonce == '' or nonce == 'delete' then

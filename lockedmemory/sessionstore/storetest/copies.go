@@ -59,9 +59,9 @@ func lateCopies(h *harness) {
 	a := h.instance(&options{Retention: sessionstore.Retention{IdleTTL: time.Second}}, nil)
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
-		write := func(n int64, need lockedmemory.Place) driver.Write {
+		write := func(n int64, seen lockedmemory.Place) driver.Write {
 			w := a.write(lease, n)
-			w.First, w.Need = n == 1, need
+			w.First, w.Seen = n == 1, seen
 			return w
 		}
 		at := func(n int64) lockedmemory.Place { return lockedmemory.Place{Fence: lease.Fence(), N: n} }
@@ -71,9 +71,9 @@ func lateCopies(h *harness) {
 				h.Errorf("%s: %+v, %v; want outcome %v", what, v, err, want)
 			}
 		}
-		show := func(need lockedmemory.Place) {
+		show := func(seen lockedmemory.Place) {
 			h.Helper()
-			access := write(1, need).Access
+			access := write(1, seen).Access
 			page, err := a.driver.Read(ctx, driver.Read{Session: h.session, Access: &access, Limit: 1})
 			check("a late Load", page.Verdict, err, driver.Done)
 		}
