@@ -34,7 +34,7 @@ func stateOf(store any, lease *distlock.Lease) *leaseState {
 	return fencing.Attach(lease, store, func() any { return &leaseState{places: places.(*atomic.Int64)} }).(*leaseState)
 }
 
-// skip notes that places up to n are taken.
+// skip notes that places up to n are taken. It may leave out free places.
 func (s *leaseState) skip(n int64) {
 	if s.places.Load() < n {
 		s.places.Add(n)

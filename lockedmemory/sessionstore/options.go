@@ -20,8 +20,8 @@ type Options struct {
 	// MaxMessage is the size of an encoded message, in bytes, above which Save refuses it. At most
 	// 256 MiB. The messages of an exchange have twice that together at most. Default: 8 MiB.
 	MaxMessage int
-	// SkipBroken lets Load, Search and Forward leave out an entry that cannot be read, and log its place
-	// and the reason. Default: the entry ends the call with an [EntryError].
+	// SkipBroken lets all reads leave out an entry that cannot be read, and log its place and the reason. For
+	// lockedmemory's Answer, such an answer is gone. Default: the entry ends the call with an [EntryError].
 	SkipBroken bool
 	// Logger takes a record for each entry that SkipBroken leaves out. Default: slog.Default().
 	Logger *slog.Logger

@@ -27,7 +27,8 @@ type Retention struct {
 	// MaxAge is how old an exchange may become: reads leave older exchanges out. Its age counts from the
 	// grant of its lease, so choose a time longer than the longest turn: otherwise a turn does not see its
 	// own Saves. The next first access of a lease removes older turns, but the newest turn stays in the
-	// service until another one follows: set IdleTTL, too. At least one second. Default: for ever.
+	// service until another one follows: set IdleTTL, too. Whole milliseconds, at least one second. Default:
+	// for ever.
 	MaxAge time.Duration
 	// MaxBytes is how much memory the exchanges of a session take at most, as the service counts it: the
 	// messages, and some 100 bytes for each exchange. The first access of a lease removes the oldest turns,

@@ -33,22 +33,22 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	if r.Backward {
 		name, first, second = "xrevrange", "+", "-"
 	}
-	looks := r.From != (lockedmemory.Place{})
-	if looks {
+	continues := r.From != (lockedmemory.Place{})
+	if continues {
 		first = "(" + r.From.String()
 	} else if r.Backward {
 		limit++ // the last entry may be a marker
 	}
 	// ⚑ The pipeline shows the token before it reads. So no write under a lower token can follow.
-	shows := r.Access != nil && r.Access.First
+	firstAccess := r.Access != nil && r.Access.First
 	var page driver.Page
-	var shown, stored *redisconn.Call
+	var tokenCall, idCall *redisconn.Call
 	var entries, oldest *redis.Cmd
 	var cmds []redis.Cmder
-	if shows {
+	if firstAccess {
 		keys, args := s.access(*r.Access)
-		shown = loadScript.Call(ctx, keys, args...)
-		cmds = append(cmds, shown)
+		tokenCall = loadScript.Call(ctx, keys, args...)
+		cmds = append(cmds, tokenCall)
 	}
 	// ⚑ The revision is read before the first page, and after each later one.
 	mark := redis.NewCmd(ctx, "get", k.mark)
@@ -64,10 +64,10 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 		if r.Named {
 			most = limit
 		}
-		stored = storedScript.Call(ctx, []string{k.log, k.ids}, field(r.ID), digits(r.From), r.From.String(), most)
-		cmds = append(cmds, stored)
+		idCall = storedScript.Call(ctx, []string{k.log, k.ids}, field(r.ID), digits(r.From), r.From.String(), most)
+		cmds = append(cmds, idCall)
 	}
-	if looks { // after the entries: an entry that was cleared in between is older than the oldest
+	if continues { // after the entries: an entry that was cleared in between is older than the oldest
 		oldest = redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1)
 		cmds = append(cmds, oldest)
 	}
@@ -78,22 +78,22 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	if err != nil {
 		return page, err
 	}
-	if shows {
-		if page.Verdict, err = parseVerdict(shown.Cmd); err != nil || page.Outcome != driver.Done {
+	if firstAccess {
+		if page.Verdict, err = parseVerdict(tokenCall.Cmd); err != nil || page.Outcome != driver.Done {
 			return page, err
 		}
 	}
 	if page.Revision, err = parseRevision(mark); err != nil {
 		return page, err
 	}
-	if looks {
+	if continues {
 		if page.Oldest, err = firstPlace(oldest); err != nil {
 			return page, err
 		}
 	}
 	var found []any
 	if r.ID != "" {
-		if page.Stored, found, err = parseStored(stored.Cmd); err != nil {
+		if page.Stored, found, err = parseStored(idCall.Cmd); err != nil {
 			return page, err
 		}
 	}
