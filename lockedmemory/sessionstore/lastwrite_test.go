@@ -34,9 +34,9 @@ func (d *answering) Append(_ context.Context, a driver.Append) (driver.Verdict, 
 	return next.verdict, next.err
 }
 
-// The first copy of a Save may have been stored. Other leases then clear or trim what it has stored, and the
-// store refuses the next copy. Outside a turn, the first copy may have released the lock. In a turn, the lease
-// is lost: its process was paused for longer than the TTL.
+// The first copy of a Save may have been stored. Other leases then clear or trim what it has stored, and
+// the store refuses the next copy. Outside a turn, the first copy may have released the lock. In a turn,
+// the lease is lost: its process was paused for longer than the TTL.
 func TestSave_O_refusedCopy_unknown(t *testing.T) {
 	replayed := func(o driver.Outcome) answer { return answer{verdict: driver.Verdict{Outcome: o, Replayed: true}} }
 	silence := answer{err: fmt.Errorf("%w: %w", lockdriver.ErrReplayed, lockdriver.ErrTemporary)}

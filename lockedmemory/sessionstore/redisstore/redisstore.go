@@ -172,8 +172,8 @@ func (s *service) runAppend(ctx context.Context, a driver.Append, entry []any, o
 	return appendScript.Once(ctx, s.redis, keys, append(args, entry...)...)
 }
 
-// add appends by XADD alone. done is false if the log is absent, or refused the place. Then a higher place, or
-// an earlier copy of this call, is in the log.
+// add appends by XADD alone. done is false if the log is absent, or refused the place. Then a higher
+// place, or an earlier copy of this call, is in the log.
 func (s *service) add(ctx context.Context, w driver.Write, entry []any) (done bool, err error) {
 	log := s.keys(w.Session).log
 	place := lockedmemory.Place{Fence: w.Fence, N: w.N}.String()
