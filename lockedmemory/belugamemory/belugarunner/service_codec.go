@@ -23,6 +23,9 @@ import (
 // formatVersion is the version that Update writes.
 const formatVersion = 1
 
+// nextVersion begins a head or a message of the next version of this package.
+var nextVersion = fmt.Appendf(nil, `{"v":%d`, formatVersion+1)
+
 // lines stores the texts of Updates. Nothing keeps or changes a text that was read.
 type lines struct{}
 
@@ -115,13 +118,15 @@ func joined(head []byte, turns [][]byte) []byte {
 	return bytes.Join(append([][]byte{head}, turns...), []byte("\n"))
 }
 
-// decodeSession returns the session of all stored Updates, and the digests of its turns.
+// decodeSession returns the session of all stored Updates, and the digests of its turns. encodeSession
+// returns the same digests until the turns change.
 func decodeSession(id string, stored []lockedmemory.Exchange[[]byte]) (*runtime.Session, []uint64, error) {
 	session := &runtime.Session{ID: id}
 	var digests []uint64
 	for i, exchange := range stored {
 		if err := func() error {
 			head, rest, more := bytes.Cut(exchange.Input(), []byte("\n"))
+			newer := bytes.Contains(exchange.Input(), nextVersion)
 			if i == len(stored)-1 {
 				if err := decodeHead(session, head); err != nil {
 					return err
@@ -133,6 +138,9 @@ func decodeSession(id string, stored []lockedmemory.Exchange[[]byte]) (*runtime.
 				facts, input, _ = bytes.Cut(text, []byte("\n"))
 				input, output, _ = bytes.Cut(input, []byte("\n"))
 				turn, err := decodeTurn(facts, input, output)
+				if err == nil && newer { // ⚑ as Update encodes the turn: unknown fields and parts stay stored
+					text, err = encodeTurn(turn)
+				}
 				if err != nil {
 					return err
 				}

@@ -326,6 +326,35 @@ func TestSessionService_futureVersion_refused(t *testing.T) {
 	}
 }
 
+// During an update, an instance of the next version has stored a turn. This instance adds one, and
+// keeps what it cannot read.
+func TestSessionService_O_nextVersion_isKept(t *testing.T) {
+	const head = `{"v":1,"state":{},"created_at":"2026-11-01T00:00:00 0","updated_at":"2026-11-01T00:00:00 0","expires_at":"2999-11-01T00:00:00 0"}`
+	const facts = `{"at":"2026-11-01T00:00:00 0"}`
+	for name, text := range map[string]string{
+		"an input":  head + "\n" + facts + "\n" + `{"v":2,"role":"human","parts":[{"type":"hologram"}]}` + "\n",
+		"an output": head + "\n" + facts + "\n\n" + `{"v":2,"role":"ai","seal":"x"}`,
+		"its facts": strings.Replace(head, `"v":1`, `"v":2`, 1) + "\n" + `{"at":"2026-11-01T00:00:00 0","mood":"x"}` + "\n\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t, "mem://")
+			ctx := inSession(t, "id")
+			must(t, s.locked.Append(ctx, []byte(text)))
+			s.under(t, ctx, "id", func(ctx context.Context) {
+				session, err := s.Get(ctx, "id")
+				must(t, err)
+				session.Turns = append(session.Turns, turn(1))
+				must(t, s.Update(ctx, session))
+			})
+			stored, err := s.locked.Last(ctx, 9)
+			must(t, err)
+			if len(stored) != 2 || string(stored[0].Input()) != text {
+				t.Errorf("%d updates are stored, the first is\n%s\nwant\n%s", len(stored), stored[0].Input(), text)
+			}
+		})
+	}
+}
+
 // A history of several pieces that was changed at its beginning.
 func TestSessionService_O_manyTurns_replaced(t *testing.T) {
 	s := newService(t, sharedURL(t))
