@@ -292,7 +292,7 @@ func (r *lockedRun) linger(atMost time.Duration) {
 	}
 	// ⚑ Not with the run's context, which has ended: the release waits for an Update under way.
 	timer := time.AfterFunc(atMost, func() { fencing.Background(fencing.Locker(r.lease), r.end) })
-	context.AfterFunc(r.lease.Context(), func() { timer.Stop() })
+	context.AfterFunc(r.lease.Context(), func() { timer.Stop(); r.end(context.Background()) }) // also after a loss
 }
 
 // rests takes a share from busy. It ends a run that panics, and a cancelled run whose worker has

@@ -13,6 +13,8 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
@@ -144,10 +146,13 @@ func TestShutdown_waitsForWorkers(t *testing.T) {
 	for name, test := range map[string]struct {
 		opts   []belugarunner.Option
 		within bool // a Do of the session
+		loses  bool // the lease, once the run has returned
 		takes  time.Duration
 	}{
-		"that linger":          {takes: time.Hour, opts: []belugarunner.Option{belugarunner.WithMaxHold(2 * time.Hour)}},
-		"until MaxHold":        {takes: time.Minute, opts: []belugarunner.Option{belugarunner.WithMaxHold(time.Minute)}},
+		"that linger":   {takes: time.Hour, opts: []belugarunner.Option{belugarunner.WithMaxHold(2 * time.Hour)}},
+		"until MaxHold": {takes: time.Minute, opts: []belugarunner.Option{belugarunner.WithMaxHold(time.Minute)}},
+		"until MaxHold after a loss": {takes: time.Minute, loses: true,
+			opts: []belugarunner.Option{belugarunner.WithMaxHold(time.Minute)}},
 		"of a run inside a Do": {takes: time.Hour, within: true, opts: []belugarunner.Option{belugarunner.WithMaxHold(2 * time.Hour)}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,6 +174,9 @@ func TestShutdown_waitsForWorkers(t *testing.T) {
 				if !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
+				if test.loses {
+					lose(t, r.Locker(), "s")
+				}
 				shutdown := stop(t.Context(), r)
 				time.AfterFunc(time.Hour, func() { close(slow.goOn) })
 				time.Sleep(test.takes - time.Second)
@@ -189,6 +197,17 @@ func TestShutdown_waitsForWorkers(t *testing.T) {
 			}
 		})
 	})
+}
+
+// lose takes a lock away from its holder, as an operator does.
+func lose(t *testing.T, l *distlock.Locker, key string) {
+	t.Helper()
+	info, err := l.Inspect(context.Background(), key)
+	must(t, err)
+	name := driver.Name{Namespace: fencing.Options(l).Namespace, Key: key}
+	if broken, err := fencing.Driver(l).(driver.Breaker).Break(context.Background(), name, info.Fence); !broken || err != nil {
+		t.Errorf("the lock was broken: %t, %v", broken, err)
+	}
 }
 
 // Whatever ends a run, it is not open after that.
