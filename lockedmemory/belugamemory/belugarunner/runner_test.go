@@ -399,14 +399,20 @@ func TestRunner_L_nestedRuns(t *testing.T) {
 
 // Beluga's Runner returns before its worker. Only the end of the worker frees the session.
 func TestRunner_L_worker(t *testing.T) {
-	for name, ignores := range map[string]time.Duration{"heeds its context": 0, "ignores its context": time.Minute} {
+	for name, ignores := range map[string]time.Duration{"heeds its context": 0, "ignores its context": time.Minute,
+		"ignores its context after the agent": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			onMem(t, func(t *testing.T) {
-				r := newRunner(t, answers(echo), "mem://", belugarunner.WithPlugins(&hooks{before: func(ctx context.Context) error {
+				works := func(ctx context.Context) error {
 					<-ctx.Done()
 					time.Sleep(ignores)
 					return ctx.Err()
-				}}))
+				}
+				plugin := &hooks{before: works}
+				if strings.HasSuffix(name, "after the agent") {
+					plugin = &hooks{after: works}
+				}
+				r := newRunner(t, answers(echo), "mem://", belugarunner.WithPlugins(plugin))
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				say(ctx, r, "s", "q")
