@@ -138,8 +138,8 @@ func asAgent(ctx context.Context, work func(ctx context.Context) error) {
 		return
 	}
 	panics := true
-	r.busy.Add(2)
-	defer func() { r.rests(ctx, 2, panics) }()
+	r.work.begin()
+	defer func() { r.workEnded(ctx, 1, panics) }()
 	if err := work(context.WithValue(ctx, agentKey{}, r)); err != nil {
 		r.hidden.Store(&err)
 	}
@@ -248,9 +248,9 @@ type lockedRun struct {
 	// ⚑ failed is the error of the last pair. It is yielded with the next pair or after the release, so
 	// that its reader holds no session.
 	failed  error
-	past    *past                 // of a Runner of New, from its worker's Get
-	created sync.Map              // the IDs of the sessions that this run has created
-	busy    atomic.Int32          // 1 from its worker's Get to its agent's end, and 2 for each agent at work
+	past    *past    // of a Runner of New, from its worker's Get
+	created sync.Map // the IDs of the sessions that this run has created
+	work    atWork
 	over    atomic.Bool           // the run has released its lease
 	stored  atomic.Bool           // an Update has succeeded
 	failure atomic.Pointer[error] // the error of its Update
@@ -287,7 +287,7 @@ func (r *lockedRun) end(ctx context.Context) {
 
 // linger keeps the lease of a cancelled run until its worker ends, or for atMost.
 func (r *lockedRun) linger(atMost time.Duration) {
-	if r.busy.Load() == 0 {
+	if r.work.none() {
 		atMost = 0
 	}
 	// ⚑ Not with the run's context, which has ended: the release waits for an Update under way.
@@ -295,12 +295,11 @@ func (r *lockedRun) linger(atMost time.Duration) {
 	context.AfterFunc(r.lease.Context(), func() { timer.Stop(); r.end(context.Background()) }) // also after a loss
 }
 
-// rests takes a share from busy. It ends a run that panics, and a cancelled run whose worker has
-// only an Update left to do.
-func (r *lockedRun) rests(ctx context.Context, share int32, panics bool) {
-	r.busy.Add(-share)
-	r.busy.CompareAndSwap(1, 0) // ⚑ before the check of the context: a later cancellation reads the 0
-	if panics || r.busy.Load() == 0 && r.ctx.Err() != nil {
+// workEnded notes the end of an agent, or with 0 agents that the worker has no session. It ends a run
+// that panics, and a cancelled run whose worker has only an Update left to do.
+func (r *lockedRun) workEnded(ctx context.Context, agents int, panics bool) {
+	none := r.work.end(agents) // ⚑ before the check of the context: a later cancellation finds no work
+	if panics || none && r.ctx.Err() != nil {
 		r.end(context.WithoutCancel(ctx)) // ⚑ the release waits for a Save under way
 	}
 }

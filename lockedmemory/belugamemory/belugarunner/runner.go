@@ -146,7 +146,7 @@ func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Messag
 	return func(yield func(agent.Event, error) bool) {
 		own := runtime.NewRunner(r.agent, runtime.WithSessionService(r.wrapped),
 			runtime.WithPlugins(append(slices.Clip(r.plugins), historian{})...))
-		runOf(ctx).busy.Add(2) // for the worker
+		runOf(ctx).work.begin() // of the worker
 		defer r.awaitWorker(ctx, own)
 		own.Run(context.WithValue(ctx, insideKey{r}, true), sessionID, input)(yield)
 	}
@@ -156,7 +156,7 @@ func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Messag
 func (r *Runner) awaitWorker(ctx context.Context, own *runtime.Runner) {
 	run := runOf(ctx)
 	if ctx.Err() == nil { // Run has returned after its worker
-		run.rests(ctx, 2, false)
+		run.workEnded(ctx, 1, false)
 		return
 	}
 	r.runs.add(1)
@@ -165,7 +165,7 @@ func (r *Runner) awaitWorker(ctx context.Context, own *runtime.Runner) {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.maxHold)
 		defer cancel()
 		if own.Shutdown(limited) == nil {
-			run.rests(ctx, 2, false)
+			run.workEnded(ctx, 1, false)
 		}
 	}()
 }

@@ -80,14 +80,14 @@ func (s *sessions) read(ctx context.Context, op string, lease *distlock.Lease, w
 	if why != nil {
 		return nil, codes.Of(op, why)
 	}
-	before := r.busy.Or(1)
+	first := r.work.read()
 	session, err := get(r)
 	r.hidden.Store(nil)
 	if err != nil {
 		r.hidden.Store(&err)
 	}
-	if err != nil && before == 0 {
-		r.rests(ctx, 0, false)
+	if err != nil && first {
+		r.workEnded(ctx, 0, false)
 	}
 	return session, err
 }
@@ -104,7 +104,7 @@ func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err er
 			} else {
 				r.stored.Store(true)
 			}
-			r.end(context.WithoutCancel(ctx)) // ⚑ as in rests
+			r.end(context.WithoutCancel(ctx)) // ⚑ as in workEnded
 		}()
 		err = cmp.Or(err, r.past.store(session))
 		if _, ok := s.inner.(*SessionService); ok && r.owns { // whose Update is one write
