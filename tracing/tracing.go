@@ -201,12 +201,8 @@ func (t *Tracing) fail(span trace.Span, op *distlock.Operation, ended time.Time)
 		text = t.redacted(op.Err.Error(), op.Key)
 	}
 	span.SetStatus(codes.Error, text)
-	// RecordError takes message and type from one error, so it would show the key.
-	recorded := []attribute.KeyValue{attribute.String("exception.message", text)}
-	if op.Err != nil {
-		recorded = append(recorded, attribute.String("exception.type", typeOf(op.Err)))
-	}
-	span.AddEvent("exception", trace.WithAttributes(recorded...), trace.WithTimestamp(ended))
+	// RecordError would show the key.
+	span.AddEvent("exception", trace.WithAttributes(attribute.String("exception.message", text)), trace.WithTimestamp(ended))
 }
 
 // known returns the attributes of an operation before its request.
