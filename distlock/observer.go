@@ -68,8 +68,8 @@ type Operation struct {
 	Blocker  map[string]string // of OpAcquire: the Metadata of the last holder that was in the way
 	Unlocked bool              // it ran without the lock, as FailOpen of lockedmemory allows
 
-	// Exchanges is the number of stored Saves of a turn of lockedmemory. Its Wait lasts until its
-	// function begins, its Held from there until the function ends or the lease is lost.
+	// Exchanges is the number of stored Saves of a turn of lockedmemory, or 1 if a run of belugarunner
+	// is stored. Wait lasts until the function begins, Held until it ends or the lease is lost.
 	Exchanges int
 }
 

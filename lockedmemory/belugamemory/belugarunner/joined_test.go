@@ -256,6 +256,13 @@ func TestLockRun_observerSeesEveryRun(t *testing.T) {
 				if got := seen.all(); !slices.Equal(got, []distlock.Outcome{want}) {
 					t.Errorf("outcomes %v, want %s", got, want)
 				}
+				stored := 0
+				if want == distlock.OutcomeDone {
+					stored = 1
+				}
+				if got := seen.last.Exchanges; got != stored {
+					t.Errorf("the run has stored %d exchanges, want %d", got, stored)
+				}
 			})
 		})
 	}

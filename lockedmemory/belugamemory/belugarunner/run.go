@@ -170,6 +170,9 @@ func (s *settings) alone(ctx context.Context, r *lockedRun, iterate func()) erro
 			err = r.unstored()
 		}
 	}
+	if r.stored.Load() {
+		op.Exchanges = 1
+	}
 	op.Err = cmp.Or(err, r.failed)
 	op.Outcome = distlock.OutcomeOf(op.Err)
 	if r.lease == nil && s.Busy == lockedmemory.Refuse && op.Outcome == distlock.OutcomeTimeout {
