@@ -24,6 +24,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
@@ -317,6 +318,26 @@ func TestNew_sharesTheLocker(t *testing.T) {
 	if err != nil || !strings.Contains(list, "distlock:{s}") || !strings.Contains(list, "run:{s}") {
 		t.Errorf("the keys are %q, %v", list, err)
 	}
+}
+
+// WithBusy is for runs. Create and Delete wait for the session.
+func TestSessions_busy_wait(t *testing.T) {
+	onMem(t, func(t *testing.T) {
+		r := newRunner(t, answers(echo), "mem://", belugarunner.WithBusy(lockedmemory.Refuse))
+		for name, test := range map[string]func(ctx context.Context) error{
+			"Create": func(ctx context.Context) error { return second(r.Sessions().Create(ctx, "agent")) },
+			"Delete": func(ctx context.Context) error { return r.Sessions().Delete(ctx, "s") },
+		} {
+			lease, err := r.Locker().Acquire(t.Context(), "s")
+			must(t, err)
+			time.AfterFunc(time.Second, func() { _ = lease.Release(context.Background()) })
+			start := time.Now()
+			err = test(core.WithSessionID(t.Context(), "s"))
+			if took := time.Since(start); took.Round(time.Millisecond) != time.Second || errors.Is(err, distlock.ErrNotAcquired) {
+				t.Errorf("%s: after %s: %v", name, took, err)
+			}
+		}
+	})
 }
 
 // A session belongs to one agent.

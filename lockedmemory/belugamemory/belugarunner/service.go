@@ -61,7 +61,7 @@ func newSessionService(d driver.Driver, s settings) (*SessionService, error) {
 	if err != nil {
 		return nil, codes.Of("belugarunner.newsessionservice", err)
 	}
-	locked, err := lockedmemory.New(store, s.locker, s.key, &s.Options)
+	locked, err := lockedmemory.New(store, s.locker, s.key, &lockedmemory.Options{Wait: s.Wait})
 	if err != nil {
 		return nil, codes.Of("belugarunner.newsessionservice", err)
 	}
