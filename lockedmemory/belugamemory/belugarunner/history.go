@@ -58,8 +58,7 @@ func (m remembering) BindTools(tools []schema.ToolDefinition) llm.ChatModel {
 	return remembering{m.ChatModel.BindTools(tools), m.tokens}
 }
 
-// recall returns the messages with the last turns of the session before the first that is no system
-// message.
+// recall returns the messages with the last turns of the session after the first system messages.
 func (m remembering) recall(ctx context.Context, messages []schema.Message) ([]schema.Message, error) {
 	r := runOf(ctx)
 	if r == nil || r.past == nil {
@@ -81,7 +80,10 @@ func (m remembering) recall(ctx context.Context, messages []schema.Message) ([]s
 	}
 	slices.Reverse(newest)
 	begin := slices.IndexFunc(messages, func(m schema.Message) bool { return m.GetRole() != schema.RoleSystem })
-	return slices.Insert(slices.Clone(messages), max(begin, 0), slices.Concat(newest...)...), nil
+	if begin < 0 {
+		begin = len(messages)
+	}
+	return slices.Insert(slices.Clone(messages), begin, slices.Concat(newest...)...), nil
 }
 
 func tokensOf(exchange []schema.Message) int {

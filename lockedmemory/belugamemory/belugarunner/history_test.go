@@ -139,6 +139,25 @@ func TestHistory_followsTheSystemMessage_withinTheBudget(t *testing.T) {
 	}
 }
 
+// The request of an agent may have system messages alone.
+func TestHistory_systemMessagesAlone_stayFirst(t *testing.T) {
+	t.Parallel()
+	m := &asked{}
+	model := belugarunner.History(1000)(m)
+	r := newRunner(t, answers(func(ctx context.Context, input string) (string, error) {
+		answer, err := model.Generate(ctx, []schema.Message{schema.NewSystemMessage(input)})
+		return answer.Text(), err
+	}), "mem://", belugarunner.WithNamespace(t.Name()))
+	for _, input := range []string{"one", "two"} {
+		if _, errs := say(t.Context(), r, "s", input); errs != nil {
+			t.Fatal(errs)
+		}
+	}
+	if want := "system two|human one|ai re one"; m.last() != want {
+		t.Errorf("the model got\n%s\nwant\n%s", m.last(), want)
+	}
+}
+
 // The calls of tools count: otherwise long arguments would exceed the budget.
 func TestHistory_callsCountInTheBudget(t *testing.T) {
 	t.Parallel()
