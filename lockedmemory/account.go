@@ -8,8 +8,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 )
 
-// account is what a turn's operation says at its end: how long the turn waited and held the lock, and
-// how many exchanges it stored.
+// account collects the figures of a turn: its wait, its hold and its stored exchanges.
 type account struct {
 	op     *distlock.Operation
 	around *account // of the turn around this one

@@ -92,7 +92,7 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 				return wrote
 			})
 		})
-		// OutcomeOf does not ask: a turn that returns the error is no second refused write.
+		// Only this write counts as refused. OutcomeOf ignores a turn that returns its error.
 		var refusal interface{ Outcome() distlock.Outcome }
 		if errors.As(wrote, &refusal) {
 			switch o := refusal.Outcome(); o {

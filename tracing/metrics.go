@@ -73,7 +73,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 // start measures an operation that begins under ctx, which has its span.
 func (m *metrics) start(ctx context.Context, op *distlock.Operation) {
 	if m != nil && op.Name == distlock.OpAcquire {
-		m.waiters.Add(ctx, 1, m.of(labels{backend: op.Backend}).add...)
+		m.waiters.Add(ctx, 1, m.optionsFor(labels{backend: op.Backend}).add...)
 	}
 }
 
@@ -82,7 +82,7 @@ func (m *metrics) end(ctx context.Context, op *distlock.Operation) {
 	if m == nil {
 		return
 	}
-	backend := m.of(labels{backend: op.Backend})
+	backend := m.optionsFor(labels{backend: op.Backend})
 	switch op.Name {
 	case distlock.OpAcquire:
 		m.waiters.Add(ctx, -1, backend.add...)
@@ -91,10 +91,10 @@ func (m *metrics) end(ctx context.Context, op *distlock.Operation) {
 			m.held.Add(ctx, 1, backend.add...)
 			with.handoff = op.Handoff
 		}
-		m.acquire.Record(ctx, op.Wait.Seconds(), m.of(with).record...)
+		m.acquire.Record(ctx, op.Wait.Seconds(), m.optionsFor(with).record...)
 	case distlock.OpExtend:
 		if op.Scheduled && isError(op.Outcome) {
-			m.renewals.Add(ctx, 1, m.of(labels{backend: op.Backend, outcome: op.Outcome}).add...)
+			m.renewals.Add(ctx, 1, m.optionsFor(labels{backend: op.Backend, outcome: op.Outcome}).add...)
 		}
 	}
 	if op.Ended {
@@ -112,8 +112,8 @@ func (m *metrics) end(ctx context.Context, op *distlock.Operation) {
 	}
 }
 
-// of returns the options of measurements with the labels.
-func (m *metrics) of(with labels) *options {
+// optionsFor returns the options of measurements with the labels.
+func (m *metrics) optionsFor(with labels) *options {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	made := m.made[with]

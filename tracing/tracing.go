@@ -106,7 +106,7 @@ func (t *Tracing) startSpan(ctx context.Context, op *distlock.Operation) context
 		kind = client
 	}
 	// An option without effect takes half a microsecond, so a span that begins now has no timestamp.
-	options := append(make([]trace.SpanStartOption, 0, 3), kind, trace.WithAttributes(t.known(op)...))
+	options := append(make([]trace.SpanStartOption, 0, 3), kind, trace.WithAttributes(t.startAttributes(op)...))
 	if !op.Began.IsZero() {
 		options = append(options, trace.WithTimestamp(op.Began))
 	}
@@ -157,7 +157,7 @@ func (t *Tracing) endSpan(ctx context.Context, op *distlock.Operation) {
 	if !op.Began.IsZero() {
 		ended = op.Began.Add(op.Wait)
 	}
-	span.SetAttributes(learnt(op)...)
+	span.SetAttributes(endAttributes(op)...)
 	if blocker := extract(op.Blocker); blocker.IsValid() {
 		span.AddLink(trace.Link{SpanContext: blocker})
 	}
@@ -176,7 +176,7 @@ func (t *Tracing) endSpan(ctx context.Context, op *distlock.Operation) {
 func (t *Tracing) lost(ctx context.Context, span trace.Span, op *distlock.Operation) {
 	at := trace.WithTimestamp(op.Began)
 	if !span.IsRecording() && span.SpanContext().IsSampled() {
-		_, span = t.tracer.Start(ctx, op.Name, internal, trace.WithAttributes(t.known(op)...), at)
+		_, span = t.tracer.Start(ctx, op.Name, internal, trace.WithAttributes(t.startAttributes(op)...), at)
 		defer span.End(at)
 		span.SetAttributes(attribute.String("distlock.outcome", string(op.Outcome)))
 		t.fail(span, op, op.Began)
@@ -202,11 +202,12 @@ func (t *Tracing) fail(span trace.Span, op *distlock.Operation, ended time.Time)
 	}
 	span.SetStatus(codes.Error, text)
 	// RecordError would show the key.
-	span.AddEvent("exception", trace.WithAttributes(attribute.String("exception.message", text)), trace.WithTimestamp(ended))
+	recorded := trace.WithAttributes(attribute.String("exception.message", text))
+	span.AddEvent("exception", recorded, trace.WithTimestamp(ended))
 }
 
-// known returns the attributes of an operation before its request.
-func (t *Tracing) known(op *distlock.Operation) []attribute.KeyValue {
+// startAttributes returns the attributes of an operation before its request.
+func (t *Tracing) startAttributes(op *distlock.Operation) []attribute.KeyValue {
 	attrs := append(make([]attribute.KeyValue, 0, 4), attribute.String("distlock.backend", op.Backend))
 	if t.keys != distlock.KeyNone {
 		attrs = append(attrs, attribute.String("lock_key", t.keys.Show(op.Key)))
@@ -220,8 +221,8 @@ func (t *Tracing) known(op *distlock.Operation) []attribute.KeyValue {
 	return attrs
 }
 
-// learnt returns the attributes of an operation after its answer.
-func learnt(op *distlock.Operation) []attribute.KeyValue {
+// endAttributes returns the attributes of an operation after its answer.
+func endAttributes(op *distlock.Operation) []attribute.KeyValue {
 	attrs := append(make([]attribute.KeyValue, 0, 6), attribute.String("distlock.outcome", string(op.Outcome)))
 	if op.Attempts > 0 {
 		attrs = append(attrs, attribute.Int("distlock.attempts", op.Attempts))
