@@ -67,7 +67,7 @@ func (c *configuration) options() map[string]option {
 				return as(&c.inner)(value) && c.inner != Name && slices.Contains(memory.List(), c.inner)
 			}},
 		"inner_options":            {allowed: "an object, for the inner memory", private: true, set: as(&c.innerOptions)},
-		"inner_separates_sessions": {allowed: "true or false", set: as(&c.apart)},
+		"inner_separates_sessions": {allowed: "true or false", set: as(&c.innerSeparates)},
 		"max_exchanges": {allowed: "a whole number of 1 to 1000000000: leave it out to keep all",
 			set: number(&c.keep.MaxExchanges, 1_000_000_000)},
 		"max_hold": {allowed: `a duration as text, such as "10m", of 1s or more: leave it out for no bound`,
@@ -164,7 +164,7 @@ func (c *configuration) settle() error {
 	case c.lock.Wait != 0 && (c.maxRetries != 0 || c.lock.Retry.Max != 0):
 		return codes.Invalid(`option "wait" does not go with "max_retries" and "retry_delay", whose product is the same: ` +
 			`leave one or the other out`)
-	case c.inner == "" && (c.innerOptions != nil || c.apart):
+	case c.inner == "" && (c.innerOptions != nil || c.innerSeparates):
 		return codes.Invalid(`options "inner_options" and "inner_separates_sessions" are for the memory that "inner" ` +
 			`names: name it, or leave them out`)
 	case c.inner != "" && (c.store.Window != 0 || c.keep.MaxExchanges != 0 || c.keep.IdleTTL != 0 || c.storeURL != ""):

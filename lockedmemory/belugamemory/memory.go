@@ -187,7 +187,7 @@ func (m *Memory) Start(ctx context.Context) error {
 // Stop is [Memory.Close].
 func (m *Memory) Stop(ctx context.Context) error { return m.Close(ctx) }
 
-// Health is unhealthy if Start fails or takes more than 5 s.
+// Health reports unhealthy if Start fails or takes more than 5 s.
 func (m *Memory) Health() core.HealthStatus { return services.Health(m.Start) }
 
 // Locker returns the memory's Locker. If belugarunner.LockRun has the same Locker, Saves are part of

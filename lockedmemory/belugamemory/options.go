@@ -18,10 +18,10 @@ import (
 type Option func(*settings) error
 
 type settings struct {
-	locker    *distlock.Locker
-	key       lockedmemory.KeyFunc
-	sessionID string // of all contexts, unless empty
-	apart     bool   // the inner memory keeps the sessions of contexts apart
+	locker         *distlock.Locker
+	key            lockedmemory.KeyFunc
+	sessionID      string // of all contexts, unless empty
+	innerSeparates bool   // the sessions of contexts
 	lockedmemory.Options
 }
 
@@ -58,7 +58,7 @@ func (s *settings) chooseKey(inner bool) error {
 	switch {
 	case s.key != nil && s.sessionID != "":
 		return codes.Invalid("WithKey and WithSessionID both set the session: leave one of them out")
-	case inner && !s.apart && s.sessionID == "":
+	case inner && !s.innerSeparates && s.sessionID == "":
 		return codes.Invalid(`all sessions and tenants would share the inner memory, which is the option "inner" of New: ` +
 			`use WithSessionID or "session_id", and make one memory for each conversation, or use ` +
 			`WithInnerSeparatesSessions or "inner_separates_sessions" if the inner memory keeps the sessions of contexts apart`)
@@ -90,7 +90,7 @@ func WithSessionID(id string) Option {
 // WithInnerSeparatesSessions is for an inner memory that keeps the sessions and tenants of contexts
 // apart. No memory of Beluga does so. See [Wrap].
 func WithInnerSeparatesSessions() Option {
-	return newOption(true, "", func(s *settings) { s.apart = true })
+	return newOption(true, "", func(s *settings) { s.innerSeparates = true })
 }
 
 // WithWait bounds the wait of a turn, and of a Save or Clear outside a turn, for its session.

@@ -30,15 +30,17 @@ import (
 //
 // Outside of a run of New, the model fails with core.ErrInvalidInput and distlock.ErrInvalidOption.
 func History(tokens int) llm.Middleware {
-	return func(next llm.ChatModel) llm.ChatModel { return remembering{next, tokens} }
+	return func(next llm.ChatModel) llm.ChatModel { return historyModel{next, tokens} }
 }
 
-type remembering struct {
+type historyModel struct {
 	llm.ChatModel
 	tokens int
 }
 
-func (m remembering) Generate(ctx context.Context, messages []schema.Message, opts ...llm.GenerateOption) (*schema.AIMessage, error) {
+func (m historyModel) Generate(
+	ctx context.Context, messages []schema.Message, opts ...llm.GenerateOption,
+) (*schema.AIMessage, error) {
 	messages, err := m.recall(ctx, messages)
 	if err != nil {
 		return nil, err
@@ -46,7 +48,9 @@ func (m remembering) Generate(ctx context.Context, messages []schema.Message, op
 	return m.ChatModel.Generate(ctx, messages, opts...)
 }
 
-func (m remembering) Stream(ctx context.Context, messages []schema.Message, opts ...llm.GenerateOption) iter.Seq2[schema.StreamChunk, error] {
+func (m historyModel) Stream(
+	ctx context.Context, messages []schema.Message, opts ...llm.GenerateOption,
+) iter.Seq2[schema.StreamChunk, error] {
 	messages, err := m.recall(ctx, messages)
 	if err != nil {
 		return func(yield func(schema.StreamChunk, error) bool) { yield(schema.StreamChunk{}, err) }
@@ -54,12 +58,12 @@ func (m remembering) Stream(ctx context.Context, messages []schema.Message, opts
 	return m.ChatModel.Stream(ctx, messages, opts...)
 }
 
-func (m remembering) BindTools(tools []schema.ToolDefinition) llm.ChatModel {
-	return remembering{m.ChatModel.BindTools(tools), m.tokens}
+func (m historyModel) BindTools(tools []schema.ToolDefinition) llm.ChatModel {
+	return historyModel{m.ChatModel.BindTools(tools), m.tokens}
 }
 
 // recall returns the messages with the last turns of the session after the first system messages.
-func (m remembering) recall(ctx context.Context, messages []schema.Message) ([]schema.Message, error) {
+func (m historyModel) recall(ctx context.Context, messages []schema.Message) ([]schema.Message, error) {
 	r := runOf(ctx)
 	if r == nil || r.past == nil {
 		return nil, codes.Of("belugarunner.history", codes.Invalid("the model has a History, and no run of New is around "+
@@ -121,15 +125,15 @@ func exchangeOf(turn schema.Turn) (exchange []schema.Message, err error) {
 	return exchange, nil
 }
 
-// past is the conversation before a run, and what the run adds to its turn.
-type past struct {
+// runHistory is the conversation before a run, and what the run adds to its turn.
+type runHistory struct {
 	turns []schema.Turn
 	asked atomic.Bool // a model has a History
 	tools []schema.Message
 }
 
 // store adds the calls and results of the run to the metadata of the session's last turn.
-func (p *past) store(session *runtime.Session) error {
+func (p *runHistory) store(session *runtime.Session) error {
 	if p == nil || !p.asked.Load() || len(p.tools) == 0 || len(session.Turns) == 0 {
 		return nil
 	}
@@ -148,17 +152,19 @@ func (p *past) store(session *runtime.Session) error {
 	return nil
 }
 
-// historian is the last plugin of a run: it sees the turns and events as the other plugins leave them.
-type historian struct{}
+// historyPlugin is the last plugin of a run: it sees the turns and events as other plugins leave them.
+type historyPlugin struct{}
 
-func (historian) Name() string { return "belugarunner.history" }
+func (historyPlugin) Name() string { return "belugarunner.history" }
 
-func (historian) BeforeTurn(ctx context.Context, session *runtime.Session, input schema.Message) (schema.Message, error) {
-	runOf(ctx).past = &past{turns: session.Turns}
+func (historyPlugin) BeforeTurn(
+	ctx context.Context, session *runtime.Session, input schema.Message,
+) (schema.Message, error) {
+	runOf(ctx).past = &runHistory{turns: session.Turns}
 	return input, nil
 }
 
-func (historian) AfterTurn(ctx context.Context, _ *runtime.Session, events []agent.Event) ([]agent.Event, error) {
+func (historyPlugin) AfterTurn(ctx context.Context, _ *runtime.Session, events []agent.Event) ([]agent.Event, error) {
 	p := runOf(ctx).past
 	calls := map[string]*schema.ToolCall{} // by agent: those of a team work at the same time
 	for _, event := range events {
@@ -176,4 +182,4 @@ func (historian) AfterTurn(ctx context.Context, _ *runtime.Session, events []age
 	return events, nil
 }
 
-func (historian) OnError(_ context.Context, err error) error { return err }
+func (historyPlugin) OnError(_ context.Context, err error) error { return err }

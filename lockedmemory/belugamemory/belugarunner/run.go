@@ -78,7 +78,7 @@ func lockRun[I, E any](
 			var event E
 			wanted := true
 			show := func() bool { wanted = wanted && yield(event, r.failed); return wanted }
-			err = s.alone(ctx, r, func() {
+			err = s.runLocked(ctx, r, func() {
 				for next, err := range run(r.ctx, sessionID, input) {
 					if r.failed != nil && !show() {
 						return
@@ -146,9 +146,9 @@ func asAgent(ctx context.Context, work func(ctx context.Context) error) {
 	panics = false
 }
 
-// alone calls iterate under the session's lease, as one operation for the Observer. It returns an
+// runLocked calls iterate under the session's lease, as one operation for the Observer. It returns an
 // error that the run did not yield.
-func (s *settings) alone(ctx context.Context, r *lockedRun, iterate func()) error {
+func (s *settings) runLocked(ctx context.Context, r *lockedRun, iterate func()) error {
 	ctx = core.WithSessionID(ctx, r.session)
 	key, err := keyFor(ctx, r.session, s.key)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *settings) alone(ctx context.Context, r *lockedRun, iterate func()) erro
 	ctx = observer.Start(ctx, op)
 	defer observer.End(ctx, op)
 	op.Outcome = distlock.OutcomeFailed // of a panic
-	if err = s.hold(ctx, op, r, iterate); err == nil {
+	if err = s.withLease(ctx, op, r, iterate); err == nil {
 		gone, failure := r.gone(), r.failure.Load()
 		switch {
 		case gone != nil && !errors.Is(r.failed, gone):
@@ -181,8 +181,8 @@ func (s *settings) alone(ctx context.Context, r *lockedRun, iterate func()) erro
 	return err
 }
 
-// hold calls iterate under the lease on the key of op, and fails without a lease.
-func (s *settings) hold(ctx context.Context, op *distlock.Operation, r *lockedRun, iterate func()) (err error) {
+// withLease calls iterate under the lease on the key of op, and fails without a lease.
+func (s *settings) withLease(ctx context.Context, op *distlock.Operation, r *lockedRun, iterate func()) (err error) {
 	within, key, asked := ctx, op.Key, time.Now()
 	acquire := s.locker.Acquire
 	if s.Busy == lockedmemory.Refuse {
@@ -251,8 +251,8 @@ type lockedRun struct {
 	// ⚑ failed is the error of the last pair. It is yielded with the next pair or after the release, so
 	// that its reader holds no session.
 	failed  error
-	past    *past    // of a Runner of New, from its worker's Get
-	created sync.Map // the IDs of the sessions that this run has created
+	past    *runHistory // of a Runner of New, from its worker's Get
+	created sync.Map    // the IDs of the sessions that this run has created
 	work    atWork
 	over    atomic.Bool           // the run has released its lease
 	stored  atomic.Bool           // an Update has succeeded
@@ -295,7 +295,10 @@ func (r *lockedRun) linger(atMost time.Duration) {
 	}
 	// ⚑ Not with the run's context, which has ended: the release waits for an Update under way.
 	timer := time.AfterFunc(atMost, func() { fencing.Background(fencing.Locker(r.lease), r.end) })
-	context.AfterFunc(r.lease.Context(), func() { timer.Stop(); r.end(context.Background()) }) // also after a loss
+	context.AfterFunc(r.lease.Context(), func() { // also after a loss
+		timer.Stop()
+		r.end(context.Background())
+	})
 }
 
 // workEnded notes the end of an agent, or with 0 agents that the worker has no session. It ends a run

@@ -145,7 +145,7 @@ type insideKey struct{ *Runner }
 func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
 		own := runtime.NewRunner(r.agent, runtime.WithSessionService(r.wrapped),
-			runtime.WithPlugins(append(slices.Clip(r.plugins), historian{})...))
+			runtime.WithPlugins(append(slices.Clip(r.plugins), historyPlugin{})...))
 		runOf(ctx).work.begin() // of the worker
 		defer r.awaitWorker(ctx, own)
 		own.Run(context.WithValue(ctx, insideKey{r}, true), sessionID, input)(yield)
@@ -216,7 +216,7 @@ func (r *Runner) Start(ctx context.Context) error {
 // Stop is [Runner.Shutdown].
 func (r *Runner) Stop(ctx context.Context) error { return r.Shutdown(ctx) }
 
-// Health is unhealthy if Start fails or takes more than 5 s.
+// Health reports unhealthy if Start fails or takes more than 5 s.
 func (r *Runner) Health() core.HealthStatus { return services.Health(r.Start) }
 
 // Locker returns the Locker of the runs. Saves of memories over it are part of a run. Its Do with the

@@ -329,7 +329,8 @@ func TestSessionService_futureVersion_refused(t *testing.T) {
 // During an update, an instance of the next version has stored a turn. This instance adds one, and
 // keeps what it cannot read.
 func TestSessionService_O_nextVersion_isKept(t *testing.T) {
-	const head = `{"v":1,"state":{},"created_at":"2026-11-01T00:00:00 0","updated_at":"2026-11-01T00:00:00 0","expires_at":"2999-11-01T00:00:00 0"}`
+	const head = `{"v":1,"state":{},"created_at":"2026-11-01T00:00:00 0","updated_at":"2026-11-01T00:00:00 0",` +
+		`"expires_at":"2999-11-01T00:00:00 0"}`
 	const facts = `{"at":"2026-11-01T00:00:00 0"}`
 	for name, text := range map[string]string{
 		"an input":  head + "\n" + facts + "\n" + `{"v":2,"role":"human","parts":[{"type":"hologram"}]}` + "\n",

@@ -204,8 +204,8 @@ func lose(t *testing.T, l *distlock.Locker, key string) {
 	t.Helper()
 	info, err := l.Inspect(context.Background(), key)
 	must(t, err)
-	name := driver.Name{Namespace: fencing.Options(l).Namespace, Key: key}
-	if broken, err := fencing.Driver(l).(driver.Breaker).Break(context.Background(), name, info.Fence); !broken || err != nil {
+	name, breaker := driver.Name{Namespace: fencing.Options(l).Namespace, Key: key}, fencing.Driver(l).(driver.Breaker)
+	if broken, err := breaker.Break(context.Background(), name, info.Fence); !broken || err != nil {
 		t.Errorf("the lock was broken: %t, %v", broken, err)
 	}
 }

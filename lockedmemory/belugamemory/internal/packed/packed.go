@@ -143,7 +143,7 @@ func Is(stored, v any) bool {
 	return bytes.Equal(got, want)
 }
 
-// Unpack is the inverse of pack. Damaged text becomes some value of its type, see packsAs.
+// Unpack is the inverse of Value. Damaged text becomes some value of its type, and Is finds it.
 func Unpack(v any) any {
 	switch v := v.(type) {
 	case []any:

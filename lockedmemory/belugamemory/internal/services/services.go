@@ -38,7 +38,7 @@ type Service struct {
 	// Guarded by services:
 	users    int // memories and Runners that use the service or wait for its answer
 	lockers  map[distlock.Options]*distlock.Locker
-	sessions map[string]driver.Driver // of users that are alike, by namespace
+	sessions map[string]driver.Driver // that callers share, by namespace
 }
 
 // Backend names the backend of the locks.
@@ -124,19 +124,19 @@ func (s *Service) Locker(opts distlock.Options) (*distlock.Locker, error) {
 	return locker, err
 }
 
-// Sessions returns the sessions of a namespace. The first user sets the retention for all users that are
-// alike, and on mem:// for all.
-func (s *Service) Sessions(keep driver.Retention, alike bool) (made driver.Driver, err error) {
+// Sessions returns the sessions of a namespace. With shared, all callers of a namespace get one driver,
+// and need the same retention. mem:// is always shared.
+func (s *Service) Sessions(keep driver.Retention, shared bool) (made driver.Driver, err error) {
 	switch s.Backend() {
 	case "redis":
 		made, err = redisstore.NewColocatedDriver(s.locks.Driver, &keep)
 	case "postgres":
 		made, err = pgstore.NewColocatedDriver(s.locks.Driver, &keep)
 	default:
-		alike = true
+		shared = true
 		made, err = memstore.NewDriver(&keep)
 	}
-	if err != nil || !alike {
+	if err != nil || !shared {
 		return made, err
 	}
 	services.Lock()
