@@ -205,20 +205,11 @@ func (s *settings) withLease(ctx context.Context, op *distlock.Operation, r *loc
 	if err != nil {
 		return err
 	}
-	if !ok {
-		ended := make(chan time.Time, 1)
-		watch := context.AfterFunc(lease.Context(), func() { ended <- time.Now() })
-		defer func() { // after the release, which may come later for a cancelled run
-			until := time.Now()
-			if !watch() {
-				until = <-ended
-			}
-			op.Held = until.Sub(began)
-		}()
-	}
 	latest := began.Add(s.maxHold)
 	work, cancel := context.WithCancelCause(within)
+	ended := make(chan time.Time, 1)
 	stop := context.AfterFunc(lease.Context(), func() {
+		ended <- time.Now()
 		if !r.over.Load() {
 			cancel(context.Cause(lease.Context()))
 		}
@@ -227,12 +218,18 @@ func (s *settings) withLease(ctx context.Context, op *distlock.Operation, r *loc
 	r.ctx = runlease.With(context.WithValue(context.WithValue(work, runKey{}, r), runKey{lease}, r), lease)
 	defer func() { // also after a panic
 		cancelled := work.Err() != nil
-		stop()
+		held := stop()
 		cancel(nil)
 		if cancelled {
 			r.linger(time.Until(latest))
 		} else {
 			r.end(ctx)
+		}
+		if held {
+			ended <- time.Now() // a cancelled run may release later
+		}
+		if r.owns {
+			op.Held = (<-ended).Sub(began)
 		}
 	}()
 	iterate()
