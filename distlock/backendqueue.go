@@ -14,7 +14,8 @@ import (
 
 const (
 	// checkEvery is how often a waiter in the backend's queue asks without a notification, within a
-	// quarter more or less: no waiter rests on a notification.
+	// quarter more or less: no waiter rests on a notification. A waiter that polls tries as often to
+	// be notified.
 	checkEvery = 4 * time.Second
 	// checkGrace is for how much longer its place is kept.
 	checkGrace = time.Second
@@ -30,27 +31,34 @@ type place struct {
 	confirmed bool               // the backend has answered this owner with a place
 	wakes     <-chan driver.Wake // nil: the backend does not notify, and the acquisition polls
 	stopWakes func()
+	listened  time.Time       // when the last Listen returned
 	sent      [2]trust.Moment // when the last request and the one before it were sent
 	check     time.Duration   // the promised time from a request to the next
 }
 
 // joinQueue has the next requests ask for a place in the backend's queue. ⚑ It registers for
-// notifications first: the handoff may overtake the answer. Without notifications the acquisition
-// keeps its place and polls. ⚑ The next request has half of the patience with a silent backend.
+// notifications first: the handoff may overtake the answer. ⚑ The next request has half of the
+// patience with a silent backend.
 func (a *acquisition) joinQueue(ctx context.Context, patience time.Duration) {
 	a.place.joined = true
 	a.req.Ticket = cmp.Or(a.req.Ticket, a.last.ticket)
 	a.waiter.Joined.Store(true)
+	a.listen(ctx, patience/2)
+}
+
+// listen registers for notifications. Without them the acquisition keeps its place and polls.
+func (a *acquisition) listen(ctx context.Context, limit time.Duration) {
 	l := a.locker
 	if l.listener == nil {
 		return
 	}
-	listening, cancel := context.WithTimeout(ctx, atLeastOneTick(patience/2))
+	a.place.stop()
+	listening, cancel := context.WithTimeout(ctx, atLeastOneTick(limit))
 	defer cancel()
 	wakes, stop, err := l.listener.Listen(listening, a.req.Name, a.req.Owner)
+	a.place.wakes, a.place.stopWakes, a.place.listened = wakes, stop, time.Now()
 	switch {
 	case err == nil:
-		a.place.wakes, a.place.stopWakes = wakes, stop
 		a.waiter.Notified.Store(true)
 	case errors.Is(err, errors.ErrUnsupported): // the driver wraps one without notifications
 	case ctx.Err() == nil: // else its end is the reason
@@ -59,6 +67,11 @@ func (a *acquisition) joinQueue(ctx context.Context, patience time.Duration) {
 				"check the right to subscribe and the network", a.req.Name.Key, "error", err)
 		})
 	}
+}
+
+// mayListenAgain reports whether to try again to be notified.
+func (a *acquisition) mayListenAgain() bool {
+	return a.locker.listener != nil && a.place.wakes == nil && time.Since(a.place.listened) >= checkEvery
 }
 
 func (p *place) stop() {

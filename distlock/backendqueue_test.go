@@ -27,7 +27,7 @@ type scripted struct {
 
 	answer  func(driver.AcquireRequest) driver.AcquireReply // nil: busy
 	hold    func(driver.AcquireRequest)
-	noWakes error
+	listen  func(context.Context) error // nil: the backend notifies
 	extends error
 }
 
@@ -85,11 +85,26 @@ func (s *scripted) Inspect(context.Context, driver.Name) (driver.State, error) {
 }
 func (s *scripted) Close() error { return nil }
 
-func (s *scripted) Listen(context.Context, driver.Name, string) (<-chan driver.Wake, func(), error) {
-	if s.noWakes != nil {
-		return nil, nil, s.noWakes
+func (s *scripted) Listen(ctx context.Context, _ driver.Name, _ string) (<-chan driver.Wake, func(), error) {
+	s.mu.Lock()
+	listen, wakes := s.listen, s.wakes
+	s.mu.Unlock()
+	if listen != nil {
+		if err := listen(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
-	return s.wakes, func() {}, nil
+	return wakes, func() {}, nil
+}
+
+// setListen ends all notifications, and has further calls of Listen fail as listen does.
+func (s *scripted) setListen(listen func(context.Context) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listen == nil {
+		close(s.wakes)
+	}
+	s.listen, s.wakes = listen, make(chan driver.Wake, 1)
 }
 
 // requests are those that the service was sent so far.
@@ -147,7 +162,7 @@ func (s *scripted) inLine(opts distlock.Options) (lease func() *distlock.Lease, 
 		defer mu.Unlock()
 		got, bad = lease, err
 	}()
-	if asked := s.requests(); len(asked) > 0 && asked[len(asked)-1].Alive == 0 && s.noWakes == nil && s.hold == nil {
+	if asked := s.requests(); len(asked) > 0 && asked[len(asked)-1].Alive == 0 && s.listen == nil && s.hold == nil {
 		s.t.Fatalf("it has no place in the queue: %+v", asked)
 	}
 	lease = func() *distlock.Lease { synctest.Wait(); mu.Lock(); defer mu.Unlock(); return got }
@@ -419,7 +434,7 @@ func TestWaiter_fullQueue_failsAtOnce(t *testing.T) {
 func TestWaiter_L_noNotifications_polls(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
-		s.noWakes = errors.New("NOPERM no channel")
+		s.listen = func(context.Context) error { return errors.New("NOPERM no channel") }
 		var log bytes.Buffer
 		lease, _ := s.inLine(distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		time.Sleep(10 * time.Second)
@@ -442,5 +457,63 @@ func TestWaiter_L_noNotifications_polls(t *testing.T) {
 			!strings.Contains(log.String(), "check the right to subscribe") || strings.Contains(log.String(), key) {
 			t.Errorf("the log says %s", log.String())
 		}
+	})
+}
+
+// A restart of the backend, or a right that an operator grants late, costs notifications for a while only.
+func TestWaiter_L_notificationsLost_listensAgain(t *testing.T) {
+	for name, listen := range map[string]func(context.Context) error{
+		"refused": func(context.Context) error { return errSilence },
+		"silent":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newScripted(t)
+				lease, _ := s.inLine(distlock.Options{})
+				s.setListen(listen)
+				time.Sleep(time.Minute)
+				asked := s.requests()
+				if n := len(asked); n < 200 {
+					t.Errorf("without notifications it asked %d times in a minute", n)
+				}
+				for i, req := range asked[2:] {
+					if took := s.at[i+2].Sub(s.at[i+1]); took > asked[i+1].Alive-time.Second {
+						t.Fatalf("request %d, %s after the one before, for a place of %s", req.Seq, took, asked[i+1].Alive)
+					}
+				}
+				s.setListen(nil)
+				time.Sleep(6 * time.Second)
+				before := len(s.requests())
+				time.Sleep(time.Minute)
+				asked = s.requests()
+				if n := len(asked) - before; n > 20 {
+					t.Errorf("after it could listen again, it asked %d times in a minute", n)
+				}
+				s.wakes <- handover(asked[len(asked)-1].Seq, 10*time.Second)
+				if lease() == nil {
+					t.Fatal("a notification gave it no lease")
+				}
+				mustRelease(t, lease())
+			})
+		})
+	}
+}
+
+func TestWaiter_L_handoffBeforeListen_asksAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScripted(t)
+		lease, _ := s.inLine(distlock.Options{})
+		s.setListen(func(context.Context) error { return errSilence })
+		time.Sleep(10 * time.Second)
+		var at time.Time
+		s.setListen(func(context.Context) error { at = time.Now(); s.set(grants); return nil })
+		time.Sleep(10 * time.Second)
+		if lease() == nil {
+			t.Fatal("it has no lease")
+		}
+		if asked := s.requests(); !s.at[len(asked)-1].Equal(at) {
+			t.Errorf("it asked %s after it could listen", s.at[len(asked)-1].Sub(at))
+		}
+		mustRelease(t, lease())
 	})
 }

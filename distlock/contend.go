@@ -133,6 +133,9 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 			case (l.caps.Queues || l.listener != nil) && !a.place.joined:
 				a.joinQueue(ctx, patience-time.Since(since))
 				continue
+			case err == nil && a.mayListenAgain():
+				a.listen(ctx, min(checkGrace, a.op.TTL/4)) // ⚑ its place must not end meanwhile
+				continue                                   // a wake may have been missed
 			}
 		}
 		if lease := a.pause(ctx, busy, patience-time.Since(since)); lease != nil {
