@@ -125,7 +125,7 @@ func (e *extension) end(ctx context.Context, reply driver.ExtendReply) error {
 	switch { // an end of the lease is the error
 	case le.isOver():
 		return le.ended
-	case g.trust.Over(trust.Now()):
+	case le.expiredLocked(trust.Now()):
 		return le.lossLocked(errDeadline)
 	}
 	next := e.start.Add(min(g.period(), e.ttl/3))

@@ -81,7 +81,8 @@ func (g *grant) look() {
 	at := trust.Now()
 	switch {
 	case g.over:
-	case g.trust.Over(at) && g.holder.state == released: // and the Observer or the driver blocks
+	case g.trust.Over(at) && (g.holder.state == released || g.holder.freed): // its Release takes long
+		g.holder.cancel(ErrNotHeld)
 		g.hold.End(true)
 		g.stopLocked()
 	case g.trust.Over(at):

@@ -408,6 +408,35 @@ func TestReleaseWith_N_lostDuringTheWrite(t *testing.T) {
 	}
 }
 
+// A process that pauses between its last write and the end of the lease has lost nothing.
+func TestReleaseWith_N_pausedAfterRelease_noLoss(t *testing.T) {
+	for name, ended := range map[string]func(*distlock.Lease) error{
+		"Err":    func(lease *distlock.Lease) error { return lease.Err() },
+		"Extend": func(lease *distlock.Lease) error { return lease.Extend(context.Background(), ttl) },
+		"none":   func(*distlock.Lease) error { return distlock.ErrNotHeld },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				seen := &recorder{t: t}
+				lease := mustAcquire(t, s.locker(t, distlock.Options{Observer: seen}))
+				lastWrite(t, lease, func(owner string) (driver.ReleaseReply, error) { return s.frees(t, owner), nil })
+				time.Sleep(ttl)
+				if err := ended(lease); !errors.Is(err, distlock.ErrNotHeld) || errors.Is(err, distlock.ErrLost) {
+					t.Errorf("the lease: %v", err)
+				}
+				if cause := context.Cause(lease.Context()); cause != distlock.ErrNotHeld {
+					t.Errorf("the cause is %v", cause)
+				}
+				mustRelease(t, lease)
+				synctest.Wait()
+				if got := seen.outcomes(); slices.Contains(got, "distlock.lost lost") || got[len(got)-1] != "distlock.release done" {
+					t.Errorf("the Observer saw %q", got)
+				}
+			})
+		})
+	}
+}
+
 // A write that panics may have released the lock.
 func TestReleaseWith_S1_panic_isUnknown(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {

@@ -112,7 +112,7 @@ func (le *Lease) errLocked() error {
 	switch {
 	case le.isOver():
 		return le.ended
-	case le.grant.trust.Over(at):
+	case le.expiredLocked(at):
 		return le.lossLocked(errDeadline)
 	case le.state == releasing || le.freed:
 		return fmt.Errorf("%w: the lease is being released", ErrNotHeld)
@@ -121,6 +121,9 @@ func (le *Lease) errLocked() error {
 	}
 	return nil
 }
+
+// expiredLocked reports whether the deadline of a lease with a lock has passed.
+func (le *Lease) expiredLocked(at trust.Moment) bool { return le.grant.trust.Over(at) && !le.freed }
 
 // gone is Err, but nil if the only reason is errSuspect.
 func (le *Lease) gone() error {

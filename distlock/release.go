@@ -19,7 +19,7 @@ var (
 	errByClose  = fmt.Errorf("%w: %w", ErrNotHeld, ErrClosed)
 	errReplayed = errors.New("the request was sent more than once, and a copy found no lock: " +
 		"either another copy has released the lock, or the lease was lost before; check the work if that matters")
-	errLate = errors.New("the request was sent after the deadline of the lease and found no lock: " +
+	errLate = errors.New("the answer came after the deadline of the lease, and there was no lock: " +
 		"either the lock has expired since, or the lease was lost before; " +
 		"check whether a method of the Observer blocks")
 )
@@ -44,7 +44,7 @@ func (le *Lease) release(ctx context.Context, reason error) (err error) {
 	at := time.Now()
 	g.mu.Lock()
 	switch {
-	case le.state == held && g.trust.Over(trust.At(at)):
+	case le.state == held && le.expiredLocked(trust.At(at)):
 		err = le.lossLocked(errDeadline)
 	case le.state == lost:
 		err = le.ended
@@ -211,7 +211,8 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 		defer g.mu.Unlock()
 		g.stopLocked()
 		if err == nil {
-			err = le.removedLocked(removal{reply.Released, left <= 0, reply.Replayed || again || le.leaving})
+			late := g.trust.Over(trust.Now()) // ⚑ the request may have waited with this process
+			err = le.removedLocked(removal{reply.Released, late, reply.Replayed || again || le.leaving})
 			return
 		}
 		l.cleaner.Add(request, g.ttl, cleanup.MinPause)
@@ -241,8 +242,8 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 // removal is the backend's answer to a request that releases a lock.
 type removal struct {
 	released bool // the backend has released the lock
-	late     bool // the request was sent after the deadline
-	repeated bool // it was sent more than once
+	late     bool // it came after the deadline
+	repeated bool // the request was sent more than once
 }
 
 // err is the error of the release. It is errNotMine if the lease was lost before.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 )
 
@@ -167,6 +168,27 @@ func TestRelease_saysIfTheLockWasLost(t *testing.T) {
 			if !errors.Is(err, distlock.ErrLost) {
 				t.Errorf("Release: %v, want ErrLost", err)
 			}
+		}
+	})
+}
+
+// paused is a driver whose process stops for a while before it sends a release.
+type paused struct {
+	driver.Driver
+	pause time.Duration
+}
+
+func (d paused) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+	time.Sleep(d.pause)
+	return d.Driver.Release(context.WithoutCancel(ctx), req)
+}
+
+// The lease was ended in time. Nobody knows whether its lock was there until then.
+func TestRelease_N_pausedBeforeItsRequest_noLoss(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		lease := mustAcquire(t, open(t, paused{s.Faults, ttl}, distlock.Options{TTL: ttl}))
+		if err := lease.Release(t.Context()); !errors.Is(err, distlock.ErrOutcomeUnknown) || errors.Is(err, distlock.ErrLost) {
+			t.Errorf("Release: %v", err)
 		}
 	})
 }
