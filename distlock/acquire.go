@@ -49,18 +49,18 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions) (lease 
 			l.background(func() { _ = unused.release(context.WithoutCancel(ctx), errUnused) })
 		}
 	}()
-	a.ctx = l.observe(ctx, op)
+	var observed func()
+	a.ctx, observed = l.observe(ctx, op)
 	defer func() {
 		if lease != nil {
 			defer lease.setObserved()
 		}
-		l.opts.Observer.End(a.ctx, op)
+		observed()
 		returns = true
 	}()
 
 	out := a.contend()
 	lease, err = out.lease, out.err
-	op.Wait = time.Since(a.start)
 	op.Err = err
 	op.Outcome = OutcomeOf(err)
 	switch {

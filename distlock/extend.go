@@ -35,8 +35,8 @@ func (le *Lease) observedExtend(ctx context.Context, e *extension) error {
 	l := le.grant.locker
 	op := &Operation{Name: OpExtend, Backend: l.caps.Backend, Key: le.Key(), TTL: e.ttl, Fence: le.Fence(),
 		Scheduled: e.confirms}
-	ctx = l.observe(ctx, op)
-	defer l.opts.Observer.End(ctx, op)
+	ctx, observed := l.observe(ctx, op)
+	defer observed()
 	return op.end(e.run(ctx, op))
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
 // recorder is an Observer that checks its own contract: one End for every Start, with the context Start made.
@@ -59,6 +60,28 @@ func (r *recorder) outcomes() (list []string) {
 	}
 	r.ended = nil
 	return list
+}
+
+func TestObserver_wait_fromCallToEnd(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		const took = 100 * time.Millisecond
+		seen := &recorder{t: t}
+		l := s.locker(t, distlock.Options{Observer: seen, RenewEvery: -1})
+		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldAfter: in(took)} })
+		lease := mustAcquire(t, l)
+		if err := errors.Join(lease.Extend(t.Context(), ttl), fencing.RaiseToken(t.Context(), lease, lease.Fence())); err != nil {
+			t.Error(err)
+		}
+		mustRelease(t, lease)
+		for _, op := range seen.ended {
+			if op.Wait != took {
+				t.Errorf("%s took %s, want %s", op.Name, op.Wait, took)
+			}
+		}
+		if got := seen.outcomes(); len(got) != 4 {
+			t.Errorf("%q", got)
+		}
+	})
 }
 
 func TestObserver_isToldOfEveryOperation(t *testing.T) {

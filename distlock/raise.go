@@ -21,8 +21,8 @@ func (le *Lease) raiseToken(ctx context.Context, above int64) error {
 	}
 	l := le.grant.locker
 	op := &Operation{Name: OpRaiseToken, Backend: l.caps.Backend, Key: le.Key(), TTL: le.grant.ttl, Fence: le.Fence()}
-	ctx = l.observe(ctx, op)
-	defer l.opts.Observer.End(ctx, op)
+	ctx, observed := l.observe(ctx, op)
+	defer observed()
 	err := op.end(le.raise(ctx, op, above))
 	op.Fence = le.Fence()
 	return err

@@ -106,8 +106,9 @@ func (le *Lease) end(ctx context.Context, first bool, at time.Time, reason error
 		}
 	}
 	if reason == errReleased {
-		ctx = l.observe(ctx, op)
-		defer l.opts.Observer.End(ctx, op)
+		var observed func()
+		ctx, observed = l.observe(ctx, op)
+		defer observed()
 	} else { // no caller
 		op.Began = time.Now()
 		defer func() {
