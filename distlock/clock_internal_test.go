@@ -119,6 +119,42 @@ func TestDo_suspectAtItsEnd_asksTheBackend(t *testing.T) {
 	})
 }
 
+// The work has run, and nobody knows of a loss: its error is that of the work alone.
+func TestDo_C_suspectWithoutAnswer_workHasRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &asked{held: true}
+		l := open(t, d, Options{RenewEvery: -1})
+		ahead := time.Duration(0)
+		work := func(context.Context) error {
+			d.silent, ahead = true, ahead+time.Hour
+			wallRunsAhead(t, ahead)
+			return nil
+		}
+		for name, run := range map[string]func(context.Context) error{
+			"Guard":        func(ctx context.Context) error { return take(t, l).Guard(ctx, work) },
+			"Do inside Do": func(ctx context.Context) error { return l.Do(take(t, l).Context(), "k", work) },
+			"Do":           func(ctx context.Context) error { return l.Do(ctx, "k", work) },
+		} {
+			d.silent = false
+			if err := run(t.Context()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// A loss that only the backend knows of is reported.
+func TestDo_N_suspectAndLost_isReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &asked{held: true}
+		lease := take(t, open(t, d, Options{RenewEvery: -1}))
+		work := func(context.Context) error { d.held = false; wallRunsAhead(t, time.Hour); return nil }
+		if err := lease.Guard(t.Context(), work); !errors.Is(err, ErrLost) {
+			t.Errorf("Guard: %v", err)
+		}
+	})
+}
+
 // A question during a last write finds no lock, which is no loss. An answer "held" begins no renewal.
 func TestCheck_N_duringALastWrite_noLoss(t *testing.T) {
 	for name, held := range map[string]bool{"released": false, "not released": true} {
@@ -257,6 +293,7 @@ func TestLease_N_wallClockRanAhead_asksTheBackend(t *testing.T) {
 type asked struct {
 	granter
 	held    bool
+	silent  bool
 	extends int
 	exact   bool // was one of them
 }
@@ -264,5 +301,8 @@ type asked struct {
 func (d *asked) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	d.extends++
 	d.exact = d.exact || reqs[0].Exact
+	if d.silent {
+		return []driver.ExtendReply{{Err: driver.ErrTemporary}}
+	}
 	return []driver.ExtendReply{{Held: d.held}}
 }

@@ -58,11 +58,9 @@ func (le *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (er
 	work, leave := le.join(ctx)
 	defer func() {
 		leave()
-		if gone := le.Err(); !errors.Is(gone, errSuspect) { // of which the release will tell
-			err = judged(gone, err)
-		}
-		// The service may know of a loss before the deadline has passed. Any other failure is no
-		// failure of fn.
+		err = judged(le.Err(), err)
+		// The backend may know of a loss before the deadline has passed, or after a suspend. Any other
+		// failure is no failure of fn.
 		if removal := le.Release(ctx); errors.Is(removal, ErrLost) {
 			err = tainted(removal, err)
 		}
@@ -137,10 +135,11 @@ func (le *Lease) verdict(ctx context.Context, err error) error {
 	return judged(gone, err)
 }
 
-// judged joins the error of some work and that of the lease it was done under.
+// judged joins the error of some work and the end of the lease it was done under. ⚑ The work has run:
+// a question about the lease that got no answer is no error of the work.
 func judged(gone, err error) error {
-	if errors.Is(gone, ErrNotHeld) && !errors.Is(gone, ErrClosed) {
-		gone = nil // the work itself, or another caller, released it
+	if !errors.Is(gone, ErrLost) && !errors.Is(gone, ErrClosed) {
+		return err // the work itself, or another caller, released it
 	}
 	return tainted(gone, err)
 }
