@@ -123,13 +123,13 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 			a.note(busy)
 		}
 		if a.op.Attempts == a.attempts {
-			return outcome{err: a.last.err()}
+			return outcome{err: a.last.err(0)}
 		}
 		if a.waiter != nil {
 			a.waiter.Answered(outcome{last: a.last}, err != nil)
 			switch {
 			case busy.Outcome == driver.Full:
-				return outcome{err: fmt.Errorf("%w: %w", a.last.err(), errFull)}
+				return outcome{err: fmt.Errorf("%w: %w", a.last.err(a.waiter.Behind()), errFull)}
 			case (l.caps.Queues || l.listener != nil) && !a.place.joined:
 				a.joinQueue(ctx, patience-time.Since(since))
 				continue
@@ -145,7 +145,15 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 			since = time.Now()
 		}
 	}
-	return a.gaveUp(context.Cause(ctx))
+	return a.gaveUp(context.Cause(ctx), a.behind())
+}
+
+// behind is the number of waiters in the process behind the contender. The backend does not count them.
+func (a *acquisition) behind() int {
+	if a.waiter == nil {
+		return 0 // see note
+	}
+	return a.waiter.Behind()
 }
 
 // undo withdraws all requests of the acquisition. The backend ends a grant whose caller has left. A
@@ -311,15 +319,16 @@ func (a *acquisition) failed(err error) outcome {
 	}
 	last := a.last
 	last.failure = err
-	return outcome{err: last.err(), failure: failure, last: last}
+	return outcome{err: last.err(a.behind()), failure: failure, last: last}
 }
 
-// gaveUp is the outcome of an acquisition that has ended for the given cause.
-func (a *acquisition) gaveUp(cause error) outcome {
+// gaveUp is the outcome of an acquisition that has ended for the given cause, with other waiters in the
+// process that the last answer does not count.
+func (a *acquisition) gaveUp(cause error, others int) outcome {
 	var limit usedUp
 	// The cause of an ended ctx of the caller may be that of another Locker.
 	over := a.ctx.Err() == nil && errors.As(cause, &limit)
-	err := a.last.err()
+	err := a.last.err(others)
 	switch {
 	case a.locker.closing.Err() != nil: // the cause may be that of another Locker
 		err = ErrClosed

@@ -345,18 +345,57 @@ func TestBusyError_countsAContenderOnce(t *testing.T) {
 			tries(t, l, 3)
 		})
 	})
-	t.Run("where the service keeps no line", func(t *testing.T) {
-		inService(t, func(t *testing.T, s *service) {
-			l := open(t, mute{s.Faults}, distlock.Options{Wait: -1, TTL: ttl})
-			defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
-			q := newQueue(t)
-			for i := range 3 {
-				q.join(l, fmt.Sprint(i), 0)
-				defer q.leave(fmt.Sprint(i))
-			}
-			tries(t, l, 3)
+	for name, d := range map[string]func(driver.Driver) driver.Driver{
+		"where the backend keeps no queue": func(d driver.Driver) driver.Driver { return mute{d} },
+		"where the backend only notifies": func(d driver.Driver) driver.Driver {
+			return &notifying{Driver: d, wakes: make(map[string]chan driver.Wake)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				l := open(t, d(s.Faults), distlock.Options{Wait: -1, TTL: ttl})
+				defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
+				q := newQueue(t)
+				for i := range 3 {
+					q.join(l, fmt.Sprint(i), 0)
+					defer q.leave(fmt.Sprint(i))
+				}
+				tries(t, l, 3)
+			})
 		})
-	})
+	}
+}
+
+// The backend counts the contender of a process, and not the waiters behind it.
+func TestBusyError_countsThoseBehindTheContender(t *testing.T) {
+	for name, fails := range map[string]bool{"its wait ends": false, "the backend fails": true} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
+				l := s.locker(t, patient)
+				q := newQueue(t)
+				for i := range 4 {
+					q.join(l, fmt.Sprint(i), 0)
+					defer q.leave(fmt.Sprint(i))
+				}
+				if fails {
+					s.Inject(always(drivertest.Acquire, driver.ErrRefused))
+					time.Sleep(10 * time.Second)
+				} else {
+					q.leave("0")
+				}
+				var busy *distlock.BusyError
+				if err := q.err("0"); !errors.As(err, &busy) || busy.Waiters != 3 {
+					t.Errorf("%v, want 3 waiting", err)
+				}
+				time.Sleep(10 * time.Second) // the next contender has asked again
+				q.leave("2")
+				if err := q.err("2"); !errors.As(err, &busy) || !fails && busy.Waiters != 2 {
+					t.Errorf("%v, want 2 waiting", err)
+				}
+			})
+		})
+	}
 }
 
 // A waiter registers for notifications before it joins the queue, so it misses none.

@@ -31,13 +31,15 @@ type lastAnswer struct {
 	failure  error             // came after the answer
 }
 
-// err is the error that the last answer makes: nil without an answer and a failure.
-func (s *lastAnswer) err() error {
+// err is the error that the last answer makes, with others that wait in the process. It is nil without an
+// answer and a failure.
+func (s *lastAnswer) err(others int) error {
 	if s.busy == nil {
 		return s.failure
 	}
 	busy := *s.busy
 	busy.Held += time.Since(s.at)
+	busy.Waiters += others
 	if s.failure == nil {
 		return &busy
 	}
@@ -73,13 +75,9 @@ func (a *acquisition) await() outcome {
 		var others int
 		out, others = a.waiter.Leave()
 		if out.lease == nil {
-			if a.last = out.last; a.last.busy != nil {
-				busy := *a.last.busy
-				busy.Waiters += others
-				a.last.busy = &busy
-			}
+			a.last = out.last
 			a.op.Blocker = a.last.metadata
-			return a.gaveUp(usedUp(a.wait)) // unless the caller's ctx has ended
+			return a.gaveUp(usedUp(a.wait), others) // unless the caller's ctx has ended
 		}
 	}
 	if a.last = out.last; out.lease != nil {

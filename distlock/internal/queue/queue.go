@@ -186,6 +186,13 @@ func (w *Waiter[C, O]) Leave() (o O, others int) {
 	return o, others
 }
 
+// Behind counts the waiters behind a contender.
+func (w *Waiter[C, O]) Behind() int {
+	w.queue.all.mu.Lock()
+	defer w.queue.all.mu.Unlock()
+	return w.queue.waiting.Len()
+}
+
 // Unseen counts the waiters of a key that the backend's queue does not count.
 func (all *Queues[C, O]) Unseen(key string) int {
 	all.mu.Lock()
