@@ -22,6 +22,9 @@ func As[T any](d Driver) (t T, ok bool) {
 // in it as its own, so a store on the server of the locks recognizes that driver.
 type Shared struct{ Driver }
 
+// Unwrap shows the driver in it.
+func (s Shared) Unwrap() Driver { return s.Driver }
+
 // Close does nothing. Close the driver in it after the Lockers.
 func (Shared) Close() error { return nil }
 

@@ -33,6 +33,7 @@ func TestAs_findsTheNearest(t *testing.T) {
 		"the driver itself":        {listener{}, listener{}},
 		"beneath two wrappers":     {wrapper{wrapper{listener{}}}, listener{}},
 		"a wrapper that passes on": {wrapper{listeningWrapper{wrapper{listener{}}}}, listeningWrapper{wrapper{listener{}}}},
+		"in a shared driver":       {wrapper{driver.Shared{Driver: listener{}}}, listener{}},
 		"none":                     {wrapper{plain{}}, nil},
 		"a wrapper without Unwrap": {plain{listener{}}, nil},
 		"a wrapper of nil":         {wrapper{}, nil},
