@@ -59,8 +59,11 @@ func Run(ctx context.Context, locker *distlock.Locker, name string, lead func(ct
 			led = true
 			return lead(ctx)
 		}, opts...)
-		if ctx.Err() != nil || !again(led, err) {
+		switch {
+		case led && ctx.Err() != nil, !again(led, err):
 			return err
+		case ctx.Err() != nil:
+			return ended(ctx, err)
 		}
 		if time.Since(began) >= calm {
 			failures = 0
@@ -76,9 +79,17 @@ func Run(ctx context.Context, locker *distlock.Locker, name string, lead func(ct
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():
-			return fmt.Errorf("election: the campaign has ended: %w (before that: %v)", ctx.Err(), err)
+			return ended(ctx, err)
 		}
 	}
+}
+
+// ended is the error of a campaign that ctx has ended, after err.
+func ended(ctx context.Context, err error) error {
+	if errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return fmt.Errorf("election: the campaign has ended: %w (before that: %v)", ctx.Err(), err)
 }
 
 // again reports whether to campaign again after err.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,6 +185,30 @@ func TestRun_ctxEndsInCampaign_returnsItsError(t *testing.T) {
 			})
 		})
 	}
+}
+
+// canceler ends a context at the End of an operation.
+type canceler struct{ cancel context.CancelFunc }
+
+func (canceler) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }
+func (c canceler) End(context.Context, *distlock.Operation)                       { c.cancel() }
+
+// The lock service fails, and ctx ends before Run looks at it.
+func TestRun_ctxEndsAfterFailure_returnsItsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		faults := drivertest.NewFaults(memlock.NewDriver())
+		faults.Inject(cutOff)
+		locker, err := distlock.New(faults, &distlock.Options{Observer: canceler{cancel}, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locker.Close(context.Background())
+		err = election.Run(ctx, locker, name, func(context.Context) error { return nil })
+		if !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), errDown.Error()) {
+			t.Errorf("Run: %v", err)
+		}
+	})
 }
 
 func TestRun_definiteFailure_returns(t *testing.T) {
