@@ -79,8 +79,11 @@ func (s *sleeping) look(wall time.Duration) {
 	if off := int64(wall) - s.wall.Load(); -int64(pace) < off && off < int64(pace) {
 		return
 	}
+	start := time.Now()
 	s.observe(suspended())
-	s.wall.Store(int64(wall)) // not sooner: until the time is known, every caller has to look
+	if time.Since(start) < pace { // else the thread may have paused, and the reading be too low
+		s.wall.Store(int64(wall)) // not sooner: until the time is known, every caller has to look
+	}
 }
 
 func (s *sleeping) observe(seen time.Duration) {

@@ -2,6 +2,7 @@ package trust
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -27,7 +28,23 @@ func TestClock_N_suspendBeforeStartDoesNotCount(t *testing.T) {
 	}
 }
 
-func TestClock_N_readsAgainWhenWallClockLeavesPace(t *testing.T) {
+func TestClock_N_slowReading_readsAgain(t *testing.T) { synctest.Test(t, slowReading) }
+
+func slowReading(t *testing.T) {
+	real := suspended
+	defer func() { suspended = real }()
+	var s sleeping
+	suspended = func() time.Duration { time.Sleep(2 * pace); return time.Minute }
+	s.look(time.Hour)
+	suspended = func() time.Duration { return time.Hour }
+	if s.look(time.Hour); time.Duration(s.longest.Load()) != time.Hour {
+		t.Errorf("suspended for %s, by a reading during which the thread paused", time.Duration(s.longest.Load()))
+	}
+}
+
+func TestClock_N_readsAgainWhenWallClockLeavesPace(t *testing.T) { synctest.Test(t, readsAgain) }
+
+func readsAgain(t *testing.T) {
 	real := suspended
 	defer func() { suspended = real }()
 	var s sleeping
