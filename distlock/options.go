@@ -15,7 +15,7 @@ import (
 // MinTTL is the shortest TTL of a lease.
 const MinTTL = 100 * time.Millisecond
 
-// maxDuration bounds the durations of options. ⚑ A sum or a multiple of a longer one may be negative, and
+// maxDuration bounds a TTL and Retry.Max. ⚑ A sum or a multiple of a longer one may be negative, and
 // a lease would then have ended at its grant.
 const maxDuration = 10 * 365 * 24 * time.Hour
 

@@ -78,16 +78,17 @@ func Open(ctx context.Context, rawURL string, opts *distlock.Options) (*distlock
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	if delay, _ := time.ParseDuration(query.Get("restart_delay")); delay > 0 && delay < fencing.Options(locker).TTL {
+	options = fencing.Options(locker)
+	if delay, _ := time.ParseDuration(query.Get("restart_delay")); delay > 0 && delay < options.TTL {
 		return nil, errors.Join(invalid(fmt.Sprintf("restart_delay is shorter than the ttl of %s: "+
-			"set at least the largest TTL of all processes, or leave it out", fencing.Options(locker).TTL)), locker.Close(ctx))
+			"set at least the largest TTL of all processes, or leave it out", options.TTL)), locker.Close(ctx))
 	}
 	if skip, _ := strconv.ParseBool(query.Get("skip_verify")); skip {
-		fencing.Options(locker).Logger.Warn("lockurl: the URL has skip_verify=true, so that any server can pose as " +
+		options.Logger.Warn("lockurl: the URL has skip_verify=true, so that any server can pose as " +
 			"the lock service and read its password: use tls_ca or tls_server_name instead")
 	}
 	if query.Get("sslmode") == "require" && query.Get("sslrootcert") == "" {
-		fencing.Options(locker).Logger.Warn("lockurl: the URL has sslmode=require without sslrootcert, so that any " +
+		options.Logger.Warn("lockurl: the URL has sslmode=require without sslrootcert, so that any " +
 			"server can pose as the lock service and read its password: use sslmode=verify-full instead")
 	}
 	return locker, nil
