@@ -181,7 +181,7 @@ func TestCheck_N_duringALastWrite_noLoss(t *testing.T) {
 // the lock.
 func TestHandoff_N_suspectLease_isReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &reserving{}
+		d := &minter{}
 		l := open(t, d, Options{RenewEvery: -1})
 		for _, ran := range []time.Duration{0, time.Hour} {
 			d.releases = 0
@@ -210,24 +210,6 @@ func TestHandoff_N_suspectLease_isReleased(t *testing.T) {
 			give(t, lease)
 		}
 	})
-}
-
-// reserving is a service that grants everything, with a block of tokens, and counts releases.
-type reserving struct {
-	granter
-	last     int64
-	releases int
-}
-
-func (d *reserving) Acquire(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
-	fence := d.last + 1
-	d.last = fence + driver.FenceBlock
-	return driver.AcquireReply{Outcome: driver.Granted, Fence: fence, FenceEnd: d.last}, nil
-}
-
-func (d *reserving) Release(context.Context, driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	d.releases++
-	return driver.ReleaseReply{Released: true}, nil
 }
 
 // Where the time spent suspended cannot be read, the wall clock is a reason to ask, not to believe.

@@ -50,7 +50,7 @@ func (a *acquisition) contend() (out outcome) {
 		return outcome{err: &BusyError{Self: true, Holder: l.opts.Holder, Held: time.Since(lease.acquired)}}
 	}
 	if a.ctx.Err() != nil {
-		return outcome{err: left("acquire", a.ctx)}
+		return outcome{err: callerLeft("acquire", a.ctx)}
 	}
 	if a.attempts == 0 {
 		if a.waiter = l.queues.Join(a.op.Key, a); a.waiter == nil {
@@ -68,7 +68,7 @@ func (a *acquisition) contend() (out outcome) {
 	ctx, cancel := context.WithCancel(a.ctx)
 	defer cancel()
 	if a.wait >= 0 {
-		ctx, cancel = context.WithDeadlineCause(ctx, a.start.Add(a.wait), usedUp(a.wait))
+		ctx, cancel = context.WithDeadline(ctx, a.start.Add(a.wait))
 		defer cancel()
 	}
 	defer context.AfterFunc(l.closing, cancel)()
@@ -145,7 +145,7 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 			since = time.Now()
 		}
 	}
-	return a.gaveUp(context.Cause(ctx), a.behind())
+	return a.gaveUp(a.behind())
 }
 
 // behind is the number of waiters in the process behind the contender. The backend does not count them.
@@ -302,11 +302,6 @@ func (a *acquisition) granted(reply driver.AcquireReply, sent trust.Moment, ttl 
 
 var errCancelled = errors.New("the lock service has cancelled this acquisition: try again")
 
-// usedUp ends the context of an acquisition whose wait has passed.
-type usedUp time.Duration
-
-func (u usedUp) Error() string { return noAnswer(time.Duration(u)) }
-
 // failed is the outcome of an acquisition that err ends. A contender with a short TTL gives the
 // backend less time than other waiters do, so its failure is its own.
 func (a *acquisition) failed(err error) outcome {
@@ -322,22 +317,19 @@ func (a *acquisition) failed(err error) outcome {
 	return outcome{err: last.err(a.behind()), failure: failure, last: last}
 }
 
-// gaveUp is the outcome of an acquisition that has ended for the given cause, with other waiters in the
-// process that the last answer does not count.
-func (a *acquisition) gaveUp(cause error, others int) outcome {
-	var limit usedUp
-	// The cause of an ended ctx of the caller may be that of another Locker.
-	over := a.ctx.Err() == nil && errors.As(cause, &limit)
-	err := a.last.err(others)
+// gaveUp is the outcome of an acquisition whose Locker was closed, whose caller has left, or whose wait is
+// over, with other waiters in the process that the last answer does not count.
+func (a *acquisition) gaveUp(others int) outcome {
+	err, left := a.last.err(others), a.ctx.Err() != nil
 	switch {
-	case a.locker.closing.Err() != nil: // the cause may be that of another Locker
+	case a.locker.closing.Err() != nil: // not the cause of ctx, which may be that of another Locker
 		err = ErrClosed
-	case over && err == nil:
-		err = unavailable("acquire", limit)
+	case left && err == nil:
+		err = callerLeft("acquire", a.ctx)
+	case left:
+		err = fmt.Errorf("%w: %w", err, ctxError(a.ctx))
 	case err == nil:
-		err = left("acquire", a.ctx)
-	case !over:
-		err = fmt.Errorf("%w: %w", err, ended(a.ctx))
+		err = unavailable("acquire", errors.New(noAnswer(a.wait)))
 	}
 	return outcome{err: err}
 }

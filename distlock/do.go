@@ -42,9 +42,7 @@ func (l *Locker) do(ctx context.Context, key string, fn func(ctx context.Context
 		if err := lease.check(ctx); err != nil {
 			return err
 		}
-		work, leave := lease.join(ctx)
-		defer leave()
-		return lease.verdict(ctx, fn(work))
+		return lease.run(ctx, fn)
 	}
 	lease, err := acquire(ctx, key, opts...)
 	if err != nil {
@@ -58,11 +56,11 @@ func (le *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (er
 	work, leave := le.join(ctx)
 	defer func() {
 		leave()
-		err = judged(le.Err(), err)
+		err = withLoss(err, le.Err())
 		// The backend may know of a loss before the deadline has passed, or after a suspend. Any other
 		// failure is no failure of fn.
 		if removal := le.Release(ctx); errors.Is(removal, ErrLost) {
-			err = tainted(removal, err)
+			err = withLoss(err, removal)
 		}
 	}()
 	return fn(work)
@@ -78,17 +76,15 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 		return err
 	}
 	if inGuard(ctx, le) && ctx.Err() == nil {
-		work, leave := le.join(ctx)
-		defer leave()
-		return le.verdict(work, fn(work))
+		return le.run(ctx, fn)
 	}
 	if ctx.Err() != nil { // select would leave it to chance
-		return fmt.Errorf("distlock: the step under the lease was not begun: %w", ended(ctx))
+		return fmt.Errorf("distlock: the step under the lease was not begun: %w", ctxError(ctx))
 	}
 	select {
 	case le.guard <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("distlock: waiting for another step under the lease: %w", ended(ctx))
+		return fmt.Errorf("distlock: waiting for another step under the lease: %w", ctxError(ctx))
 	case <-le.ctx.Done():
 		return le.Err()
 	}
@@ -96,11 +92,9 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 	if err := le.check(ctx); err != nil { // ended while this step waited
 		return err
 	}
-	work, leave := le.join(ctx)
-	defer leave()
 	within := new(step)
 	defer within.over.Store(true)
-	return le.verdict(work, fn(context.WithValue(work, guardKey{le}, within)))
+	return le.run(context.WithValue(ctx, guardKey{le}, within), fn)
 }
 
 type guardKey struct{ lease *Lease }
@@ -124,30 +118,25 @@ func (le *Lease) join(ctx context.Context) (context.Context, context.CancelFunc)
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// verdict adds to the error of some work that the lease did not last to its end.
-func (le *Lease) verdict(ctx context.Context, err error) error {
-	gone := le.Err()
+// run runs fn under the lease, and joins a loss of the lease to its error.
+func (le *Lease) run(ctx context.Context, fn func(ctx context.Context) error) error {
+	work, leave := le.join(ctx)
+	defer leave()
+	err, gone := fn(work), le.Err()
 	if errors.Is(gone, errSuspect) {
 		asked, stop := lingering(ctx, releaseGrace) // the work may have ended because ctx did
 		defer stop()
 		gone = le.check(asked)
 	}
-	return judged(gone, err)
+	return withLoss(err, gone)
 }
 
-// judged joins the error of some work and the end of the lease it was done under. ⚑ The work has run:
+// withLoss joins the error of some work and the end of the lease it was done under. ⚑ The work has run:
 // a question about the lease that got no answer is no error of the work.
-func judged(gone, err error) error {
-	if !errors.Is(gone, ErrLost) && !errors.Is(gone, ErrClosed) {
-		return err // the work itself, or another caller, released it
-	}
-	return tainted(gone, err)
-}
-
-func tainted(gone, err error) error {
+func withLoss(err, gone error) error {
 	switch {
-	case gone == nil:
-		return err
+	case !errors.Is(gone, ErrLost) && !errors.Is(gone, ErrClosed):
+		return err // the work itself, or another caller, released it
 	case err == nil, errors.Is(gone, err): // err is the bare cause of the context, and gone says why
 		return gone
 	case errors.Is(err, gone), errors.Is(gone, ErrLost) && errors.Is(err, ErrLost):

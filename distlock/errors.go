@@ -109,9 +109,9 @@ func failedWrite(operation string, cause error) error {
 	return failedRead(operation, cause)
 }
 
-// left is the error of a call without effect whose caller has left.
-func left(operation string, ctx context.Context) error {
-	return &leftError{fmt.Errorf("distlock: %s: %w", operation, ended(ctx))}
+// callerLeft is the error of a call without effect whose caller has left.
+func callerLeft(operation string, ctx context.Context) error {
+	return &leftError{fmt.Errorf("distlock: %s: %w", operation, ctxError(ctx))}
 }
 
 // leftError marks the error of a caller's ctx for OutcomeOf: the work under a lock may fail with such
@@ -120,9 +120,9 @@ type leftError struct{ error }
 
 func (e *leftError) Unwrap() error { return e.error }
 
-// ended is the error of an ended context, with the cause as text alone: the cause may be the loss of
+// ctxError is the error of an ended context, with the cause as text alone: the cause may be the loss of
 // another lease.
-func ended(ctx context.Context) error {
+func ctxError(ctx context.Context) error {
 	switch cause := context.Cause(ctx); cause {
 	case ctx.Err():
 		return ctx.Err()

@@ -68,7 +68,7 @@ func (e *extension) run(ctx context.Context, op *Operation) (err error) {
 	case g.extending <- struct{}{}:
 		defer func() { <-g.extending }()
 	case <-ctx.Done():
-		return cmp.Or(le.gone(), left("extend", ctx))
+		return cmp.Or(le.gone(), callerLeft("extend", ctx))
 	case <-le.ctx.Done():
 		return le.Err()
 	case <-patience.C:
@@ -96,7 +96,7 @@ func (e *extension) begin(ctx context.Context) error {
 		return err
 	}
 	if ctx.Err() != nil { // select may have left that to chance
-		return left("extend", ctx)
+		return callerLeft("extend", ctx)
 	}
 	if le.leaving && !e.confirms { // ⚑ the renewals after the write could overtake an Extend that shortens
 		return unavailable("extend", errLeaving)
@@ -149,11 +149,11 @@ func (e *extension) end(ctx context.Context, reply driver.ExtendReply) error {
 	case reply.Err == nil:
 		return nil
 	case ctx.Err() != nil && e.confirms:
-		return left("check", ctx)
+		return callerLeft("check", ctx)
 	case ctx.Err() != nil && unknown:
-		return failedWrite("extend", fmt.Errorf("no answer yet: %w", ended(ctx)))
+		return failedWrite("extend", fmt.Errorf("no answer yet: %w", ctxError(ctx)))
 	case ctx.Err() != nil && errors.Is(reply.Err, driver.ErrNotDone):
-		return left("extend", ctx)
+		return callerLeft("extend", ctx)
 	case e.confirms: // a question
 		return failedRead("check", reply.Err)
 	}

@@ -118,14 +118,8 @@ func (g *grant) extendedLocked(sent trust.Moment, ttl time.Duration, epoch int) 
 	}
 }
 
-// settle notes how an Extend or a raise of the token has ended. One that may have an effect later stays
-// unsettled.
-func (g *grant) settle(err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.settleLocked(err)
-}
-
+// settleLocked notes how an Extend or a raise of the token has ended. One that may have an effect later
+// stays unsettled.
 func (g *grant) settleLocked(err error) {
 	if !driver.MayHaveEffect(err) {
 		g.unsettled--

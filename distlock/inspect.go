@@ -87,12 +87,12 @@ func read[T any](ctx context.Context, l *Locker, operation string, limit time.Du
 	}
 	defer l.end()
 	if ctx.Err() != nil {
-		return none, left(operation, ctx)
+		return none, callerLeft(operation, ctx)
 	}
 	reply, err := call(ctx, limit, f)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return none, left(operation, ctx)
+		return none, callerLeft(operation, ctx)
 	case err != nil:
 		return none, failedRead(operation, err)
 	}

@@ -429,7 +429,9 @@ func TestReleaseWith_N_pausedAfterRelease_noLoss(t *testing.T) {
 				}
 				mustRelease(t, lease)
 				synctest.Wait()
-				if got := seen.outcomes(); slices.Contains(got, "distlock.lost lost") || got[len(got)-1] != "distlock.release done" {
+				want := []string{"distlock.acquire acquired", "distlock.release done"}
+				if got := seen.outcomes(); !slices.Equal(got[:1], want[:1]) || got[len(got)-1] != want[1] ||
+					slices.Contains(got, "distlock.lost lost") {
 					t.Errorf("the Observer saw %q", got)
 				}
 			})

@@ -116,7 +116,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	case <-l.idle:
 	case <-ctx.Done():
 		return fmt.Errorf("distlock: close: not everything has ended yet, "+
-			"leases that are not released expire with their TTL: %w", ended(ctx))
+			"leases that are not released expire with their TTL: %w", ctxError(ctx))
 	}
 	defer l.reports.wait(ctx)
 	closed := make(chan error, 1)
@@ -129,7 +129,7 @@ func (l *Locker) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("distlock: close: all leases are released, "+
-			"but the connection to the lock service has not ended yet: %w", ended(ctx))
+			"but the connection to the lock service has not ended yet: %w", ctxError(ctx))
 	}
 }
 

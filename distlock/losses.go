@@ -9,12 +9,12 @@ func (l *Locker) watchLosses() (stop func()) {
 		return func() {}
 	}
 	return notifier.NotifyLosses(func(_ driver.Name, owner string) {
-		l.background(func() { l.ended(owner) })
+		l.background(func() { l.lossReported(owner) })
 	})
 }
 
-// ended has the lease end that holds the grant of the owner.
-func (l *Locker) ended(owner string) {
+// lossReported has the lease end that holds the grant of the owner.
+func (l *Locker) lossReported(owner string) {
 	l.mu.Lock()
 	g := l.grants[owner]
 	l.mu.Unlock()

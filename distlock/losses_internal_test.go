@@ -13,7 +13,7 @@ func TestLosses_manyGrants_costNoCopy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { l.ended("another") }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { l.lossReported("another") }); n > 0 {
 		t.Errorf("a report allocates %.0f times", n)
 	}
 }

@@ -38,7 +38,7 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return left("raise token", ctx)
+		return callerLeft("raise token", ctx)
 	}
 	g.mu.Lock()
 	if err := le.goneLocked(); err != nil { // released since, perhaps with a local handoff
@@ -50,7 +50,11 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 	asked, before := time.Now(), le.Fence()
 	g.mu.Unlock()
 	err := errUnwound // unless the driver returns
-	defer func() { g.settle(err) }()
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.settleLocked(err)
+	}()
 	op.Attempts++
 	var reply driver.RaiseReply
 	reply, err = call(ctx, limit, func(ctx context.Context) (driver.RaiseReply, error) {
@@ -60,7 +64,7 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 	case errors.Is(err, driver.ErrFloor):
 		return badFloor(above)
 	case err != nil && ctx.Err() != nil:
-		return left("raise token", ctx)
+		return callerLeft("raise token", ctx)
 	case err != nil:
 		return cmp.Or(le.gone(), failedRead("raise token", err))
 	case reply.Held:

@@ -65,7 +65,8 @@ func (le *Lease) release(ctx context.Context, reason error) (err error) {
 		g.mu.Unlock()
 		err = errNotEnded // unless end returns
 		defer func() { le.releaseEnded(err) }()
-		if first && le.drain(ctx) {
+		if first {
+			le.drain(ctx)
 			at = time.Now()
 		}
 		return le.end(ctx, first, at, reason)
@@ -133,7 +134,7 @@ func (le *Lease) await(ctx context.Context, under *releaseCall) error {
 	select {
 	case <-under.done:
 	case <-ctx.Done():
-		return failedWrite("release", fmt.Errorf("another call of Release is still under way: %w", ended(ctx)))
+		return failedWrite("release", fmt.Errorf("another call of Release is still under way: %w", ctxError(ctx)))
 	}
 	if errors.Is(under.err, context.Canceled) || errors.Is(under.err, context.DeadlineExceeded) {
 		// The context is that of the other caller.
@@ -142,16 +143,16 @@ func (le *Lease) await(ctx context.Context, under *releaseCall) error {
 	return under.err
 }
 
-// drain waits until no guarded call runs any more, for at most one TTL, and reports whether that took
-// time. The lease is renewed until then. If ctx ends, the context of the lease ends at once.
-func (le *Lease) drain(ctx context.Context) bool {
+// drain waits until no guarded call runs any more, for at most one TTL. The lease is renewed until then.
+// If ctx ends, the context of the lease ends at once.
+func (le *Lease) drain(ctx context.Context) {
 	select {
 	case le.guard <- struct{}{}: // kept: no guarded call starts any more
-		return false
+		return
 	default:
 	}
 	if inGuard(ctx, le) {
-		return false
+		return
 	}
 	timer := time.NewTimer(atLeastOneTick(le.grant.ttl))
 	defer timer.Stop()
@@ -161,7 +162,6 @@ func (le *Lease) drain(ctx context.Context) bool {
 	case <-ctx.Done():
 	case <-le.ctx.Done():
 	}
-	return true
 }
 
 // finish ends the lease on this side, unless it was lost. It hands the lock off within the process if
@@ -219,7 +219,7 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 		l.cleaner.Add(request, g.ttl, cleanup.MinPause)
 		if lingers.Err() != nil { // the caller has left, so the backend may be well
 			err = failedWrite("release",
-				fmt.Errorf("no answer yet, it goes on in the background: %w", ended(ctx)))
+				fmt.Errorf("no answer yet, it goes on in the background: %w", ctxError(ctx)))
 			return
 		}
 		err = failedWrite("release", err)

@@ -187,7 +187,8 @@ func (d paused) Release(ctx context.Context, req driver.ReleaseRequest) (driver.
 func TestRelease_N_pausedBeforeItsRequest_noLoss(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, open(t, paused{s.Faults, ttl}, distlock.Options{TTL: ttl}))
-		if err := lease.Release(t.Context()); !errors.Is(err, distlock.ErrOutcomeUnknown) || errors.Is(err, distlock.ErrLost) {
+		err := lease.Release(t.Context())
+		if !errors.Is(err, distlock.ErrOutcomeUnknown) || errors.Is(err, distlock.ErrLost) {
 			t.Errorf("Release: %v", err)
 		}
 	})

@@ -77,7 +77,7 @@ func (a *acquisition) await() outcome {
 		if out.lease == nil {
 			a.last = out.last
 			a.op.Blocker = a.last.metadata
-			return a.gaveUp(usedUp(a.wait), others) // unless the caller's ctx has ended
+			return a.gaveUp(others)
 		}
 	}
 	if a.last = out.last; out.lease != nil {

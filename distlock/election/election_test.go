@@ -205,7 +205,8 @@ func TestRun_ctxEndsAfterFailure_returnsItsError(t *testing.T) {
 		}
 		defer locker.Close(context.Background())
 		err = election.Run(ctx, locker, name, func(context.Context) error { return nil })
-		if !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), errDown.Error()) {
+		if !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrUnavailable) ||
+			!strings.Contains(err.Error(), errDown.Error()) {
 			t.Errorf("Run: %v", err)
 		}
 	})
