@@ -86,7 +86,7 @@ func (p *place) stop() {
 func (a *acquisition) reenter(ctx context.Context, patience time.Duration) {
 	a.place.stop()
 	a.undo()
-	a.place, a.outcomeUnknown = place{}, false
+	a.place, a.copiesMayArrive = place{}, false
 	a.waiter.Notified.Store(false)
 	a.req.Owner = newOwner()
 	a.req.Seq = 0

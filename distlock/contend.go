@@ -35,9 +35,9 @@ type acquisition struct {
 	// other requests of the process count, too.
 	awaited atomic.Int64
 
-	req            driver.AcquireRequest
-	outcomeUnknown bool // a copy of a request may take effect later
-	place          place
+	req             driver.AcquireRequest
+	copiesMayArrive bool // a copy of a request may take effect later
+	place           place
 }
 
 // contend gets the lock: at once, or after a wait in the queue.
@@ -107,7 +107,7 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 			return outcome{lease: lease}
 		case err != nil && ctx.Err() != nil: // the end of ctx is the reason, whatever became of the request
 			continue
-		case errors.Is(err, errCancelled) && (a.place.confirmed || a.place.joined && a.outcomeUnknown):
+		case errors.Is(err, errCancelled) && (a.place.confirmed || a.place.joined && a.copiesMayArrive):
 			// A handoff to this owner was not claimed in time.
 			patience, since = a.op.TTL, time.Now()
 			a.reenter(ctx, patience)
@@ -160,10 +160,10 @@ func (a *acquisition) behind() int {
 // request that reaches the backend after that finds the tombstone of its owner.
 func (a *acquisition) undo() {
 	req := driver.ReleaseRequest{Name: a.req.Name, Owner: a.req.Owner, Leave: a.place.joined}
-	if a.outcomeUnknown {
+	if a.copiesMayArrive {
 		req.Tombstone = cleanup.Tombstone(a.req.TTL)
 	}
-	if a.outcomeUnknown || req.Leave {
+	if a.copiesMayArrive || req.Leave {
 		a.locker.cleaner.Add(req, a.req.TTL, 0)
 	}
 }
@@ -237,18 +237,18 @@ func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease,
 	// ⚑ Trust counts from before the request is sent: the TTL of the backend starts later.
 	sent, asked := trust.Now(), time.Now()
 	a.place.sent[0], a.place.sent[1] = sent, a.place.sent[0]
-	before := a.outcomeUnknown
-	a.outcomeUnknown = true // until the answer comes; the driver may panic instead
+	before := a.copiesMayArrive
+	a.copiesMayArrive = true // until the answer comes; the driver may panic instead
 	reply, err := call(ctx, limit, func(ctx context.Context) (driver.AcquireReply, error) {
 		return l.driver.Acquire(ctx, a.req)
 	})
 	if err != nil {
 		// A script that lacks a right may have written before it stopped.
 		stopped := errors.Is(err, driver.ErrRefused) && !errors.Is(err, driver.ErrNotDone)
-		a.outcomeUnknown = before || driver.MayHaveEffect(err) || stopped
+		a.copiesMayArrive = before || driver.MayHaveEffect(err) || stopped
 		return nil, none, failedRead("acquire", err)
 	}
-	a.outcomeUnknown = before || reply.Replayed
+	a.copiesMayArrive = before || reply.Replayed
 	switch reply.Outcome {
 	case driver.Busy, driver.Full:
 		a.req.Ticket = cmp.Or(reply.Ticket, a.req.Ticket)
@@ -263,7 +263,7 @@ func (a *acquisition) attempt(ctx context.Context, limit time.Duration) (*Lease,
 		a.handoff = HandoffRemote
 	}
 	lease, err := a.granted(reply, sent, a.req.TTL)
-	a.outcomeUnknown = a.outcomeUnknown || err != nil
+	a.copiesMayArrive = a.copiesMayArrive || err != nil
 	return lease, none, err
 }
 

@@ -14,11 +14,11 @@ import (
 // Lock order: mu comes before the mutexes of the queue, the renewals, the clean-up, the Locker and the
 // reports. None of these is held while a grant is used. Only that of the reports is taken under another.
 type grant struct {
-	locker *Locker
-	name   driver.Name
-	owner  string
-	ttl    time.Duration // each renewal asks for it
-	resent bool          // a copy of a request of the acquisition may still be under way
+	locker          *Locker
+	name            driver.Name
+	owner           string
+	ttl             time.Duration // each renewal asks for it
+	copiesMayArrive bool          // a copy of a request of the acquisition may still be under way
 
 	won       time.Time     // when the grant arrived
 	extending chan struct{} // holds a token while an Extend is under way
@@ -38,16 +38,16 @@ type grant struct {
 // newGrant makes a grant that lasts for ttl from some moment after sent, with its first lease.
 func newGrant(a *acquisition, sent trust.Moment, ttl time.Duration, reply driver.AcquireReply) *grant {
 	g := &grant{
-		locker:    a.locker,
-		name:      a.req.Name,
-		owner:     a.req.Owner,
-		ttl:       a.req.TTL,
-		resent:    a.outcomeUnknown,
-		won:       time.Now(),
-		extending: make(chan struct{}, 1),
-		first:     reply.Fence,
-		last:      reply.FenceEnd,
-		trust:     trust.Granted(sent, ttl),
+		locker:          a.locker,
+		name:            a.req.Name,
+		owner:           a.req.Owner,
+		ttl:             a.req.TTL,
+		copiesMayArrive: a.copiesMayArrive,
+		won:             time.Now(),
+		extending:       make(chan struct{}, 1),
+		first:           reply.Fence,
+		last:            reply.FenceEnd,
+		trust:           trust.Granted(sent, ttl),
 	}
 	g.holder = g.lease(a, reply.Fence, g.won)
 	return g

@@ -183,7 +183,7 @@ func (le *Lease) lossLocked(reason error) error {
 		// The backend may keep the lock for long if the answer to a renewal was lost. The cancelled work
 		// keeps its margin.
 		l.cleaner.Cancel(request, trust.Margin(g.trust.Term()))
-	case g.resent:
+	case g.copiesMayArrive:
 		l.cleaner.Cancel(request, 0)
 	}
 	l.forget(g) // ⚑ last: Close waits for the grants, and then for their clean-ups and reports

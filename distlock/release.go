@@ -200,7 +200,7 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 	le.asked = true
 	g.mu.Unlock()
 	request := driver.ReleaseRequest{Name: g.name, Owner: g.owner}
-	if g.resent {
+	if g.copiesMayArrive {
 		// ⚑ A copy of the acquire may arrive after the release, when others have been released too.
 		request.Tombstone = cleanup.Tombstone(g.ttl)
 	}
