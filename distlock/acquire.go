@@ -36,7 +36,7 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions) (lease 
 	if !l.enter() {
 		return nil, ErrClosed
 	}
-	defer l.end()
+	defer l.workEnds()
 
 	start := time.Now()
 	a := &acquisition{locker: l, caller: ctx, ctx: ctx, callOptions: o, start: start}

@@ -37,7 +37,7 @@ func (le *Lease) observedExtend(ctx context.Context, e *extension) error {
 		Scheduled: e.confirms}
 	ctx, observed := l.observe(ctx, op)
 	defer observed()
-	return op.end(e.run(ctx, op))
+	return op.complete(e.run(ctx, op))
 }
 
 // extension is one Extend under way.
@@ -56,10 +56,10 @@ type extension struct {
 // shortens is exact, so any other may arrive late without harm.
 func (e *extension) run(ctx context.Context, op *Operation) (err error) {
 	le, g := e.lease, e.lease.grant
-	if !g.locker.begin() {
+	if !g.locker.workBegins() {
 		return cmp.Or(le.gone(), ErrClosed)
 	}
-	defer g.locker.end()
+	defer g.locker.workEnds()
 	g.mu.Lock()
 	patience := time.NewTimer(atLeastOneTick(min(e.ttl, g.trust.Left(trust.Now()))))
 	g.mu.Unlock()
@@ -79,7 +79,7 @@ func (e *extension) run(ctx context.Context, op *Operation) (err error) {
 	}
 	op.Attempts++
 	reply := driver.ExtendReply{Err: errUnwound} // unless the driver returns
-	defer func() { err = e.end(ctx, reply) }()
+	defer func() { err = e.apply(ctx, reply) }()
 	reply, reply.Err = call(ctx, e.limit, func(ctx context.Context) (driver.ExtendReply, error) {
 		request := driver.ExtendRequest{Name: g.name, Owner: g.owner, TTL: e.ttl, Exact: e.shortens}
 		reply := g.locker.driver.Extend(ctx, []driver.ExtendRequest{request})[0]
@@ -117,14 +117,14 @@ func (e *extension) begin(ctx context.Context) error {
 	return nil
 }
 
-func (e *extension) end(ctx context.Context, reply driver.ExtendReply) error {
+func (e *extension) apply(ctx context.Context, reply driver.ExtendReply) error {
 	le, g := e.lease, e.lease.grant
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.settleLocked(reply.Err)
 	switch { // an end of the lease is the error
 	case le.isOver():
-		return le.ended
+		return le.endReason
 	case le.expiredLocked(trust.Now()):
 		return le.lossLocked(errDeadline)
 	}

@@ -145,7 +145,7 @@ func TestClose_L_releasesTheSuccessorOfAHandoffUnderWay(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		g := first.grant
 		g.mu.Lock() // as in finish, between the end of the lease and the handoff
-		first.state, first.ended = released, errReleased
+		first.state, first.endReason = released, errReleased
 		at := time.Now()
 		waiter := g.hold.Next(at, func(a *acquisition) bool { return g.handoffFactsLocked(at, a.op.TTL).allowed() })
 		closed := make(chan error)

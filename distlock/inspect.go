@@ -85,7 +85,7 @@ func read[T any](ctx context.Context, l *Locker, operation string, limit time.Du
 	if !l.enter() {
 		return none, ErrClosed
 	}
-	defer l.end()
+	defer l.workEnds()
 	if ctx.Err() != nil {
 		return none, callerLeft(operation, ctx)
 	}

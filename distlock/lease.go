@@ -31,16 +31,16 @@ type Lease struct {
 
 // ending is how far a lease has come to its end.
 type ending struct {
-	state   leaseState
-	ended   error        // why the lease is not held any more
-	until   time.Time    // the deadline at a handoff
-	under   *releaseCall // nil without one
-	asked   bool         // a call of Release has sent its request
-	leaving bool         // the last write is sent, and may release the lock, see releaseWith
-	freed   bool         // it has released the lock
-	logged  bool         // a line says that it could not be released
-	removed bool         // an answer came: nothing is left to release
-	unknown error        // the error of Release then; not nil if the lease may have been lost before
+	state     leaseState
+	endReason error        // why the lease is not held any more
+	until     time.Time    // the deadline at a handoff
+	under     *releaseCall // nil without one
+	asked     bool         // a call of Release has sent its request
+	leaving   bool         // the last write is sent, and may release the lock, see releaseWith
+	freed     bool         // it has released the lock
+	logged    bool         // a line says that it could not be released
+	removed   bool         // an answer came: nothing is left to release
+	unknown   error        // the error of Release then; not nil if the lease may have been lost before
 }
 
 type leaseState int
@@ -111,7 +111,7 @@ func (le *Lease) errLocked() error {
 	at := trust.Now()
 	switch {
 	case le.isOver():
-		return le.ended
+		return le.endReason
 	case le.expiredLocked(at):
 		return le.lossLocked(errDeadline)
 	case le.state == releasing || le.freed:
@@ -153,7 +153,7 @@ var (
 func (le *Lease) notMineLocked(operation string) error {
 	switch {
 	case le.isOver():
-		return le.ended
+		return le.endReason
 	case le.leaving:
 		return unavailable(operation, errLeaving)
 	}
@@ -166,7 +166,7 @@ func (e *ending) isOver() bool { return e.state == released || e.state == lost }
 // hooks.
 func (le *Lease) lossLocked(reason error) error {
 	le.state = lost
-	le.ended = fmt.Errorf("%w: %w", ErrLost, reason)
+	le.endReason = fmt.Errorf("%w: %w", ErrLost, reason)
 	le.cancel(ErrLost)
 	g, l := le.grant, le.grant.locker
 	g.stopLocked()
@@ -174,7 +174,7 @@ func (le *Lease) lossLocked(reason error) error {
 	age := at.Sub(le.acquired)
 	g.hold.End(true)
 	le.reportLocked(le.ctx, &Operation{Name: OpLost, Backend: l.caps.Backend, Key: g.name.Key, Fence: le.Fence(),
-		Began: at, Ended: true, Held: age, Err: le.ended, Outcome: OutcomeLost})
+		Began: at, Ended: true, Held: age, Err: le.endReason, Outcome: OutcomeLost})
 	l.log(le.ctx, slog.LevelWarn, "distlock: a lease was lost", g.name.Key,
 		"fence", le.Fence(), "held", age, "reason", reason)
 	request := driver.AcquireRequest{Name: g.name, Owner: g.owner, TTL: g.ttl}
@@ -187,7 +187,7 @@ func (le *Lease) lossLocked(reason error) error {
 		l.cleaner.Cancel(request, 0)
 	}
 	l.forget(g) // ⚑ last: Close waits for the grants, and then for their clean-ups and reports
-	return le.ended
+	return le.endReason
 }
 
 // reportLocked queues the report of an operation that has ended, behind the End of the acquire. ⚑ An

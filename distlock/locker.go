@@ -102,7 +102,7 @@ func (l *Locker) Close(ctx context.Context) error {
 		for _, g := range l.grants {
 			l.active++
 			go func() {
-				defer l.end()
+				defer l.workEnds()
 				g.mu.Lock()
 				lease := g.holder // the last: the queues are closed, so no handoff follows
 				g.mu.Unlock()
@@ -134,11 +134,11 @@ func (l *Locker) Close(ctx context.Context) error {
 }
 
 // enter counts an operation that a closed Locker refuses.
-func (l *Locker) enter() bool { return l.closing.Err() == nil && l.begin() }
+func (l *Locker) enter() bool { return l.closing.Err() == nil && l.workBegins() }
 
-// begin counts work that a closing Locker still has to finish. It fails only when all work has ended:
+// workBegins counts work that a closing Locker still has to finish. It fails only when all work has ended:
 // the driver may be gone then.
-func (l *Locker) begin() bool {
+func (l *Locker) workBegins() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closing.Err() != nil && l.active == 0 {
@@ -148,7 +148,7 @@ func (l *Locker) begin() bool {
 	return true
 }
 
-func (l *Locker) end() {
+func (l *Locker) workEnds() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.active--
@@ -210,11 +210,11 @@ func (l *Locker) name(key string) driver.Name {
 
 // background runs f in a goroutine that Close waits for.
 func (l *Locker) background(f func()) {
-	if !l.begin() {
+	if !l.workBegins() {
 		return
 	}
 	go func() {
-		defer l.end()
+		defer l.workEnds()
 		f()
 	}()
 }

@@ -120,8 +120,8 @@ func (l *Locker) observe(ctx context.Context, op *Operation) (observed context.C
 	}
 }
 
-// end completes op with the error of the call.
-func (op *Operation) end(err error) error {
+// complete gives op the error of the call.
+func (op *Operation) complete(err error) error {
 	op.Err, op.Outcome = err, OutcomeOf(err)
 	return err
 }

@@ -23,17 +23,17 @@ func (le *Lease) raiseToken(ctx context.Context, above int64) error {
 	op := &Operation{Name: OpRaiseToken, Backend: l.caps.Backend, Key: le.Key(), TTL: le.grant.ttl, Fence: le.Fence()}
 	ctx, observed := l.observe(ctx, op)
 	defer observed()
-	err := op.end(le.raise(ctx, op, above))
+	err := op.complete(le.raise(ctx, op, above))
 	op.Fence = le.Fence()
 	return err
 }
 
 func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 	g, l := le.grant, le.grant.locker
-	if !l.begin() {
+	if !l.workBegins() {
 		return cmp.Or(le.gone(), ErrClosed)
 	}
-	defer l.end()
+	defer l.workEnds()
 	if err := le.check(ctx); err != nil || le.Fence() > above {
 		return err
 	}

@@ -37,9 +37,9 @@ const leastRelease = 100 * time.Millisecond
 // release ends the lease for the given reason, errReleased or, without a caller, another one.
 func (le *Lease) release(ctx context.Context, reason error) (err error) {
 	g := le.grant
-	counted := g.locker.begin() // before its state changes, so that Close waits for it
+	counted := g.locker.workBegins() // before its state changes, so that Close waits for it
 	if counted {
-		defer g.locker.end()
+		defer g.locker.workEnds()
 	}
 	at := time.Now()
 	g.mu.Lock()
@@ -47,7 +47,7 @@ func (le *Lease) release(ctx context.Context, reason error) (err error) {
 	case le.state == held && le.expiredLocked(trust.At(at)):
 		err = le.lossLocked(errDeadline)
 	case le.state == lost:
-		err = le.ended
+		err = le.endReason
 	case le.removed:
 		err = le.unknown
 	case le.under != nil:
@@ -63,13 +63,13 @@ func (le *Lease) release(ctx context.Context, reason error) (err error) {
 		}
 		le.under = &releaseCall{done: make(chan struct{})}
 		g.mu.Unlock()
-		err = errNotEnded // unless end returns
+		err = errNotEnded // unless finishRelease returns
 		defer func() { le.releaseEnded(err) }()
 		if first {
 			le.drain(ctx)
 			at = time.Now()
 		}
-		return le.end(ctx, first, at, reason)
+		return le.finishRelease(ctx, first, at, reason)
 	}
 	g.mu.Unlock()
 	return err
@@ -90,10 +90,10 @@ func (le *Lease) releaseEnded(err error) {
 	le.under = nil
 }
 
-// end ends the lease on this side, unless an earlier call has. Then it hands the lock on within the
+// finishRelease ends the lease on this side, unless an earlier call has. Then it hands the lock on within the
 // process, or releases the lock in the backend.
 // ⚑ The lease ends before the Observer's Start: a hook that blocks must not keep the lease renewed.
-func (le *Lease) end(ctx context.Context, first bool, at time.Time, reason error) error {
+func (le *Lease) finishRelease(ctx context.Context, first bool, at time.Time, reason error) error {
 	l := le.grant.locker
 	op := &Operation{Name: OpRelease, Backend: l.caps.Backend, Key: le.Key(), Fence: le.Fence()}
 	var handed bool
@@ -122,7 +122,7 @@ func (le *Lease) end(ctx context.Context, first bool, at time.Time, reason error
 	if err == nil && !handed {
 		err = le.remove(ctx, op)
 	}
-	return op.end(err)
+	return op.complete(err)
 }
 
 // await waits for a release that another call has under way.
@@ -171,10 +171,10 @@ func (le *Lease) finish(at time.Time, reason error) (handed bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if le.state == lost {
-		return false, le.ended
+		return false, le.endReason
 	}
 	le.state = released
-	le.ended = reason
+	le.endReason = reason
 	le.cancel(ErrNotHeld)
 	accept := func(a *acquisition) bool { return g.handoffFactsLocked(at, a.op.TTL).allowed() }
 	if next := g.hold.Next(at, accept); next != nil {
@@ -268,8 +268,8 @@ func (le *Lease) removedLocked(r removal) error {
 		return err
 	}
 	le.state = lost
-	le.ended = fmt.Errorf("%w: %w", ErrLost, errNotMine)
-	return le.ended
+	le.endReason = fmt.Errorf("%w: %w", ErrLost, errNotMine)
+	return le.endReason
 }
 
 // lingering returns a context that ends a moment after ctx does.

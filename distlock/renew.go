@@ -164,10 +164,10 @@ func (l *Locker) resumed() bool {
 // then an answer still counts. It lasts a TTL at most, because calls that hang keep connections.
 func (l *Locker) renew(batch []*request, done func()) {
 	defer done()
-	if !l.begin() {
+	if !l.workBegins() {
 		return
 	}
-	defer l.end()
+	defer l.workEnds()
 	var last, patience time.Duration
 	var requests []driver.ExtendRequest
 	batch = slices.DeleteFunc(batch, func(r *request) bool {
@@ -229,7 +229,7 @@ func (r *request) answered(start trust.Moment, reply driver.ExtendReply) error {
 	case holder.state == released || holder.leaving: // ⚑ its last write may have released the lock
 		return nil
 	case holder.state == lost:
-		return holder.ended
+		return holder.endReason
 	case reply.Err != nil:
 		if awaited {
 			g.retryLocked()
