@@ -33,7 +33,7 @@ type place struct {
 	stopWakes func()
 	listened  time.Time       // when the last Listen returned
 	sent      [2]trust.Moment // when the last request and the one before it were sent
-	check     time.Duration   // the promised time from a request to the next
+	askWithin time.Duration   // the promised time from a request to the next
 }
 
 // joinQueue has the next requests ask for a place in the backend's queue. ⚑ It registers for
@@ -103,8 +103,8 @@ func (a *acquisition) promise() {
 		return
 	}
 	a.req.Seq++
-	a.place.check = min(checkEvery*3/4+rand.N(checkEvery/2), a.req.TTL/2).Truncate(time.Millisecond)
-	a.req.Alive = min(a.place.check+checkGrace, a.req.TTL*9/10).Truncate(time.Millisecond)
+	a.place.askWithin = min(checkEvery*3/4+rand.N(checkEvery/2), a.req.TTL/2).Truncate(time.Millisecond)
+	a.req.Alive = min(a.place.askWithin+checkGrace, a.req.TTL*9/10).Truncate(time.Millisecond)
 }
 
 // woken makes the lease of a handoff by the backend, or returns nil: then the acquisition has to

@@ -21,7 +21,7 @@ func WithTTL(ttl time.Duration) CallOption {
 	return func(o *callOptions) { o.ttl = cmp.Or(ttl, o.ttl) }
 }
 
-// WithWait sets the longest wait of one call; in TryAcquire and TryDo, that for the answer. 0 means
+// WithWait sets the longest wait of one call; of TryAcquire and TryDo, the time for the answer. 0 means
 // Options.Wait, negative no limit but ctx.
 func WithWait(wait time.Duration) CallOption {
 	return func(o *callOptions) { o.wait = cmp.Or(wait, o.wait) }

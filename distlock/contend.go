@@ -92,7 +92,7 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 			a.undo()
 		}
 	}()
-	patience, since := min(firstAnswer, a.op.TTL), time.Now() // with the silence, which began at since
+	patience, since := min(firstAnswer, a.op.TTL), time.Now() // how long the backend may be silent, and since when it is
 	if a.waiter != nil && a.waiter.Waited && l.caps.Queues {  // it would have to wait there, too
 		a.joinQueue(ctx, patience)
 	}
@@ -141,7 +141,7 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 		if lease := a.pause(ctx, busy, patience-time.Since(since)); lease != nil {
 			return outcome{lease: lease}
 		}
-		if err == nil { // it was asked nothing
+		if err == nil { // a pause after an answer is no silence
 			since = time.Now()
 		}
 	}
@@ -185,7 +185,7 @@ func (a *acquisition) note(busy driver.AcquireReply) {
 // pause waits until it is time to ask again. After a failure it lasts no longer than the patience. It
 // returns a lease if the backend has handed the lock off.
 func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patience time.Duration) *Lease {
-	d := a.place.check
+	d := a.place.askWithin
 	if a.place.wakes == nil || a.last.failure != nil { // a notification is not sure to come
 		d = a.delay(a.op.Attempts)
 	}
@@ -286,7 +286,7 @@ func (a *acquisition) shown(fence int64, asked time.Time) {
 func (a *acquisition) granted(reply driver.AcquireReply, sent trust.Moment, ttl time.Duration) (*Lease, error) {
 	l := a.locker
 	g := newGrant(a, sent, ttl, reply)
-	if at := trust.Now(); g.trust.Worn(at) {
+	if at := trust.Now(); g.trust.TooLittleLeft(at) {
 		return nil, unavailable("acquire", fmt.Errorf("the grant took %s of the TTL of %s to arrive and is released; "+
 			"check the latency of the lock service, or use a longer TTL", at.Sub(sent).Round(time.Millisecond), ttl))
 	}

@@ -118,12 +118,12 @@ func granted(t *testing.T) *Lease {
 func TestLease_timerFiresEarlyOrLate_noEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := granted(t)
-		lease.grant.look()
+		lease.grant.onTimer()
 		if err := lease.Err(); err != nil {
 			t.Errorf("before the deadline: %v", err)
 		}
 		give(t, lease)
-		lease.grant.look()
+		lease.grant.onTimer()
 		time.Sleep(2 * lease.grant.ttl)
 		if err := lease.Err(); !errors.Is(err, ErrNotHeld) || lease.state != released {
 			t.Errorf("after the release: %v, state %d", err, lease.state)

@@ -92,8 +92,8 @@ func unavailable(operation string, cause error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnavailable, operation, cause)
 }
 
-// failedRead is the error of a driver's call without an effect: of Inspect, and of Acquire, which undoes
-// its effect.
+// failedRead is the error of a driver's call without an effect that matters: of Inspect, of renewals, raises
+// and checks, and of Acquire, which undoes its effect.
 func failedRead(operation string, cause error) error {
 	if definite(cause) {
 		return fmt.Errorf("%w: %s: %w", ErrRefused, operation, cause)

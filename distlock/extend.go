@@ -26,7 +26,7 @@ func (le *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	return le.observedExtend(ctx, &extension{lease: le, ttl: ttl.Truncate(time.Millisecond)})
 }
 
-// confirm asks the service whether the lease is still held, and prolongs it if so.
+// confirm asks the backend whether the lease is still held, and prolongs it if so.
 func (le *Lease) confirm(ctx context.Context) error {
 	return le.observedExtend(ctx, &extension{lease: le, ttl: le.grant.ttl, confirms: true})
 }
@@ -78,7 +78,7 @@ func (e *extension) run(ctx context.Context, op *Operation) (err error) {
 		return err
 	}
 	op.Attempts++
-	reply := driver.ExtendReply{Err: errUnwound} // unless the driver returns
+	reply := driver.ExtendReply{Err: errCallDidNotReturn} // unless the driver returns
 	defer func() { err = e.apply(ctx, reply) }()
 	reply, reply.Err = call(ctx, e.limit, func(ctx context.Context) (driver.ExtendReply, error) {
 		request := driver.ExtendRequest{Name: g.name, Owner: g.owner, TTL: e.ttl, Exact: e.shortens}

@@ -68,14 +68,14 @@ func (g *grant) armLocked() {
 		at = r.overdue
 	}
 	if wait := trust.Until(at); g.timer == nil {
-		g.timer = time.AfterFunc(atLeastOneTick(wait), func() { g.locker.look(g) })
+		g.timer = time.AfterFunc(atLeastOneTick(wait), func() { g.locker.onGrantTimer(g) })
 	} else {
 		g.timer.Reset(atLeastOneTick(wait))
 	}
 }
 
-// look serves the deadline, then the patience. An early or second call changes nothing.
-func (g *grant) look() {
+// onTimer serves the deadline, then the patience. An early or second call changes nothing.
+func (g *grant) onTimer() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := trust.Now()
@@ -126,8 +126,8 @@ func (g *grant) settleLocked(err error) {
 	}
 }
 
-// handoff is what decides whether the next waiter of the process may go on with a grant.
-type handoff struct {
+// handoffFacts decide whether the next waiter of the process may go on with a grant.
+type handoffFacts struct {
 	age         time.Duration // of the grant
 	token       int64         // of the next lease
 	first, last int64         // the reserved tokens
@@ -138,15 +138,15 @@ type handoff struct {
 
 // allowed reports whether it may. ⚑ Only under a reserved token. Tokens do not run ahead of the clock:
 // there is one for each microsecond.
-func (h handoff) allowed() bool {
+func (h handoffFacts) allowed() bool {
 	return h.trusted && !h.unsettled && !h.ownTTL &&
 		h.token <= h.last && h.token-h.first <= h.age.Microseconds()
 }
 
 // handoffFactsLocked describes a handoff at a time to a waiter that wants ttl.
-func (g *grant) handoffFactsLocked(at time.Time, ttl time.Duration) handoff {
+func (g *grant) handoffFactsLocked(at time.Time, ttl time.Duration) handoffFacts {
 	common := g.locker.opts.TTL
-	return handoff{
+	return handoffFacts{
 		age:       at.Sub(g.won),
 		token:     g.holder.Fence() + 1,
 		first:     g.first,

@@ -12,19 +12,19 @@ import (
 )
 
 func TestHandoff_conditions(t *testing.T) {
-	good := handoff{age: 5 * time.Millisecond, token: 1003, first: 1000, last: 1010, trusted: true}
+	good := handoffFacts{age: 5 * time.Millisecond, token: 1003, first: 1000, last: 1010, trusted: true}
 	for name, c := range map[string]struct {
-		change func(*handoff)
+		change func(*handoffFacts)
 		want   bool
 	}{
-		"all met":                     {func(*handoff) {}, true},
-		"not trusted":                 {func(h *handoff) { h.trusted = false }, false},
-		"a request without an answer": {func(h *handoff) { h.unsettled = true }, false},
-		"another TTL":                 {func(h *handoff) { h.ownTTL = true }, false},
-		"the last token":              {func(h *handoff) { h.token = h.last }, true},
-		"above the last token":        {func(h *handoff) { h.token = h.last + 1 }, false},
-		"a token for each µs":         {func(h *handoff) { h.age = 3 * time.Microsecond }, true},
-		"more tokens than µs":         {func(h *handoff) { h.age = 3*time.Microsecond - 1 }, false},
+		"all met":                     {func(*handoffFacts) {}, true},
+		"not trusted":                 {func(h *handoffFacts) { h.trusted = false }, false},
+		"a request without an answer": {func(h *handoffFacts) { h.unsettled = true }, false},
+		"another TTL":                 {func(h *handoffFacts) { h.ownTTL = true }, false},
+		"the last token":              {func(h *handoffFacts) { h.token = h.last }, true},
+		"above the last token":        {func(h *handoffFacts) { h.token = h.last + 1 }, false},
+		"a token for each µs":         {func(h *handoffFacts) { h.age = 3 * time.Microsecond }, true},
+		"more tokens than µs":         {func(h *handoffFacts) { h.age = 3*time.Microsecond - 1 }, false},
 	} {
 		h := good
 		c.change(&h)
@@ -264,7 +264,7 @@ func TestRenewals_N_suspend_setsTheAlarmAgain(t *testing.T) {
 		l.alarm.mu.Lock() // for the race detector
 		t.Cleanup(trust.Simulate(5*time.Second, 0))
 		l.alarm.mu.Unlock()
-		l.look(lease.grant) // as any timer does
+		l.onGrantTimer(lease.grant) // as any timer does
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		if d.extends != 1 {

@@ -200,7 +200,7 @@ func TestHandoff_N_duringALook_deadlineStillEnds(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		give(t, lease)
 		lease.grant.timer.Stop() // it has fired
-		lease.grant.look()
+		lease.grant.onTimer()
 		second := <-next
 		if second.Fence() != lease.Fence()+1 {
 			t.Fatalf("there was no handoff: token %d after %d", second.Fence(), lease.Fence())

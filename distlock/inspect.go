@@ -47,8 +47,8 @@ func (l *Locker) Ping(ctx context.Context) error {
 	return err
 }
 
-// List returns a page of at most limit (1 to 1,000) held or awaited locks of the namespace. The first is
-// after "", and next is "" after the last. Errors: as [Locker.Inspect], or [errors.ErrUnsupported].
+// List returns a page of at most limit (1 to 1,000) held or awaited locks of the namespace. Pass "" for the
+// first page. next is "" if no page follows. Errors: as [Locker.Inspect], or [errors.ErrUnsupported].
 func (l *Locker) List(ctx context.Context, after string, limit int) (page []Info, next string, err error) {
 	if limit < 1 || limit > maxPage {
 		return nil, "", invalidOption("the limit of a page is %d, but must be from 1 to %d", limit, maxPage)

@@ -7,7 +7,7 @@ import (
 // releaseWith is fencing.ReleaseWith. docs/design/sessions.md has its states.
 func (le *Lease) releaseWith(write func(owner string) (driver.ReleaseReply, error)) {
 	owner := le.beginLastWrite()
-	reply, err := driver.ReleaseReply{}, errUnwound // unless write returns
+	reply, err := driver.ReleaseReply{}, errCallDidNotReturn // unless write returns
 	defer func() {
 		if owner != "" {
 			le.endLastWrite(reply, err)

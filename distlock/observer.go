@@ -106,14 +106,14 @@ func OutcomeOf(err error) Outcome {
 	}
 }
 
-// errUnwound is the error of an operation whose call did not return.
-var errUnwound = errors.New("the call panicked or ended its goroutine")
+// errCallDidNotReturn is the error of an operation whose call did not return.
+var errCallDidNotReturn = errors.New("the call panicked or ended its goroutine")
 
 // observe calls Start for op. It returns End, which may run while the call unwinds.
 func (l *Locker) observe(ctx context.Context, op *Operation) (observed context.Context, end func()) {
 	start := time.Now()
 	ctx = l.opts.Observer.Start(ctx, op)
-	op.Err, op.Outcome = errUnwound, OutcomeFailed
+	op.Err, op.Outcome = errCallDidNotReturn, OutcomeFailed
 	return ctx, func() {
 		op.Wait = time.Since(start)
 		l.opts.Observer.End(ctx, op)

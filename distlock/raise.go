@@ -49,7 +49,7 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 	limit := min(g.ttl, g.trust.Left(trust.Now()))
 	asked, before := time.Now(), le.Fence()
 	g.mu.Unlock()
-	err := errUnwound // unless the driver returns
+	err := errCallDidNotReturn // unless the driver returns
 	defer func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -91,7 +91,7 @@ func (le *Lease) raised(reply driver.RaiseReply, above int64) error {
 	}
 	if le.Fence() <= above { // a driver that does not know floors
 		return unavailable("raise token", fmt.Errorf(
-			"the service granted %d, but more than %d was asked for", le.Fence(), above))
+			"the lock service granted %d, but more than %d was asked for", le.Fence(), above))
 	}
 	return nil
 }

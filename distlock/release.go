@@ -15,7 +15,7 @@ import (
 var (
 	errReleased = fmt.Errorf("%w: it was released", ErrNotHeld)
 	errUnused   = fmt.Errorf("%w: the call that acquired it did not return", ErrNotHeld)
-	errNotEnded = failedWrite("release", errUnwound)
+	errNotEnded = failedWrite("release", errCallDidNotReturn)
 	errByClose  = fmt.Errorf("%w: %w", ErrNotHeld, ErrClosed)
 	errReplayed = errors.New("the request was sent more than once, and a copy found no lock: " +
 		"either another copy has released the lock, or the lease was lost before; check the work if that matters")
@@ -205,7 +205,7 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 		request.Tombstone = cleanup.Tombstone(g.ttl)
 	}
 	var reply driver.ReleaseReply
-	err = errUnwound // unless the driver returns
+	err = errCallDidNotReturn // unless the driver returns
 	defer func() {
 		defer g.hold.End(false)
 		g.mu.Lock()

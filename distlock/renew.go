@@ -135,9 +135,9 @@ func (l *Locker) renewDue() {
 	l.renewals.Add(requests...)
 }
 
-// look is called by the timer of a grant.
-func (l *Locker) look(g *grant) {
-	g.look()
+// onGrantTimer is called by the timer of a grant.
+func (l *Locker) onGrantTimer(g *grant) {
+	g.onTimer()
 	if l.resumed() {
 		l.alarm.rings()
 	}
@@ -151,7 +151,7 @@ func (l *Locker) resumed() bool {
 		return false
 	}
 	for _, g := range l.allGrants() {
-		g.look()
+		g.onTimer()
 	}
 	return true
 }

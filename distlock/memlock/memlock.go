@@ -47,11 +47,11 @@ type table struct {
 	lost    map[*func(driver.Name, string)]bool
 }
 
-// locked changes the listeners.
-func (t *table) locked(change func()) {
+// withLock runs f under the mutex.
+func (t *table) withLock(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	change()
+	f()
 }
 
 func (t *table) Capabilities() driver.Capabilities {

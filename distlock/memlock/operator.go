@@ -59,8 +59,8 @@ func (t *table) Break(ctx context.Context, name driver.Name, fence int64) (bool,
 
 // NotifyLosses implements driver.LossNotifier: a broken grant is lost.
 func (t *table) NotifyLosses(lost func(driver.Name, string)) (stop func()) {
-	t.locked(func() { t.lost[&lost] = true })
-	return func() { t.locked(func() { delete(t.lost, &lost) }) }
+	t.withLock(func() { t.lost[&lost] = true })
+	return func() { t.withLock(func() { delete(t.lost, &lost) }) }
 }
 
 // AskToEnd implements driver.Interrupter.

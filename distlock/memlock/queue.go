@@ -52,8 +52,8 @@ func (r *record) waitsBefore(req driver.AcquireRequest) bool {
 // Listen implements driver.Listener.
 func (t *table) Listen(_ context.Context, _ driver.Name, owner string) (<-chan driver.Wake, func(), error) {
 	wakes := make(chan driver.Wake, 1)
-	t.locked(func() { t.wakes[owner] = wakes })
-	return wakes, func() { t.locked(func() { delete(t.wakes, owner) }) }, nil
+	t.withLock(func() { t.wakes[owner] = wakes })
+	return wakes, func() { t.withLock(func() { delete(t.wakes, owner) }) }, nil
 }
 
 // wake notifies the owner if it listens. It replaces a wake that was not received.

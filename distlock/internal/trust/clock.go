@@ -24,7 +24,7 @@ func Now() Moment { return At(time.Now()) }
 
 // At is Now for a time that was just read from Go's clock.
 func At(t time.Time) Moment {
-	slept.look(wallRan(t))
+	slept.readIfWallMoved(wallRan(t))
 	return Moment{at: t.Sub(origin) + time.Duration(slept.longest.Load()), ahead: wallAhead()}
 }
 
@@ -72,10 +72,10 @@ func init() { slept.observe(suspended()) }
 // pace is how far the wall clock may drift before the time spent suspended is read.
 const pace = time.Millisecond
 
-// look reads the time spent suspended if the wall clock has left the pace of the monotonic clock
+// readIfWallMoved reads the time spent suspended if the wall clock has left the pace of the monotonic clock
 // since the last reading. The comparison costs less than a reading. After a suspend, Linux moves the
 // wall clock and CLOCK_BOOTTIME in the same step. A step of the wall clock alone costs one reading.
-func (s *sleeping) look(wall time.Duration) {
+func (s *sleeping) readIfWallMoved(wall time.Duration) {
 	if off := int64(wall) - s.wall.Load(); -int64(pace) < off && off < int64(pace) {
 		return
 	}

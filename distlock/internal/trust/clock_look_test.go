@@ -35,9 +35,9 @@ func slowReading(t *testing.T) {
 	defer func() { suspended = real }()
 	var s sleeping
 	suspended = func() time.Duration { time.Sleep(2 * pace); return time.Minute }
-	s.look(time.Hour)
+	s.readIfWallMoved(time.Hour)
 	suspended = func() time.Duration { return time.Hour }
-	if s.look(time.Hour); time.Duration(s.longest.Load()) != time.Hour {
+	if s.readIfWallMoved(time.Hour); time.Duration(s.longest.Load()) != time.Hour {
 		t.Errorf("suspended for %s, by a reading during which the thread paused", time.Duration(s.longest.Load()))
 	}
 }
@@ -71,7 +71,7 @@ func readsAgain(t *testing.T) {
 	} {
 		before := reads
 		asleep += time.Minute
-		if s.look(c.wall); reads > before != c.reads || reads > before+1 {
+		if s.readIfWallMoved(c.wall); reads > before != c.reads || reads > before+1 {
 			t.Errorf("step %d, wall clock %s ahead: read %d times, want %t", i, c.wall, reads-before, c.reads)
 		}
 		if got := time.Duration(s.longest.Load()); c.reads && got != asleep {

@@ -46,8 +46,8 @@ func (t Trust) Epoch() int { return t.epoch }
 // Frozen reports whether no extension can move the deadline any more.
 func (t Trust) Frozen() bool { return t.frozen }
 
-// Worn reports whether less than a quarter of the term is left: too little to begin work.
-func (t Trust) Worn(at Moment) bool { return t.Left(at) < t.term/4 }
+// TooLittleLeft reports whether less than a quarter of the term is left: too little to begin work.
+func (t Trust) TooLittleLeft(at Moment) bool { return t.Left(at) < t.term/4 }
 
 // Suspect reports whether more time may have passed than the clock shows since the deadline was set.
 // ⚑ The wall clock alone ends no lease: it only calls for a question to the backend. Half the margin
@@ -89,7 +89,7 @@ func (t *Trust) Freeze() { t.frozen = true }
 // for ttl. ⚑ Enough time is left, the clock is not suspect, and no extension has changed the TTL.
 func (t Trust) HandsOn(at Moment, ttl time.Duration) bool {
 	untouched := t.epoch == 0 && !t.frozen && !Granted(at, ttl).deadline.Before(t.deadline)
-	return untouched && !t.Worn(at) && !t.Suspect(at)
+	return untouched && !t.TooLittleLeft(at) && !t.Suspect(at)
 }
 
 // FirstRenewal is when a lease is renewed for the first time, of which each renewal asks for ttl. A

@@ -82,7 +82,7 @@ func TestTrust_suspect(t *testing.T) {
 func TestTrust_worn(t *testing.T) {
 	trust := Granted(Moment{}, 30*time.Second)
 	quarter := trust.deadline.Add(-30 * time.Second / 4)
-	if trust.Worn(quarter) || !trust.Worn(quarter.Add(1)) ||
+	if trust.TooLittleLeft(quarter) || !trust.TooLittleLeft(quarter.Add(1)) ||
 		trust.Over(trust.deadline.Add(-1)) || !trust.Over(trust.deadline) {
 		t.Errorf("a quarter of the term, or the end, comes at another moment")
 	}
