@@ -133,13 +133,13 @@ func grants(driver.AcquireRequest) driver.AcquireReply {
 	return driver.AcquireReply{Outcome: driver.Granted, Fence: 100, FenceEnd: 20_100}
 }
 
-// handover is a wake after the request seq, with a grant that lasts for ttl.
-func handover(seq int64, ttl time.Duration) driver.Wake {
+// handoffWake is a wake after the request seq, with a grant that lasts for ttl.
+func handoffWake(seq int64, ttl time.Duration) driver.Wake {
 	return driver.Wake{Grant: grants(driver.AcquireRequest{}), Seq: seq, TTL: ttl}
 }
 
-// inLine has one call wait in the queue of s. It returns the results of the call.
-func (s *scripted) inLine(opts distlock.Options) (lease func() *distlock.Lease, failure func() error) {
+// queued has one call wait in the queue of s. It returns the results of the call.
+func (s *scripted) queued(opts distlock.Options) (lease func() *distlock.Lease, failure func() error) {
 	s.t.Helper()
 	opts.TTL, opts.Wait = 30*time.Second, -1
 	if opts.Logger == nil {
@@ -174,10 +174,10 @@ func (s *scripted) inLine(opts distlock.Options) (lease func() *distlock.Lease, 
 func TestWaiter_N_trustCountsFromItsRequest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
-		lease, _ := s.inLine(distlock.Options{})
+		lease, _ := s.queued(distlock.Options{})
 		seq := s.requests()[1].Seq
 		time.Sleep(time.Second)
-		s.wakes <- handover(seq, 4*time.Second)
+		s.wakes <- handoffWake(seq, 4*time.Second)
 		if lease() == nil {
 			t.Fatalf("it did not begin, but asked: %+v", s.requests())
 		}
@@ -223,7 +223,7 @@ func TestWaiter_N_untrustedHandoff_asksFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				s := newScripted(t)
-				lease, _ := s.inLine(distlock.Options{RenewEvery: c.renewEvery})
+				lease, _ := s.queued(distlock.Options{RenewEvery: c.renewEvery})
 				time.Sleep(9 * time.Second) // it has asked some more
 				for n := len(s.requests()); len(s.requests()) == n; {
 					time.Sleep(10 * time.Millisecond) // until it has just asked
@@ -233,7 +233,7 @@ func TestWaiter_N_untrustedHandoff_asksFirst(t *testing.T) {
 				time.Sleep(time.Second)
 				asked := s.requests()
 				s.set(grants)
-				wake := handover(asked[len(asked)-1].Seq-c.behind, c.ttl)
+				wake := handoffWake(asked[len(asked)-1].Seq-c.behind, c.ttl)
 				if c.wake != nil {
 					wake = *c.wake
 				}
@@ -254,8 +254,8 @@ func TestWaiter_N_untrustedHandoff_asksFirst(t *testing.T) {
 func TestObserver_unusedHandoff_isNotReported(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, seen := newScripted(t), &recorder{t: t}
-		_, failure := s.inLine(distlock.Options{Observer: seen})
-		s.wakes <- handover(s.requests()[1].Seq, time.Millisecond)
+		_, failure := s.queued(distlock.Options{Observer: seen})
+		s.wakes <- handoffWake(s.requests()[1].Seq, time.Millisecond)
 		_ = s.requests()
 		if err := failure(); !errors.Is(err, distlock.ErrNotAcquired) || seen.ended[0].Handoff != "" {
 			t.Errorf("Acquire: %v, with the handoff %q", err, seen.ended[0].Handoff)
@@ -269,11 +269,11 @@ func TestWaiter_L_handoffOvertakesItsAnswer(t *testing.T) {
 		s := newScripted(t)
 		s.hold = func(req driver.AcquireRequest) {
 			if req.Alive > 0 {
-				s.wakes <- handover(req.Seq, 5*time.Second)
+				s.wakes <- handoffWake(req.Seq, 5*time.Second)
 				time.Sleep(time.Second)
 			}
 		}
-		lease, _ := s.inLine(distlock.Options{})
+		lease, _ := s.queued(distlock.Options{})
 		time.Sleep(time.Second)
 		if lease() == nil {
 			t.Fatal("it missed the handoff")
@@ -290,8 +290,8 @@ func TestWaiter_longWork_isClaimed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		s.extends = nil
-		lease, _ := s.inLine(distlock.Options{})
-		s.wakes <- handover(s.requests()[1].Seq, 5*time.Second)
+		lease, _ := s.queued(distlock.Options{})
+		s.wakes <- handoffWake(s.requests()[1].Seq, 5*time.Second)
 		le := lease()
 		time.Sleep(time.Second)
 		if n := s.claims(); n != 0 {
@@ -316,7 +316,7 @@ func TestWaiter_longWork_isClaimed(t *testing.T) {
 func TestWaiter_L_asksBeforeItsPlaceEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
-		_, failure := s.inLine(distlock.Options{})
+		_, failure := s.queued(distlock.Options{})
 		time.Sleep(10 * time.Minute)
 		asked := s.requests()
 		if len(asked) < 100 || len(asked) > 200 {
@@ -369,7 +369,7 @@ func TestWaiter_L_holdersTTLOver_asks(t *testing.T) {
 			return driver.AcquireReply{Outcome: driver.Busy, State: driver.State{Held: true,
 				TTL: 700 * time.Millisecond}, Ticket: 1}
 		}
-		lease, _ := s.inLine(distlock.Options{})
+		lease, _ := s.queued(distlock.Options{})
 		start := time.Now()
 		time.Sleep(time.Second)
 		if lease() == nil {
@@ -387,7 +387,7 @@ func TestWaiter_L_holdersTTLOver_asks(t *testing.T) {
 func TestWaiter_L_lateClaim_keepsItsPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
-		lease, _ := s.inLine(distlock.Options{})
+		lease, _ := s.queued(distlock.Options{})
 		before := s.requests()[0].Owner
 		s.set(func(req driver.AcquireRequest) driver.AcquireReply {
 			if req.Owner == before {
@@ -421,7 +421,7 @@ func TestWaiter_fullQueue_failsAtOnce(t *testing.T) {
 			}
 			return reply
 		}
-		_, failure := s.inLine(distlock.Options{})
+		_, failure := s.queued(distlock.Options{})
 		var busy *distlock.BusyError
 		if err := failure(); !errors.As(err, &busy) || busy.Waiters != 1000 || errors.Is(err, context.Canceled) ||
 			!strings.Contains(err.Error(), "try again later") {
@@ -436,7 +436,7 @@ func TestWaiter_L_noNotifications_polls(t *testing.T) {
 		s := newScripted(t)
 		s.listen = func(context.Context) error { return errors.New("NOPERM no channel") }
 		var log bytes.Buffer
-		lease, _ := s.inLine(distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		lease, _ := s.queued(distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		time.Sleep(10 * time.Second)
 		asked := s.requests()
 		if len(asked) < 50 || len(asked) > 300 {
@@ -469,7 +469,7 @@ func TestWaiter_L_notificationsLost_listensAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				s := newScripted(t)
-				lease, _ := s.inLine(distlock.Options{})
+				lease, _ := s.queued(distlock.Options{})
 				s.setListen(listen)
 				time.Sleep(time.Minute)
 				asked := s.requests()
@@ -489,7 +489,7 @@ func TestWaiter_L_notificationsLost_listensAgain(t *testing.T) {
 				if n := len(asked) - before; n > 20 {
 					t.Errorf("after it could listen again, it asked %d times in a minute", n)
 				}
-				s.wakes <- handover(asked[len(asked)-1].Seq, 10*time.Second)
+				s.wakes <- handoffWake(asked[len(asked)-1].Seq, 10*time.Second)
 				if lease() == nil {
 					t.Fatal("a notification gave it no lease")
 				}
@@ -502,7 +502,7 @@ func TestWaiter_L_notificationsLost_listensAgain(t *testing.T) {
 func TestWaiter_L_handoffBeforeListen_asksAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
-		lease, _ := s.inLine(distlock.Options{})
+		lease, _ := s.queued(distlock.Options{})
 		s.setListen(func(context.Context) error { return errSilence })
 		time.Sleep(10 * time.Second)
 		var at time.Time

@@ -65,7 +65,7 @@ func TestLocker_C_noCallTakesLongerThanATTL(t *testing.T) {
 		"Extend": func(_ *distlock.Locker, lease *distlock.Lease) error {
 			return lease.Extend(context.Background(), ttl)
 		},
-		"Refence": func(_ *distlock.Locker, lease *distlock.Lease) error {
+		"RaiseToken": func(_ *distlock.Locker, lease *distlock.Lease) error {
 			return fencing.RaiseToken(context.Background(), lease, lease.Fence())
 		},
 		"Release": func(_ *distlock.Locker, lease *distlock.Lease) error { return lease.Release(context.Background()) },
@@ -79,7 +79,7 @@ func TestLocker_C_noCallTakesLongerThanATTL(t *testing.T) {
 				e.on.Store(true)
 				start := time.Now()
 				want := map[string]error{"Acquire": distlock.ErrUnavailable, "Release": distlock.ErrOutcomeUnknown,
-					"Extend": distlock.ErrLost, "Refence": distlock.ErrLost}[name]
+					"Extend": distlock.ErrLost, "RaiseToken": distlock.ErrLost}[name]
 				if err := call(l, lease); !errors.Is(err, want) || time.Since(start) > ttl {
 					t.Errorf("%v after %s", err, time.Since(start))
 				}
@@ -170,7 +170,7 @@ var calls = map[string]func(context.Context, *distlock.Locker, *distlock.Lease) 
 	"Extend": func(ctx context.Context, _ *distlock.Locker, lease *distlock.Lease) error {
 		return lease.Extend(ctx, 10*ttl)
 	},
-	"Refence": func(ctx context.Context, _ *distlock.Locker, lease *distlock.Lease) error {
+	"RaiseToken": func(ctx context.Context, _ *distlock.Locker, lease *distlock.Lease) error {
 		return fencing.RaiseToken(ctx, lease, lease.Fence())
 	},
 	"Release": func(ctx context.Context, _ *distlock.Locker, lease *distlock.Lease) error { return lease.Release(ctx) },
@@ -217,7 +217,7 @@ func TestLocker_L_driverPanics_keyIsFree(t *testing.T) {
 						t.Errorf("the caller has %v and panic %v", err, caught)
 					}
 					switch operation {
-					case "Inspect", "Extend", "Refence": // the lease's next calls are not blocked
+					case "Inspect", "Extend", "RaiseToken": // the lease's next calls are not blocked
 						if err := lease.Extend(context.Background(), ttl); err != nil {
 							t.Errorf("Extend after that: %v", err)
 						}
@@ -243,7 +243,7 @@ func TestLocker_C_backendHangs_callLimited(t *testing.T) {
 	}{
 		"Inspect":              {drivertest.Inspect, "Inspect", distlock.ErrUnavailable, 0, 5 * time.Second},
 		"Extend":               {drivertest.Extend, "Extend", lost, 10 * time.Second, 10 * time.Second},
-		"Refence":              {drivertest.Raise, "Refence", lost, 10 * time.Second, 10 * time.Second},
+		"RaiseToken":           {drivertest.Raise, "RaiseToken", lost, 10 * time.Second, 10 * time.Second},
 		"Release":              {drivertest.Release, "Release", unknown, 10 * time.Second, 5 * time.Second},
 		"Release near the end": {drivertest.Release, "Release", unknown, time.Second, time.Second},
 		"Release at the end": {

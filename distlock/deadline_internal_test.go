@@ -30,12 +30,12 @@ func (granter) Release(context.Context, driver.ReleaseRequest) (driver.ReleaseRe
 // With its timer stopped, a lease is as one whose timers are late: starved of CPU, or just resumed.
 func TestLease_N_guardedCallsCompareTheClockThemselves(t *testing.T) {
 	for name, guarded := range map[string]func(*Locker, *Lease) error{
-		"Err":     func(_ *Locker, le *Lease) error { return le.Err() },
-		"Extend":  func(_ *Locker, le *Lease) error { return le.Extend(t.Context(), time.Second) },
-		"Release": func(_ *Locker, le *Lease) error { return le.Release(t.Context()) },
-		"Guard":   func(_ *Locker, le *Lease) error { return le.Guard(t.Context(), ran(t)) },
-		"Do":      func(l *Locker, le *Lease) error { return l.Do(le.Context(), "k", ran(t)) },
-		"Refence": func(_ *Locker, le *Lease) error { return le.raiseToken(t.Context(), 1) },
+		"Err":        func(_ *Locker, le *Lease) error { return le.Err() },
+		"Extend":     func(_ *Locker, le *Lease) error { return le.Extend(t.Context(), time.Second) },
+		"Release":    func(_ *Locker, le *Lease) error { return le.Release(t.Context()) },
+		"Guard":      func(_ *Locker, le *Lease) error { return le.Guard(t.Context(), ran(t)) },
+		"Do":         func(l *Locker, le *Lease) error { return l.Do(le.Context(), "k", ran(t)) },
+		"RaiseToken": func(_ *Locker, le *Lease) error { return le.raiseToken(t.Context(), 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := open(t, granter{}, Options{RenewEvery: -1})

@@ -109,7 +109,7 @@ func TestErrors_C_kindOfFailure(t *testing.T) {
 					"TryAcquire": {second(l.TryAcquire(t.Context(), "another")), c.read},
 					"Inspect":    {second(l.Inspect(t.Context(), key)), c.read},
 					"Extend":     {lease.Extend(t.Context(), ttl), c.write},
-					"Refence":    {fencing.RaiseToken(t.Context(), lease, lease.Fence()), c.read},
+					"RaiseToken": {fencing.RaiseToken(t.Context(), lease, lease.Fence()), c.read},
 					"Release":    {lease.Release(t.Context()), c.write},
 				} {
 					for _, kind := range []error{distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrOutcomeUnknown} {

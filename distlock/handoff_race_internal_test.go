@@ -23,7 +23,7 @@ type minter struct {
 	releases  int
 	tombstone bool          // the last release left one
 	replayed  bool          // the client may have sent an Acquire twice
-	hold      chan struct{} // answers of a Refence wait for it; may be nil
+	hold      chan struct{} // answers of a RaiseToken wait for it; may be nil
 }
 
 func (m *minter) Acquire(_ context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
@@ -78,7 +78,7 @@ func (o afterOp) End(_ context.Context, op *Operation) {
 	}
 }
 
-// behind has a call of Acquire stand in the process's line, and returns where its lease will come.
+// behind has a call of Acquire stand in the queue of the process, and returns where its lease will come.
 func behind(t *testing.T, l *Locker) <-chan *Lease {
 	t.Helper()
 	leases := make(chan *Lease, 1)
@@ -116,7 +116,7 @@ func TestRaiseToken_S2_handedOffMeanwhile_fails(t *testing.T) {
 		}
 		first := lease.Fence()
 		if err := lease.raiseToken(t.Context(), first+5); !errors.Is(err, ErrNotHeld) {
-			t.Errorf("Refence: %v", err)
+			t.Errorf("RaiseToken: %v", err)
 		}
 		second := <-next
 		if second.Fence() != first+1 {
@@ -140,13 +140,13 @@ func TestRaiseToken_S2_answerAfterRelease_noEffect(t *testing.T) {
 		l := open(t, d, Options{RenewEvery: -1})
 		lease := take(t, l)
 		first := lease.Fence()
-		refenced := make(chan error)
-		go func() { refenced <- lease.raiseToken(t.Context(), first) }()
+		raised := make(chan error)
+		go func() { raised <- lease.raiseToken(t.Context(), first) }()
 		synctest.Wait()
 		give(t, lease)
 		close(d.hold)
-		if err := <-refenced; !errors.Is(err, ErrNotHeld) {
-			t.Errorf("Refence: %v", err)
+		if err := <-raised; !errors.Is(err, ErrNotHeld) {
+			t.Errorf("RaiseToken: %v", err)
 		}
 		if lease.Fence() != first {
 			t.Errorf("the released lease has the token %d, it had %d", lease.Fence(), first)

@@ -72,7 +72,7 @@ func TestQueue_L_loss_wakesNotifiedContender(t *testing.T) {
 		q.join(l, "a", 0)
 		time.Sleep(time.Second)
 		if asked := s.requests(); len(asked) != 2 || asked[1].Alive == 0 {
-			t.Fatalf("it does not stand in the service's line: %+v", asked)
+			t.Fatalf("it does not stand in the queue of the backend: %+v", asked)
 		}
 		s.set(grants)
 		start := time.Now()
@@ -194,7 +194,7 @@ func TestWaiter_noNotifications_warnsTheSecond(t *testing.T) {
 func TestWaiter_L_notificationsEnd_polls(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
-		lease, _ := s.inLine(distlock.Options{})
+		lease, _ := s.queued(distlock.Options{})
 		time.Sleep(time.Second)
 		before := len(s.requests())
 		close(s.wakes)
@@ -255,14 +255,14 @@ func TestLease_L_sentTwiceThenLost_tombstone(t *testing.T) {
 				synctest.Wait()
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				voids := 0
+				tombstones := 0
 				for _, req := range s.gone {
 					if req.Owner == owner && req.Tombstone == 2*time.Minute {
-						voids++
+						tombstones++
 					}
 				}
-				if want := map[bool]int{true: 1, false: 0}[replayed]; voids != want {
-					t.Errorf("marked as cancelled %d times, want %d: %+v", voids, want, s.gone)
+				if want := map[bool]int{true: 1, false: 0}[replayed]; tombstones != want {
+					t.Errorf("marked as cancelled %d times, want %d: %+v", tombstones, want, s.gone)
 				}
 			})
 		})

@@ -249,7 +249,7 @@ func TestHandoff_local_only10ms(t *testing.T) {
 		time.Sleep(time.Microsecond)
 		synctest.Wait()
 		if waiters := s.state(t).Waiters; waiters != 1 {
-			t.Errorf("%d wait in the service's line when the window has passed, want 1", waiters)
+			t.Errorf("%d wait in the queue of the backend when the window has passed, want 1", waiters)
 		}
 		mustRelease(t, first)
 		a := q.lease("a")
@@ -388,7 +388,7 @@ func TestHandoff_onlyAsGranted(t *testing.T) {
 		"an Extend under way": func(t *testing.T, s *service, _ *distlock.Locker, le *distlock.Lease) {
 			underWay(t, s, drivertest.Extend, func(ctx context.Context) { _ = le.Extend(ctx, ttl) })
 		},
-		"a Refence under way": func(t *testing.T, s *service, _ *distlock.Locker, le *distlock.Lease) {
+		"a RaiseToken under way": func(t *testing.T, s *service, _ *distlock.Locker, le *distlock.Lease) {
 			underWay(t, s, drivertest.Raise, func(ctx context.Context) { _ = fencing.RaiseToken(ctx, le, le.Fence()+100_000) })
 		},
 	} {

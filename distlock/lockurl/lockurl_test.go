@@ -152,7 +152,6 @@ func TestOpen_parameters(t *testing.T) {
 	}
 }
 
-// The URL overrides no option of the caller's, and they do not override the URL.
 // The URLs of the page open, with the file of an authority of the test.
 func TestOpen_urlsOfThePage(t *testing.T) {
 	page := docs.Place{Page: "docs/howto/sentinel-and-cluster.md", Heading: "# Use Sentinel or Cluster"}
@@ -168,6 +167,7 @@ func TestOpen_urlsOfThePage(t *testing.T) {
 	}
 }
 
+// The URL overrides no option of the caller's, and they do not override the URL.
 func TestOpen_refusesOptionsSetTwice(t *testing.T) {
 	for query, opts := range map[string]distlock.Options{
 		"namespace=a": {Namespace: "a"}, "ttl=10s": {TTL: time.Second}, "wait=1s": {Wait: -1},
