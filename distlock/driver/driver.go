@@ -51,8 +51,8 @@ type Name struct {
 type Capabilities struct {
 	// Backend is the name that telemetry shows, as "redis" or "memory".
 	Backend string
-	// Shared says that drivers in other processes see the same locks.
-	Shared bool
+	// AcrossProcesses says that drivers in other processes see the same locks.
+	AcrossProcesses bool
 	// Queues says that the backend keeps waiters in the order of their tickets and hands a free
 	// name to the first of them. A driver without it ignores Alive, Seq, Ticket and Leave of its
 	// requests.

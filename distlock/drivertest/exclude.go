@@ -58,7 +58,7 @@ func testShared(t *testing.T, newDriver New) {
 	b.name = a.name
 	holder := a.request()
 	first := a.granted(holder)
-	if !a.Capabilities().Shared {
+	if !a.Capabilities().AcrossProcesses {
 		b.granted(b.request())
 		return
 	}

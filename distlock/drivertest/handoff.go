@@ -156,7 +156,7 @@ func testRaiseWithWaiters(t *testing.T, newDriver New) {
 // The driver of the waiter is woken, whichever driver sends the release.
 func testRightDriver(t *testing.T, newDriver New) {
 	a, b := newSubject(t, newDriver(t)), newSubject(t, newDriver(t))
-	if !a.Capabilities().Shared {
+	if !a.Capabilities().AcrossProcesses {
 		return
 	}
 	b.name = a.name

@@ -14,7 +14,7 @@ import (
 // no connections, no users, no data of other programs. Its tests then do not exist.
 type Service struct {
 	// New makes a driver for the test or benchmark and closes what belongs to it when that ends. If
-	// the driver's Capabilities say Shared, all drivers of one Service see the same locks.
+	// the driver's Capabilities say AcrossProcesses, all drivers of one Service see the same locks.
 	New func(tb testing.TB) driver.Driver
 	// Restart stops the backend and starts it again. It may lose its data.
 	Restart func()

@@ -58,7 +58,7 @@ func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
 }
 
 func (n *node) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "redis", Shared: true, FenceBlock: quorum.Block, Exact: true}
+	return driver.Capabilities{Backend: "redis", AcrossProcesses: true, FenceBlock: quorum.Block, Exact: true}
 }
 
 func (n *node) failed(err error) error { return redisconn.Explain(n.client, "redlock", err) }

@@ -188,7 +188,7 @@ func numbers(p lockedmemory.Place) []int64 { return []int64{p.Fence, p.N, p.Sub}
 func (s *service) Retention() driver.Retention { return s.keep }
 
 func (s *service) AcceptsLocker(locker *distlock.Locker) error {
-	if fencing.Driver(locker).Capabilities().Shared {
+	if fencing.Driver(locker).Capabilities().AcrossProcesses {
 		return nil
 	}
 	return fmt.Errorf("pgstore: other processes see the sessions in PostgreSQL, but not the locks of the backend %q: "+

@@ -204,7 +204,7 @@ func isSmaller(err error) bool {
 func (s *service) Retention() driver.Retention { return s.keep }
 
 func (s *service) AcceptsLocker(locker *distlock.Locker) error {
-	if fencing.Driver(locker).Capabilities().Shared {
+	if fencing.Driver(locker).Capabilities().AcrossProcesses {
 		return nil
 	}
 	return fmt.Errorf("redisstore: other processes see the sessions in Redis, but not the locks of the backend %q: "+

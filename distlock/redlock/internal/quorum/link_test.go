@@ -13,7 +13,7 @@ type link struct{ server *server }
 
 func (l link) Capabilities() driver.Capabilities {
 	c := l.server.locks.Capabilities()
-	c.Shared, c.Queues = true, false
+	c.AcrossProcesses, c.Queues = true, false
 	return c
 }
 

@@ -84,7 +84,7 @@ func (q *quorum) Capabilities() driver.Capabilities {
 	c := driver.Capabilities{Backend: "redlock", FenceBlock: Block, MaxBatch: 1000}
 	for _, n := range q.nodes {
 		of := n.Driver.Capabilities()
-		c.Shared = c.Shared || of.Shared
+		c.AcrossProcesses = c.AcrossProcesses || of.AcrossProcesses
 		if of.MaxBatch > 0 {
 			c.MaxBatch = min(c.MaxBatch, of.MaxBatch)
 		}
