@@ -119,7 +119,7 @@ func TestDo_suspectAtItsEnd_asksTheBackend(t *testing.T) {
 	})
 }
 
-// The work has run, and nobody knows of a loss: its error is that of the work alone.
+// Without an answer about the lease, the error is that of the work alone, which has run.
 func TestDo_C_suspectWithoutAnswer_workHasRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &asked{held: true}

@@ -92,8 +92,9 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 			a.undo()
 		}
 	}()
-	patience, since := min(firstAnswer, a.op.TTL), time.Now() // how long the backend may be silent, and since when it is
-	if a.waiter != nil && a.waiter.Waited && l.caps.Queues {  // it would have to wait there, too
+	// How long the backend may be silent, and since when it is.
+	patience, since := min(firstAnswer, a.op.TTL), time.Now()
+	if a.waiter != nil && a.waiter.Waited && l.caps.Queues { // it would have to wait there, too
 		a.joinQueue(ctx, patience)
 	}
 	for ctx.Err() == nil {
@@ -134,7 +135,7 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 				a.joinQueue(ctx, patience-time.Since(since))
 				continue
 			case err == nil && a.mayListenAgain():
-				a.listen(ctx, min(checkGrace, a.op.TTL/4)) // ⚑ its place must not end meanwhile
+				a.listen(ctx, min(checkGrace, a.op.TTL/4)) // ⚑ its place must not end before the next request
 				continue                                   // a wake may have been missed
 			}
 		}

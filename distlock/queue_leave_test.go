@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,14 +114,19 @@ func TestQueue_L_leaver_noPlaceInBackend(t *testing.T) {
 func TestQueue_S1_leaverMeetsGrant(t *testing.T) {
 	s := newService()
 	l := s.locker(t, patient)
+	var holders atomic.Int32
 	for round := range 300 {
 		first := mustAcquire(t, l)
+		holders.Store(1)
 		results := make(chan *distlock.Lease, 2)
 		ctx, cancel := context.WithCancel(t.Context())
 		for _, ctx := range []context.Context{ctx, t.Context()} {
 			go func() {
 				lease, err := l.Acquire(ctx, key)
-				if err != nil && !errors.Is(err, context.Canceled) {
+				switch {
+				case err == nil && holders.Add(1) != 1:
+					t.Error("S1: the lock has two holders")
+				case err != nil && !errors.Is(err, context.Canceled):
 					t.Error(err)
 				}
 				results <- lease
@@ -130,6 +136,7 @@ func TestQueue_S1_leaverMeetsGrant(t *testing.T) {
 			time.Sleep(time.Duration(round) * time.Microsecond)
 		}
 		go cancel()
+		holders.Add(-1)
 		mustRelease(t, first)
 		granted := 0
 		for range 2 {
@@ -137,6 +144,7 @@ func TestQueue_S1_leaverMeetsGrant(t *testing.T) {
 			case lease := <-results:
 				if lease != nil {
 					granted++
+					holders.Add(-1)
 					mustRelease(t, lease)
 				}
 			case <-time.After(5 * time.Second):

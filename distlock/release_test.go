@@ -183,7 +183,7 @@ func (d paused) Release(ctx context.Context, req driver.ReleaseRequest) (driver.
 	return d.Driver.Release(context.WithoutCancel(ctx), req)
 }
 
-// The lease was ended in time. Nobody knows whether its lock was there until then.
+// The lease was ended in time. The answer cannot say whether its lock was there until then.
 func TestRelease_N_pausedBeforeItsRequest_noLoss(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, open(t, paused{s.Faults, ttl}, distlock.Options{TTL: ttl}))
