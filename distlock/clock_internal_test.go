@@ -121,26 +121,27 @@ func TestDo_suspectAtItsEnd_asksTheBackend(t *testing.T) {
 
 // Without an answer about the lease, the error is that of the work alone, which has run.
 func TestDo_C_suspectWithoutAnswer_workHasRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &asked{held: true}
-		l := open(t, d, Options{RenewEvery: -1})
-		ahead := time.Duration(0)
-		work := func(context.Context) error {
-			d.silent, ahead = true, ahead+time.Hour
-			wallRunsAhead(t, ahead)
-			return nil
-		}
-		for name, run := range map[string]func(context.Context) error{
-			"Guard":        func(ctx context.Context) error { return take(t, l).Guard(ctx, work) },
-			"Do inside Do": func(ctx context.Context) error { return l.Do(take(t, l).Context(), "k", work) },
-			"Do":           func(ctx context.Context) error { return l.Do(ctx, "k", work) },
-		} {
-			d.silent = false
-			if err := run(t.Context()); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
-	})
+	for name, run := range map[string]func(*testing.T, *Locker, func(context.Context) error) error{
+		"Guard": func(t *testing.T, l *Locker, work func(context.Context) error) error {
+			return take(t, l).Guard(t.Context(), work)
+		},
+		"Do inside Do": func(t *testing.T, l *Locker, work func(context.Context) error) error {
+			return l.Do(take(t, l).Context(), "k", work)
+		},
+		"Do": func(t *testing.T, l *Locker, work func(context.Context) error) error {
+			return l.Do(t.Context(), "k", work)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &asked{held: true}
+				work := func(context.Context) error { d.silent = true; wallRunsAhead(t, time.Hour); return nil }
+				if err := run(t, open(t, d, Options{RenewEvery: -1}), work); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // A loss that only the backend knows of is reported.
