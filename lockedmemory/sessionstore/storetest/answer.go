@@ -65,25 +65,25 @@ func answeredOnce(h *harness) {
 	a.answers(h.Context(), "one", 1, m.reply, []Message{answer("x"), answer("y")})
 }
 
-// late is a driver that keeps the next Append, and answers with an error.
+// late is a driver that keeps the next Appends, and answers with an error.
 type late struct {
 	driver.Driver
-	next bool
-	kept driver.Append
+	next int
+	kept []driver.Append
 }
 
 func (d *late) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
-	if !d.next {
+	if len(d.kept) == d.next {
 		return d.Driver.Append(ctx, a)
 	}
-	d.next, d.kept = false, a
+	d.kept = append(d.kept, a)
 	return driver.Verdict{}, errors.New("no answer")
 }
 
 // An Answer of unknown outcome is settled by its repetition: it finds the stored answer, or stores another
 // one, and a late packet of the first try is refused.
 func answeredAfterUnknownOutcome(h *harness) {
-	stored, packet, m := &lost{next: true}, &late{next: true}, &model{}
+	stored, packet, m := &lost{next: true}, &late{next: 1}, &model{}
 	a := h.instance(nil, func(d driver.Driver) driver.Driver { stored.Driver = d; return stored })
 	b := h.instance(nil, func(d driver.Driver) driver.Driver { packet.Driver = d; return packet })
 	for n, id := range []string{"stored", "late"} {
@@ -94,7 +94,7 @@ func answeredAfterUnknownOutcome(h *harness) {
 	}
 	b.answers(h.Context(), "stored", 1, m.reply, m.said(1))
 	a.answers(h.Context(), "late", 1, func(ctx context.Context) ([]Message, error) {
-		if v, err := b.driver.Append(h.Context(), packet.kept); err != nil || v.Outcome != driver.Stale {
+		if v, err := b.driver.Append(h.Context(), packet.kept[0]); err != nil || v.Outcome != driver.Stale {
 			h.Errorf("the late packet: %+v, %v", v, err)
 		}
 		return m.reply(ctx)

@@ -56,7 +56,7 @@ func content(name string) driver.Content {
 // Late copies of calls under a lease do not restore a cleared history, and do not hide that the session
 // is gone.
 func lateCopies(h *harness) {
-	a := h.instance(&options{Retention: sessionstore.Retention{IdleTTL: time.Second}}, nil)
+	a := h.instance(&options{Retention: sessionstore.Retention{IdleTTL: 3 * time.Second}}, nil)
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
 		write := func(n int64, seen lockedmemory.Place) driver.Write {
@@ -103,7 +103,7 @@ func lateCopies(h *harness) {
 
 // Two stores write under one lease. Late Saves of one do not stand above the Clear of the other.
 func lateSavesOfTheOtherStore(h *harness) {
-	d := &delayed{}
+	d := &late{next: 3}
 	a := h.instance(nil, func(inner driver.Driver) driver.Driver {
 		d.Driver = inner
 		return d
@@ -118,7 +118,7 @@ func lateSavesOfTheOtherStore(h *harness) {
 		if err := b.store.Clear(ctx); err != nil {
 			h.Error(err)
 		}
-		for _, each := range d.appends {
+		for _, each := range d.kept {
 			if v, err := b.driver.Append(ctx, each); err != nil || v.Outcome != driver.Taken {
 				h.Errorf("a late Save: %+v, %v", v, err)
 			}
@@ -128,15 +128,4 @@ func lateSavesOfTheOtherStore(h *harness) {
 		}
 	})
 	a.has(4)
-}
-
-// delayed is a driver whose Appends are under way for long.
-type delayed struct {
-	driver.Driver
-	appends []driver.Append
-}
-
-func (d *delayed) Append(_ context.Context, a driver.Append) (driver.Verdict, error) {
-	d.appends = append(d.appends, a)
-	return driver.Verdict{}, errors.New("no answer")
 }

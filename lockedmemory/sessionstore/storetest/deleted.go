@@ -35,8 +35,8 @@ func waitedForDelete(h *harness) {
 		})
 		a.mustSave(ctx, "new")
 	})
-	before.end()
-	after.end()
+	before.Wait()
+	after.Wait()
 	a.has("new", "after")
 	b.isUnder("id", 0)
 	b.mustSave(h.Context(), 2)
@@ -57,7 +57,7 @@ func waitedForDeleteAndLonger(h *harness) {
 		early.begin(b, func(ctx context.Context) { awaited = fencing.Awaited(lease(ctx)) })
 		a.awaitQueue(1)
 	})
-	early.end()
+	early.Wait()
 	for _, later := range []func(ctx context.Context){
 		func(context.Context) {},
 		func(ctx context.Context) { c.mustLoad(ctx) },
@@ -98,7 +98,7 @@ func olderWaiter(h *harness) {
 		})
 		a.awaitQueue(1)
 	})
-	waits.end()
+	waits.Wait()
 	if err := a.memory.Delete(h.Context()); err != nil {
 		h.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func waitedInProcesses(h *harness) {
 			h.Fatal(err)
 		}
 	})
-	waiters.end()
+	waiters.Wait()
 	a.has()
 
 	// The Delete has a turn of its own, shorter than the window of a local handoff.
@@ -138,7 +138,7 @@ func waitedInProcesses(h *harness) {
 		}
 	})
 	deletes.Wait()
-	waiters.end()
+	waiters.Wait()
 	a.mustSave(h.Context(), 1)
 	a.has(1)
 }
@@ -168,7 +168,7 @@ func deletesTwice(h *harness) {
 			h.Fatal(err)
 		}
 	})
-	waits.end()
+	waits.Wait()
 	a.has(1, 2)
 }
 
@@ -313,8 +313,6 @@ func (w *waiting) begin(i *instance, fn func(ctx context.Context)) {
 	w.Go(func() { i.turn(fn) })
 	await(i, "in the process", before+1, i.waiters)
 }
-
-func (w *waiting) end() { w.Wait() }
 
 // awaitQueue waits until so many waiters have asked the lock service.
 func (i *instance) awaitQueue(n int) {

@@ -120,7 +120,7 @@ func namedReadsAfterTrimAndClear(h *harness) {
 	a.isUnder("id", 4, 4)
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
-		c := named(content("third"), "skipped", 3)
+		c := withID(content("third"), "skipped", 3)
 		for range 2 { // a copy of it is known
 			v, err := a.driver.Append(ctx, driver.Append{Write: a.write(lease, 1), Content: c})
 			if err != nil || v.Outcome > driver.Known {
@@ -133,7 +133,7 @@ func namedReadsAfterTrimAndClear(h *harness) {
 
 // Turn IDs outlive an expired session.
 func namedReadsAfterExpiry(h *harness) {
-	a := h.instance(&options{Retention: sessionstore.Retention{IdleTTL: time.Second}}, nil)
+	a := h.instance(&options{Retention: sessionstore.Retention{IdleTTL: 3 * time.Second}}, nil)
 	a.saveTurn("id", 1, 2)
 	a.awaitEmpty()
 	a.isUnder("id", 2)
@@ -156,7 +156,7 @@ func namedReadsOfForgottenID(h *harness) {
 	}
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
-		save := driver.Append{Write: a.write(lease, 1), Content: named(content("old"), "id", 1)}
+		save := driver.Append{Write: a.write(lease, 1), Content: withID(content("old"), "id", 1)}
 		for range 2 { // the second is a copy whose packet is late
 			if v, err := a.driver.Append(ctx, save); err != nil || v.Outcome != driver.Done {
 				h.Errorf("%+v, %v", v, err)

@@ -83,19 +83,6 @@ func (i *instance) over(opts *options, wrap func(driver.Driver) driver.Driver) *
 	})
 }
 
-// exchanges returns the names of the exchanges that the iterator yields.
-func (i *instance) exchanges() (names []any) {
-	i.Helper()
-	for e, err := range i.store.Forward(i.Context(), lockedmemory.Place{}) {
-		if err != nil {
-			i.Errorf("exchange %d: %+v, %v", len(names), e, err)
-			break
-		}
-		names = append(names, e.Input().Text[1:])
-	}
-	return names
-}
-
 func maxExchangesAndWindow(h *harness) {
 	kept := h.instance(&options{Retention: sessionstore.Retention{MaxExchanges: 10}}, nil)
 	var all []any
@@ -105,7 +92,7 @@ func maxExchangesAndWindow(h *harness) {
 	check := func(want ...any) {
 		h.Helper()
 		kept.has(want...)
-		if got := kept.exchanges(); !slices.Equal(got, want) {
+		if got := kept.stored(); !slices.Equal(got, want) {
 			h.Errorf("Forward yields %s, want %s", got, want)
 		}
 		if found, err := kept.store.Search(h.Context(), "q", 1000); err != nil || len(found) != len(want) {
@@ -143,7 +130,7 @@ func turnsAreNotCut(h *harness) {
 			a.over(&options{view: sessionstore.Options{Window: limit}}, wrap).has(all[from:]...)
 			kept := a.over(&options{Retention: sessionstore.Retention{MaxExchanges: limit}}, wrap)
 			kept.has(all[from:]...)
-			if got := kept.exchanges(); !slices.Equal(got, all[from:]) {
+			if got := kept.stored(); !slices.Equal(got, all[from:]) {
 				h.Errorf("Forward with limit %d yields %s, want %s", limit, got, all[from:])
 			}
 			for k := 1; k < 10; k++ {

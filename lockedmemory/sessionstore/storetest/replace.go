@@ -151,7 +151,7 @@ func replacedWhileRead(h *harness) {
 		all.Go(func() {
 			for {
 				messages, err := b.store.Load(h.Context(), "")
-				got := text2(messages)
+				got := textOf(messages)
 				mu.Lock()
 				whole := slices.Contains(states, got)
 				mu.Unlock()
@@ -189,7 +189,7 @@ func replacedWhileRead(h *harness) {
 	}
 	close(done)
 	all.Wait()
-	if messages, _ := a.store.Load(h.Context(), ""); text2(messages) != states[len(states)-1] {
+	if messages, _ := a.store.Load(h.Context(), ""); textOf(messages) != states[len(states)-1] {
 		h.Error("the last Replace is not there")
 	}
 }
@@ -203,10 +203,10 @@ func (i *instance) state(history []Exchange) string {
 	for _, e := range history {
 		messages = append(messages, e.Messages...)
 	}
-	return text2(messages)
+	return textOf(messages)
 }
 
-func text2(messages []Message) string {
+func textOf(messages []Message) string {
 	var b strings.Builder
 	for _, m := range messages {
 		b.WriteString(m.Text + " ")

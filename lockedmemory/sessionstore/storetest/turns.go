@@ -217,7 +217,7 @@ func numbers(h *harness) {
 		n++
 		w := a.write(lease, n)
 		w.First = n == 1
-		v, err := a.driver.Append(ctx, driver.Append{Write: w, Content: named(content(name), id, number)})
+		v, err := a.driver.Append(ctx, driver.Append{Write: w, Content: withID(content(name), id, number)})
 		if err != nil || v.Outcome != want {
 			h.Errorf("%s of number %d: %+v, %v; want %d", name, number, v, err, want)
 		}
@@ -268,30 +268,31 @@ func repeatedWrites(h *harness) {
 	a := h.instance(nil, nil)
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
-		for n, c := range map[int64]driver.Content{1: content("plain"), 2: named(content("with an ID"), "id", 1)} {
-			w := a.write(lease, n)
-			if n == 2 {
-				w.First = false
+		for i, n := range []int64{1, 2, 5, 4} { // 4 is late
+			c, want := content("plain"), driver.Done
+			if n == 2 || n == 5 {
+				c = withID(content("with an ID"), "id", int(n))
 			}
-			first, err := a.driver.Append(ctx, driver.Append{Write: w, Content: c})
-			if err != nil {
-				h.Fatal(err)
+			if n == 4 {
+				want = driver.Taken
 			}
-			w.First = false
-			again, err := a.driver.Append(ctx, driver.Append{Write: w, Content: c})
-			// The map's order decides which of them takes the lower place too late.
-			if took := first.Outcome == driver.Done; err != nil || took && again.Outcome != driver.Done &&
-				again.Outcome != driver.Known || !took && again.Outcome != first.Outcome {
-				h.Errorf("place %d: %+v, and again %+v, %v", n, first, again, err)
+			write := driver.Append{Write: a.write(lease, n), Content: c}
+			write.First = i == 0
+			first, err := a.driver.Append(ctx, write)
+			write.First = false
+			again, err2 := a.driver.Append(ctx, write)
+			if known := want == driver.Done && again.Outcome == driver.Known; err != nil || err2 != nil ||
+				first.Outcome != want || again.Outcome != want && !known {
+				h.Errorf("place %d: %+v, %v, and again %+v, %v", n, first, err, again, err2)
 			}
 		}
-		w := a.write(lease, 3)
+		w := a.write(lease, 6)
 		for range 2 {
 			if v, err := a.driver.Replace(ctx, driver.Replace{Write: w}); err != nil || v.Outcome != driver.Done {
 				h.Errorf("Clear: %+v, %v", v, err)
 			}
 		}
-		after := driver.Append{Write: a.write(lease, 4), Content: content("after")}
+		after := driver.Append{Write: a.write(lease, 7), Content: content("after")}
 		if v, err := a.driver.Append(ctx, after); err != nil || v.Outcome != driver.Done {
 			h.Errorf("%+v, %v", v, err)
 		}
@@ -302,7 +303,7 @@ func repeatedWrites(h *harness) {
 	a.has("after")
 }
 
-func named(c driver.Content, id string, number int) driver.Content {
+func withID(c driver.Content, id string, number int) driver.Content {
 	sum := sha256.Sum256(bytes.Join(c.Messages, nil))
 	c.ID, c.Number, c.Digest = id, number, [16]byte(sum[:])
 	return c
