@@ -177,42 +177,50 @@ func testLosses(t *testing.T, newDriver New) {
 	}
 	s := newSubject(t, d)
 	notifier, _ := driver.As[driver.LossNotifier](s.Driver)
-	type loss struct {
-		name  driver.Name
-		owner string
+	listen := func() (losses chan string, stop func()) {
+		losses = make(chan string, 100)
+		stop = notifier.NotifyLosses(func(name driver.Name, owner string) {
+			if name == s.name {
+				losses <- owner
+			}
+		})
+		t.Cleanup(stop)
+		return losses, stop
 	}
-	losses := make(chan loss, 100)
-	report := func(name driver.Name, owner string) { losses <- loss{name, owner} }
-	stop := notifier.NotifyLosses(report)
-	defer stop()
+	broken := func() (owner string) {
+		req := s.request()
+		s.breakGrant(s.granted(req).Fence, true)
+		return req.Owner
+	}
 	released := s.request()
+	reported := func(losses <-chan string, owner string) {
+		t.Helper()
+		timeout := time.After(notified)
+		for {
+			select {
+			case lost := <-losses:
+				if lost == released.Owner {
+					t.Error("the loss of a released grant was reported")
+				}
+				if lost == owner {
+					return
+				}
+			case <-timeout:
+				t.Fatal("the loss of a broken grant was not reported")
+			}
+		}
+	}
+	stopped, stop := listen()
+	all, _ := listen()
 	s.granted(released)
 	s.release(released, true)
-	broken := s.request()
-	grant := s.granted(broken)
-	s.breakGrant(grant.Fence, true)
-	timeout := time.After(notified)
-	for found := false; !found; {
-		select {
-		case l := <-losses:
-			if l.name == s.name && l.owner != broken.Owner {
-				t.Errorf("the loss of %+v was reported, and the owner has released the name", l)
-			}
-			found = l == loss{s.name, broken.Owner}
-		case <-timeout:
-			t.Fatal("the loss of a broken grant was not reported")
-		}
-	}
+	reported(stopped, broken())
 	stop()
-	late := s.request()
-	lateGrant := s.granted(late)
-	s.breakGrant(lateGrant.Fence, true)
-	s.granted(s.request())
-	select {
-	case l := <-losses:
-		if l.owner == late.Owner {
+	late := broken()
+	reported(all, broken()) // after each report of late
+	for len(stopped) > 0 {
+		if <-stopped == late {
 			t.Error("a loss was reported after stop")
 		}
-	default:
 	}
 }

@@ -24,6 +24,19 @@ func (s *subject) asks() *waiter {
 	return w
 }
 
+// woken waits until the zero Wake comes.
+func (w *waiter) woken() {
+	w.tb.Helper()
+	select {
+	case wake := <-w.wakes:
+		if wake.Seq != 0 || wake.Grant.Outcome == driver.Granted {
+			w.tb.Errorf("a backend without a queue sent %+v, want the zero Wake", wake)
+		}
+	case <-time.After(notified):
+		w.tb.Error("a release did not wake every waiter")
+	}
+}
+
 func testReleaseWakes(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	holder := s.held()
@@ -33,14 +46,7 @@ func testReleaseWakes(t *testing.T, newDriver New) {
 	}
 	s.release(holder, true)
 	for _, w := range waiters {
-		select {
-		case wake := <-w.wakes:
-			if wake.Seq != 0 || wake.Grant.Outcome == driver.Granted {
-				t.Errorf("a backend without a queue sent %+v, want the zero Wake", wake)
-			}
-		case <-time.After(notified):
-			t.Error("a release did not wake every waiter")
-		}
+		w.woken()
 	}
 	s.granted(waiters[1].req)
 	s.refused(waiters[0].req, driver.Busy)
@@ -52,7 +58,7 @@ func testStoppedListener(t *testing.T, newDriver New) {
 	silent, awake := s.asks(), s.asks()
 	silent.stop()
 	s.release(holder, true)
-	<-awake.wakes
+	awake.woken()
 	select {
 	case wake, open := <-silent.wakes:
 		if open {
