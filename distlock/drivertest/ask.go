@@ -2,7 +2,6 @@ package drivertest
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -11,13 +10,12 @@ import (
 
 // askTests are those of driver.Interrupter.
 var askTests = map[string]func(*testing.T, New){
-	"N_anAskedHolderLearnsOfIt":       testAsk,
-	"N_theEarliestMomentCounts":       testAskEarliest,
-	"S1_toAskChangesNoRight":          testAskRights,
-	"N_anotherGrantIsNotAsked":        testAskOther,
-	"C_aCancelledRequestAsksNoHolder": testAskCancelled,
-	"N_aListeningHolderIsWokenToEnd":  testAskWakes,
-	"N_theNextHolderIsNotAsked":       testAskAndHandoff,
+	"N_anAskedHolderLearnsOfIt":      testAsk,
+	"N_theEarliestMomentCounts":      testAskEarliest,
+	"S1_toAskChangesNoRight":         testAskRights,
+	"N_anotherGrantIsNotAsked":       testAskOther,
+	"N_aListeningHolderIsWokenToEnd": testAskWakes,
+	"N_theNextHolderIsNotAsked":      testAskAndHandoff,
 }
 
 func (s *subject) ask(fence int64, within time.Duration, want bool) {
@@ -103,20 +101,6 @@ func testAskOther(t *testing.T, newDriver New) {
 	grant := s.granted(req)
 	s.ask(grant.Fence-1, long, false)
 	s.ask(grant.FenceEnd+1, long, false)
-	s.notAsked(req)
-}
-
-func testAskCancelled(t *testing.T, newDriver New) {
-	s := newSubject(t, newDriver(t))
-	req := s.request()
-	grant := s.granted(req)
-	interrupter, _ := driver.As[driver.Interrupter](s.Driver)
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err := interrupter.AskToEnd(ctx, s.name, grant.Fence, long)
-	if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotDone) {
-		t.Errorf("AskToEnd: %v, want context.Canceled and ErrNotDone", err)
-	}
 	s.notAsked(req)
 }
 

@@ -52,7 +52,7 @@ func Run(t *testing.T, service Service) {
 		"N_extendProlongs":                  testExtendProlongs,
 		"N_extendNeverShortensUnlessExact":  testExtendNeverShortens,
 		"N_extendAnswersEachOfABatch":       testExtendBatch,
-		"C_aCancelledCallGrantsNothing":     testCancelled,
+		"C_aCancelledCallDoesNothing":       testCancelled,
 		"inspectShowsTheHolder":             testInspect,
 	}
 	d := newDriver(t)

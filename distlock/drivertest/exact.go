@@ -52,11 +52,7 @@ func (s *subject) propose(req driver.AcquireRequest, want driver.Outcome, last i
 // clock is the backend's clock, as a refused request shows it.
 func (s *subject) clock() int64 {
 	s.tb.Helper()
-	return newSubject(s.tb, s.Driver).learnClock()
-}
-
-func (s *subject) learnClock() int64 {
-	s.tb.Helper()
+	s = newSubject(s.tb, s.Driver)
 	return s.propose(exactly(s.request(), 1), driver.TooLow, 0).Clock
 }
 

@@ -71,24 +71,39 @@ func testExtendBatch(t *testing.T, newDriver New) {
 	}
 }
 
+// testCancelled makes each call under an ended context: on a free name, and on a held one.
 func testCancelled(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, acquired := s.Acquire(ctx, s.request())
 	req := s.request()
-	s.granted(req)
+	grant := s.granted(req)
+	_, raised := s.Raise(ctx, driver.RaiseRequest{Name: req.Name, Owner: req.Owner, Floor: grant.FenceEnd + 1})
 	_, released := s.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 	_, inspected := s.Inspect(ctx, s.name)
 	extended := s.Extend(ctx, []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: long}})[0].Err
-	for call, err := range map[string]error{
-		"Acquire": acquired, "Release": released, "Inspect": inspected, "Extend": extended,
-	} {
+	errs := map[string]error{
+		"Acquire": acquired, "Raise": raised, "Release": released, "Inspect": inspected, "Extend": extended,
+	}
+	if lister, ok := driver.As[driver.Lister](s.Driver); ok {
+		_, errs["List"] = lister.List(ctx, driver.ListRequest{Namespace: s.name.Namespace, Limit: 1})
+	}
+	if breaker, ok := driver.As[driver.Breaker](s.Driver); ok {
+		_, errs["Break"] = breaker.Break(ctx, s.name, grant.Fence)
+	}
+	if interrupter, ok := driver.As[driver.Interrupter](s.Driver); ok {
+		_, errs["AskToEnd"] = interrupter.AskToEnd(ctx, s.name, grant.Fence, long)
+	}
+	for call, err := range errs {
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotDone) || driver.MayHaveEffect(err) {
 			t.Errorf("%s: %v, want context.Canceled and ErrNotDone", call, err)
 		}
 	}
-	s.extend(req, long, false, true)
+	s.notAsked(req)
+	if st := s.state(); st.Fence != grant.Fence {
+		t.Errorf("the token is %d, want %d", st.Fence, grant.Fence)
+	}
 }
 
 func testInspect(t *testing.T, newDriver New) {

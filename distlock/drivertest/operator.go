@@ -2,7 +2,6 @@ package drivertest
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -16,15 +15,13 @@ var listTests = map[string]func(*testing.T, New){
 	"listShowsTheHeldNames":  testListHeld,
 	"listShowsQueuesInOrder": testListQueues,
 	"listShowsOneName":       testListOne,
-	"listOfACancelledCall":   testListCancelled,
 }
 
 // breakTests are those of driver.Breaker.
 var breakTests = map[string]func(*testing.T, New){
-	"S1_breakEndsOneGrant":         testBreak,
-	"S1_breakIsForOneToken":        testBreakToken,
-	"L_breakHandsOff":              testBreakQueue,
-	"C_aCancelledBreakEndsNothing": testBreakCancelled,
+	"S1_breakEndsOneGrant":  testBreak,
+	"S1_breakIsForOneToken": testBreakToken,
+	"L_breakHandsOff":       testBreakQueue,
 }
 
 // list reads all pages of the subject's namespace.
@@ -167,15 +164,6 @@ func testListOne(t *testing.T, newDriver New) {
 	}
 }
 
-func testListCancelled(t *testing.T, newDriver New) {
-	lister, _ := driver.As[driver.Lister](newDriver(t))
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := lister.List(ctx, driver.ListRequest{Namespace: "n", Limit: 1}); !errors.Is(err, context.Canceled) {
-		t.Errorf("List: %v, want context.Canceled", err)
-	}
-}
-
 func (s *subject) breakGrant(fence int64, want bool) {
 	s.tb.Helper()
 	breaker, _ := driver.As[driver.Breaker](s.Driver)
@@ -237,18 +225,4 @@ func testBreakQueue(t *testing.T, newDriver New) {
 	s.breakGrant(grant.Fence, false)
 	s.breakGrant(wake.Grant.Fence, true)
 	second.served()
-}
-
-func testBreakCancelled(t *testing.T, newDriver New) {
-	s := newSubject(t, newDriver(t))
-	req := s.request()
-	grant := s.granted(req)
-	breaker, _ := driver.As[driver.Breaker](s.Driver)
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err := breaker.Break(ctx, s.name, grant.Fence)
-	if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotDone) {
-		t.Errorf("Break: %v, want context.Canceled and ErrNotDone", err)
-	}
-	s.extend(req, long, false, true)
 }
