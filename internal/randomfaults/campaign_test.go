@@ -161,6 +161,9 @@ func (c *campaign) run() {
 	}
 	c.histories.checkUntil(epoch(now(), c.start, c.plan.rotate)+1, firstTry)
 	c.histories.tryAgain(min(2*time.Minute, c.plan.lasts/2))
+	if err := c.histories.events.Close(); err != nil {
+		c.t.Errorf("the history of the faults is not whole: %v", err)
+	}
 	c.attribute()
 }
 

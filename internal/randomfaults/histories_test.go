@@ -59,6 +59,18 @@ func (r *recorders) at(epoch int, process string) *history.Recorder {
 	return rec
 }
 
+// err says which histories are not whole, and so prove nothing.
+func (r *recorders) err() (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, rec := range r.of {
+		if failed := rec.Err(); failed != nil {
+			err = errors.Join(err, fmt.Errorf("the history %s: %w", name, failed))
+		}
+	}
+	return err
+}
+
 // recordedWork is leaseWork for a key whose history is recorded.
 func (h *hand) recordedWork(ctx context.Context, key string) {
 	t := h.room.now()

@@ -17,7 +17,7 @@ import (
 )
 
 // nameShown finds the names of locks and sessions in a text: they may be people's.
-var nameShown = regexp.MustCompile(`e\d+/(hot|talk|notes|own)-|(foreign|hooks|line)/\d`)
+var nameShown = regexp.MustCompile(`e\d+/(draft|(hot|talk|notes|own)-)|(foreign|hooks|line)/\d|expiry-\d`)
 
 // enoughShown is how many a process tells of.
 const enoughShown = 5
@@ -120,7 +120,8 @@ func TestWitness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{hotKey(7, 0), talkOf(7, 1), noteOf(7, 2)} {
+	keys := []string{hotKey(7, 0), talkOf(7, 1), noteOf(7, 2), draftOf(7), "expiry-3"}
+	for _, key := range keys {
 		w.shown.Store(0)
 		before := len(shown)
 		w.err(fmt.Errorf("of %s", key))
@@ -132,7 +133,7 @@ func TestWitness(t *testing.T) {
 			t.Errorf("%s: told of %q", key, shown[before:])
 		}
 	}
-	if w.err(distlock.ErrUnavailable); len(shown) != 12 || w.texts.Load() != 13 {
+	if w.err(distlock.ErrUnavailable); len(shown) != 4*len(keys) || w.texts.Load() != int64(len(shown)+1) {
 		t.Errorf("%d of %d texts show names", len(shown), w.texts.Load())
 	}
 }

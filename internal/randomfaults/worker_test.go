@@ -156,6 +156,9 @@ func (p *process) work() error {
 		return fmt.Errorf("Close: %w", err)
 	}
 	p.working.Wait()
+	if err := p.recorders.err(); err != nil {
+		return err
+	}
 	if p.config.Hammers {
 		_ = p.client.Close()
 		p.watch.Stop() // connections may outlive their client
