@@ -21,7 +21,7 @@ func (w *witness) round(in *instance) {
 	w.take("Acquire", err)
 	if err == nil {
 		w.take("Extend", lease.Extend(ctx, 400*time.Millisecond))
-		w.take("Refence", fencing.RaiseToken(ctx, lease, lease.Fence()+1))
+		w.take("RaiseToken", fencing.RaiseToken(ctx, lease, lease.Fence()+1))
 		waiting := make(chan error, 1)
 		go func() {
 			next, err := in.locker.Acquire(ctx, session)
@@ -32,6 +32,9 @@ func (w *witness) round(in *instance) {
 	}
 	_, err = in.locker.Inspect(ctx, session)
 	w.take("Inspect", err)
+	_, _, err = in.locker.List(ctx, "", 10)
+	w.take("List", err)
+	w.take("Ping", in.locker.Ping(ctx))
 	w.take("Release", lease.Release(ctx))
 	named := lockedmemory.WithTurnID(ctx, turnID)
 	w.take("Save", in.memory.Save(ctx, said(1), said(2)))
@@ -49,10 +52,31 @@ func (w *witness) round(in *instance) {
 	w.take("Load", err)
 	_, err = in.memory.Search(ctx, text, 3)
 	w.take("Search", err)
-	for _, err := range in.store.Forward(ctx, lockedmemory.Place{}) {
-		w.take("Turns", err)
+	w.take("Append", in.memory.Append(ctx, said(1), said(2), said(3)))
+	_, err = in.memory.Answer(ctx, turnID+"3", said(1), func(context.Context) ([]note, error) { return []note{said(2)}, nil })
+	w.take("Answer", err)
+	_, _, err = in.memory.Answered(ctx, turnID)
+	w.take("Answered", err)
+	last, err := in.memory.Last(ctx, 1)
+	w.take("Last", err)
+	place := lockedmemory.Place{Fence: 1, N: 1}
+	if len(last) > 0 {
+		place = last[0].Place
 	}
+	w.take("Replace", in.memory.Replace(ctx, place, place, lockedmemory.Exchange[note]{Messages: []note{said(4)}}))
+	for _, err := range in.memory.Forward(ctx, lockedmemory.Place{}) {
+		w.take("Forward", err)
+	}
+	for _, err := range in.memory.Backward(ctx, lockedmemory.Place{}) {
+		w.take("Backward", err)
+	}
+	for _, err := range in.memory.Sessions(ctx) {
+		w.take("Sessions", err)
+	}
+	_, err = in.memory.Ping(ctx)
+	w.take("Ping of the store", err)
 	w.take("Clear", in.memory.Clear(ctx))
+	w.take("Delete", in.memory.Delete(ctx))
 }
 
 func wrongRights(w *witness, server *testservers.Redis) {

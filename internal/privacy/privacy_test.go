@@ -124,7 +124,7 @@ func lost(w *witness, server *testservers.Redis) {
 	lease, err = in.locker.Acquire(ctx, session)
 	must(w.t, err)
 	forget()
-	w.saw("Refence", fencing.RaiseToken(ctx, lease, lease.Fence()+1000), distlock.ErrLost)
+	w.saw("RaiseToken", fencing.RaiseToken(ctx, lease, lease.Fence()+1000), distlock.ErrLost)
 }
 
 func stale(w *witness, server *testservers.Redis) {
