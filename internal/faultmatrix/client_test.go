@@ -165,7 +165,7 @@ func worksOrSaysWhy(t *testing.T, s *service, as setting, key string) {
 	_, err = other.Acquire(t.Context(), key)
 	check("a waiter that leaves", err, distlock.ErrNotAcquired)
 	check("Extend", lease.Extend(t.Context(), ttl))
-	next := make(chan error)
+	next := make(chan error, 1)
 	go func() {
 		lease, err := other.Acquire(t.Context(), key, distlock.WithWait(2*ttl))
 		if err == nil {
@@ -173,7 +173,10 @@ func worksOrSaysWhy(t *testing.T, s *service, as setting, key string) {
 		}
 		next <- err
 	}()
-	time.Sleep(ttl / 10) // so that it waits, if it may
+	testservers.Await(t, 5*time.Second, "a waiter in the queue, if it may wait", func() bool {
+		reply, err := s.asked(waiters, key)
+		return len(next) > 0 || err == nil && reply == "1"
+	})
 	check("Release", lease.Release(t.Context()))
 	check("the next", <-next)
 	s.awaitAnswer(t, 2*ttl, "0", key, isHeld)

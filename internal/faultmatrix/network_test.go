@@ -219,7 +219,7 @@ func cancelledAnywhere(t *testing.T, s *service) {
 			if s.beside != nil {
 				step = int64(len(s.Nodes())) // of the reads and writes at about one time
 			}
-			for n := int64(1); more; n += step {
+			for n := int64(1); more && !t.Failed(); n += step {
 				unlessStalled(t, fmt.Sprint("cancelled-", name, "-", n), func(t testing.TB, key string) {
 					network := faultnet.NewNet(t)
 					ctx, cancel := context.WithCancel(t.Context())

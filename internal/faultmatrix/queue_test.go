@@ -46,7 +46,7 @@ func (w *waiting) lease(limit time.Duration) *distlock.Lease {
 	select {
 	case <-w.done:
 		if w.err != nil {
-			w.tb.Fatalf("who stood in line: %v", w.err)
+			w.tb.Fatalf("the waiter's Acquire: %v", w.err)
 		}
 		return w.got
 	case <-timer.C:
@@ -183,7 +183,7 @@ func notificationMissed(t *testing.T, s *service) {
 		newcomer := locker(t, s.client(t), distlock.Options{TTL: ttl})
 		for range 20 {
 			if _, err := newcomer.TryAcquire(t.Context(), key); err == nil {
-				t.Fatal("a newcomer has overtaken the line")
+				t.Fatal("a newcomer overtook the queue")
 			}
 		}
 		lease := first.lease(2 * ttl)

@@ -125,16 +125,19 @@ func serviceShutDown(t *testing.T, s *service) {
 		}
 		return info.Waiters
 	}
-	for n, instance := range instances {
+	awaitQueued := func(instances int) {
 		for i := range conversations {
-			before := 0
+			want := instances
 			if i < conversations/2 && s.beside == nil { // the service itself waits, in the queue of the server
-				before = 1
+				want++
 			}
-			if !testservers.Within(10*time.Second, func() bool { return waiters(i) >= before+n }) {
-				t.Fatalf("conversation %d: %d waiters, want %d", i, waiters(i), before+n)
+			if !testservers.Within(10*time.Second, func() bool { return waiters(i) >= want }) {
+				t.Fatalf("conversation %d: %d waiters, want %d", i, waiters(i), want)
 			}
 		}
+	}
+	for n, instance := range instances {
+		awaitQueued(n)
 		for i := range conversations {
 			next.Go(func() {
 				lease, err := instance.Acquire(t.Context(), fmt.Sprint(i))
@@ -147,7 +150,7 @@ func serviceShutDown(t *testing.T, s *service) {
 			})
 		}
 	}
-	testservers.Within(10*time.Second, func() bool { return waiters(conversations-1) >= len(instances) })
+	awaitQueued(len(instances))
 	start := time.Now()
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

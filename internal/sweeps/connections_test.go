@@ -154,7 +154,7 @@ func (r *realm) newScene(t *testing.T, p *point, w wire) *scene {
 	if w.apart {
 		lockClients = []*redis.Client{newClient(t, r.server, dial, w.sendsOnce)}
 	}
-	s.inLine = func() {
+	s.awaitQueued = func() {
 		testservers.Await(t, 20*time.Second, "a waiter in the queue, with no request under way", func() bool {
 			info, err := s.sound.locker.Inspect(s.ctx, s.key)
 			s.must(err)

@@ -56,8 +56,8 @@ func newScene(t *testing.T, p *point) *scene {
 		t.Fatal(err)
 	}
 	s := &scene{TB: t, point: p, key: secret, ctx: context.Background(), wait: wait, soon: ttl + time.Second,
-		inLine: synctest.Wait,
-		settle: func() { time.Sleep(2 * time.Second) }}
+		awaitQueued: synctest.Wait,
+		settle:      func() { time.Sleep(2 * time.Second) }}
 	if !p.kind.hangs {
 		s.soon = 2 * time.Second
 	}

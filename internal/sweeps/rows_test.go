@@ -82,13 +82,13 @@ var lockRows = []row{
 			next, err := s.faulty.locker.Acquire(s.ctx, s.key)
 			waiting <- errors.Join(err, next.Release(s.ctx))
 		}()
-		s.inLine()
+		s.awaitQueued()
 		s.sweep(s.ctx, s.faulty.locker.Close)
 		if s.point.kind.cancels && errors.Is(s.err, context.Canceled) {
 			s.must(s.faulty.locker.Close(s.ctx))
 		}
 		if err := <-waiting; !errors.Is(err, distlock.ErrClosed) {
-			s.Errorf("who has waited: %v", err)
+			s.Errorf("the waiter: %v", err)
 		}
 		if err := lease.Err(); !errors.Is(err, distlock.ErrNotHeld) && !errors.Is(err, distlock.ErrLost) {
 			s.Errorf("the lease: %v", err)
@@ -127,10 +127,11 @@ var lockRows = []row{
 		go func() {
 			waiting <- s.faulty.locker.Do(s.ctx, s.key, func(context.Context) error { return nil }, distlock.WithWait(2*ttl))
 		}()
-		time.Sleep(30 * time.Millisecond)
+		time.Sleep(30 * time.Millisecond) // after the time of handoffs within a process
+		s.awaitQueued()
 		s.sweep(s.ctx, lease.Release)
 		if err := <-waiting; err != nil && !errors.Is(err, distlock.ErrUnavailable) {
-			s.Errorf("who has waited: %v", err)
+			s.Errorf("the waiter: %v", err)
 		}
 		s.judge()
 	}},

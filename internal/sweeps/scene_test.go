@@ -46,13 +46,13 @@ type scene struct {
 	key    string
 	faulty instance // whose services fail
 	sound  instance // another process, whose do not
-	inLine func()   // waits until a caller of the faulty instance is in the queue, with no call under way
 	settle func()   // waits until what the call has left to the background is done
 	soon   time.Duration
 	ctx    context.Context
 	wait   time.Duration // of the call
 
-	unblocked func() // waits until the holder before has gone
+	awaitQueued func() // waits until a caller of the faulty instance is in the queue, with no call under way
+	unblocked   func() // waits until the holder before has gone
 
 	err   error           // what the call has returned
 	lease *distlock.Lease // what it has got, if it gets one
