@@ -22,25 +22,3 @@ func TestErrors_everySentinelHasARow(t *testing.T) {
 		}
 	}
 }
-
-// The tests that the pages name exist.
-func TestDocs_namedTestsExist(t *testing.T) {
-	tests := indexOf(t).tests
-	named := 0
-	for _, p := range AllPages(t) {
-		for i, line := range p.lines {
-			for _, name := range testName.FindAllStringSubmatch(line, -1) {
-				named++
-				if !tests[name[1]] {
-					t.Errorf("%s:%d: there is no test %s", p.name, i+1, name[1])
-				}
-			}
-		}
-	}
-	if named == 0 {
-		t.Error("no page names a test")
-	}
-}
-
-// A test, or a part of a suite, in backquotes.
-var testName = regexp.MustCompile("`(Test[A-Z]\\w*|[A-Z]\\d?_\\w+)`")
