@@ -2,7 +2,6 @@ package faultmatrix
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -10,9 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/migrated"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 )
 
 // postgres is a database with the tables of locks and sessions.
@@ -31,15 +29,7 @@ func startPostgres(tb testing.TB, settings ...string) *service {
 // newPostgres makes a database of a server.
 func newPostgres(tb testing.TB, server *testservers.Postgres) *service {
 	tb.Helper()
-	database := server.NewDatabase(tb)
-	pool, err := pgxpool.New(tb.Context(), database.URL())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer pool.Close()
-	if err := errors.Join(pglock.Migrate(tb.Context(), pool, nil), pgstore.Migrate(tb.Context(), pool, nil)); err != nil {
-		tb.Fatal(err)
-	}
+	database := migrated.Database(tb, server)
 	// Faults look for the text of a statement, which each request of an unnamed one has.
 	url := database.URL() + "&default_query_exec_mode=cache_describe"
 	return &service{Name: "postgres", postgres: &postgres{server: server, database: database, url: url}}

@@ -2,7 +2,6 @@ package randomfaults
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,10 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/migrated"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 )
 
 var onPostgres = []string{"postgres"}
@@ -29,16 +27,7 @@ var postgresFaults = []*fault{
 
 func (c *campaign) startPostgres() {
 	c.postgres = testservers.StartPostgres(c.t, c.plan.server...)
-	c.database = c.postgres.NewDatabase(c.t)
-	pool, err := openPostgres(c.database.URL(), nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer pool.Close()
-	ctx := c.t.Context()
-	if err := errors.Join(pglock.Migrate(ctx, pool, nil), pgstore.Migrate(ctx, pool, nil)); err != nil {
-		c.t.Fatal(err)
-	}
+	c.database = migrated.Database(c.t, c.postgres)
 	version, err := c.postgres.Do("SHOW server_version")
 	if err != nil {
 		c.t.Fatal(err)

@@ -14,11 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/migrated"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -33,20 +31,11 @@ func Main(m *testing.M, main func()) {
 	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
 }
 
-// EachBackend runs a test with the URL of an empty Redis, and of a database with the tables of the lock.
+// EachBackend runs a test with the URL of an empty Redis, and of a database with the schemas.
 func EachBackend(t *testing.T, test func(t *testing.T, lock string)) {
 	t.Run("redis", func(t *testing.T) { test(t, testservers.SharedRedis(t).URL()) })
 	t.Run("postgres", func(t *testing.T) {
-		url := testservers.SharedPostgres(t).NewDatabase(t).URL()
-		db, err := pgxpool.New(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		if err := pglock.Migrate(t.Context(), db, nil); err != nil {
-			t.Fatal(err)
-		}
-		test(t, url)
+		test(t, migrated.Database(t, testservers.SharedPostgres(t)).URL())
 	})
 }
 
