@@ -232,14 +232,8 @@ func onThreadThatEnds(f func() error) (err error) {
 
 // gone reports whether there is no such process or thread, or none that could do anything.
 func gone(id int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id))
-	if err != nil {
-		return true
-	}
-	var pid int
-	var name, state string
-	_, _ = fmt.Sscan(string(text), &pid, &name, &state)
-	return state == "Z"
+	state := childproc.State(id)
+	return state == 0 || state == 'Z'
 }
 
 func TestChild_lateAnswer_killed(t *testing.T) {

@@ -15,12 +15,15 @@ func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }
 
-// stopped reports whether a signal has stopped a process.
-func stopped(pid int) bool {
+// State returns the state of a process or thread: Z if it has ended, T if a signal has stopped it. A
+// process that is gone has the state 0.
+func State(pid int) byte {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return false
+		return 0
 	}
-	// "pid (name) state …". The name may contain spaces and brackets.
-	return bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" T"))
+	return stat[bytes.LastIndexByte(stat, ')')+2] // "pid (name) state …", and the name may have any characters
 }
+
+// stopped reports whether a signal has stopped a process.
+func stopped(pid int) bool { return State(pid) == 'T' }

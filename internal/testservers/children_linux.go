@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/belugalock/belugalock/internal/childproc"
 )
 
 // childrenOf returns the processes that a process has started, ended ones included until the
@@ -37,13 +40,7 @@ func haveStopped(pids []int) bool { return allIn(pids, "TZ") }
 // allIn tells whether each process is in one of these states, or is gone.
 func allIn(pids []int, states string) bool {
 	for _, pid := range pids {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			continue
-		}
-		// "pid (name) state …". The name may contain spaces and brackets.
-		_, rest, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')'):], []byte(" "))
-		if !bytes.ContainsAny(rest[:1], states) {
+		if state := childproc.State(pid); state != 0 && strings.IndexByte(states, state) < 0 {
 			return false
 		}
 	}

@@ -60,14 +60,7 @@ func StartPostgres(tb testing.TB, settings ...string) *Postgres {
 
 // RunPostgres is StartPostgres for a program that is no test. The server runs until stop is called.
 func RunPostgres(settings ...string) (p *Postgres, stop func(), err error) {
-	var owner forTests
-	defer func() {
-		if failure := recover(); failure != nil {
-			owner.end()
-			err = fmt.Errorf("start PostgreSQL: %v", failure)
-		}
-	}()
-	return StartPostgres(&owner, settings...), owner.end, nil
+	return run(func(tb testing.TB) *Postgres { return StartPostgres(tb, settings...) })
 }
 
 // hostAccess is pg_hba.conf, which initdb has written for the user of the server.

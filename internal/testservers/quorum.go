@@ -1,7 +1,6 @@
 package testservers
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -28,14 +27,7 @@ func StartQuorum(tb testing.TB, n int, args ...string) *Quorum {
 
 // RunQuorum is StartQuorum for a program that is no test. The servers run until stop is called.
 func RunQuorum(n int, args ...string) (q *Quorum, stop func(), err error) {
-	var owner forTests
-	defer func() {
-		if failure := recover(); failure != nil {
-			owner.end()
-			err = fmt.Errorf("start %d redis-servers: %v", n, failure)
-		}
-	}()
-	return StartQuorum(&owner, n, args...), owner.end, nil
+	return run(func(tb testing.TB) *Quorum { return StartQuorum(tb, n, args...) })
 }
 
 // URL returns the servers as a redlock+redis:// URL of database 0.

@@ -71,28 +71,12 @@ func StartRedis(tb testing.TB, args ...string) *Redis {
 // Run is StartRedis for a program that is not a test. A Ctrl-C in the terminal reaches the program
 // alone. Stop ends the server and removes its files.
 func Run(args ...string) (r *Redis, stop func(), err error) {
-	dir, err := os.MkdirTemp("", "belugalock-redis-")
-	if err != nil {
-		return nil, nil, err
-	}
-	if r, err = prepare("redis-server", dir, args); err == nil {
+	return run(func(tb testing.TB) *Redis {
+		r := newServer(tb, "redis-server", args)
 		r.apart = true
-		err = r.launch()
-	}
-	stop = func() {
-		if r != nil && r.proc != nil {
-			r.proc.stop(stopTimeout)
-		}
-		_ = os.RemoveAll(dir)
-	}
-	if err != nil {
-		if r != nil && r.proc != nil {
-			err = fmt.Errorf("%w\n%s", err, r.proc.logTail())
-		}
-		stop()
-		return nil, nil, err
-	}
-	return r, stop, nil
+		launch(tb, r)
+		return r
+	})
 }
 
 // newServer prepares a server and its cleanup. It fails the test if the program

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -85,12 +86,29 @@ func SharedTopology(name string) *Topology { return sharedTopologies[name]() }
 type forTests struct {
 	testing.TB // of the methods that are not here servers call none
 
+	failed bool
+	log    strings.Builder
+
 	mu      sync.Mutex
 	cleanup []func()
 }
 
+// run starts servers for a program that is no test. They run until stop is called.
+func run[S any](start func(tb testing.TB) S) (servers S, stop func(), err error) {
+	var owner forTests
+	defer func() {
+		if failure := recover(); failure != nil {
+			owner.failed = true
+			owner.end()
+			err = fmt.Errorf("%v\n%s", failure, owner.log.String())
+		}
+	}()
+	return start(&owner), owner.end, nil
+}
+
 func (f *forTests) Helper()                        {}
-func (f *forTests) Failed() bool                   { return false }
+func (f *forTests) Failed() bool                   { return f.failed }
+func (f *forTests) Logf(format string, a ...any)   { fmt.Fprintf(&f.log, format, a...) }
 func (f *forTests) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
 func (f *forTests) Errorf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
 
