@@ -30,8 +30,7 @@ type Proxy struct {
 	target string
 	addr   string
 
-	// What passes, and until when it must not. Whoever sends holds it for reading,
-	// so that nothing passes any more once Cut has returned.
+	// gate is read-locked while bytes are sent, so nothing passes after Cut returns.
 	gate    sync.RWMutex
 	mode    mode
 	latency time.Duration
@@ -267,7 +266,7 @@ func (p *Proxy) listenAgain() (l net.Listener, err error) {
 	return l, err
 }
 
-// listen accepts connections from l. It needs p.mu, unless nobody knows p yet.
+// listen accepts connections from l. It needs p.mu, unless p is not shared yet.
 func (p *Proxy) listen(l net.Listener) {
 	p.listener = l
 	p.running.Go(func() {

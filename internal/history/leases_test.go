@@ -24,7 +24,7 @@ var wrongLeases = []wrong{
 	{"S1: the process was killed before it was granted the lease", exclusion, []Op{
 		done(Killed, "a", 0), granted("a", 1, 2, 3), granted("b", 2, 5, 6)}},
 	{"S1: nobody ended it", exclusion, []Op{granted("a", 1, 0, 1), granted("a", 2, 5, 6)}},
-	{"S1: a fail-over comes after the second grant", exclusion, []Op{
+	{"S1: a failover comes after the second grant", exclusion, []Op{
 		granted("a", 1, 0, 1), granted("b", 2, 5, 6), done(Forgot, "judge", 7)}},
 	{"N: told after another holds it", notice, []Op{
 		granted("a", 1, 0, 1), granted("b", 2, 5, 6), lost("a", 1, 7, 8), released("b", 2, 10, 11, OK)}},
@@ -72,7 +72,7 @@ var rightLeases = map[string][]Op{
 	"and its lease is lost": {{Kind: Acquire, Process: "b", Key: "k", Call: 2}, lost("b", 3, 3, 4), granted("c", 7, 5, 6)},
 	"one that was refused": {
 		granted("a", 1, 0, 1), {Kind: Acquire, Process: "b", Key: "k", Call: 2, Return: 3, Outcome: Nothing}},
-	"a fail-over, and two hold it": {
+	"a failover, and two hold it": {
 		granted("a", 1, 0, 1), done(Forgot, "judge", 4), granted("b", 2, 5, 6), lost("a", 1, 7, 9), released("b", 2, 10, 11, OK)},
 	"tokens with gaps": {granted("a", 1, 0, 1), released("a", 1, 2, 3, OK), granted("b", 1000, 4, 5)},
 }

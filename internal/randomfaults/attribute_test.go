@@ -106,7 +106,7 @@ func TestAttribute_windows(t *testing.T) {
 func TestAttribute_shownNames(t *testing.T) {
 	c := book(t)
 	c.windows.open(serverFaults[0], 0, 0)
-	c.hear(&said{What: sayShown, Run: 1, Text: "a name"})
+	c.receive(&said{What: sayShown, Run: 1, Text: "a name"})
 	if got, want := c.judged(), "1 (1 name shown), apart 0"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -226,7 +226,7 @@ func TestAttribute_forgottenInTheWay(t *testing.T) {
 			if test.killed != 0 {
 				c.windows.forget(c.windows.open(serverFaults[0], 0, 0), test.after, test.killed)
 			}
-			c.hear(&said{What: sayWrong, Key: "e0/talk-0", Began: 1000, Got: 2000, Text: "no such turn"})
+			c.receive(&said{What: sayWrong, Key: "e0/talk-0", Began: 1000, Got: 2000, Text: "no such turn"})
 			if got := c.judged(); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}

@@ -135,7 +135,7 @@ func (c *campaign) run() {
 	go c.serve()
 	for _, s := range c.slots {
 		c.crew.Add(1)
-		go c.hire(s)
+		go c.fill(s)
 	}
 	done := make(chan struct{})
 	c.watches.Go(func() { c.tend(done) })

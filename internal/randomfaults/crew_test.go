@@ -19,7 +19,7 @@ type slot struct {
 	n       int
 	network *faultnet.Net // nil: it connects to the servers itself
 	via     map[string]string
-	hired   int // so many
+	started int // so many
 
 	mu     sync.Mutex
 	worker *worker // nil: no worker
@@ -40,12 +40,12 @@ type worker struct {
 	struck string // how it was ended; empty: it was not
 }
 
-// hire starts a worker and keeps the slot filled, until the campaign ends.
-func (c *campaign) hire(s *slot) {
+// fill starts a worker and keeps the slot filled, until the campaign ends.
+func (c *campaign) fill(s *slot) {
 	defer c.crew.Done()
 	pause := stream(c.plan.seed, fmt.Sprint("pause ", c.plan.on, s.n))
 	for c.ctx.Err() == nil {
-		w, err := c.hireOne(s)
+		w, err := c.startWorker(s)
 		if err != nil {
 			c.t.Errorf("a worker does not start: %v", err)
 			return
@@ -58,7 +58,7 @@ func (c *campaign) hire(s *slot) {
 		select {
 		case <-w.Done():
 		case <-c.ctx.Done():
-			c.dismiss(w)
+			c.stop(w)
 		}
 		s.mu.Lock()
 		s.worker = nil
@@ -72,17 +72,17 @@ func (c *campaign) hire(s *slot) {
 	}
 }
 
-// hireOne starts a process that dies with this one.
-func (c *campaign) hireOne(s *slot) (*worker, error) {
-	run := 1 + s.n + s.hired*len(c.slots) // so that the seed makes the same of it
-	s.hired++
+// startWorker starts a process that dies with this one.
+func (c *campaign) startWorker(s *slot) (*worker, error) {
+	run := 1 + s.n + s.started*len(c.slots) // so that the seed makes the same of it
+	s.started++
 	c.mu.Lock()
 	c.runs++
 	c.mu.Unlock()
 	config := config{
 		On: c.plan.on, Via: s.via, Register: c.socket.Addr().String(), Run: run, Seed: c.plan.seed,
 		TTL: c.plan.ttl, Start: c.start, Rotate: c.plan.rotate,
-		Lockers: c.plan.lockers, Goroutines: c.plan.goroutines, Punctual: (s.hired+s.n)%2 == 0, Histories: c.histories.dir,
+		Lockers: c.plan.lockers, Goroutines: c.plan.goroutines, Punctual: (s.started+s.n)%2 == 0, Histories: c.histories.dir,
 		Hammers: c.plan.hammers, Broken: c.plan.broken, Namespace: namespace,
 	}
 	if c.plan.parted && s.n == 0 {
@@ -101,8 +101,8 @@ func (c *campaign) hireOne(s *slot) (*worker, error) {
 	return &worker{Child: child, run: run}, err
 }
 
-// dismiss tells a worker to end, and ends it if it does not.
-func (c *campaign) dismiss(w *worker) {
+// stop asks a worker to end, and kills it if it does not.
+func (c *campaign) stop(w *worker) {
 	w.Stop()
 	_ = w.Signal(syscall.SIGCONT)
 	select {
@@ -157,7 +157,7 @@ func (c *campaign) serve() {
 			defer conn.Close()
 			for l := newLine(conn); ; {
 				var s said
-				if l.in.Decode(&s) != nil || l.out.Encode(c.hear(&s)) != nil {
+				if l.in.Decode(&s) != nil || l.out.Encode(c.receive(&s)) != nil {
 					return // the worker has ended
 				}
 			}
@@ -165,8 +165,8 @@ func (c *campaign) serve() {
 	}
 }
 
-// hear takes what a worker says.
-func (c *campaign) hear(s *said) (a answer) {
+// receive takes what a worker says.
+func (c *campaign) receive(s *said) (a answer) {
 	switch s.What {
 	case sayReached:
 		a = c.reached(s)

@@ -189,7 +189,7 @@ func (v *verdict) strangers() {
 			continue
 		}
 		if f := v.c.windows.forgot(v.session, positionOf(e.place), e.asked, e.answered); f != nil {
-			v.forgive("foreign", f)
+			v.excuse("foreign", f)
 			continue
 		}
 		blame(e.answered, "the entry of another program at %s is not named, but %q", e.place, v.named)

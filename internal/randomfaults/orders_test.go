@@ -15,8 +15,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-// obey does what the parent has told.
-func (p *process) obey(o *order) {
+// run carries out an order of the parent.
+func (p *process) run(o *order) {
 	until := now() + int64(o.For)
 	switch o.Do {
 	case doStarve:

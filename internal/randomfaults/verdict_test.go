@@ -29,8 +29,8 @@ func (v *verdict) blame(kind string, at int64, turn int, format string, args ...
 	v.c.blame(&finding{kind: kind, key: v.session, at: at, text: v.session + ": " + fmt.Sprintf(format, args...) + v.story(turn)})
 }
 
-// forgive counts the losses of the servers.
-func (v *verdict) forgive(kind string, f *fault) {
+// excuse counts the losses of the servers.
+func (v *verdict) excuse(kind string, f *fault) {
 	if v.again {
 		return
 	}
@@ -96,7 +96,7 @@ func (v *verdict) fenced() {
 			break
 		}
 		if forgotten != nil {
-			v.forgive("token", forgotten)
+			v.excuse("token", forgotten)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (v *verdict) talk() {
 		if m.Role == integrity.Answer && m.Seen != i-1 {
 			if f := v.hasOutlived(m); f != nil {
 				v.outlived++
-				v.forgive("stale", f)
+				v.excuse("stale", f)
 				messages[i].Seen = i - 1
 			} else if m.Turn >= strays {
 				messages[i].Seen = i - 1 // no answer to anything, see fenced
@@ -128,7 +128,7 @@ func (v *verdict) talk() {
 		if a.acknowledged() && !v.writes[a.Write] {
 			if f := v.c.windows.forgot(v.session, a.position(), a.Sent, a.Done); f != nil {
 				v.forgotten++
-				v.forgive("lost", f)
+				v.excuse("lost", f)
 				continue
 			}
 		}
@@ -233,7 +233,7 @@ func (v *verdict) notes() {
 		seen[a.Turn] = true
 		if f := v.c.windows.forgot(v.session, a.position(), a.Sent, a.Done); f != nil {
 			v.forgotten++
-			v.forgive("lost", f)
+			v.excuse("lost", f)
 			continue
 		}
 		v.c.blame(&finding{kind: "lost", key: v.session, at: a.Done, never: true, text: fmt.Sprintf(
@@ -280,7 +280,7 @@ func (v *verdict) survived(a *attempt) bool {
 		return true
 	}
 	if forgotten != nil {
-		v.forgive("O", forgotten)
+		v.excuse("O", forgotten)
 	}
 	return forgotten != nil
 }

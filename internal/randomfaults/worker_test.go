@@ -142,7 +142,7 @@ func (p *process) work() error {
 			if p.parent.Receive(&o) != nil {
 				return
 			}
-			go p.obey(&o)
+			go p.run(&o)
 		}
 	}()
 	select {

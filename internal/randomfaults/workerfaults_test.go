@@ -18,15 +18,15 @@ var workerFaults = []*fault{
 	{name: "holder stopped", on: servers, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: stop},
 	{name: "killed at a moment of a turn", on: servers, of: ofWorker, barred: true, strike: killAt},
 	{name: "stopped at a moment of a turn", on: servers, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: stopAt},
-	{name: "waiter killed in line", on: servers, of: ofWorker, barred: true, strike: killWaiter},
+	{name: "waiter killed in the queue", on: servers, of: ofWorker, barred: true, strike: killWaiter},
 	{name: "shut down", on: servers, of: ofWorker, barred: true, strike: shutDown},
-	{name: "connections used up", on: servers, of: ofWorker, short: 300 * ms, long: 1500 * ms, strike: told(doPool)},
-	{name: "contexts cancelled", on: everywhere, of: ofWorker, short: 300 * ms, long: 1200 * ms, strike: told(doCancel)},
+	{name: "connections used up", on: servers, of: ofWorker, short: 300 * ms, long: 1500 * ms, strike: command(doPool)},
+	{name: "contexts cancelled", on: everywhere, of: ofWorker, short: 300 * ms, long: 1200 * ms, strike: command(doCancel)},
 	{name: "hooks block", on: everywhere, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: breakHooks(doBlock)},
 	{name: "hooks panic", on: everywhere, of: ofWorker, short: 300 * ms, long: 1200 * ms, strike: breakHooks(doPanic)},
-	{name: "starved", on: everywhere, of: ofWorker, short: 500 * ms, long: 2000 * ms, strike: told(doStarve)},
-	{name: "leases expire", on: []string{"mem"}, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: told(doExpire)},
-	{name: "Locker closed under load", on: []string{"mem"}, of: ofWorker, short: 200 * ms, long: 600 * ms, strike: told(doClose)},
+	{name: "starved", on: everywhere, of: ofWorker, short: 500 * ms, long: 2000 * ms, strike: command(doStarve)},
+	{name: "leases expire", on: []string{"mem"}, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: command(doExpire)},
+	{name: "Locker closed under load", on: []string{"mem"}, of: ofWorker, short: 200 * ms, long: 600 * ms, strike: command(doClose)},
 }
 
 // killHolder kills a worker, in a moment in which it works with something that others want.
@@ -115,13 +115,13 @@ func killWaiter(c *campaign, h *hit) {
 	w := &wait{h: h, key: key, since: now(), not: victim.run, bar: c.plan.bar(), by: next.run}
 	w.fromLeave = p.inside != nil && p.inside.id.run == holder.run
 	// Otherwise the holder is new, or there was no queue yet, or it had moved on.
-	inLine := len(p.grants) == 1 && p.grants[0].run == holder.run
-	if inLine {
+	queued := len(p.grants) == 1 && p.grants[0].run == holder.run
+	if queued {
 		p.waits = append(p.waits, w)
 	}
 	c.register.mu.Unlock()
-	if !inLine {
-		c.misses(h, "it did not stand in line")
+	if !queued {
+		c.misses(h, "it did not queue")
 	}
 	time.Sleep(200 * time.Millisecond)
 }
@@ -145,8 +145,8 @@ func shutDown(c *campaign, h *hit) {
 	}
 }
 
-// told has a worker do it to itself.
-func told(what string) func(*campaign, *hit) {
+// command sends an order to a worker, which strikes itself.
+func command(what string) func(*campaign, *hit) {
 	return func(c *campaign, h *hit) {
 		if w := c.someone(h); w != nil {
 			w.tell(order{Do: what, For: h.lasts, Locker: h.victim / len(c.slots) % max(1, c.plan.lockers)})
@@ -163,7 +163,7 @@ func breakHooks(how string) func(*campaign, *hit) {
 			return c.register.counts[brokenHooks]
 		}
 		before := calls()
-		told(how)(c, h)
+		command(how)(c, h)
 		if !h.missed && !testservers.Within(h.lasts, func() bool { return calls() > before }) {
 			c.misses(h, "no hook was called")
 		}

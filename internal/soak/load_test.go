@@ -219,7 +219,7 @@ func (l *load) kill() {
 	}
 }
 
-// nothingLeft checks that the server has no lock and no line, and that what it has goes by itself.
+// nothingLeft checks that the server has no held lock and no queue, and that its other keys expire.
 func nothingLeft(t testing.TB, server *testservers.Redis) {
 	var left []string
 	// Of a process that has closed its Lockers nothing should need that long.

@@ -32,7 +32,7 @@ type kind struct {
 
 var kinds = []kind{
 	{"free locks", 24, (*call).takeFree},
-	{"contended locks", 14, (*call).standInLine},
+	{"contended locks", 14, (*call).contend},
 	{"tries", 10, (*call).tryBusy},
 	{"hasty acquisitions", 10, (*call).leaveEarly},
 	{"turns", 16, (*call).turn},
@@ -74,8 +74,8 @@ func (c *call) takeFree(ctx context.Context) error {
 	}
 }
 
-// standInLine takes a lock that others want too, and have for 10 ms each, three quarters of the time.
-func (c *call) standInLine(ctx context.Context) error {
+// contend takes a lock that others contend for, and hold for 10 ms each, three quarters of the time.
+func (c *call) contend(ctx context.Context) error {
 	return c.in.locker.Do(ctx, fmt.Sprint("hot-", c.random.IntN(hotNames)), func(context.Context) error {
 		time.Sleep(10 * time.Millisecond) // the work
 		return nil

@@ -38,7 +38,7 @@ type Sentinel struct {
 // alone what StartRedis names, and demand no password.
 //
 // The sentinels take a node for dead that has not answered for a second, and
-// replace a dead master a second or two later; fail-overs that fail are repeated
+// replace a dead master a second or two later; failovers that fail are repeated
 // after six seconds. A node that is restarted has its last role, but no data: a
 // master that is back before it was missed is empty, and empties its replicas.
 //
@@ -111,7 +111,7 @@ func (s *Sentinel) assemble() error {
 	})
 }
 
-// knowsAll returns nil if a sentinel has seen everybody else, and could fail over.
+// knowsAll returns nil if a sentinel knows all other Sentinels, and could fail over.
 func knowsAll(sentinel *Redis) error {
 	usable, err := do(sentinel.Addr(), probeTimeout, "SENTINEL", "CKQUORUM", masterName)
 	if err != nil {
@@ -142,14 +142,14 @@ func (s *Sentinel) URL() string {
 }
 
 // Sentinels returns the redis-sentinels. Two of them have to be left for a
-// fail-over.
+// failover.
 func (s *Sentinel) Sentinels() []*Redis { return slices.Clone(s.sentinels) }
 
 // Nodes returns the master and the replicas. Their order stays the same.
 func (s *Sentinel) Nodes() []*Redis { return slices.Clone(s.nodes) }
 
 // Master returns the node that a majority of the sentinels names as the master
-// now. Nobody else is asked: it may just have died.
+// now. It does not ask the master, which may be dead.
 func (s *Sentinel) Master() *Redis {
 	s.tb.Helper()
 	var master *Redis

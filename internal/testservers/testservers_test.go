@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// The tests mostly wait for fail-overs, so more of them than processors can.
+	// The tests mostly wait for failovers, so more of them than processors can.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
