@@ -12,15 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/migrated"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 )
 
 // asProgram makes the test binary lockctl.
@@ -96,24 +94,11 @@ func (r result) prints(t *testing.T, code int, want string) {
 // onBackends runs a test on a Redis and on a PostgreSQL of its own namespaces.
 func onBackends(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("redis", func(t *testing.T) { test(t, testservers.SharedRedis(t).URL()) })
-	t.Run("postgres", func(t *testing.T) { test(t, migrated(t)) })
+	t.Run("postgres", func(t *testing.T) { test(t, postgresURL(t)) })
 }
 
-// migrated returns the URL of a database with the schemas of locks and sessions.
-func migrated(t *testing.T) string {
-	url := testservers.SharedPostgres(t).NewDatabase(t).URL()
-	pool, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	if err := pglock.Migrate(t.Context(), pool, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := pgstore.Migrate(t.Context(), pool, nil); err != nil {
-		t.Fatal(err)
-	}
-	return url
+func postgresURL(t *testing.T) string {
+	return migrated.Database(t, testservers.SharedPostgres(t)).URL()
 }
 
 var owners atomic.Int64

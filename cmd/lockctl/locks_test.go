@@ -42,7 +42,7 @@ zebra  host-1:10  9s  9s  0  TOKEN  0af7651916cd43dd8448eb211c80319c`)
 }
 
 func TestList_fitsTheTerminal(t *testing.T) {
-	url := migrated(t)
+	url := postgresURL(t)
 	d := open(t, url)
 	acquire(t, d, strings.Repeat("tenant-", 10)+"4711", strings.Repeat("host-", 10)+":1")
 	acquire(t, d, strings.Repeat("日本語の", 10)+"4711", "host-1:1")
