@@ -7,9 +7,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/migrated"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -18,18 +17,6 @@ import (
 
 // sound are the settings of a healthy server, which those of a server for tests are not.
 var sound = []string{"fsync=on", "idle_in_transaction_session_timeout=1min"}
-
-func migrate(t *testing.T, url string) {
-	t.Helper()
-	pool, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	if err := errors.Join(pglock.Migrate(t.Context(), pool, nil), pgstore.Migrate(t.Context(), pool, nil)); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func sql(t *testing.T, db *testservers.PostgresDatabase, text string) {
 	t.Helper()
@@ -52,8 +39,7 @@ func TestExamine_plantedInPostgres(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			db := server.NewDatabase(t)
-			migrate(t, db.URL())
+			db := migrated.Database(t, server)
 			if c.plant != "" {
 				sql(t, db, strings.ReplaceAll(c.plant, "%s", db.Name()))
 			}
@@ -81,8 +67,7 @@ func TestExamine_plantedEncoding(t *testing.T) {
 
 func TestExamine_postgresRights(t *testing.T) {
 	t.Parallel()
-	db := testservers.SharedPostgres(t).NewDatabase(t)
-	migrate(t, db.URL())
+	db := migrated.Database(t, testservers.SharedPostgres(t))
 	role := "role_" + db.Name()
 	sql(t, db, "CREATE ROLE "+role+" LOGIN PASSWORD 'secret'")
 	t.Cleanup(func() { sql(t, db, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
@@ -104,8 +89,7 @@ func TestExamine_postgresRights(t *testing.T) {
 // A stranger keeps the row of a lock.
 func TestTransactions_rowsOfAStranger(t *testing.T) {
 	t.Parallel()
-	db := testservers.SharedPostgres(t).NewDatabase(t)
-	migrate(t, db.URL())
+	db := migrated.Database(t, testservers.SharedPostgres(t))
 	connect := func() *pgx.Conn {
 		conn, err := pgx.Connect(t.Context(), db.URL())
 		if err != nil {
@@ -147,8 +131,7 @@ func TestTransactions_rowsOfAStranger(t *testing.T) {
 func TestExamine_healthyStandby(t *testing.T) {
 	t.Parallel()
 	p := testservers.StartPostgresPair(t, true, sound...)
-	db := p.Primary.NewDatabase(t)
-	migrate(t, db.URL())
+	db := migrated.Database(t, p.Primary)
 	conversePostgres(t, db.URL())
 	p.AwaitStandby()
 	both := strings.Replace(db.URL(), p.Primary.Addr(), p.Standby.Addr()+","+p.Primary.Addr(), 1)
@@ -179,8 +162,7 @@ func conversePostgres(t *testing.T, address string) {
 func TestExamine_PgBouncer(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartPostgres(t, sound...)
-	db := server.NewDatabase(t)
-	migrate(t, db.URL())
+	db := migrated.Database(t, server)
 	finds(t, db.URL(), db.URL())
 	for mode, want := range map[string]Level{"session": Warning, "transaction": Warning, "statement": Problem} {
 		bouncer := testservers.StartPgBouncer(t, server, mode)
