@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -53,7 +55,7 @@ func (c chat) save(t *testing.T, id, question, answer string) {
 		ctx = lockedmemory.WithTurnID(ctx, id)
 	}
 	if err := c.Save(ctx, []byte(question), []byte(answer)); err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
 }
 
@@ -102,6 +104,7 @@ TOKEN-1000000  CLOCK  -  2  32`)
 			prints(t, 0, "exchanges 2\ntokens    2\nturn IDs  1\nbytes     65\nNo problem was found.")
 		lockctl(t, "session", "verify", "chat-1", "--store", url, "--limit", "1", "-o", "json").
 			is(t, 0, `"exchanges": 1`, `"more": true`, `"problems": []`)
+		lockctl(t, "session", "verify", "chat-1", "--store", url, "--limit", strconv.Itoa(math.MaxInt)).is(t, 0, "exchanges 2")
 		lockctlWith(t.Context(), 0, strings.NewReader("no\n"), "session", "delete", "chat-l", "--url", url).
 			is(t, exitFinding, "the session has no exchange: check its name")
 		lockctlWith(t.Context(), 0, strings.NewReader("no\n"), "session", "delete", "chat-1", "--url", url).
@@ -193,7 +196,9 @@ func TestVerify_findsEachProblem(t *testing.T) {
 		"broken":  {[]driver.Entry{{Place: at(1, 1), Err: fmt.Errorf("odd")}}, "cannot be read: odd"},
 		"empty":   {[]driver.Entry{{Place: at(1, 1)}}, "has no message"},
 		"doubled": {[]driver.Entry{{Place: at(1, 1), Messages: message, ID: "a", Number: 1}, {Place: at(2, 1), Messages: message, ID: "a", Number: 1}}, "has the number 1, after 1"},
-		"none":    {[]driver.Entry{{Place: at(1, 1), Messages: message, ID: "a", Number: 1}, {Place: at(1, 2), Messages: message, ID: "a", Number: 2}}, ""},
+		"edited": {[]driver.Entry{{Place: lockedmemory.Place{Fence: 1, N: 1, Sub: 1}, Messages: message, ID: "a", Number: 1},
+			{Place: lockedmemory.Place{Fence: 1, N: 1, Sub: 2}, Messages: message, ID: "a", Number: 1}}, ""}, // Replace has split an exchange
+		"none": {[]driver.Entry{{Place: at(1, 1), Messages: message, ID: "a", Number: 1}, {Place: at(1, 2), Messages: message, ID: "a", Number: 2}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &verdict{numbers: map[string]int{}}

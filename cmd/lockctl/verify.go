@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"time"
@@ -46,12 +47,12 @@ func (t *tool) verifyCommand() *cobra.Command {
 		Short: "Check the exchanges of a session",
 		Long: "Check a session from its beginning: entries that cannot be read, places out of order, exchanges\n" +
 			"stored twice under one turn ID, and tokens ahead of the clock. If a lock of the same name is held,\n" +
-			"verify compares its token with the newest one of the session. The exit code is 1 with a finding, and if the session has no\n" +
-			"exchange.",
+			"verify compares its token with the newest one of the session. The exit code is 1 with a finding,\n" +
+			"and if the session has no exchange.",
 		Args: cobra.ExactArgs(1),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
 			v := &verdict{Session: args[0], Problems: []problem{}, numbers: map[string]int{}}
-			for e, err := range s.exchanges(ctx, args[0], lockedmemory.Place{}, false, limit+1) {
+			for e, err := range s.exchanges(ctx, args[0], lockedmemory.Place{}, false, math.MaxInt) {
 				if err != nil {
 					return err
 				}
@@ -99,6 +100,7 @@ func (v *verdict) check(e driver.Entry, now time.Time) {
 	if at := time.UnixMicro(e.Place.Fence); at.After(now.Add(ahead)) {
 		found("the token is ahead of this machine's clock: it stands for %s", at.UTC().Format(time.RFC3339))
 	}
+	part := e.Place.Fence == v.last.Fence && e.Place.N == v.last.N // Replace may split an exchange
 	if v.last = e.Place; e.Err != nil {
 		found("the entry cannot be read: %v", e.Err)
 		return
@@ -107,7 +109,8 @@ func (v *verdict) check(e driver.Entry, now time.Time) {
 		found("the exchange has no message")
 	}
 	if e.ID != "" {
-		if before, known := v.numbers[e.ID]; known && e.Number <= before {
+		before, known := v.numbers[e.ID]
+		if known && (e.Number < before || e.Number == before && !part) {
 			found("its turn ID has the number %d, after %d: the exchange is stored twice or out of order", e.Number, before)
 		}
 		v.numbers[e.ID] = max(v.numbers[e.ID], e.Number)
