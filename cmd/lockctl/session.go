@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -217,6 +218,9 @@ func (t *tool) sessionTailCommand() *cobra.Command {
 				for e, err := range s.exchanges(ctx, args[0], from, false, maxEntries) {
 					if err == nil {
 						from, err = e.Place, t.line(exchangeOf(e, text))
+					}
+					if errors.Is(err, errChanged) {
+						return nil // the next reading continues after from
 					}
 					if err != nil {
 						return err

@@ -149,6 +149,32 @@ func TestSession_tailFollows(t *testing.T) {
 	})
 }
 
+// A Replace between two pages of new exchanges ends no tail.
+func TestSession_tailGoesOnAfterReplace(t *testing.T) {
+	onBackends(t, func(t *testing.T, url string) {
+		c := newChat(t, url, "chat-1")
+		c.save(t, "", "first", "1")
+		r := startWith(t, func(line string) {
+			switch {
+			case strings.Contains(line, "first"):
+				for i := range 6 { // the first page has 4
+					c.save(t, "", fmt.Sprintf("new-%d", i), "n")
+				}
+			case strings.Contains(line, "new-3"):
+				all, err := c.Last(t.Context(), 10)
+				if err == nil {
+					err = c.Replace(t.Context(), all[0].Place, all[0].Place)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		}, "session", "tail", "chat-1", "--limit", "1", "--text", "--url", url)
+		r.await(t, "new-5")
+		r.end(t)
+	})
+}
+
 func TestSession_verifyFindsBrokenEntries(t *testing.T) {
 	database := testservers.SharedRedis(t)
 	newChat(t, database.URL(), "chat-1").save(t, "", "question", "answer")

@@ -23,11 +23,15 @@ type running struct {
 
 // output is a buffer that a test reads while a command writes.
 type output struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
+	mu      sync.Mutex
+	buffer  bytes.Buffer
+	written func(text string) // nil, or called before each write
 }
 
 func (o *output) Write(p []byte) (int, error) {
+	if o.written != nil {
+		o.written(string(p))
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buffer.Write(p)
@@ -39,9 +43,12 @@ func (o *output) String() string {
 	return o.buffer.String()
 }
 
-func startLockctl(t *testing.T, args ...string) *running {
+func startLockctl(t *testing.T, args ...string) *running { return startWith(t, nil, args...) }
+
+// startWith calls written before each write of the command.
+func startWith(t *testing.T, written func(text string), args ...string) *running {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	r := &running{stop: stop, code: make(chan int, 1)}
+	r := &running{out: output{written: written}, stop: stop, code: make(chan int, 1)}
 	t.Cleanup(stop)
 	width := 0
 	if args[0] == "watch" && slices.Contains(args, "--every") {
