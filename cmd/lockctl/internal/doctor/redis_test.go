@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
@@ -131,6 +133,51 @@ func TestExamine_missingRight(t *testing.T) {
 		return each == "+config|get" || each == "+info"
 	})...)
 	shows(t, finds(t, address, ""), Note, "settings", "INFO, CONFIG GET")
+}
+
+func TestRight_missing(t *testing.T) {
+	zadd := right{try: "ZADD KEY XX 1 m"}
+	for refusal, want := range map[string]string{
+		"NOPERM this user has no permissions to run the 'zadd' command":                   "+zadd",
+		"NOPERM User monkey has no permissions to run the 'zadd' command":                 "+zadd", // since Redis 7.2
+		"NOPERM this user has no permissions to access one of the keys used as arguments": "~chat:*",
+		"NOPERM No permissions to access a key":                                           "~chat:*",
+		"NOPERM No permissions to access a channel":                                       "&chat:*",
+	} {
+		if got := zadd.missing(refusal, "chat"); got != want {
+			t.Errorf("%s: %s, want %s", refusal, got, want)
+		}
+	}
+}
+
+// endAfter is a hook that ends a context after PTTL, which succeeds.
+type endAfter struct{ end context.CancelFunc }
+
+func (endAfter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (endAfter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h endAfter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == "pttl" {
+			h.end()
+		}
+		return err
+	}
+}
+
+func TestRights_endOfTheContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &redisServer{client: redis.NewClient(&redis.Options{Addr: startRedis(t).Addr()})}
+	defer s.client.Close()
+	s.client.AddHook(endAfter{cancel})
+	if got := rights(ctx, s); got.Level != Warning || got.Found != context.Canceled.Error() {
+		t.Errorf("%+v", got)
+	}
 }
 
 func TestExamine_replicaAsNode(t *testing.T) {

@@ -74,6 +74,20 @@ func (r right) name() string {
 	return "+" + words[0]
 }
 
+// missing is what the user lacks, as ACL SETUSER takes it. A refused command is looked for first, because
+// Redis 7.2 adds the name of the user, which may contain "key" or "channel".
+func (r right) missing(refusal, namespace string) string {
+	switch {
+	case strings.Contains(refusal, "to run the"):
+		return r.name()
+	case strings.Contains(refusal, "channel"):
+		return "&" + namespace + ":*"
+	case strings.Contains(refusal, "key"):
+		return "~" + namespace + ":*"
+	}
+	return r.name()
+}
+
 // rights tries each documented right.
 func rights(ctx context.Context, s *redisServer) Finding {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
@@ -82,24 +96,13 @@ func rights(ctx context.Context, s *redisServer) Finding {
 	worst, lost, missing := OK, []string{}, []string{}
 	tried := rightsOf(s)
 	for _, r := range tried {
-		refused := ""
 		if err := s.try(ctx, r.try, probe); err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
-			refused = err.Error()
+			missing, lost = appendNew(missing, r.missing(err.Error(), s.namespace)), appendNew(lost, r.lost)
+			if rank[r.level] > rank[worst] {
+				worst = r.level
+			}
 		} else if ctx.Err() != nil {
-			return result(Warning, err.Error(), "The rights are not known.", "Run lockctl doctor again.")
-		}
-		name := r.name()
-		switch {
-		case refused == "":
-			continue
-		case strings.Contains(refused, "channel"):
-			name = "&" + s.namespace + ":*"
-		case strings.Contains(refused, "key"):
-			name = "~" + s.namespace + ":*"
-		}
-		missing, lost = appendNew(missing, name), appendNew(lost, r.lost)
-		if rank[r.level] > rank[worst] {
-			worst = r.level
+			return result(Warning, ctx.Err().Error(), "The rights are not known.", "Run lockctl doctor again.")
 		}
 	}
 	if worst == OK {
