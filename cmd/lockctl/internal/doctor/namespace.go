@@ -145,16 +145,18 @@ func tokensOf(ctx context.Context, lock target) (ask func(key string) (int64, er
 	}
 	ask = func(key string) (token int64, err error) {
 		name := lock.namespace + ":{" + strings.NewReplacer("%", "%25", "}", "%7D").Replace(key) + "}:lock"
+		failures := 0
 		for _, client := range clients {
 			record, failed := client.Get(ctx, name).Result()
 			if failed != nil && !errors.Is(failed, redis.Nil) {
-				err = failed // a node of a quorum may be down
+				failures, err = failures+1, failed
 			} else if len(record) >= 100 { // both formats of a record have the last token here
 				last, _ := strconv.ParseInt(record[84:100], 10, 64)
 				token = max(token, last)
 			}
 		}
-		if token > 0 || len(clients) > 1 {
+		// A majority of the nodes knows the highest token.
+		if 2*failures < len(clients) {
 			err = nil
 		}
 		return token, err

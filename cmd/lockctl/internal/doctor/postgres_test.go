@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -10,9 +9,6 @@ import (
 
 	"github.com/belugalock/belugalock/internal/migrated"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 )
 
 // sound are the settings of a healthy server, which those of a server for tests are not.
@@ -132,7 +128,7 @@ func TestExamine_healthyStandby(t *testing.T) {
 	t.Parallel()
 	p := testservers.StartPostgresPair(t, true, sound...)
 	db := migrated.Database(t, p.Primary)
-	conversePostgres(t, db.URL())
+	converse(t, db.URL(), db.URL())
 	p.AwaitStandby()
 	both := strings.Replace(db.URL(), p.Primary.Addr(), p.Standby.Addr()+","+p.Primary.Addr(), 1)
 	shows(t, finds(t, both+"&target_session_attrs=read-write", db.URL()), OK, "namespace", "the locks of 1 sessions")
@@ -140,23 +136,6 @@ func TestExamine_healthyStandby(t *testing.T) {
 
 	standby := p.Standby.Database(db.Name()).URL()
 	shows(t, examine(t, standby), Problem, "role", "a standby")
-}
-
-func conversePostgres(t *testing.T, address string) {
-	t.Helper()
-	key := lockedmemory.FixedKey("session")
-	locker, store, err := pgstore.Open(t.Context(), address, key, sessionstore.JSON[string]{},
-		nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	memory, err := lockedmemory.New(store, locker, key, nil)
-	if err == nil {
-		err = memory.Save(t.Context(), "q", "a")
-	}
-	if err = errors.Join(err, locker.Close(context.WithoutCancel(t.Context()))); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestExamine_PgBouncer(t *testing.T) {

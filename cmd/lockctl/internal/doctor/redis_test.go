@@ -2,8 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,13 +10,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/driver"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
 // durable are the settings of a healthy node.
@@ -31,7 +28,7 @@ func startRedis(t *testing.T) *testservers.Redis {
 func TestExamine_healthyRedis(t *testing.T) {
 	t.Parallel()
 	r := startRedis(t)
-	converse(t, r.URL(), "distlock")
+	converse(t, r.URL(), r.URL())
 	before, err := r.Do("KEYS", "*")
 	if err != nil {
 		t.Fatal(err)
@@ -234,28 +231,32 @@ func TestExamine_tokenAhead(t *testing.T) {
 func TestExamine_namespaceMismatch(t *testing.T) {
 	t.Parallel()
 	r := startRedis(t)
-	converse(t, r.URL(), "mine")
-	time.Sleep(time.Duration(driver.FenceBlock) * time.Microsecond) // later than the reserved tokens
-	converse(t, r.URL(), "theirs")
+	converse(t, r.URL()+"?namespace=mine", r.URL())
+	time.Sleep(time.Duration(lockdriver.FenceBlock) * time.Microsecond) // later than the reserved tokens
+	converse(t, r.URL()+"?namespace=theirs", r.URL())
 	for namespace, want := range map[string][]string{"theirs": nil, "mine": {"problem namespace"}, "third": {"problem namespace"}} {
 		finds(t, r.URL()+"?namespace="+url.QueryEscape(namespace), r.URL(), want...)
 	}
 }
 
-// converse saves an exchange under a lock of a namespace.
-func converse(t *testing.T, rawURL, namespace string) {
+// converse saves an exchange under a lock.
+func converse(t *testing.T, lockURL, storeURL string) {
 	t.Helper()
-	key := lockedmemory.FixedKey("a } session")
-	locker, store, err := redisstore.Open(t.Context(), rawURL, key, sessionstore.JSON[string]{},
-		&redisstore.Options{Lock: distlock.Options{Namespace: namespace}, Retention: sessionstore.Retention{Namespace: "session"}})
+	sessions, done, err := OpenSessions(storeURL, driver.Retention{Namespace: "session"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	memory, err := lockedmemory.New(store, locker, key, nil)
-	if err == nil {
-		err = memory.Save(t.Context(), "q", "a")
+	defer done()
+	key := lockedmemory.FixedKey("a } session")
+	store, err := sessionstore.New(sessions, key, sessionstore.JSON[string]{}, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err = errors.Join(err, locker.Close(context.WithoutCancel(t.Context()))); err != nil {
-		t.Fatal(fmt.Errorf("converse: %w", err))
+	memory, err := lockedmemory.New(store, open(t, lockURL), key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := memory.Save(t.Context(), "q", "a"); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 func TestExamine_Cluster(t *testing.T) {
 	t.Parallel()
 	c := testservers.StartCluster(t, durable...)
-	converse(t, c.URL(), "distlock")
+	converse(t, c.URL(), c.URL())
 	shows(t, finds(t, c.URL(), c.URL()), OK, "namespace", "the locks of 1 sessions")
 	finds(t, c.URL()+"?ttl=1s&read_timeout=300ms", "", "warning failover time") // cluster-node-timeout is 1 s
 	node := c.Nodes()[0]
@@ -60,6 +60,14 @@ func TestExamine_Redlock3(t *testing.T) {
 		})
 	}
 	finds(t, url+delay, "")
+
+	store := "redis://" + a[1] + "?read_timeout=300ms"
+	converse(t, url+delay, store)
+	do(t, q.Nodes()[0], "FLUSHALL")
+	shows(t, finds(t, url+delay, store), OK, "namespace", "the locks of 1 sessions")
+	minority := "redlock+redis://" + a[0] + "," + freeAddr(t) + "," + freeAddr(t)
+	shows(t, finds(t, minority+delay, store, "problem connection", "problem nodes", "problem locks",
+		"warning persistence"), Note, "namespace", "not compared")
 
 	_, port, _ := strings.Cut(a[0], ":")
 	twice := "redlock+redis://" + a[0] + ",localhost:" + port + "," + a[1]
