@@ -29,7 +29,7 @@ func finds(t *testing.T, lockURL, storeURL string, want ...string) []Finding {
 			t.Errorf("a finding lacks a part: %+v", f)
 		}
 		if f.Level == Warning || f.Level == Problem {
-			got = appendNew(got, string(f.Level)+" "+f.Check)
+			got = append(got, string(f.Level)+" "+f.Check)
 		}
 	}
 	if !slices.Equal(got, want) {

@@ -15,7 +15,7 @@ func TestExamine_Cluster(t *testing.T) {
 	c := testservers.StartCluster(t, durable...)
 	converse(t, c.URL(), c.URL())
 	shows(t, finds(t, c.URL(), c.URL()), OK, "namespace", "the locks of 1 sessions")
-	finds(t, c.URL()+"?ttl=1s&read_timeout=300ms", "", "warning failover time") // cluster-node-timeout is 1 s
+	finds(t, c.URL()+"?ttl=1s&read_timeout=300ms", "", slices.Repeat([]string{"warning failover time"}, len(c.Nodes()))...) // cluster-node-timeout is 1 s
 	node := c.Nodes()[0]
 	do(t, node, "CLUSTER", "DELSLOTS", "7")
 	ready(t, func() bool {
@@ -41,7 +41,15 @@ func TestExamine_Sentinel(t *testing.T) {
 	s := testservers.StartSentinel(t, slices.Concat(durable, []string{"--min-replicas-to-write", "1"})...)
 	finds(t, s.URL(), "")
 	shows(t, examine(t, strings.Replace(s.URL(), "master_name=", "master_name=x", 1)), Problem, "sentinel", "SENTINEL MASTERS")
-	finds(t, s.URL()+"&ttl=1s&read_timeout=300ms", "", "warning failover time") // down-after-milliseconds is 1 s
+	slow := slices.Repeat([]string{"warning failover time"}, 3) // down-after-milliseconds is 1 s
+	finds(t, s.URL()+"&ttl=1s&read_timeout=300ms", "", slow...)
+	silent, err := testservers.Listen() // and never accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	hangs := strings.Replace(s.URL(), "://", "://"+silent.Addr().String()+",", 1) + "&read_timeout=1s"
+	shows(t, finds(t, hangs, "", "problem sentinel"), Problem, "sentinel", "Start the Sentinel")
 	do(t, s.Master(), "CONFIG", "SET", "min-replicas-to-write", "0")
 	shows(t, finds(t, s.URL(), "", "warning replicas"), Warning, "replicas", "CONFIG SET min-replicas-to-write 1")
 }
@@ -60,13 +68,14 @@ func TestExamine_Redlock3(t *testing.T) {
 		})
 	}
 	finds(t, url+delay, "")
+	finds(t, url+"?restart_delay=1s&ttl=1s", "", "warning read timeout")
 
 	store := "redis://" + a[1] + "?read_timeout=300ms"
 	converse(t, url+delay, store)
 	do(t, q.Nodes()[0], "FLUSHALL")
 	shows(t, finds(t, url+delay, store), OK, "namespace", "the locks of 1 sessions")
 	minority := "redlock+redis://" + a[0] + "," + freeAddr(t) + "," + freeAddr(t)
-	shows(t, finds(t, minority+delay, store, "problem connection", "problem nodes", "problem locks",
+	shows(t, finds(t, minority+delay, store, "problem connection", "problem connection", "problem nodes", "problem locks",
 		"warning persistence"), Note, "namespace", "not compared")
 
 	_, port, _ := strings.Cut(a[0], ":")

@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -115,20 +114,40 @@ func failover(setting string, ms int64, ttl time.Duration) Finding {
 	return ok("%s", found)
 }
 
-// sentinels examines the Sentinels of a URL, and returns the master and the replicas that they name.
+// view is what a Sentinel knows.
+type view struct {
+	master   map[string]string
+	replicas []map[string]string
+	err      error
+}
+
+func viewOf(ctx context.Context, c *redis.SentinelClient, name string) (v view) {
+	defer c.Close()
+	if v.master, v.err = c.Master(ctx, name).Result(); v.err == nil {
+		v.replicas, _ = c.Replicas(ctx, name).Result()
+	}
+	return v
+}
+
+// sentinels examines the Sentinels of a URL, and returns the master and the replicas that they name. It
+// asks all at the same time: one that hangs takes no time from the others.
 func (r *report) sentinels(ctx context.Context, t target, of *redis.Options) []*redisServer {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	hosts, query := hostsOf(t.url)
-	name, masters, answered, known := query.Get("master_name"), map[string]bool{}, 0, 0
-	nodes := map[string]bool{}
-	for _, addr := range hosts {
-		c := redis.NewSentinelClient(&redis.Options{Addr: addr, Username: query.Get("sentinel_username"),
-			Password: query.Get("sentinel_password"), TLSConfig: of.TLSConfig, DialerRetries: 1, MaxRetries: -1,
-			ContextTimeoutEnabled: true, DisableIdentity: true})
-		state, err := c.Master(ctx, name).Result()
-		replicas, _ := c.Replicas(ctx, name).Result()
-		_ = c.Close()
+	views := make([]view, len(hosts))
+	var asked sync.WaitGroup
+	for i, addr := range hosts {
+		asked.Go(func() {
+			views[i] = viewOf(ctx, redis.NewSentinelClient(&redis.Options{Addr: addr, Username: query.Get("sentinel_username"),
+				Password: query.Get("sentinel_password"), TLSConfig: of.TLSConfig, DialerRetries: 1, MaxRetries: -1,
+				ContextTimeoutEnabled: true, DisableIdentity: true}), query.Get("master_name"))
+		})
+	}
+	asked.Wait()
+	masters, nodes, answered, known := map[string]bool{}, map[string]bool{}, 0, 0
+	for i, addr := range hosts {
+		state, err := views[i].master, views[i].err
 		if err != nil {
 			do := "Start the Sentinel, or correct the URL."
 			switch text := err.Error(); {
@@ -144,7 +163,7 @@ func (r *report) sentinels(ctx context.Context, t target, of *redis.Options) []*
 		known = max(known, int(number(state, "num-other-sentinels"))+1)
 		master := state["ip"] + ":" + state["port"]
 		masters[master], nodes[master] = true, true
-		for _, replica := range replicas {
+		for _, replica := range views[i].replicas {
 			nodes[replica["ip"]+":"+replica["port"]] = true
 		}
 		r.add("sentinel", addr, ok("names the master %s", master))
@@ -188,22 +207,20 @@ func (r *report) quorum(ctx context.Context, t target) error {
 		return err
 	}
 	var servers []*redisServer
+	var timeout time.Duration // the same for all nodes
 	for _, client := range clients {
-		c, isNode := client.(*redis.Client)
-		if !isNode {
-			err = errors.Join(err, errors.New("a node is no redis.Client"))
-			continue
-		}
+		c := client.(*redis.Client) // no scheme of a quorum has another client
+		timeout = c.Options().ReadTimeout
 		servers = append(servers, t.newServer(c.Options().Addr, quorum, c.Options()))
-		r.clientTimeout(c.Options().ReadTimeout, t.ttl)
 		_ = c.Close()
 	}
+	r.clientTimeout(timeout, t.ttl)
 	defer closeAll(servers)
 	r.examine(ctx, servers)
 	r.add("clocks", "", clocks(servers))
 	r.add("nodes", "", nodes(servers))
 	r.add("restart delay", "", restarts(servers, delay, t.ttl))
-	return err
+	return nil
 }
 
 // nodes looks at the number of nodes, and for two of them at one server.
