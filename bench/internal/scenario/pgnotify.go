@@ -121,11 +121,20 @@ func (r relayed) request() driver.AcquireRequest {
 	return driver.AcquireRequest{Name: r.name, Owner: rand.Text(), TTL: ttl}
 }
 
+// acquire asks a driver for a lock, and fails if the outcome is another one.
+func acquire(ctx context.Context, d driver.Driver, req driver.AcquireRequest, want driver.Outcome) error {
+	reply, err := d.Acquire(ctx, req)
+	if err == nil && reply.Outcome != want {
+		err = fmt.Errorf("the outcome of an acquisition is %d, want %d", reply.Outcome, want)
+	}
+	return err
+}
+
 // run hands the name off until it is over. Each next owner is in the queue before the release.
 func (r relayed) run(ctx context.Context, over *atomic.Bool, handoffs *atomic.Int64) error {
 	holder := r.request()
-	if reply, err := r.from.Acquire(ctx, holder); err != nil || reply.Outcome != driver.Granted {
-		return fmt.Errorf("an acquisition of a free key is answered %d: %w", reply.Outcome, err)
+	if err := acquire(ctx, r.from, holder, driver.Granted); err != nil {
+		return err
 	}
 	for !over.Load() {
 		waiter := r.request()
@@ -149,8 +158,8 @@ func (r relayed) handOff(ctx context.Context, holder string, waiter driver.Acqui
 		return err
 	}
 	defer stop()
-	if reply, err := r.to.Acquire(ctx, waiter); err != nil || reply.Outcome != driver.Busy {
-		return fmt.Errorf("a request for a held key is answered %d: %w", reply.Outcome, err)
+	if err := acquire(ctx, r.to, waiter, driver.Busy); err != nil {
+		return err
 	}
 	if _, err := r.from.Release(ctx, driver.ReleaseRequest{Name: r.name, Owner: holder}); err != nil {
 		return err

@@ -183,11 +183,8 @@ func (b *Bench) pgRenew(ctx context.Context) (*Outcome, error) {
 	}
 	failures := make([]error, len(reqs))
 	each(2, len(reqs), func(i int) {
-		reply, err := locks.Acquire(ctx, driver.AcquireRequest{Name: reqs[i].Name, Owner: reqs[i].Owner, TTL: ttl})
-		if err == nil && reply.Outcome != driver.Granted {
-			err = fmt.Errorf("an acquisition of a free key is answered %d", reply.Outcome)
-		}
-		failures[i] = err
+		req := driver.AcquireRequest{Name: reqs[i].Name, Owner: reqs[i].Owner, TTL: ttl}
+		failures[i] = acquire(ctx, locks, req, driver.Granted)
 	})
 	if err := errors.Join(failures...); err != nil {
 		return nil, err
@@ -200,7 +197,7 @@ func (b *Bench) pgRenew(ctx context.Context) (*Outcome, error) {
 			began := time.Now()
 			for _, reply := range locks.Extend(ctx, reqs) {
 				if reply.Err != nil || !reply.Held {
-					return nil, fmt.Errorf("a lease is not renewed: %w", reply.Err)
+					return nil, errors.Join(errors.New("a lease is not renewed"), reply.Err)
 				}
 			}
 			return append(times, time.Since(began)), nil
