@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +13,6 @@ import (
 	"github.com/belugalock/belugalock/bench/internal/subject"
 	"github.com/belugalock/belugalock/bench/internal/wire"
 )
-
-const idleWaiters = 1000
 
 // idle measures the cost of waiting to the server: the commands that a thousand waiters of one
 // client send, each for a key of its own that is not released. The holders have another client,
@@ -27,7 +26,7 @@ func (b *Bench) idle(ctx context.Context) (*Outcome, error) {
 			if s != subject.Ours && pace.Peers > 0 {
 				settle, window = min(pace.Settle, pace.Peers), pace.Peers
 			}
-			perWaiter, err := b.linger(ctx, s, settle, window)
+			perWaiter, err := b.commandsPerWaiter(ctx, s, settle, window)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s, err)
 			}
@@ -42,38 +41,55 @@ func (b *Bench) idle(ctx context.Context) (*Outcome, error) {
 	}, nil
 }
 
-// linger lets waiters of a subject wait and returns how many commands each sends per second.
-func (b *Bench) linger(ctx context.Context, name string, settle, window time.Duration) (perWaiter float64, err error) {
-	holders, err := subject.Open(name, subject.Setup{Addr: b.Addr, TTL: ttl})
-	if err != nil {
-		return 0, err
-	}
-	defer holders.Close()
-	key := b.key("idle")
-	var keys []string
-	for i := range idleWaiters {
+// commandsPerWaiter returns how many commands each waiter of a subject sends per second.
+func (b *Bench) commandsPerWaiter(ctx context.Context, name string, settle, window time.Duration,
+) (perWaiter float64, err error) {
+	var commands wire.Counter
+	keys, waiting := b.newKeys("idle"), subject.Setup{Addr: b.Addr, TTL: ttl, Commands: &commands}
+	err = b.waitFor(ctx, name, waiting, keys, settle, func(ctx context.Context) error {
+		sleep(ctx, settle)
+		before, began := commands.Commands(), time.Now()
+		sleep(ctx, window)
+		sent, took := commands.Commands()-before, time.Since(began)
+		perWaiter = float64(sent) / float64(len(keys)) / took.Seconds()
+		return nil
+	})
+	return perWaiter, err
+}
+
+// newKeys returns a new key for each of a thousand waiters or leases.
+func (b *Bench) newKeys(prefix string) (keys []string) {
+	key := b.key(prefix)
+	for i := range cmp.Or(b.leases, 1000) {
 		keys = append(keys, key+"-"+strconv.Itoa(i))
 	}
+	return keys
+}
+
+// waitFor lets one client hold the keys and another wait for each of them, while during runs. Real waiters
+// do not come at the same moment, so these come one by one in the time of settle.
+func (b *Bench) waitFor(ctx context.Context, name string, waiting subject.Setup, keys []string, settle time.Duration,
+	during func(ctx context.Context) error) error {
+	holders, err := subject.Open(name, subject.Setup{Addr: b.addr(name), TTL: ttl})
+	if err != nil {
+		return err
+	}
+	defer holders.Close()
 	release, err := holdAll(ctx, holders, keys)
 	defer release()
 	if err != nil {
-		return 0, err
+		return err
 	}
-
-	var commands wire.Counter
-	waiters, err := subject.Open(name, subject.Setup{Addr: b.Addr, TTL: ttl, Commands: &commands})
+	waiters, err := subject.Open(name, waiting)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer waiters.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	var all sync.WaitGroup
-	defer all.Wait()
-	defer cancel(nil)
 	for i, key := range keys {
 		all.Go(func() {
-			// Real waiters do not come at the same moment.
-			sleep(ctx, settle*time.Duration(i)/idleWaiters)
+			sleep(ctx, settle*time.Duration(i)/time.Duration(len(keys)))
 			_, err := waiters.Acquire(ctx, key)
 			if err == nil {
 				err = errors.New("a waiter was given a lock that was held")
@@ -81,16 +97,13 @@ func (b *Bench) linger(ctx context.Context, name string, settle, window time.Dur
 			cancel(err) // of no effect after the end
 		})
 	}
-	sleep(ctx, settle)
-	before, began := commands.Commands(), time.Now()
-	sleep(ctx, window)
-	sent, took := commands.Commands()-before, time.Since(began)
-	cancel(errOver)
+	err = during(ctx)
+	cancel(cmp.Or(err, errOver))
 	all.Wait()
 	if cause := context.Cause(ctx); cause != errOver {
-		return 0, cause
+		return cause
 	}
-	return float64(sent) / idleWaiters / took.Seconds(), nil
+	return nil
 }
 
 // holdAll acquires all keys and returns what releases those that it has got, also after a failure.

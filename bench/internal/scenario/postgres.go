@@ -1,13 +1,10 @@
 package scenario
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,7 +35,7 @@ func (b *Bench) pgSerial(ctx context.Context) (*Outcome, error) {
 // pgSave compares a Save of 4 KB in a turn with an INSERT of the same bytes.
 func (b *Bench) pgSave(ctx context.Context) (*Outcome, error) {
 	pace, names := b.Pace.PgSave, []string{subject.OursPostgres, subject.Insert}
-	ways, closeAll, err := b.openSessions(names)
+	ways, closeAll, err := openAll(b, names, subject.OpenSessions)
 	if err != nil {
 		return nil, err
 	}
@@ -95,72 +92,31 @@ func (b *Bench) pgWaiters(ctx context.Context) (*Outcome, error) {
 }
 
 func (b *Bench) connections(ctx context.Context, window time.Duration) (most int, err error) {
-	holders, err := subject.Open(subject.OursPostgres, subject.Setup{Addr: b.Postgres, TTL: ttl})
-	if err != nil {
-		return 0, err
-	}
-	defer holders.Close()
-	keys := b.postgresKeys("pg_waiters")
-	release, err := holdAll(ctx, holders, keys)
-	defer release()
-	if err != nil {
-		return 0, err
-	}
-	application := b.key("waiters")
-	waiters, err := subject.Open(subject.OursPostgres, subject.Setup{
-		Addr: b.Postgres + "&application_name=" + application, TTL: ttl,
-	})
-	if err != nil {
-		return 0, err
-	}
-	defer waiters.Close()
 	conn, err := pgx.Connect(ctx, b.Postgres)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-
-	ctx, cancel := context.WithCancelCause(ctx)
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer cancel(nil)
-	for _, key := range keys {
-		all.Go(func() {
-			_, err := waiters.Acquire(ctx, key)
-			if err == nil {
-				err = errors.New("a waiter was given a lock that was held")
+	keys, application := b.newKeys("pg_waiters"), b.key("waiters")
+	waiting := subject.Setup{Addr: b.Postgres + "&application_name=" + application, TTL: ttl}
+	err = b.waitFor(ctx, subject.OursPostgres, waiting, keys, 0, func(ctx context.Context) error {
+		var full time.Time // all are in the queue since then
+		for ctx.Err() == nil && (full.IsZero() || time.Since(full) < window) {
+			var open, queued int
+			err := conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM pg_stat_activity WHERE application_name = $1),
+				(SELECT count(*) FROM belugalock.waiter WHERE key = ANY ($2))`, application, keys).Scan(&open, &queued)
+			if err != nil {
+				return err
 			}
-			cancel(err) // of no effect after the end
-		})
-	}
-	var full time.Time // are in the queue since then
-	for ctx.Err() == nil && (full.IsZero() || time.Since(full) < window) {
-		var open, queued int
-		err := conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM pg_stat_activity WHERE application_name = $1),
-			(SELECT count(*) FROM belugalock.waiter WHERE key = ANY ($2))`, application, keys).Scan(&open, &queued)
-		if err != nil && ctx.Err() == nil {
-			return 0, err
+			most = max(most, open)
+			if queued == len(keys) && full.IsZero() {
+				full = time.Now()
+			}
+			sleep(ctx, 20*time.Millisecond)
 		}
-		most = max(most, open)
-		if queued == len(keys) && full.IsZero() {
-			full = time.Now()
-		}
-		sleep(ctx, 20*time.Millisecond)
-	}
-	cancel(errOver)
-	all.Wait()
-	if cause := context.Cause(ctx); cause != errOver {
-		return 0, cause
-	}
-	return most, nil
-}
-
-func (b *Bench) postgresKeys(prefix string) (keys []string) {
-	key := b.key(prefix)
-	for i := range cmp.Or(b.leases, idleWaiters) {
-		keys = append(keys, key+"-"+strconv.Itoa(i))
-	}
-	return keys
+		return nil
+	})
+	return most, err
 }
 
 // pgRenew times one renewal of 1,000 leases.
@@ -177,7 +133,7 @@ func (b *Bench) pgRenew(ctx context.Context) (*Outcome, error) {
 	defer locks.Close()
 	b.Progress(fmt.Sprintf("%-8s acquiring 1,000 leases", "pg_renew"))
 	var reqs []driver.ExtendRequest
-	for i, key := range b.postgresKeys("pg_renew") {
+	for i, key := range b.newKeys("pg_renew") {
 		req := driver.ExtendRequest{Name: driver.Name{Namespace: "bench", Key: key}, Owner: fmt.Sprintf("%032x", i+1), TTL: ttl}
 		reqs = append(reqs, req)
 	}

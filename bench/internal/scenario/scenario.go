@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ type Bench struct {
 
 	keys      int
 	longTurns int // of the long sessions of the scenarios store and history; 0: 100,000
-	leases    int // of the scenarios pg_waiters and pg_renew; 0: 1,000
+	leases    int // of the scenarios idle, pg_waiters and pg_renew; 0: 1,000
 	watchdog  *time.Timer
 	faults    map[string]Faults // by subject
 }
@@ -185,21 +186,22 @@ func rotated(list []string, n int) []string {
 	return slices.Concat(list[n:], list[:n])
 }
 
-// open opens subjects, to be used in turns, and returns what closes them.
-func (b *Bench) open(names []string) (lockers map[string]subject.Locker, closeAll func(), err error) {
-	lockers = map[string]subject.Locker{}
+// openAll opens subjects, to be used in turns, and returns what closes them.
+func openAll[T io.Closer](b *Bench, names []string, open func(string, subject.Setup) (T, error),
+) (opened map[string]T, closeAll func(), err error) {
+	opened = map[string]T{}
 	closeAll = func() {
-		for _, l := range lockers {
-			_ = l.Close() // every figure is known by now
+		for _, each := range opened {
+			_ = each.Close() // every figure is known by now
 		}
 	}
 	for _, name := range names {
-		l, err := subject.Open(name, subject.Setup{Addr: b.addr(name), TTL: ttl})
+		one, err := open(name, subject.Setup{Addr: b.addr(name), TTL: ttl})
 		if err != nil {
 			closeAll()
 			return nil, nil, err
 		}
-		lockers[name] = l
+		opened[name] = one
 	}
-	return lockers, closeAll, nil
+	return opened, closeAll, nil
 }

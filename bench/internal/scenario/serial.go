@@ -56,7 +56,7 @@ func (b *Bench) tracing(ctx context.Context) (*Outcome, error) {
 // serialTimes returns the median time of an acquisition and release of each subject, and for how long
 // Redis has run its commands, in µs.
 func (b *Bench) serialTimes(ctx context.Context, scenario string, pace Rounds, names []string) (p50, inRedis rounds, err error) {
-	lockers, closeAll, err := b.open(names)
+	lockers, closeAll, err := openAll(b, names, subject.Open)
 	if err != nil {
 		return nil, nil, err
 	}

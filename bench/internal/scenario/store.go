@@ -21,7 +21,7 @@ const (
 // the times, it checks that all saved messages can be read.
 func (b *Bench) store(ctx context.Context) (*Outcome, error) {
 	pace, names := b.Pace.Store, []string{subject.Ours, subject.BsmStream, subject.Stream, subject.List}
-	ways, closeAll, err := b.openSessions(names)
+	ways, closeAll, err := openAll(b, names, subject.OpenSessions)
 	if err != nil {
 		return nil, err
 	}
@@ -160,25 +160,6 @@ func (b *Bench) timeAppends(ctx context.Context, n int, way subject.Sessions, lo
 		figure.add(subject.Ours, micros(took[i]))
 	}
 	return nil
-}
-
-// openSessions opens ways to keep sessions, and returns what closes them.
-func (b *Bench) openSessions(names []string) (ways map[string]subject.Sessions, closeAll func(), err error) {
-	ways = map[string]subject.Sessions{}
-	closeAll = func() {
-		for _, w := range ways {
-			_ = w.Close() // every figure is known by now
-		}
-	}
-	for _, name := range names {
-		w, err := subject.OpenSessions(name, subject.Setup{Addr: b.addr(name), TTL: ttl})
-		if err != nil {
-			closeAll()
-			return nil, nil, err
-		}
-		ways[name] = w
-	}
-	return ways, closeAll, nil
 }
 
 func (b *Bench) newSession(way subject.Sessions) (*kept, error) {

@@ -57,7 +57,7 @@ func (b *Bench) local(ctx context.Context) (*Outcome, error) {
 // has run the commands of each.
 func (b *Bench) throughput(ctx context.Context, name string, pace Rounds, names []string, goroutines int, shared bool,
 ) (rates, inRedis rounds, err error) {
-	lockers, closeAll, err := b.open(names)
+	lockers, closeAll, err := openAll(b, names, subject.Open)
 	if err != nil {
 		return nil, nil, err
 	}
