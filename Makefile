@@ -128,7 +128,7 @@ soak: deps ## Keep a steady load on a Redis for MINUTES (30): does anything grow
 	out="$(abspath $(or $(OUT),docs/charts))"; status=0; \
 	go test -count=1 -v -timeout $$(($(or $(MINUTES),30) + 5))m -run 'TestSoak$$' ./internal/soak -args -minutes $(or $(MINUTES),30) \
 		-out "$$out/soak.csv" $(FLAGS) || status=$$?; \
-	cd bench && go run ./soakchart "$$out/soak.csv" "$$out/soak.svg" && exit $$status
+	cd bench && go run ./drawchart soak "$$out/soak.csv" "$$out/soak.svg" && exit $$status
 
 .PHONY: pictures
 pictures: deps ## Draw docs/pictures again, from real runs: the report page, a waterfall with a link, the panels of the dashboard
@@ -138,7 +138,7 @@ pictures: deps ## Draw docs/pictures again, from real runs: the report page, a w
 	go run ./examples/agent -chaos -report "$$dir/report.html"; \
 	(cd examples/agent/browsertest && go run ./picture "$$dir/report.html" "$$pictures"); \
 	(cd docs/dashboards/check && go test -count=1 -run TestPrometheus . -args -plays 9 -record "$$dir/panels.json"); \
-	cd bench && go run ./panelchart "$$dir/panels.json" "$$pictures/dashboard.svg"
+	cd bench && go run ./drawchart panels "$$dir/panels.json" "$$pictures/dashboard.svg"
 
 .PHONY: mutants
 mutants: deps ## Take out the guards of the code, one at a time: does a test notice? ONLY=regexp; SINCE=recent MINUTES=5: a sample

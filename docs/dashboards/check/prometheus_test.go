@@ -28,7 +28,7 @@ import (
 
 var (
 	plays  = flag.Int("plays", 2, "how often the incidents are played: an increase needs a sample from before")
-	record = flag.String("record", "", "the file that receives the data of all panels, for bench/panelchart")
+	record = flag.String("record", "", "the file that receives the data of all panels, for bench/drawchart")
 )
 
 func TestMain(m *testing.M) {
