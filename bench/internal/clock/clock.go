@@ -4,6 +4,7 @@
 package clock
 
 import (
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,10 +16,25 @@ type Time int64
 
 // zero is one moment on both clocks. On Linux, time.Since measures on CLOCK_MONOTONIC too, so the
 // two do not drift apart, and it costs a tenth of the system call.
-var zero = struct {
+var zero = meet()
+
+type moment struct {
 	local  time.Time
 	shared Time
-}{time.Now(), read()}
+}
+
+// meet reads both clocks a hundred times, and keeps the reading with the least time between them: the
+// system may stop a process between two readings.
+func meet() (best moment) {
+	least := time.Duration(math.MaxInt64)
+	for range 100 {
+		before, local, after := read(), time.Now(), read()
+		if between := after.Sub(before); between < least {
+			best, least = moment{local, before.Add(between / 2)}, between
+		}
+	}
+	return best
+}
 
 // Now reads the clock.
 func Now() Time { return zero.shared + Time(time.Since(zero.local)) }

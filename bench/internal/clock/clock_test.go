@@ -10,7 +10,7 @@ func TestNow_isTheSharedClock(t *testing.T) {
 	before := read()
 	now := Now()
 	after := read()
-	const off = Time(20 * time.Microsecond) // between the two readings of zero; a busy machine can make it more
+	const off = Time(20 * time.Microsecond) // between the readings of zero
 	if now < before-off && Now() < read()-off || now > after+off && Now() > read()+off {
 		t.Errorf("Now is %d, the system's clock went from %d to %d", now, before, after)
 	}
