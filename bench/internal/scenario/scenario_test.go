@@ -138,8 +138,10 @@ func TestRun_endsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(100*time.Millisecond, func() { cancel(why) })
 		b.Pace.Serial.Window = time.Minute
-		if _, err := b.Run(ctx, name); err != nil && !errors.Is(err, why) {
-			t.Errorf("%s: %v", name, err)
+		began := time.Now()
+		_, err := b.Run(ctx, name)
+		if took := time.Since(began); took > 30*time.Second || err != nil && !errors.Is(err, why) {
+			t.Errorf("%s: %v after %v", name, err, took)
 		}
 		cancel(nil)
 	}
