@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"github.com/belugalock/belugalock/bench/internal/stats"
 	"github.com/belugalock/belugalock/bench/internal/subject"
 )
 
@@ -134,7 +135,7 @@ func (fewTicks) Ticks(low, high float64) []plot.Tick {
 	for i := 0.0; i*step <= high; i++ {
 		label := strconv.FormatFloat(i*step, 'f', -1, 64)
 		if step >= 1 {
-			label = thousands(i * step)
+			label = stats.Thousands(i * step)
 		}
 		ticks = append(ticks, plot.Tick{Value: i * step, Label: label})
 	}

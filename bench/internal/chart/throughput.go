@@ -2,7 +2,6 @@ package chart
 
 import (
 	"math"
-	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -10,6 +9,7 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"github.com/belugalock/belugalock/bench/internal/scenario"
+	"github.com/belugalock/belugalock/bench/internal/stats"
 )
 
 // throughput draws the acquisitions per second of every subject as bars. The length is the median;
@@ -45,7 +45,7 @@ func throughput(o *scenario.Outcome) ([]byte, error) {
 		ranges.XYs = append(ranges.XYs, plotter.XY{X: cell.Median, Y: at})
 		ranges.XErrors = append(ranges.XErrors, struct{ Low, High float64 }{cell.Min - cell.Median, cell.Max - cell.Median})
 		ends = append(ends, plotter.XY{X: cell.Max, Y: at})
-		values = append(values, thousands(cell.Median))
+		values = append(values, stats.Thousands(cell.Median))
 		longest = math.Max(longest, cell.Max)
 	}
 	p.Y.Tick.Marker = plot.ConstantTicks(names)
@@ -84,16 +84,8 @@ func (roundTicks) Ticks(low, high float64) []plot.Tick {
 	ticks := plot.DefaultTicks{}.Ticks(low, high)
 	for i, t := range ticks {
 		if t.Label != "" {
-			ticks[i].Label = thousands(t.Value)
+			ticks[i].Label = stats.Thousands(t.Value)
 		}
 	}
 	return ticks
-}
-
-func thousands(f float64) string {
-	s := strconv.FormatFloat(f, 'f', 0, 64)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

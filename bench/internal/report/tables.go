@@ -142,6 +142,8 @@ func figure(f float64) string {
 	}
 	digits := 0
 	switch a := math.Abs(f); {
+	case f >= 10_000:
+		return stats.Thousands(f)
 	case a >= 100 || a == 0:
 	case a >= 10:
 		digits = 1
@@ -150,13 +152,7 @@ func figure(f float64) string {
 	default:
 		digits = 1 - int(math.Floor(math.Log10(a))) // two that count
 	}
-	s := strconv.FormatFloat(f, 'f', digits, 64)
-	if f >= 10_000 {
-		for i := len(s) - 3; i > 0; i -= 3 {
-			s = s[:i] + "," + s[i:]
-		}
-	}
-	return s
+	return strconv.FormatFloat(f, 'f', digits, 64)
 }
 
 func plural(n int, what string) string {

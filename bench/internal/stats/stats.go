@@ -4,6 +4,7 @@ package stats
 import (
 	"math"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -58,4 +59,13 @@ func Ratios(above, below []float64) (ratios []float64) {
 		}
 	}
 	return ratios
+}
+
+// Thousands writes a whole number with commas between its thousands.
+func Thousands(f float64) string {
+	s := strconv.FormatFloat(f, 'f', 0, 64)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
 }

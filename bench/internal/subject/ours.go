@@ -46,16 +46,12 @@ func (o *ours) Close() error {
 	return errors.Join(o.locker.Close(ctx), o.client.Close())
 }
 
-// observer does the least that an Observer can do.
-type observer struct{ started, ended, remote atomic.Int64 }
+// observer counts the handoffs from other processes.
+type observer struct{ remote atomic.Int64 }
 
-func (o *observer) Start(ctx context.Context, _ *distlock.Operation) context.Context {
-	o.started.Add(1)
-	return ctx
-}
+func (o *observer) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }
 
 func (o *observer) End(_ context.Context, op *distlock.Operation) {
-	o.ended.Add(1)
 	if op.Handoff == distlock.HandoffRemote {
 		o.remote.Add(1)
 	}
