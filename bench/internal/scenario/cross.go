@@ -29,19 +29,19 @@ const (
 // turns at that pace.
 func (b *Bench) cross(ctx context.Context) (*Outcome, error) {
 	pace, names := b.Pace.Cross, subject.Contended()
-	var rate, ofIdeal, p50, p99, longest, calls, share, p99Fair, longestFair = rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}
+	var rate, ofIdeal, p50, p99, longest, calls, share, p99Fair, longestFair = figures{}, figures{}, figures{}, figures{}, figures{}, figures{}, figures{}, figures{}, figures{}
 	waits := map[string][]time.Duration{}
 	var fairs []float64
 	for n := range pace.N {
 		sums := map[string]crossSum{}
 		ideal := 0.0
 		for _, s := range b.round("cross", n, pace.N, aroundOurs(names)) {
-			sum, err := b.fight(ctx, s, crossHold, pace)
+			sum, err := b.contend(ctx, s, crossHold, pace)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s, err)
 			}
 			sums[s] = sum
-			b.blame(s, sum.faults)
+			b.addFaults(s, sum.faults)
 			if s == subject.Ideal {
 				ideal += sum.perSecond / 2
 			}
@@ -63,7 +63,7 @@ func (b *Bench) cross(ctx context.Context) (*Outcome, error) {
 			waits[s] = append(waits[s], sum.waits...)
 		}
 	}
-	ours := func(key, against string, values rounds) Ratio {
+	ours := func(key, against string, values figures) Ratio {
 		return Ratio{key, against, stats.SpreadOf(values[subject.Ours])}
 	}
 	return &Outcome{
@@ -113,8 +113,8 @@ type crossSum struct {
 	faults              Faults
 }
 
-// fight lets the processes of one subject loose on each other and counts.
-func (b *Bench) fight(ctx context.Context, name string, hold time.Duration, pace Rounds) (sum crossSum, err error) {
+// contend runs the processes of one subject on one key, and counts.
+func (b *Bench) contend(ctx context.Context, name string, hold time.Duration, pace Rounds) (sum crossSum, err error) {
 	task := crowdTask{Subject: name, Addr: b.addr(name), Key: b.key("cross"), Goroutines: crossGoroutines, Hold: hold}
 	if name == subject.Ideal {
 		task.Goroutines = 1

@@ -26,8 +26,8 @@ func (f *Faults) merge(others Faults) {
 	f.N += others.N
 }
 
-// blame notes faults of a subject for the end of the scenario.
-func (b *Bench) blame(subject string, f Faults) {
+// addFaults keeps faults of a subject for the end of the scenario.
+func (b *Bench) addFaults(subject string, f Faults) {
 	all := b.faults[subject]
 	all.merge(f)
 	b.faults[subject] = all

@@ -30,7 +30,7 @@ const lost = 2 * time.Second
 // rest, because a machine that has just slept answers later.
 func (b *Bench) handoff(ctx context.Context) (*Outcome, error) {
 	pace, names := b.Pace.Handoff, subject.Contended()
-	var p50, longest, ping, vs = rounds{}, rounds{}, rounds{}, rounds{}
+	var p50, longest, ping, vs = figures{}, figures{}, figures{}, figures{}
 	for n := range pace.N {
 		for _, s := range b.round("handoff", n, pace.N, names) {
 			window := pace.Window
@@ -75,10 +75,10 @@ func (b *Bench) passToAndFro(ctx context.Context, name string, window time.Durat
 		}
 	}
 	holder, waiter := members[0], members[1]
-	if _, err := tell(holder, doAcquire, calls); err != nil {
+	if _, err := ask(holder, doAcquire, calls); err != nil {
 		return nil, nil, err
 	}
-	if _, err := hear(holder, holds); err != nil {
+	if _, err := receive(holder, holds); err != nil {
 		return nil, nil, err
 	}
 	for end := time.Now().Add(window); time.Now().Before(end) || len(passes) == 0; {
@@ -98,21 +98,21 @@ func (b *Bench) passToAndFro(ctx context.Context, name string, window time.Durat
 // pass hands the lock from holder to waiter. With os.ErrDeadlineExceeded, the times are valid, and
 // the waiter has ended.
 func (b *Bench) pass(ctx context.Context, name string, holder, waiter *childproc.Child) (took, rtt time.Duration, err error) {
-	if _, err := tell(waiter, doAcquire, calls); err != nil {
+	if _, err := ask(waiter, doAcquire, calls); err != nil {
 		return 0, 0, err
 	}
 	rest := settleMin + rand.N(settleMax-settleMin) + rand.N(subject.Pause(name)+1)
 	sleep(ctx, rest/2)
-	ping, err := tell(holder, doPing, pinged)
+	ping, err := ask(holder, doPing, pinged)
 	if err != nil {
 		return 0, 0, err
 	}
 	sleep(ctx, rest/2)
-	from, err := tell(holder, doRelease, released)
+	from, err := ask(holder, doRelease, released)
 	if err != nil {
 		return 0, 0, err
 	}
-	b.blame(name, from.Faults)
+	b.addFaults(name, from.Faults)
 	var to relayEvent
 	err = waiter.ReceiveWithin(lost, &to)
 	switch {
@@ -129,16 +129,16 @@ func (b *Bench) pass(ctx context.Context, name string, holder, waiter *childproc
 	return to.At.Sub(from.At), ping.Took, nil
 }
 
-// tell has a process do something and waits for its answer.
-func tell(m *childproc.Child, what, answer string) (relayEvent, error) {
+// ask gives a command to a process and returns the answer.
+func ask(m *childproc.Child, what, answer string) (relayEvent, error) {
 	if err := m.Send(what); err != nil {
 		return relayEvent{}, err
 	}
-	return hear(m, answer)
+	return receive(m, answer)
 }
 
-// hear waits for what a process has to say.
-func hear(m *childproc.Child, answer string) (e relayEvent, err error) {
+// receive waits for an answer of a process.
+func receive(m *childproc.Child, answer string) (e relayEvent, err error) {
 	if err := m.Receive(&e); err != nil {
 		return e, err
 	}

@@ -34,8 +34,8 @@ func editedExchange(n int) (question, answer subject.Message) { return exchangeO
 // history is replaced or removed.
 func (b *Bench) history(ctx context.Context) (*Outcome, error) {
 	pace, names := b.Pace.History, []string{subject.Ours, subject.Stream}
-	var wire wire.Counter
-	way, err := subject.OpenSessions(subject.Ours, subject.Setup{Addr: b.Addr, TTL: ttl, Commands: &wire})
+	var counter wire.Counter
+	way, err := subject.OpenSessions(subject.Ours, subject.Setup{Addr: b.Addr, TTL: ttl, Commands: &counter})
 	if err != nil {
 		return nil, err
 	}
@@ -47,14 +47,14 @@ func (b *Bench) history(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 
-	f := historyFigures{rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, map[string][][]float64{}}
+	f := historyFigures{figures{}, figures{}, figures{}, figures{}, figures{}, map[string][][]float64{}}
 	for n := range pace.N {
 		b.round("history", n, pace.N, names)
-		before := wire.Trips()
+		before := counter.Trips()
 		if err := h.answered(ctx); err != nil {
 			return nil, err
 		}
-		f.trips.add(subject.Ours, float64(wire.Trips()-before))
+		f.trips.add(subject.Ours, float64(counter.Trips()-before))
 		if err := h.timeCalls(ctx, n, pace.Window, f); err != nil {
 			return nil, err
 		}
@@ -67,9 +67,9 @@ func (b *Bench) history(ctx context.Context) (*Outcome, error) {
 
 // historyFigures are what the rounds have measured.
 type historyFigures struct {
-	lastOfShort, lastOfLong rounds // in µs
-	replaceOne, replaceAll  rounds // in ms
-	trips                   rounds
+	lastOfShort, lastOfLong figures // in µs
+	replaceOne, replaceAll  figures // in ms
+	trips                   figures
 	steps                   map[string][][]float64 // of each operation and round, in ms
 }
 

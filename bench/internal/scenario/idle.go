@@ -19,7 +19,7 @@ import (
 // which is not counted.
 func (b *Bench) idle(ctx context.Context) (*Outcome, error) {
 	pace, names := b.Pace.Idle, subject.Contended()
-	calls := rounds{}
+	calls := figures{}
 	for n := range pace.N {
 		for _, s := range b.round("idle", n, pace.N, names) {
 			settle, window := pace.Settle, pace.Window

@@ -56,15 +56,15 @@ func (o *Outcome) Cell(subject, key string) (Cell, bool) {
 	return Cell{}, false
 }
 
-// rounds collects one figure of several subjects: a value for each subject and round.
-type rounds map[string][]float64
+// figures are one figure of several subjects: a value for each subject and round.
+type figures map[string][]float64
 
-func (r rounds) add(subject string, value float64) { r[subject] = append(r[subject], value) }
+func (f figures) add(subject string, value float64) { f[subject] = append(f[subject], value) }
 
 // best returns the subject with the highest median, of those that are given.
-func (r rounds) best(subjects []string) (best string) {
+func (f figures) best(subjects []string) (best string) {
 	for _, s := range subjects {
-		if best == "" || stats.Median(r[s]) > stats.Median(r[best]) {
+		if best == "" || stats.Median(f[s]) > stats.Median(f[best]) {
 			best = s
 		}
 	}
@@ -74,7 +74,7 @@ func (r rounds) best(subjects []string) (best string) {
 // column is a figure with its names, for all subjects.
 type column struct {
 	key, heading string
-	values       rounds
+	values       figures
 }
 
 // rows puts columns side by side, one row per subject, and leaves out missing figures.

@@ -43,7 +43,7 @@ func (b *Bench) pgNotify(ctx context.Context) (*Outcome, error) {
 		}
 		defer drivers[i].Close()
 	}
-	var notified, unnotified, alone, waited, remote = rounds{}, rounds{}, rounds{}, rounds{}, rounds{}
+	var notified, unnotified, alone, waited, remote = figures{}, figures{}, figures{}, figures{}, figures{}
 	for n := range pace.N {
 		b.round("pg_notify", n, pace.N, []string{name})
 		handoffs := map[bool]float64{} // in the windows with and without notices
@@ -187,7 +187,7 @@ func (b *Bench) contended(ctx context.Context, pace Rounds) (with, without cross
 	both := task(notifyKeys)
 	with, err1 := b.count(ctx, pace, both, both)
 	without, err2 := b.count(ctx, pace, task(notifyKeys/2), task(notifyKeys/2))
-	b.blame(subject.OursPostgres, with.faults)
-	b.blame(subject.OursPostgres, without.faults)
+	b.addFaults(subject.OursPostgres, with.faults)
+	b.addFaults(subject.OursPostgres, without.faults)
 	return with, without, errors.Join(err1, err2)
 }

@@ -40,17 +40,17 @@ func (b *Bench) pgSave(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 	defer closeAll()
-	p50 := rounds{}
+	p50 := figures{}
 	for n := range pace.N {
 		b.round("pg_save", n, pace.N, names)
-		var sessions []*kept
+		var sessions []*session
 		for _, name := range names {
-			k, err := b.newSession(ways[name])
+			s, err := b.newSession(ways[name])
 			if err != nil {
 				return nil, err
 			}
-			k.large = true
-			sessions = append(sessions, k)
+			s.large = true
+			sessions = append(sessions, s)
 		}
 		took, err := alternate(ctx, n, pace.Window, sessions[0].savesInTurn, sessions[1].saves)
 		if err != nil {
@@ -74,7 +74,7 @@ func (b *Bench) pgSave(ctx context.Context) (*Outcome, error) {
 // pgWaiters counts the connections of a Locker with a thousand waiters, each for a held key of its own.
 func (b *Bench) pgWaiters(ctx context.Context) (*Outcome, error) {
 	pace, name := b.Pace.PgWaiters, subject.OursPostgres
-	most := rounds{}
+	most := figures{}
 	for n := range pace.N {
 		b.round("pg_waiters", n, pace.N, []string{name})
 		connections, err := b.connections(ctx, pace.Window)
@@ -146,7 +146,7 @@ func (b *Bench) pgRenew(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 
-	pace, name, took := b.Pace.PgRenew, subject.OursPostgres, rounds{}
+	pace, name, took := b.Pace.PgRenew, subject.OursPostgres, figures{}
 	for n := range pace.N {
 		b.round("pg_renew", n, pace.N, []string{name})
 		median, err := alternate(ctx, n, pace.Window, func(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
@@ -178,9 +178,9 @@ const pgHold = 5 * time.Millisecond
 // bare notification for each handoff between processes, but not within a process.
 func (b *Bench) pgCross(ctx context.Context) (*Outcome, error) {
 	pace, names := b.Pace.PgCross, []string{subject.OursPostgres, subject.Cirello, subject.Allisson}
-	var rate, share, held, remote, handoff, ofIdeal = rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}
+	var rate, share, held, remote, handoff, ofIdeal = figures{}, figures{}, figures{}, figures{}, figures{}, figures{}
 	for n := range pace.N {
-		ideal, err := b.fight(ctx, subject.Ideal, pgHold, pace)
+		ideal, err := b.contend(ctx, subject.Ideal, pgHold, pace)
 		if err != nil {
 			return nil, err
 		}
@@ -189,11 +189,11 @@ func (b *Bench) pgCross(ctx context.Context) (*Outcome, error) {
 			return nil, err
 		}
 		for _, name := range b.round("pg_cross", n, pace.N, names) {
-			sum, err := b.fight(ctx, name, pgHold, pace)
+			sum, err := b.contend(ctx, name, pgHold, pace)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			b.blame(name, sum.faults)
+			b.addFaults(name, sum.faults)
 			rate.add(name, sum.perSecond)
 			held.add(name, sum.perSecond/ideal.perSecond)
 			share.add(name, sum.minMaxShare)

@@ -81,9 +81,9 @@ func (b *Bench) redlockSerial(ctx context.Context) (*Outcome, error) {
 // later calls of other processes overtake an acquisition.
 func (b *Bench) redlockCross(ctx context.Context) (*Outcome, error) {
 	pace, names := b.Pace.RedlockCross, []string{subject.OursQuorum, subject.RedsyncQuorum}
-	var rate, held, p50, longest, share, overtaken, most = rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}
+	var rate, held, p50, longest, share, overtaken, most = figures{}, figures{}, figures{}, figures{}, figures{}, figures{}, figures{}
 	for n := range pace.N {
-		ideal, err := b.fight(ctx, subject.Ideal, crossHold, pace)
+		ideal, err := b.contend(ctx, subject.Ideal, crossHold, pace)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func (b *Bench) redlockCross(ctx context.Context) (*Outcome, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			b.blame(name, sum.faults)
+			b.addFaults(name, sum.faults)
 			rate.add(name, sum.perSecond)
 			held.add(name, sum.perSecond/ideal.perSecond)
 			share.add(name, sum.minMaxShare)
@@ -169,7 +169,7 @@ const contenders = 32
 // nodes come there in different orders.
 func (b *Bench) redlockVotes(ctx context.Context) (*Outcome, error) {
 	names := []string{subject.OursQuorum, subject.RedsyncQuorum, subject.OursFar, subject.RedsyncFar}
-	without, took := rounds{}, rounds{}
+	without, took := figures{}, figures{}
 	for _, name := range names {
 		n, times, err := b.votes(ctx, name)
 		if err != nil {

@@ -35,8 +35,8 @@ func (b *Bench) serial(ctx context.Context) (*Outcome, error) {
 // tracing is serial of this library alone: without an Observer, with tracing on no-op providers, and on
 // the SDK of OpenTelemetry.
 func (b *Bench) tracing(ctx context.Context) (*Outcome, error) {
-	none, off, on, sync := subject.Unobserved, subject.TracingOff, subject.TracingOn, subject.TracingSync
-	names := []string{none, off, on, sync, subject.Woken}
+	none, off, on, unbatched := subject.Unobserved, subject.TracingOff, subject.TracingOn, subject.TracingSync
+	names := []string{none, off, on, unbatched, subject.Woken}
 	p50, _, err := b.serialTimes(ctx, "tracing", b.Pace.Tracing, names)
 	if err != nil {
 		return nil, err
@@ -48,14 +48,14 @@ func (b *Bench) tracing(ctx context.Context) (*Outcome, error) {
 		Ratios: []Ratio{
 			ratio("tracing_off_vs_none", none, p50[off], p50[none]),
 			ratio("tracing_on_vs_none", none, p50[on], p50[none]),
-			ratio("tracing_sync_vs_none", none, p50[sync], p50[none]),
+			ratio("tracing_sync_vs_none", none, p50[unbatched], p50[none]),
 		},
 	}, nil
 }
 
 // serialTimes returns the median time of an acquisition and release of each subject, and for how long
 // Redis has run its commands, in µs.
-func (b *Bench) serialTimes(ctx context.Context, scenario string, pace Rounds, names []string) (p50, inRedis rounds, err error) {
+func (b *Bench) serialTimes(ctx context.Context, scenario string, pace Rounds, names []string) (p50, inRedis figures, err error) {
 	lockers, closeAll, err := openAll(b, names, subject.Open)
 	if err != nil {
 		return nil, nil, err
@@ -70,7 +70,7 @@ func (b *Bench) serialTimes(ctx context.Context, scenario string, pace Rounds, n
 		}
 	}
 
-	p50, inRedis = rounds{}, rounds{}
+	p50, inRedis = figures{}, figures{}
 	for n := range pace.N {
 		order := b.round(scenario, n, pace.N, names)
 		taken, served := map[string][]time.Duration{}, map[string]time.Duration{}

@@ -64,77 +64,77 @@ func exchangeOf(n, questionSize, answerSize int) (question, answer subject.Messa
 		say("assistant", "It has left our depot and comes on Tuesday between nine and eleven. I have told the carrier your new address. ", answerSize)
 }
 
-// kept is a session with the number of exchanges it was given.
-type kept struct {
+// session is one with the number of exchanges it was given.
+type session struct {
 	subject.Session
 	n     int
 	named bool // its Saves have turn IDs
 	large bool // its exchanges have 4 KB
 }
 
-func (k *kept) exchange(n int) (question, answer subject.Message) {
-	if k.large {
+func (s *session) exchange(n int) (question, answer subject.Message) {
+	if s.large {
 		return exchangeOf(n, 1024, 3072)
 	}
 	return exchange(n)
 }
 
 // saves makes Saves.
-func (k *kept) saves(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
+func (s *session) saves(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
 	for range block {
-		question, answer := k.exchange(k.n)
-		id := "message-" + strconv.Itoa(k.n)
+		question, answer := s.exchange(s.n)
+		id := "message-" + strconv.Itoa(s.n)
 		began := time.Now()
 		saving := ctx
-		if k.named {
+		if s.named {
 			saving = lockedmemory.WithTurnID(ctx, id)
 		}
-		if err := k.Save(saving, question, answer); err != nil {
+		if err := s.Save(saving, question, answer); err != nil {
 			return nil, err
 		}
 		times = append(times, time.Since(began))
-		k.n++
+		s.n++
 	}
 	return times, nil
 }
 
 // save makes Saves outside the measurement.
-func (k *kept) save(ctx context.Context, count int) error {
+func (s *session) save(ctx context.Context, count int) error {
 	for range count {
-		question, answer := k.exchange(k.n)
-		if err := k.Save(ctx, question, answer); err != nil {
+		question, answer := s.exchange(s.n)
+		if err := s.Save(ctx, question, answer); err != nil {
 			return err
 		}
-		k.n++
+		s.n++
 	}
 	return nil
 }
 
 // savesInTurn makes Saves in the course of a turn.
-func (k *kept) savesInTurn(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
-	err := k.turn(ctx, func(ctx context.Context) (err error) {
-		times, err = k.saves(ctx, times)
+func (s *session) savesInTurn(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
+	err := s.turn(ctx, func(ctx context.Context) (err error) {
+		times, err = s.saves(ctx, times)
 		return err
 	})
 	return times, err
 }
 
 // savesAfterTurn makes Saves outside a turn, soon after one.
-func (k *kept) savesAfterTurn(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
-	if err := k.turn(ctx, func(context.Context) error { return nil }); err != nil {
+func (s *session) savesAfterTurn(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
+	if err := s.turn(ctx, func(context.Context) error { return nil }); err != nil {
 		return nil, err
 	}
-	return k.saves(ctx, times)
+	return s.saves(ctx, times)
 }
 
 // turn runs a turn that makes some Saves and then calls fn.
-func (k *kept) turn(ctx context.Context, fn func(context.Context) error) error {
-	session, ok := k.Session.(subject.TurnTaker)
+func (s *session) turn(ctx context.Context, fn func(context.Context) error) error {
+	taker, ok := s.Session.(subject.TurnTaker)
 	if !ok {
 		return errors.New("the session knows no turns")
 	}
-	return session.Turn(ctx, func(ctx context.Context) error {
-		if err := k.save(ctx, before); err != nil {
+	return taker.Turn(ctx, func(ctx context.Context) error {
+		if err := s.save(ctx, before); err != nil {
 			return err
 		}
 		return fn(ctx)
@@ -142,15 +142,15 @@ func (k *kept) turn(ctx context.Context, fn func(context.Context) error) error {
 }
 
 // loads makes Loads.
-func (k *kept) loads(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
+func (s *session) loads(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
 	for range together {
 		began := time.Now()
-		messages, err := k.Load(ctx, "")
+		messages, err := s.Load(ctx, "")
 		if err != nil {
 			return nil, err
 		}
 		times = append(times, time.Since(began))
-		if err := k.checkThat(messages); err != nil {
+		if err := s.checkThat(messages); err != nil {
 			return nil, err
 		}
 	}
@@ -158,21 +158,21 @@ func (k *kept) loads(ctx context.Context, times []time.Duration) ([]time.Duratio
 }
 
 // check looks whether the session has what it was given.
-func (k *kept) check(ctx context.Context) error {
-	messages, err := k.Load(ctx, "")
+func (s *session) check(ctx context.Context) error {
+	messages, err := s.Load(ctx, "")
 	if err != nil {
 		return fmt.Errorf("reading the saved messages: %w", err)
 	}
-	return k.checkThat(messages)
+	return s.checkThat(messages)
 }
 
-func (k *kept) checkThat(messages []subject.Message) error {
-	if len(messages) != 2*k.n {
-		return fmt.Errorf("%d Saves were made, and %d messages are there", k.n, len(messages))
+func (s *session) checkThat(messages []subject.Message) error {
+	if len(messages) != 2*s.n {
+		return fmt.Errorf("%d Saves were made, and %d messages are there", s.n, len(messages))
 	}
-	question, answer := k.exchange(k.n - 1)
-	if messages[2*k.n-2] != question || messages[2*k.n-1] != answer {
-		return fmt.Errorf("the last of %d Saves has left other messages: %v", k.n, messages[2*k.n-2:])
+	question, answer := s.exchange(s.n - 1)
+	if messages[2*s.n-2] != question || messages[2*s.n-1] != answer {
+		return fmt.Errorf("the last of %d Saves has left other messages: %v", s.n, messages[2*s.n-2:])
 	}
 	return nil
 }

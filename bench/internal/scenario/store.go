@@ -35,7 +35,7 @@ func (b *Bench) store(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 
-	f := storeFigures{rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}, rounds{}}
+	f := storeFigures{figures{}, figures{}, figures{}, figures{}, figures{}, figures{}, figures{}, figures{}}
 	for n := range pace.N {
 		b.round("store", n, pace.N, names)
 		if err := b.timeSaves(ctx, n, ways, f); err != nil {
@@ -77,40 +77,40 @@ func (b *Bench) store(ctx context.Context) (*Outcome, error) {
 
 // storeFigures are medians in µs.
 type storeFigures struct {
-	save, turnSave, idSave                   rounds
-	load                                     rounds
-	toShort, toLong, turnToShort, turnToLong rounds
+	save, turnSave, idSave                   figures
+	load                                     figures
+	toShort, toLong, turnToShort, turnToLong figures
 }
 
 // timeSaves compares the Saves, each to a new session.
 func (b *Bench) timeSaves(ctx context.Context, n int, ways map[string]subject.Sessions, f storeFigures) error {
 	compared := []struct {
 		name   string
-		figure rounds
-		timed  func(*kept) sample
-		k      *kept
+		figure figures
+		timed  func(*session) sample
+		s      *session
 	}{
-		{subject.Ours, f.save, func(k *kept) sample { return k.saves }, nil},
-		{subject.Ours, f.turnSave, func(k *kept) sample { return k.savesInTurn }, nil},
-		{subject.Ours, f.idSave, func(k *kept) sample { k.named = true; return k.savesInTurn }, nil},
-		{subject.BsmStream, f.save, func(k *kept) sample { return k.saves }, nil},
-		{subject.Stream, f.save, func(k *kept) sample { return k.saves }, nil},
+		{subject.Ours, f.save, func(s *session) sample { return s.saves }, nil},
+		{subject.Ours, f.turnSave, func(s *session) sample { return s.savesInTurn }, nil},
+		{subject.Ours, f.idSave, func(s *session) sample { s.named = true; return s.savesInTurn }, nil},
+		{subject.BsmStream, f.save, func(s *session) sample { return s.saves }, nil},
+		{subject.Stream, f.save, func(s *session) sample { return s.saves }, nil},
 	}
 	var samples []sample
 	for i := range compared {
 		c := &compared[i]
 		var err error
-		if c.k, err = b.newSession(ways[c.name]); err != nil {
+		if c.s, err = b.newSession(ways[c.name]); err != nil {
 			return err
 		}
-		samples = append(samples, c.timed(c.k))
+		samples = append(samples, c.timed(c.s))
 	}
 	took, err := alternate(ctx, n, b.Pace.Store.Window, samples...)
 	if err != nil {
 		return err
 	}
 	for i, c := range compared {
-		if err := c.k.check(ctx); err != nil {
+		if err := c.s.check(ctx); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		c.figure.add(c.name, micros(took[i]))
@@ -119,7 +119,7 @@ func (b *Bench) timeSaves(ctx context.Context, n int, ways map[string]subject.Se
 }
 
 // timeLoads compares the Loads.
-func (b *Bench) timeLoads(ctx context.Context, n int, sessions map[string]*kept, f storeFigures) error {
+func (b *Bench) timeLoads(ctx context.Context, n int, sessions map[string]*session, f storeFigures) error {
 	names := []string{subject.Ours, subject.List}
 	var samples []sample
 	for _, name := range names {
@@ -138,56 +138,56 @@ func (b *Bench) timeLoads(ctx context.Context, n int, sessions map[string]*kept,
 // timeAppends compares Saves to the long session with Saves to short ones, which are new in every
 // block. In the same block, both have had a turn with ten Saves before, so the lock and the store
 // are in the same state.
-func (b *Bench) timeAppends(ctx context.Context, n int, way subject.Sessions, long *kept, f storeFigures) error {
-	short := func(timed func(*kept) sample) sample {
+func (b *Bench) timeAppends(ctx context.Context, n int, way subject.Sessions, long *session, f storeFigures) error {
+	short := func(timed func(*session) sample) sample {
 		return func(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
-			k, err := b.newSession(way)
+			s, err := b.newSession(way)
 			if err != nil {
 				return nil, err
 			}
-			if times, err = timed(k)(ctx, times); err != nil {
+			if times, err = timed(s)(ctx, times); err != nil {
 				return nil, err
 			}
-			return times, k.check(ctx)
+			return times, s.check(ctx)
 		}
 	}
-	after, within := func(k *kept) sample { return k.savesAfterTurn }, func(k *kept) sample { return k.savesInTurn }
+	after, within := func(s *session) sample { return s.savesAfterTurn }, func(s *session) sample { return s.savesInTurn }
 	took, err := alternate(ctx, n, b.Pace.Store.Window, short(after), long.savesAfterTurn, short(within), long.savesInTurn)
 	if err != nil {
 		return err
 	}
-	for i, figure := range []rounds{f.toShort, f.toLong, f.turnToShort, f.turnToLong} {
+	for i, figure := range []figures{f.toShort, f.toLong, f.turnToShort, f.turnToLong} {
 		figure.add(subject.Ours, micros(took[i]))
 	}
 	return nil
 }
 
-func (b *Bench) newSession(way subject.Sessions) (*kept, error) {
+func (b *Bench) newSession(way subject.Sessions) (*session, error) {
 	s, err := way.Session(b.key("store"))
-	return &kept{Session: s}, err
+	return &session{Session: s}, err
 }
 
 // filled returns a session of each of the ways with the turns that are to be loaded.
-func (b *Bench) filled(ctx context.Context, ways map[string]subject.Sessions, names ...string) (map[string]*kept, error) {
-	sessions := map[string]*kept{}
+func (b *Bench) filled(ctx context.Context, ways map[string]subject.Sessions, names ...string) (map[string]*session, error) {
+	sessions := map[string]*session{}
 	for _, name := range names {
-		k, err := b.newSession(ways[name])
+		s, err := b.newSession(ways[name])
 		if err == nil {
-			err = k.save(ctx, loadTurns)
+			err = s.save(ctx, loadTurns)
 		}
 		if err == nil {
-			err = k.check(ctx)
+			err = s.check(ctx)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		sessions[name] = k
+		sessions[name] = s
 	}
 	return sessions, nil
 }
 
 // long returns the long session.
-func (b *Bench) long(ctx context.Context, way subject.Sessions) (*kept, error) {
+func (b *Bench) long(ctx context.Context, way subject.Sessions) (*session, error) {
 	b.Progress(fmt.Sprintf("%-8s filling a session", "store"))
 	name := b.key("store")
 	turns := cmp.Or(b.longTurns, longTurns)
@@ -195,5 +195,5 @@ func (b *Bench) long(ctx context.Context, way subject.Sessions) (*kept, error) {
 		return nil, err
 	}
 	s, err := way.Session(name)
-	return &kept{Session: s, n: turns}, err
+	return &session{Session: s, n: turns}, err
 }

@@ -55,17 +55,17 @@ func TestKept_noticesWhatWasNotSaved(t *testing.T) {
 		"others": {func(_ int, q, a subject.Message) messages { return messages{a, q} }, "other messages"},
 		"cut":    {func(_ int, q, a subject.Message) messages { a.Text = a.Text[:10]; return messages{q, a} }, "other messages"},
 	} {
-		for how, timed := range map[string]func(*kept) sample{
-			"saves":          func(k *kept) sample { return k.saves },
-			"savesInTurn":    func(k *kept) sample { return k.savesInTurn },
-			"savesAfterTurn": func(k *kept) sample { return k.savesAfterTurn },
+		for how, timed := range map[string]func(*session) sample{
+			"saves":          func(s *session) sample { return s.saves },
+			"savesInTurn":    func(s *session) sample { return s.savesInTurn },
+			"savesAfterTurn": func(s *session) sample { return s.savesAfterTurn },
 		} {
-			k := &kept{Session: &slice{saves: c.saves}}
-			times, err := timed(k)(t.Context(), nil)
+			s := &session{Session: &slice{saves: c.saves}}
+			times, err := timed(s)(t.Context(), nil)
 			if err != nil || len(times) != block {
 				t.Errorf("%s, %s: %d times, %v", name, how, len(times), err)
 			}
-			for what, err := range map[string]error{"check": k.check(t.Context()), "loads": second(k.loads(t.Context(), nil))} {
+			for what, err := range map[string]error{"check": s.check(t.Context()), "loads": second(s.loads(t.Context(), nil))} {
 				switch {
 				case c.want == "" && err != nil:
 					t.Errorf("%s, %s: %s: %v", name, how, what, err)
@@ -80,8 +80,8 @@ func TestKept_noticesWhatWasNotSaved(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestKept_aTurnTakesOneWhoKnowsTurns(t *testing.T) {
-	k := &kept{Session: struct{ subject.Session }{}}
-	if _, err := k.savesInTurn(t.Context(), nil); err == nil {
+	s := &session{Session: struct{ subject.Session }{}}
+	if _, err := s.savesInTurn(t.Context(), nil); err == nil {
 		t.Error("no error")
 	}
 }

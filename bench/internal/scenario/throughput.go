@@ -56,13 +56,13 @@ func (b *Bench) local(ctx context.Context) (*Outcome, error) {
 // throughput returns the acquisitions per second of every subject in every round, and how long Redis
 // has run the commands of each.
 func (b *Bench) throughput(ctx context.Context, name string, pace Rounds, names []string, goroutines int, shared bool,
-) (rates, inRedis rounds, err error) {
+) (rates, inRedis figures, err error) {
 	lockers, closeAll, err := openAll(b, names, subject.Open)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer closeAll()
-	rates, inRedis = rounds{}, rounds{}
+	rates, inRedis = figures{}, figures{}
 	for n := range pace.N {
 		for _, s := range b.round(name, n, pace.N, names) {
 			keys := make([]string, goroutines)
@@ -89,7 +89,7 @@ func (b *Bench) throughput(ctx context.Context, name string, pace Rounds, names 
 			if after > before {
 				inRedis.add(s, micros(after-before)/float64(n))
 			}
-			b.blame(s, faults)
+			b.addFaults(s, faults)
 		}
 	}
 	return rates, inRedis, nil
