@@ -15,8 +15,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// pageSize is how many locks one request reads at most, and maxPages how many requests one command
-// makes at least before it gives up: a page may be empty.
+// pageSize is how many locks one request reads at most. A command stops after maxPages requests, or after
+// limit/pageSize if that is more. Pages can be empty.
 const (
 	pageSize = 100
 	maxPages = 1000
@@ -187,9 +187,9 @@ func (t *tool) lockTable(locks []lock) string {
 		}
 		rows = append(rows, row)
 	}
-	return t.tabulate([]column{{name: "KEY", enough: 24, some: 8}, {name: "HOLDER", enough: 19, some: 8}, {name: "AGE", right: true},
-		{name: "TTL", right: true}, {name: "WAITERS", right: true}, {name: "TOKEN", right: true},
-		{name: "TRACE ID", enough: 32, some: 9, tail: true}}, rows)
+	return t.tabulate([]column{{name: "KEY", compact: 24, minimum: 8}, {name: "HOLDER", compact: 19, minimum: 8},
+		{name: "AGE", right: true}, {name: "TTL", right: true}, {name: "WAITERS", right: true}, {name: "TOKEN", right: true},
+		{name: "TRACE ID", compact: 32, minimum: 9, tail: true}}, rows)
 }
 
 func millis(ms int64) string { return span(time.Duration(ms) * time.Millisecond) }

@@ -26,14 +26,14 @@ func (t *tool) print(value any, lines func() string) error {
 
 // column is one of a table.
 type column struct {
-	name         string
-	right        bool
-	enough, some int  // the widths to which it shrinks in a narrow terminal; 0: it does not
-	tail         bool // it loses its end instead of its middle
+	name             string
+	right            bool
+	compact, minimum int  // the widths to which it shrinks in a narrow terminal; 0: it does not
+	tail             bool // it loses its end instead of its middle
 }
 
-// tabulate draws rows. If they are wider than the terminal, the widest columns shrink: all to enough
-// width first, then to some. A row that is still too wide loses its end.
+// tabulate draws rows. If they are wider than the terminal, the widest columns shrink: all to their
+// compact width first, then to their minimum. A row that is still too wide loses its end.
 func (t *tool) tabulate(columns []column, rows [][]string) string {
 	header, widths := []string{}, make([]int, len(columns))
 	for _, c := range columns {
@@ -48,8 +48,8 @@ func (t *tool) tabulate(columns []column, rows [][]string) string {
 	}
 	width, _ := t.size()
 	if width > 0 {
-		shrink(widths, width, func(i int) int { return columns[i].enough })
-		shrink(widths, width, func(i int) int { return columns[i].some })
+		shrink(widths, width, func(i int) int { return columns[i].compact })
+		shrink(widths, width, func(i int) int { return columns[i].minimum })
 	}
 	var lines []string
 	for _, row := range rows {

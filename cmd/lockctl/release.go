@@ -54,14 +54,15 @@ func (t *tool) release(ctx context.Context, s *service, key string, token int64,
 	case err != nil:
 		return err
 	case !l.Held:
-		return t.not("the lock is free; nothing was changed")
+		return t.finding("the lock is free; nothing was changed")
 	case token < l.Token:
-		return t.not("the lock has the token %d now, not %d; nothing was changed: look again with lockctl show", l.Token, token)
+		return t.finding("the lock has the token %d now, not %d; nothing was changed: look again with lockctl show",
+			l.Token, token)
 	}
 	if !yes {
 		fmt.Fprintf(t.errs, "%s\n\n%s\n", facts(l), consequences)
 		if !t.confirm(ctx, "End this lock?") {
-			return t.not("not confirmed; nothing was changed: answer yes, or use --yes")
+			return t.finding("not confirmed; nothing was changed: answer yes, or use --yes")
 		}
 	}
 	broken, err := ask(ctx, func(ctx context.Context) (bool, error) {
@@ -75,15 +76,16 @@ func (t *tool) release(ctx context.Context, s *service, key string, token int64,
 		return err
 	}
 	if !broken {
-		return t.not("the lock does not have the token %d any more; nothing was changed: look again with lockctl show", token)
+		return t.finding("the lock does not have the token %d any more; nothing was changed: look again with lockctl show",
+			token)
 	}
 	return t.print(map[string]any{"key": key, "token": token, "released": true}, func() string {
 		return fmt.Sprintf("Released. The lock of %s under token %d has ended.", clean(l.Holder), token)
 	})
 }
 
-// not says why nothing was done.
-func (t *tool) not(format string, args ...any) error {
+// finding writes why nothing was done. The exit code is exitFinding.
+func (t *tool) finding(format string, args ...any) error {
 	fmt.Fprintf(t.errs, "lockctl: "+format+"\n", args...)
 	return errFinding
 }

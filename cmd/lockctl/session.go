@@ -135,7 +135,7 @@ func (t *tool) sessionShowCommand() *cobra.Command {
 				return err
 			}
 			if len(entries) == 0 {
-				return t.not(noExchange)
+				return t.finding(noExchange)
 			}
 			exchanges := []exchange{}
 			for _, e := range entries {
@@ -164,7 +164,7 @@ func (t *tool) exchangeTable(exchanges []exchange) string {
 	return text
 }
 
-var exchangeColumns = []column{{name: "PLACE", right: true}, {name: "GRANTED"}, {name: "TURN ID", enough: 32, some: 8},
+var exchangeColumns = []column{{name: "PLACE", right: true}, {name: "GRANTED"}, {name: "TURN ID", compact: 32, minimum: 8},
 	{name: "MESSAGES", right: true}, {name: "BYTES", right: true}}
 
 func (x exchange) row() []string {
@@ -276,7 +276,7 @@ func (t *tool) sessionDeleteCommand() *cobra.Command {
 			}
 			if !yes && !t.confirm(ctx, fmt.Sprintf("Delete the session %s for good, under its lock in the namespace %q?",
 				clean(args[0]), locks.namespace)) {
-				return t.not("not confirmed; nothing was changed: answer yes, or use --yes")
+				return t.finding("not confirmed; nothing was changed: answer yes, or use --yes")
 			}
 			if err := memory.Delete(ctx); err != nil {
 				return err

@@ -116,6 +116,6 @@ func (t *tool) queueTable(queue []waiter) string {
 	for _, w := range queue {
 		rows = append(rows, []string{strconv.FormatInt(w.Ticket, 10), w.Holder, millis(w.Alive), w.Trace})
 	}
-	return t.tabulate([]column{{name: "TICKET", right: true}, {name: "WAITER", enough: 19, some: 8},
-		{name: "ALIVE", right: true}, {name: "TRACE ID", enough: 32, some: 9, tail: true}}, rows)
+	return t.tabulate([]column{{name: "TICKET", right: true}, {name: "WAITER", compact: 19, minimum: 8},
+		{name: "ALIVE", right: true}, {name: "TRACE ID", compact: 32, minimum: 9, tail: true}}, rows)
 }

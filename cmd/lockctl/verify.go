@@ -62,7 +62,7 @@ func (t *tool) verifyCommand() *cobra.Command {
 				v.check(e, time.Now())
 			}
 			if v.Exchanges == 0 {
-				return t.not(noExchange)
+				return t.finding(noExchange)
 			}
 			if t.url != "" || os.Getenv("LOCKCTL_URL") != "" {
 				if err := t.compare(ctx, v); err != nil {
