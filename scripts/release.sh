@@ -14,6 +14,12 @@ if ! grep -q "^## \[${version#v}\]" CHANGELOG.md; then
 	echo "CHANGELOG.md has no heading \"## [${version#v}]\". Give the entries of this release that heading." >&2
 	exit 1
 fi
+for tag in "$version" "$nested/$version"; do
+	if git rev-parse --quiet --verify "refs/tags/$tag" >/dev/null; then
+		echo "The tag $tag exists. Choose the next version." >&2
+		exit 1
+	fi
+done
 # Inside the repository a replace directive leads to the root. Users get the tag.
 for module in $nested examples/beluga; do
 	(cd "$module" && go mod edit -require="$root@$version")

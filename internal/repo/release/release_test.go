@@ -21,13 +21,7 @@ const (
 // The rehearsal takes the last commit: git has no tag of a changed work tree.
 func TestRelease_consumersBuildFromTheTags(t *testing.T) {
 	dir := t.TempDir()
-	clone := filepath.Join(dir, "clone")
-	run(t, dir, "git", "clone", "-q", "--no-tags", root(t), clone)
-	version := newest(t, clone)
-	t.Setenv("GIT_AUTHOR_NAME", "rehearsal")
-	t.Setenv("GIT_AUTHOR_EMAIL", "rehearsal@localhost")
-	t.Setenv("GIT_COMMITTER_NAME", "rehearsal")
-	t.Setenv("GIT_COMMITTER_EMAIL", "rehearsal@localhost")
+	clone, version := cloned(t, dir)
 	run(t, clone, "scripts/release.sh", version)
 
 	t.Setenv("GOWORK", "off")
@@ -83,6 +77,40 @@ func TestRelease_consumersBuildFromTheTags(t *testing.T) {
 			t.Errorf("the program printed %q, want %q", got, want)
 		}
 	})
+}
+
+// A tag that exists ends the script before it changes anything.
+func TestRelease_existingTag_noCommit(t *testing.T) {
+	clone, version := cloned(t, t.TempDir())
+	before := run(t, clone, "git", "rev-parse", "HEAD")
+	for _, tag := range []string{version, "lockedmemory/belugamemory/" + version} {
+		run(t, clone, "git", "tag", tag)
+		cmd := exec.Command("scripts/release.sh", version)
+		cmd.Dir = clone
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "The tag "+tag+" exists") {
+			t.Errorf("with the tag %s the script ends with %v: %s", tag, err, out)
+		}
+		if after := run(t, clone, "git", "rev-parse", "HEAD"); after != before {
+			t.Fatalf("with the tag %s the script has committed", tag)
+		}
+		if all := run(t, clone, "git", "tag"); all != tag {
+			t.Errorf("the tags are %q", all)
+		}
+		run(t, clone, "git", "tag", "-d", tag)
+	}
+}
+
+// cloned clones the repository, and returns the version to release.
+func cloned(t *testing.T, dir string) (clone, version string) {
+	t.Helper()
+	clone = filepath.Join(dir, "clone")
+	run(t, dir, "git", "clone", "-q", "--no-tags", root(t), clone)
+	t.Setenv("GIT_AUTHOR_NAME", "rehearsal")
+	t.Setenv("GIT_AUTHOR_EMAIL", "rehearsal@localhost")
+	t.Setenv("GIT_COMMITTER_NAME", "rehearsal")
+	t.Setenv("GIT_COMMITTER_EMAIL", "rehearsal@localhost")
+	return clone, newest(t, clone)
 }
 
 // download makes a proxy of the tags of the clone, as the go command reads them from a server.
