@@ -121,7 +121,7 @@ func (r relayed) request() driver.AcquireRequest {
 	return driver.AcquireRequest{Name: r.name, Owner: rand.Text(), TTL: ttl}
 }
 
-// acquire asks a driver for a lock, and fails if the outcome is another one.
+// acquire asks a driver for a lock. An outcome other than want is an error.
 func acquire(ctx context.Context, d driver.Driver, req driver.AcquireRequest, want driver.Outcome) error {
 	reply, err := d.Acquire(ctx, req)
 	if err == nil && reply.Outcome != want {

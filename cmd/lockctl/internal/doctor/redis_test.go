@@ -132,11 +132,12 @@ func TestExamine_missingRight(t *testing.T) {
 	shows(t, finds(t, address, ""), Note, "settings", "INFO, CONFIG GET")
 }
 
+// Since Redis 7.2, the refusal of a command has the name of the user.
 func TestRight_missing(t *testing.T) {
 	zadd := right{try: "ZADD KEY XX 1 m"}
 	for refusal, want := range map[string]string{
 		"NOPERM this user has no permissions to run the 'zadd' command":                   "+zadd",
-		"NOPERM User monkey has no permissions to run the 'zadd' command":                 "+zadd", // since Redis 7.2
+		"NOPERM User monkey has no permissions to run the 'zadd' command":                 "+zadd",
 		"NOPERM this user has no permissions to access one of the keys used as arguments": "~chat:*",
 		"NOPERM No permissions to access a key":                                           "~chat:*",
 		"NOPERM No permissions to access a channel":                                       "&chat:*",

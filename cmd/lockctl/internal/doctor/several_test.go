@@ -15,7 +15,8 @@ func TestExamine_Cluster(t *testing.T) {
 	c := testservers.StartCluster(t, durable...)
 	converse(t, c.URL(), c.URL())
 	shows(t, finds(t, c.URL(), c.URL()), OK, "namespace", "the locks of 1 sessions")
-	finds(t, c.URL()+"?ttl=1s&read_timeout=300ms", "", slices.Repeat([]string{"warning failover time"}, len(c.Nodes()))...) // cluster-node-timeout is 1 s
+	slow := slices.Repeat([]string{"warning failover time"}, len(c.Nodes())) // cluster-node-timeout is 1 s
+	finds(t, c.URL()+"?ttl=1s&read_timeout=300ms", "", slow...)
 	node := c.Nodes()[0]
 	do(t, node, "CLUSTER", "DELSLOTS", "7")
 	ready(t, func() bool {
