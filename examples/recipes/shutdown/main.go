@@ -88,9 +88,10 @@ func answers(stopping context.Context, locker *distlock.Locker, thinking time.Du
 		}
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		goOn := context.AfterFunc(stopping, cancel) // SIGTERM ends the wait, not the turn
+		detach := context.AfterFunc(stopping, cancel) // SIGTERM ends the wait, not the turn
+		defer detach()                                // or a refused request stays in memory until SIGTERM
 		err = locker.Do(ctx, r.PathValue("id"), func(ctx context.Context) error {
-			if !goOn() {
+			if !detach() {
 				return errStopping
 			}
 			select { // load the history, ask the model, save

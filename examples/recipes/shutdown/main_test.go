@@ -3,13 +3,16 @@ package main
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/internal/recipetest"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
@@ -76,6 +79,37 @@ func TestShutdown_waiters_refusedAtOnce(t *testing.T) {
 	if got := <-held; got != http.StatusOK {
 		t.Errorf("the running turn has the status %d, want 200", got)
 	}
+}
+
+// A refused message leaves nothing behind in the context that lives as long as the service.
+func TestShutdown_refusedMessage_leavesNothing(t *testing.T) {
+	locker, err := memlock.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := locker.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stopping := &counted{Context: context.Background(), done: make(chan struct{})}
+	w := httptest.NewRecorder()
+	answers(stopping, locker, 0).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/conversations/42", http.NoBody))
+	if w.Code != http.StatusServiceUnavailable || stopping.added != 1 || stopping.added != stopping.removed {
+		t.Errorf("status %d; %d functions wait for SIGTERM, and %d of them are removed", w.Code, stopping.added, stopping.removed)
+	}
+}
+
+// counted is a context that counts the functions that wait for its end.
+type counted struct {
+	context.Context
+	done           chan struct{}
+	added, removed int
+}
+
+func (c *counted) Done() <-chan struct{} { return c.done }
+
+func (c *counted) AfterFunc(func()) (stop func() bool) {
+	c.added++
+	return sync.OnceValue(func() bool { c.removed++; return true })
 }
 
 // shutDownDuring ends the service during a message. The lock is free when the process has ended, long
