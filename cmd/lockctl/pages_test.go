@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -87,6 +88,22 @@ func TestPages_commandsKeepTheirPromises(t *testing.T) {
 				lockctlWith(t.Context(), 0, strings.NewReader("no\n"), args("mistyped")...).is(t, exitFinding, promise.mistyped)
 			}
 		})
+	}
+}
+
+// A user with the documented rights alone may not list. That is no sign of an outage, so the first row of
+// the runbook names the exit code and the word by which an operator sees the difference.
+func TestRunbook_listWithoutTheRightToScan(t *testing.T) {
+	server := testservers.StartRedis(t)
+	if _, err := server.Do(strings.Fields(docs.LockRights.Blocks(t, "redis")[0])...); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, open(t, server.URL()), sceneKey, sceneHolder)
+	t.Setenv("LOCKCTL_URL", strings.Replace(server.URL(), "://", "://agent:password@", 1))
+	lockctl(t, "list", "--longest").is(t, exitRefused, "'scan'")
+	lockctl(t, "show", sceneKey).is(t, 0, sceneHolder)
+	if row := docs.FirstLook.Table(t)[0][0]; !strings.Contains(row, strconv.Itoa(exitRefused)) || !strings.Contains(row, "`scan`") {
+		t.Errorf("the first row of the runbook is about %s", row)
 	}
 }
 
