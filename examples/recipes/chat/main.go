@@ -28,17 +28,15 @@ import (
 )
 
 type Message struct{ Role, Text string }
+type conversations = lockedmemory.LockedMemory[Message, Message]
+type service struct{ memory *conversations }
 
-type service struct {
-	memory   *lockedmemory.LockedMemory[Message, Message]
-	thinking time.Duration
-}
+var thinking = flag.Duration("thinking", time.Second, "how long the model takes")
 
 func main() {
 	lock := flag.String("lock", cmp.Or(os.Getenv("LOCK_URL"), "redis://localhost:6379"), "URL of the Redis")
 	listen := flag.String("listen", "localhost:8080", "address to listen on")
 	ttl := flag.Duration("ttl", 5*time.Second, "how long a conversation waits for a crashed instance")
-	thinking := flag.Duration("thinking", time.Second, "how long the model takes")
 	flag.Parse()
 	locker, store, err := redisstore.Open(context.Background(), *lock, lockedmemory.SessionKey,
 		sessionstore.JSON[Message]{}, &redisstore.Options{Lock: distlock.Options{Namespace: "chat", TTL: *ttl},
@@ -55,13 +53,12 @@ func main() {
 		log.Fatal(err)
 	}
 	log.Printf("listening on http://%s", listener.Addr())
-	s := &service{memory, *thinking}
-	http.HandleFunc("POST /conversations/{id}", s.post)
-	http.HandleFunc("GET /conversations/{id}", s.get)
+	http.HandleFunc("POST /conversations/{id}", service{memory}.post)
+	http.HandleFunc("GET /conversations/{id}", service{memory}.get)
 	log.Fatal(http.Serve(listener, nil)) // examples/recipes/shutdown ends in order
 }
 
-func (s *service) post(w http.ResponseWriter, r *http.Request) {
+func (s service) post(w http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	key := r.Header.Get("Idempotency-Key") // the client keeps the key when it repeats the message
 	if err != nil || key == "" || !utf8.Valid(text) {
@@ -78,7 +75,7 @@ func (s *service) post(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return nil, err
 		}
-		return s.model(ctx, history, question)
+		return model(ctx, history, question)
 	})
 	if err == nil && !asked { // the answer is an earlier one: it must be that of the same question
 		known, _, unread := s.memory.Answered(ctx, key)
@@ -89,15 +86,15 @@ func (s *service) post(w http.ResponseWriter, r *http.Request) {
 	reply(w, answer, err)
 }
 
-func (s *service) get(w http.ResponseWriter, r *http.Request) {
+func (s service) get(w http.ResponseWriter, r *http.Request) {
 	messages, err := s.memory.Load(lockedmemory.WithSession(r.Context(), r.PathValue("id")), "")
 	reply(w, messages, err)
 }
 
 // model takes the place of your model.
-func (s *service) model(ctx context.Context, history []Message, question Message) ([]Message, error) {
+func model(ctx context.Context, history []Message, question Message) ([]Message, error) {
 	select {
-	case <-time.After(s.thinking):
+	case <-time.After(*thinking):
 	case <-ctx.Done(): // the time is over, or the lease is lost
 	}
 	return []Message{{"assistant", fmt.Sprintf("Answer %d to %q", len(history)/2+1, question.Text)}}, context.Cause(ctx)
@@ -105,16 +102,19 @@ func (s *service) model(ctx context.Context, history []Message, question Message
 
 func reply(w http.ResponseWriter, messages []Message, err error) {
 	is := func(target error) bool { return errors.Is(err, target) }
+	status := http.StatusServiceUnavailable // a repetition may succeed, at any instance: see docs/reference/errors.md
 	switch {
 	case err == nil:
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(messages)
+		return
 	case is(distlock.ErrInvalidKey), is(lockedmemory.ErrTurnID), is(sessionstore.ErrTooLarge), is(sessionstore.ErrCodec):
-		http.Error(w, "the conversation, the key or the message is not valid", http.StatusBadRequest)
+		status = http.StatusBadRequest
 	case is(sessionstore.ErrTurnConflict), is(lockedmemory.ErrAnswerGone):
-		http.Error(w, "the key was used before", http.StatusConflict)
-	default: // a repetition may succeed, at any instance: see docs/reference/errors.md
-		log.Print(err)
-		http.Error(w, "try again", http.StatusServiceUnavailable)
+		status = http.StatusConflict
+	case is(distlock.ErrInvalidOption), is(errors.ErrUnsupported), is(sessionstore.ErrBroken):
+		status = http.StatusInternalServerError // a repetition fails, too
 	}
+	log.Print(err)
+	http.Error(w, http.StatusText(status), status)
 }

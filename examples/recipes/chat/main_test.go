@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -173,10 +174,11 @@ func TestChat_keyOfOtherMessage_status409(t *testing.T) {
 	judge(t, conversation, 1)
 }
 
-func TestReply_permanentError_status4xx(t *testing.T) {
+func TestReply_statusSaysWhetherToRepeat(t *testing.T) {
 	for err, want := range map[error]int{
 		distlock.ErrInvalidKey: 400, lockedmemory.ErrTurnID: 400, sessionstore.ErrTooLarge: 400, sessionstore.ErrCodec: 400,
 		sessionstore.ErrTurnConflict: 409, lockedmemory.ErrAnswerGone: 409,
+		distlock.ErrInvalidOption: 500, errors.ErrUnsupported: 500, sessionstore.ErrBroken: 500,
 		distlock.ErrUnavailable: 503, distlock.ErrLost: 503, distlock.ErrOutcomeUnknown: 503, distlock.ErrNotAcquired: 503,
 	} {
 		w := httptest.NewRecorder()
