@@ -74,8 +74,8 @@ func (le *Lease) Key() string { return le.grant.name.Key }
 // (Kleppmann, "How to do distributed locking", 2016).
 func (le *Lease) Fence() int64 { return le.fence.Load() }
 
-// Context has the values of the context given to Acquire. It ends with the lease, with the cause
-// [ErrLost], or [ErrNotHeld] after a release.
+// Context has the values of the context given to Acquire. It ends with the lease, not with that
+// context. The cause is [ErrLost], or [ErrNotHeld] after a release.
 func (le *Lease) Context() context.Context { return le.ctx }
 
 // Deadline returns when the lease ends unless a renewal or Extend moves it: a TTL after the sending of

@@ -74,8 +74,8 @@ func NewLocks(client redis.UniversalClient) (*Locks, error) {
 	return &Locks{locker}, err
 }
 
-// Lock waits for the lock. Work under the lock uses the returned context, which ends when the lock is
-// lost. Older code has no such context and goes on without the lock.
+// Lock waits for the lock. Work under the lock uses the returned context, which ends with ctx, or when
+// the lock is lost. Older code has no such context and goes on without the lock.
 //
 // The lock is renewed until unlock, so ttl need not cover the work. The function unlock releases only
 // the lock of this call, works after the end of ctx, and may be called twice. Its error says that the
@@ -86,7 +86,9 @@ func (l *Locks) Lock(ctx context.Context, name string, ttl time.Duration) (
 	if err != nil {
 		return nil, nil, err
 	}
-	return lease.Context(), func() error { return lease.Release(ctx) }, nil
+	held, cancel := context.WithCancelCause(lease.Context())
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	return held, func() error { stop(); return lease.Release(ctx) }, nil
 }
 
 // Close releases all locks.

@@ -38,12 +38,21 @@ func bothWays(t *testing.T, url string) {
 	})
 	t.Run("no count is lost", func(t *testing.T) { countTogether(t, url, client) })
 	t.Run("unlock after cancel", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		_, unlock, err := locks.Lock(ctx, "cancelled", time.Minute)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		held, unlock, err := locks.Lock(ctx, "cancelled", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cancel()
+		gone := errors.New("the client is gone")
+		cancel(gone)
+		select {
+		case <-held.Done():
+		case <-time.After(30 * time.Second):
+			t.Error("the work goes on after the end of the caller's context")
+		}
+		if cause := context.Cause(held); cause != gone {
+			t.Errorf("the context of the work has ended with %v", cause)
+		}
 		if err := errors.Join(unlock(), unlock()); err != nil {
 			t.Fatal(err)
 		}
