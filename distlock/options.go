@@ -33,7 +33,7 @@ type Options struct {
 	Namespace string        // prefix of every key, at most 128 bytes without braces; default "distlock"
 	TTL       time.Duration // how long a lease outlives its dead holder, MinTTL to 10 years; default 30 s
 	// Wait is the longest wait of an Acquire. Default TTL + 5 s, to outlive a dead holder. Negative: ctx
-	// alone decides. If the backend gives no answer at all, Acquire fails after min(5 s, TTL).
+	// alone decides. A silent backend ends it after min(5 s, TTL), or twice that behind another Acquire.
 	Wait  time.Duration
 	Retry Retry // paces attempts after a failure, and those of a waiter that the backend cannot notify
 	// RenewEvery is the period of renewal: from 10 ms to a little below TTL/2, so that one may fail.

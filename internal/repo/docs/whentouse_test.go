@@ -1,12 +1,15 @@
 package docs
 
 import (
+	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -49,6 +52,39 @@ func TestWhenToUse_timesOfEachTTL(t *testing.T) {
 	}
 	if !withDefault {
 		t.Error("no row is marked as the default")
+	}
+}
+
+// A call fails after the limit of the page. Behind another call for its key, it fails after twice the limit.
+func TestWhenToUse_silentBackend_limitOfACall(t *testing.T) {
+	page := strings.Join(readPage(t, "docs/when-to-use.md").lines, "\n")
+	if !strings.Contains(page, "after 5 s or a TTL, whichever is less; behind another call of its process, after twice that") {
+		t.Error("the page does not have the limit of this test")
+	}
+	for ttl, limit := range map[time.Duration]time.Duration{30 * time.Second: 5 * time.Second, 2 * time.Second: 2 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			silent := drivertest.NewFaults(memlock.NewDriver())
+			locker, err := distlock.New(silent, &distlock.Options{TTL: ttl})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer locker.Close(t.Context())
+			answer := make(chan struct{})
+			defer close(answer)
+			silent.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
+			var calls sync.WaitGroup
+			for _, want := range []time.Duration{limit, 2 * limit, 2 * limit} {
+				calls.Go(func() {
+					start := time.Now()
+					_, err := locker.Acquire(t.Context(), "orders")
+					if took := time.Since(start); !errors.Is(err, distlock.ErrUnavailable) || took != want {
+						t.Errorf("TTL %s: %v after %s, want ErrUnavailable after %s", ttl, err, took, want)
+					}
+				})
+				synctest.Wait()
+			}
+			calls.Wait()
+		})
 	}
 }
 
