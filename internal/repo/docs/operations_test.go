@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -134,18 +136,44 @@ func historyOf(t *testing.T, server *testservers.Redis) string {
 func TestDeploy_redisHasTheSettings(t *testing.T) {
 	t.Parallel()
 	for _, place := range []Place{RedisSettings, FailoverSettings} {
-		var settings [][]string
-		var args []string
-		for line := range strings.Lines(place.Blocks(t, "text")[0]) {
-			setting := strings.Fields(line)
-			settings, args = append(settings, setting), append(args, "--"+setting[0], setting[1])
-		}
+		args := settingsOf(t, place)
 		server := testservers.StartRedis(t, args...)
-		for _, setting := range settings {
-			if got, err := server.Do("CONFIG", "GET", setting[0]); got != strings.Join(setting, "\n") {
+		for setting := range slices.Chunk(args, 2) {
+			name := strings.TrimPrefix(setting[0], "--")
+			if got, err := server.Do("CONFIG", "GET", name); got != name+"\n"+setting[1] {
 				t.Errorf("%s: with %q, CONFIG GET says %q, %v", place, setting, got, err)
 			}
 		}
+	}
+}
+
+// settingsOf returns the settings of a page as arguments of redis-server.
+func settingsOf(t *testing.T, place Place) (args []string) {
+	t.Helper()
+	for line := range strings.Lines(place.Blocks(t, "text")[0]) {
+		args = append(args, strings.Fields("--"+line)...)
+	}
+	return args
+}
+
+// A master whose replica falls silent, as after a cut of the network, soon refuses writes.
+func TestDeploy_silentReplica_masterRefusesWrites(t *testing.T) {
+	t.Parallel()
+	master := testservers.StartRedis(t, append(settingsOf(t, RedisSettings), "--repl-diskless-sync-delay", "0")...)
+	replica := testservers.StartRedis(t, "--replicaof", strings.Replace(master.Addr(), ":", " ", 1))
+	writes := func() bool {
+		_, err := master.Do("SET", "key", "value")
+		if err != nil && !strings.Contains(err.Error(), "NOREPLICAS") {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	testservers.Await(t, 30*time.Second, "the replica follows the master", writes)
+	stop, cut := leakcheck.Stalls(), time.Now()
+	replica.Pause()
+	testservers.Await(t, 30*time.Second, "the master refuses writes", func() bool { return !writes() })
+	if took := time.Since(cut) - stop(); took > 4*time.Second {
+		t.Errorf("the master refuses writes %s after the cut, the page says at most 4 s", took)
 	}
 }
 
