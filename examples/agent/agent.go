@@ -107,15 +107,14 @@ func (a *agent) answer(ctx context.Context, d balancer.Delivery) (err error) {
 		}
 		return a.turn(ctx, locked, d.Message)
 	}
-	// The lock covers the whole turn.
-	return a.store.Turn(ctx, func(ctx context.Context) error {
-		// The ID of the message is that of the turn. A message keeps it however often it is
-		// delivered, and is stored once.
-		id := fmt.Sprint("message-", d.Message)
+	// The lock covers the whole turn. The ID of the message is that of the turn. A message keeps it
+	// however often it is delivered, and is stored once.
+	id := fmt.Sprint("message-", d.Message)
+	return a.store.Turn(lockedmemory.WithTurnID(ctx, id), func(ctx context.Context) error {
 		if _, stored, err := a.store.Answered(ctx, id); err != nil || stored > 0 {
 			return err // nil if the message was delivered before, and has its answer
 		}
-		return a.turn(lockedmemory.WithTurnID(ctx, id), a.store, d.Message)
+		return a.turn(ctx, a.store, d.Message)
 	})
 }
 
