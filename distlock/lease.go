@@ -74,8 +74,8 @@ func (le *Lease) Key() string { return le.grant.name.Key }
 // (Kleppmann, "How to do distributed locking", 2016).
 func (le *Lease) Fence() int64 { return le.fence.Load() }
 
-// Context has the values of the context given to Acquire. It ends with the lease, not with that
-// context. The cause is [ErrLost], or [ErrNotHeld] after a release.
+// Context has the values of the context given to Acquire, and ends with the lease alone. The cause is
+// [ErrLost], or [ErrNotHeld] after a release.
 func (le *Lease) Context() context.Context { return le.ctx }
 
 // Deadline returns when the lease ends unless a renewal or Extend moves it: a TTL after the sending of
@@ -145,7 +145,7 @@ var (
 	errSuspect = errors.New("the wall clock ran ahead, so the machine may have been suspended; " +
 		"the next renewal, or Guard, asks the backend")
 	errNotMine = errors.New("the lock service does not know it any more; " +
-		"the lock expired there, was removed by hand, or the service lost its data")
+		"the lock expired there, an operator ended it (lockctl release), or the service lost its data")
 )
 
 // notMineLocked ends a lease that the backend does not know any more, and returns the error to say so.

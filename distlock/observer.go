@@ -62,7 +62,7 @@ type Operation struct {
 	Outcome  Outcome
 	Attempts int               // requests sent; of OpRelease 0 if the last write of a store released the lock
 	Wait     time.Duration     // from the call to its end; with Began, until the answer or the end of patience
-	Ended    bool              // it ended the lease: true for one OpRelease or OpLost of each lease
+	Ended    bool              // it ended the lease, as one OpRelease or OpLost of each lease does
 	Held     time.Duration     // with Ended: from the grant to the end of the lease
 	Handoff  Handoff           // of OpAcquire; of OpRelease: HandoffLocal without a request
 	Blocker  map[string]string // of OpAcquire: the Metadata of the last holder that was in the way
@@ -78,7 +78,7 @@ type Handoff string
 
 const (
 	HandoffNone   Handoff = "none"   // the lock was free
-	HandoffLocal  Handoff = "local"  // from or, of OpRelease, to another lease of this process
+	HandoffLocal  Handoff = "local"  // from another lease of this process; of OpRelease: to one
 	HandoffRemote Handoff = "remote" // from another process, by the backend's queue
 )
 
