@@ -3,12 +3,14 @@
 package main
 
 import (
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/belugalock/belugalock/internal/repo/docs"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -43,6 +45,35 @@ func TestAgent_S2_chaosDoesNoDamage(t *testing.T) {
 	checkChaos(t, finish(), 6*12)
 	if page, err := os.ReadFile(path); err != nil || !strings.Contains(string(page), "instances killed") {
 		t.Errorf("the page does not speak of it; error %v", err)
+	}
+}
+
+// The command of the page on dashboards, with servers of the test, and fewer turns in more conversations.
+func TestAgent_commandOfTheDashboards(t *testing.T) {
+	server := testservers.StartRedis(t)
+	var store spanStore
+	collector := httptest.NewServer(&store)
+	defer collector.Close()
+	var commands []docs.Command
+	for _, c := range docs.Commands(t, "go", "run", "./examples/agent") {
+		if c.Page == "docs/dashboards/README.md" {
+			commands = append(commands, c)
+		}
+	}
+	if len(commands) != 1 {
+		t.Fatalf("the page has the commands %v", commands)
+	}
+	line := strings.NewReplacer("redis://localhost:6379", server.URL(), "-turns 1000", "-turns 12 -instances 6 -sessions 6",
+		":9464", ":0", "http://localhost:4318", collector.URL).Replace(strings.Join(commands[0].Words[3:], " "))
+	cmd := program(t, strings.Fields(line)...)
+	scraped := scrape(t, cmd)
+	finish := begin(t, cmd)
+	t.Parallel() // only now: see above
+	checkChaos(t, finish(), 6*12)
+	store.mu.Lock()
+	defer store.mu.Unlock()
+	if metrics := <-scraped; metrics["distlock_acquire_duration_seconds"] == nil || len(store.spans) == 0 {
+		t.Errorf("the program has served the metrics %v, and sent %d spans", metrics, len(store.spans))
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 
 // The commands of the page run in their order, in one shell, in an empty folder. This checkout stands
 // in for the newest commit. Redis starts with the arguments of the page, on a free port. A database of
-// the test stands in for that of the page, which starts by hand. The turns of a block may run in
-// another order: the IDs and the answers are those of the page.
+// the test stands in for that of the reader. The turns of a block may run in another order: the IDs and
+// the answers are those of the page.
 func TestQuickstart_commandsPrintTheirOutput(t *testing.T) {
 	t.Parallel()
 	page := readPage(t, "docs/quickstart.md")
@@ -36,7 +36,7 @@ func TestQuickstart_commandsPrintTheirOutput(t *testing.T) {
 	var want []string // of each block
 	for _, b := range page.blocks {
 		switch {
-		case b.runBy == "hand", strings.HasPrefix(b.text, "redis-server "):
+		case strings.HasPrefix(b.text, "redis-server "):
 		case b.lang == "bash":
 			script += here.Replace(b.text) + "echo end of block\n"
 			want = append(want, "")

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/belugalock/belugalock/internal/repo/docs"
 )
 
 const (
@@ -111,6 +113,35 @@ func cloned(t *testing.T, dir string) (clone, version string) {
 	t.Setenv("GIT_COMMITTER_NAME", "rehearsal")
 	t.Setenv("GIT_COMMITTER_EMAIL", "rehearsal@localhost")
 	return clone, newest(t, clone)
+}
+
+// The command of the README gets the newest commit. A clone of this repository stands in for that of GitHub.
+func TestRelease_readmeGetsTheNewestCommit(t *testing.T) {
+	commands := docs.Commands(t, "go", "get")
+	if len(commands) == 0 || commands[0].Page != "README.md" {
+		t.Fatalf("the commands of the pages are %v", commands)
+	}
+	dir := t.TempDir()
+	clone, _ := cloned(t, dir)
+	run(t, clone, "git", "checkout", "-q", "-B", "main")
+	t.Setenv("GOWORK", "off")
+	t.Setenv("GOFLAGS", "-modcacherw")
+	t.Setenv("GOPRIVATE", module)
+	t.Setenv("GOPROXY", "file://"+filepath.Join(run(t, dir, "go", "env", "GOMODCACHE"), "cache/download")+","+run(t, dir, "go", "env", "GOPROXY"))
+	t.Setenv("GOMODCACHE", filepath.Join(dir, "modcache"))
+	t.Setenv("GIT_CONFIG_COUNT", "1")
+	t.Setenv("GIT_CONFIG_KEY_0", "url.file://"+clone+".insteadOf")
+	t.Setenv("GIT_CONFIG_VALUE_0", "https://"+module)
+	reader := filepath.Join(dir, "reader")
+	if err := os.Mkdir(reader, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	run(t, reader, "go", "mod", "init", "example.com/reader")
+	run(t, reader, commands[0].Words[0], commands[0].Words[1:]...)
+	commit := run(t, clone, "git", "rev-parse", "--short=12", "HEAD")
+	if got := run(t, reader, "go", "list", "-m", module); !strings.HasSuffix(got, "-"+commit) {
+		t.Errorf("the command gets %s, want the commit %s", got, commit)
+	}
 }
 
 // download makes a proxy of the tags of the clone, as the go command reads them from a server.
