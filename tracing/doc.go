@@ -7,8 +7,8 @@
 //	locker, err := redislock.New(client, &distlock.Options{Observer: observer})
 //
 // Spans and metrics have the scope "beluga.memory.distlock". [LogHandler] adds the IDs of trace and
-// span to log lines. docs/howto/tracing-and-metrics.md has the attributes, and the questions that they
-// answer. docs/dashboards has a dashboard and alert rules.
+// span to log lines. docs/howto/tracing-and-metrics.md lists the metrics and attributes, and the
+// questions that they answer. docs/dashboards has a dashboard and alert rules.
 //
 // # Spans
 //
@@ -31,15 +31,6 @@
 // error and records the error.
 //
 // # Metrics
-//
-//	distlock.acquire.duration  histogram, s   each ended Acquire, from the call to its end
-//	distlock.hold.duration     histogram, s   each ended lease, from its grant to its end
-//	distlock.waiters           up-down count  calls of Acquire that have not ended
-//	distlock.held              up-down count  leases that have not ended
-//	distlock.lost              counter        leases that ended by a loss
-//	distlock.renew.failures    counter        scheduled renewals that failed
-//	sessionstore.stale_writes  counter        writes that the store refused as stale
-//	sessionstore.conflicts     counter        writes refused because the turn ID has other messages
 //
 // The attributes are distlock.backend, distlock.outcome and distlock.handoff alone, so a backend has at
 // most 24 attribute sets. A sampled span becomes an exemplar of its measurement.

@@ -3,11 +3,12 @@ package check
 import (
 	"encoding/json"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/belugalock/belugalock/internal/repo/docs"
 )
 
 // dashboard is the part of belugalock.json that the tests look at.
@@ -73,13 +74,12 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// documented returns the metrics of observing.md as Prometheus names them.
+// documented returns the metrics of the how-to as Prometheus names them.
 func documented(t *testing.T) (names []string) {
 	t.Helper()
-	row := regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| ([^|,]+), ([^ |]+) \\|")
-	for _, m := range row.FindAllStringSubmatch(read(t, "../../design/observing.md"), -1) {
-		name := strings.ReplaceAll(m[1], ".", "_")
-		switch m[2] {
+	for _, row := range docs.Metrics.Table(t) {
+		name := strings.ReplaceAll(row[0], ".", "_")
+		switch kind, _, _ := strings.Cut(row[1], ","); kind {
 		case "counter":
 			name += "_total"
 		case "histogram":
@@ -88,7 +88,7 @@ func documented(t *testing.T) (names []string) {
 		names = append(names, name)
 	}
 	if len(names) < 8 {
-		t.Fatalf("observing.md has the metrics %q, want 8 at least", names)
+		t.Fatalf("%s has the metrics %q, want 8 at least", docs.Metrics.Page, names)
 	}
 	return names
 }

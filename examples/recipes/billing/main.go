@@ -48,11 +48,7 @@ func run(lock, database, month string) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = locker.Close(ctx)
-	}()
+	defer locker.Close(context.Background()) // takes seconds at most
 	billed, err := bill(ctx, locker, db, month, 100*time.Millisecond, charge)
 	log.Printf("%d customers billed by this instance", billed)
 	return err

@@ -13,7 +13,6 @@ import (
 	"io"
 	"log"
 	"os"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -54,11 +53,7 @@ func run(ctx context.Context, lock, database string, queue io.Reader, acks io.Wr
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = locker.Close(ctx)
-	}()
+	defer locker.Close(context.Background()) // takes seconds at most
 	err = locker.Do(ctx, "tables", func(ctx context.Context) error {
 		_, err := db.Exec(ctx, tables)
 		return errors.Join(err, pglock.MigrateFence(ctx, db, nil))

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -54,11 +53,7 @@ func run(ctx context.Context, lock, database string, change update) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = locker.Close(ctx)
-	}()
+	defer locker.Close(context.Background()) // takes seconds at most
 	return locker.Do(ctx, "product-1", func(ctx context.Context) error {
 		lease, _ := locker.FromContext(ctx, "product-1")
 		_, err := db.Exec(ctx, table+`; INSERT INTO product VALUES (1, 100) ON CONFLICT DO NOTHING`)

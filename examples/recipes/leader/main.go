@@ -51,11 +51,7 @@ func run(lock, database string, every, ttl time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer func() { // after election.Run has returned: Close does not wait
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = locker.Close(ctx)
-	}()
+	defer locker.Close(context.Background()) // after election.Run has returned: Close does not wait for it
 	if err := locker.Do(ctx, "tables", func(ctx context.Context) error {
 		_, err := db.Exec(ctx, table)
 		return errors.Join(err, pglock.MigrateFence(ctx, db, nil))

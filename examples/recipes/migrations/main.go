@@ -50,11 +50,7 @@ func run(lock, database string) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = locker.Close(ctx)
-	}()
+	defer locker.Close(context.Background()) // takes seconds at most
 
 	applied, err := migrate(ctx, locker, db, steps)
 	if err != nil {
