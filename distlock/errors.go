@@ -19,9 +19,8 @@ var (
 	ErrNotHeld = errors.New("distlock: lock not held by this instance")
 	// ErrLost: the lease ended without a release. Its work may have met that of another holder.
 	ErrLost = errors.New("distlock: lease lost")
-	// ErrUnavailable: the backend did not answer, or is not ready (starting, failing over). Nothing was
-	// written. Of Acquire: nothing is held, and a grant whose answer was lost is released. [errors.As]
-	// finds the [BusyError] of an earlier answer. Retry later.
+	// ErrUnavailable: the backend did not answer, or is not ready. Nothing was written. A grant whose
+	// answer was lost is released. [errors.As] finds the [BusyError] of an earlier answer. Retry later.
 	ErrUnavailable = errors.New("distlock: lock service unavailable")
 	// ErrRefused: the backend refused the command: rights, memory, or data of another program. Nothing
 	// was written. A retry fails until an operator changes what the text names.
