@@ -177,26 +177,24 @@ func outOfMemory(t *testing.T, s *service) {
 // waited for, the second ends with the wait.
 func goesThrough(t *testing.T, s *service, key string, begin, end func(), code string) {
 	t.Helper()
-	unlessStalled(t, key, func(t testing.TB, key string) {
-		const wait = time.Second
-		l := locker(t, s.client(t), distlock.Options{Wait: wait})
-		begin()
-		start := time.Now()
-		_, err := l.Acquire(t.Context(), key)
-		took := time.Since(start)
-		wants(t, "Acquire, for good", err, distlock.ErrUnavailable)
-		if err == nil || !strings.Contains(err.Error(), code) || took < wait/2 || took > 2*wait {
-			t.Errorf("for good: %v after %s; want %s after %s", err, took, code, wait)
-		}
-		time.AfterFunc(wait/3, end)
-		start = time.Now()
-		lease, err := l.Acquire(t.Context(), key)
-		if err != nil {
-			t.Fatalf("for a while: %v after %s", err, time.Since(start))
-		}
-		mustRelease(t, lease)
-		s.gone(t, key)
-	})
+	const wait = time.Second
+	l := locker(t, s.client(t), distlock.Options{Wait: wait})
+	begin()
+	start := time.Now()
+	_, err := l.Acquire(t.Context(), key)
+	took := time.Since(start)
+	wants(t, "Acquire, for good", err, distlock.ErrUnavailable)
+	if err == nil || !strings.Contains(err.Error(), code) || took < wait/2 || took > 2*wait {
+		t.Errorf("for good: %v after %s; want %s after %s", err, took, code, wait)
+	}
+	time.AfterFunc(wait/3, end)
+	start = time.Now()
+	lease, err := l.Acquire(t.Context(), key)
+	if err != nil {
+		t.Fatalf("for a while: %v after %s", err, time.Since(start))
+	}
+	mustRelease(t, lease)
+	s.gone(t, key)
 }
 
 // The node has become a replica, and is a master again later.
@@ -214,10 +212,10 @@ func loading(t *testing.T, s *service) {
 	const key = "loading"
 	node := s.master(key)
 	mustDo(t, node, "DEBUG", "POPULATE", "20000")
+	mustDo(t, node, "CONFIG", "SET", "key-load-delay", "100", "loading-process-events-interval-bytes", "1024")
 	var reloading sync.WaitGroup
 	goesThrough(t, s, key,
 		func() {
-			mustDo(t, node, "CONFIG", "SET", "key-load-delay", "100", "loading-process-events-interval-bytes", "1024")
 			reloading.Go(func() { _, _ = node.Do("DEBUG", "RELOAD") })
 			testservers.Within(5*time.Second, func() bool {
 				_, err := node.Do("GET", "x")
