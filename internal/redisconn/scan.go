@@ -11,15 +11,15 @@ import (
 )
 
 // place is where a page of the keys of all nodes begins. The zero place is the beginning.
-//
-// ⚑ SCAN with the same cursor returns all keys again that were not returned before this cursor.
 type place struct {
-	Node   string // its address
+	Node   string // the first node of the page with this address or a higher one
 	Cursor uint64
-	Shown  []byte // the last key that an earlier page has shown of this cursor; empty: none
+	// Rest are keys that SCAN returned beyond the limit of the page before. ⚑ A repeated SCAN can return
+	// other keys: it reads on where others have expired.
+	Rest [][]byte
 }
 
-// scanned is how many keys Redis reads for one page.
+// scanned is how many keys Redis reads for one page, unless more of them match than the page may have.
 const scanned = 1000
 
 var patterns = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
@@ -51,31 +51,38 @@ func (t *Transport) keys(
 	if err != nil {
 		return nil, "", err
 	}
-	i := slices.IndexFunc(nodes, func(n Node) bool { return n.Addr >= at.Node })
-	if i < 0 {
-		return nil, "", nil
+	first := func() int { return slices.IndexFunc(nodes, func(n Node) bool { return n.Addr >= at.Node }) }
+	for _, key := range at.Rest {
+		keys = append(keys, string(key))
 	}
-	if nodes[i].Addr != at.Node { // the node is gone
-		at = place{Node: nodes[i].Addr}
+	if i := first(); len(keys) == 0 && i >= 0 {
+		if nodes[i].Addr != at.Node { // the node before has no more keys, or is gone
+			at = place{Node: nodes[i].Addr}
+		}
+		var cursor uint64
+		for _, count := range []int{scanned, limit} {
+			cmd := redis.NewScanCmd(ctx, nil, "scan", at.Cursor, "match", pattern, "count", count)
+			if err := nodes[i].Do(ctx, cmd); err != nil {
+				return nil, "", err
+			}
+			if keys, cursor = cmd.Val(); len(keys) <= limit {
+				break
+			}
+		}
+		if at.Cursor = cursor; cursor == 0 {
+			at.Node += "\x00" // the next address
+		}
+		slices.Sort(keys)
+		keys = slices.Compact(keys)
 	}
-	cmd := redis.NewScanCmd(ctx, nil, "scan", at.Cursor, "match", pattern, "count", scanned)
-	if err := nodes[i].Do(ctx, cmd); err != nil {
-		return nil, "", err
+	n := min(len(keys), limit)
+	at.Rest = nil
+	for _, key := range keys[n:] {
+		at.Rest = append(at.Rest, []byte(key))
 	}
-	keys, cursor := cmd.Val()
-	slices.Sort(keys)
-	keys = slices.DeleteFunc(slices.Compact(keys), func(key string) bool { return key <= string(at.Shown) })
-	switch {
-	case len(keys) > limit:
-		keys = keys[:limit]
-		at.Shown = []byte(keys[limit-1])
-	case cursor != 0:
-		at = place{Node: at.Node, Cursor: cursor}
-	case i+1 < len(nodes):
-		at = place{Node: nodes[i+1].Addr}
-	default:
-		return keys, "", nil
+	if len(at.Rest) == 0 && first() < 0 {
+		return keys[:n], "", nil
 	}
 	text, _ := json.Marshal(at)
-	return keys, string(text), nil
+	return keys[:n], string(text), nil
 }
