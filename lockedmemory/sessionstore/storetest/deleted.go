@@ -117,6 +117,7 @@ func waitedInProcesses(h *harness) {
 			waiters.begin(a, a.isDeleted)
 		}
 		a.awaitQueue(2)
+		a.awaitWaiters(6)
 		if err := a.memory.Delete(ctx); err != nil {
 			h.Fatal(err)
 		}
@@ -136,6 +137,7 @@ func waitedInProcesses(h *harness) {
 		for range 5 {
 			waiters.begin(a, a.isDeleted)
 		}
+		a.awaitWaiters(6)
 	})
 	deletes.Wait()
 	waiters.Wait()
@@ -306,12 +308,18 @@ func (i *instance) isDeleted(ctx context.Context) {
 // waiting is a turn that waits for another one.
 type waiting struct{ sync.WaitGroup }
 
-// begin begins a turn in an instance, and returns when it waits.
+// begin begins a turn in an instance, and returns when it waits. It may return sooner if an earlier
+// turn enters the queue of the lock, which does not count that turn for a moment.
 func (w *waiting) begin(i *instance, fn func(ctx context.Context)) {
 	i.Helper()
 	before := i.waiters()
 	w.Go(func() { i.turn(fn) })
-	await(i, "in the process", before+1, i.waiters)
+	i.awaitWaiters(before + 1)
+}
+
+func (i *instance) awaitWaiters(n int) {
+	i.Helper()
+	await(i, "in the process", n, i.waiters)
 }
 
 // awaitQueue waits until so many waiters have asked the lock service.
