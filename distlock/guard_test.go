@@ -90,7 +90,7 @@ func TestGuard_aStepThatIsOver_admitsNoStep(t *testing.T) {
 			_ = lease.Guard(ctx, func(ctx context.Context) error { over = ctx; return nil })
 			ran := false
 			_ = lease.Guard(ctx, func(context.Context) error {
-				ctx, cancel := context.WithTimeout(over, time.Second)
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(over), time.Second)
 				defer cancel()
 				if err := lease.Guard(ctx, func(context.Context) error { ran = true; return nil }); err == nil || ran {
 					t.Errorf("Guard: %v", err)
