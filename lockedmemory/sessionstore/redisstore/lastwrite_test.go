@@ -89,6 +89,23 @@ func proxied(t *testing.T, o redis.Options, lo *distlock.Options) (*rig, *faultn
 	return r, proxy
 }
 
+// savesTwice begins a Save of which the first answer is lost. It returns when the second copy is held.
+func (r *rig) savesTwice(ctx context.Context, proxy *faultnet.Proxy) (second *faultnet.Held, saved <-chan error) {
+	isSave, n := faultnet.Containing("re: q"), 0
+	lost := proxy.DropReplies(faultnet.First(1, isSave))
+	second = proxy.HoldRequests(func(request []byte) bool {
+		if isSave(request) {
+			n++
+		}
+		return isSave(request) && n == 2
+	})
+	outcome := make(chan error, 1)
+	go func() { outcome <- r.store.Save(ctx, "q", "re: q") }()
+	lost.Wait(1)
+	second.Wait(1)
+	return second, outcome
+}
+
 // wantFree fails the test if another client cannot have the lock at once.
 func (r *rig) wantFree(t *testing.T) {
 	t.Helper()
@@ -283,20 +300,9 @@ func TestSave_O_overtakenBetweenCopies_unknown(t *testing.T) {
 			t.Parallel()
 			r, proxy := proxied(t, redis.Options{ReadTimeout: 20 * time.Second}, nil)
 			other := newRig(t, redis.Options{}, nil, nil)
-			isSave, n := faultnet.Containing("re: q"), 0
 			_ = r.memory.Turn(t.Context(), func(ctx context.Context) error {
 				must(t, r.opens(ctx))
-				lost := proxy.DropReplies(faultnet.First(1, isSave))
-				second := proxy.HoldRequests(func(request []byte) bool {
-					if isSave(request) {
-						n++
-					}
-					return isSave(request) && n == 2
-				})
-				saved := make(chan error, 1)
-				go func() { saved <- r.store.Save(ctx, "q", "re: q") }()
-				lost.Wait(1)
-				second.Wait(1)
+				second, saved := r.savesTwice(ctx, proxy)
 				other.wantHistory(t, "first", "q")
 				r.expire(ctx)
 				must(t, remove(other, t.Context()))

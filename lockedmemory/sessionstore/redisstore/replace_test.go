@@ -560,18 +560,7 @@ func TestSave_O_replacedBetweenCopies_storedOnce(t *testing.T) {
 	r, proxy := proxied(t, redis.Options{ReadTimeout: 20 * time.Second}, nil)
 	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
 		must(t, r.opens(ctx))
-		isSave, n := faultnet.Containing("re: q"), 0
-		lost := proxy.DropReplies(faultnet.First(1, isSave))
-		second := proxy.HoldRequests(func(request []byte) bool {
-			if isSave(request) {
-				n++
-			}
-			return isSave(request) && n == 2
-		})
-		saved := make(chan error, 1)
-		go func() { saved <- r.store.Save(ctx, "q", "re: q") }()
-		lost.Wait(1)
-		second.Wait(1)
+		second, saved := r.savesTwice(ctx, proxy)
 		at := r.places(t)[1]
 		must(t, r.store.Replace(ctx, at, at))
 		second.Release()
