@@ -34,8 +34,8 @@
 //	-… && !le.suspectLocked(at)…
 //	+…
 //
-// The tests of this package see to it that all mutants still fit the code and the tests. make
-// mutants runs them:
+// The tests of this package see to it that all mutants compile, and that they still fit the code
+// and the tests. make mutants runs them:
 //
 //	go run ./internal/repo/mutants [-only regexp] [-since revision] [-minutes n]
 package main
