@@ -194,11 +194,13 @@ func TestTurn_L_goroutinesThatShareAContextWait(t *testing.T) {
 			wg.Go(func() {
 				err := own.Turn(ctx, func(context.Context) error {
 					time.Sleep(time.Second)
+					err := s.a.Turn(ctx, func(ctx context.Context) error {
+						time.Sleep(time.Second)
+						return s.a.Save(ctx, "q", "a")
+					})
+					time.Sleep(time.Second / 2) // in the middle of another goroutine's turn
 					return errors.Join(
-						s.a.Turn(ctx, func(ctx context.Context) error {
-							time.Sleep(time.Second)
-							return s.a.Save(ctx, "q", "a")
-						}),
+						err,
 						s.a.Save(ctx, "q", "a"),
 						s.a.Turn(ctx, func(context.Context) error { return nil }),
 					)
