@@ -56,7 +56,6 @@ type reading struct {
 type editModel struct {
 	*testing.T
 	client *redis.Client
-	server *testservers.Redis
 	random *rand.Rand
 	trace  []string
 
@@ -505,15 +504,70 @@ func TestReplace_S2_stepsFollowTheModel(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
 	for seed := uint64(150); seed < 250; seed++ { // seed 206 is the first in which a log grows behind a swap
-		m := &editModel{T: t, client: client, server: server, random: rand.New(rand.NewPCG(seed, 1)), token: time.Now().UnixMicro(),
-			n: map[int64]int64{}, need: map[int64]lockedmemory.Place{}, ever: map[lockedmemory.Place]string{},
-			trace: []string{fmt.Sprint("seed ", seed)}}
+		m := newEditModel(t, client, seed)
 		if seed%2 == 1 {
 			m.idle = time.Hour
 		}
-		tag := fmt.Sprintf("{%d}:", seed)
-		m.keys = []string{tag + "log", tag + "mark", tag + "mark", tag + "ids", tag + "stage"}
 		m.run(150)
 		client.Del(context.Background(), m.keys...)
+	}
+}
+
+func newEditModel(t *testing.T, client *redis.Client, seed uint64) *editModel {
+	t.Helper()
+	tag := fmt.Sprintf("{%d}:", seed)
+	return &editModel{T: t, client: client, random: rand.New(rand.NewPCG(seed, 1)), token: time.Now().UnixMicro(),
+		keys: []string{tag + "log", tag + "mark", tag + "mark", tag + "ids", tag + "stage"},
+		n:    map[int64]int64{}, need: map[int64]lockedmemory.Place{}, ever: map[lockedmemory.Place]string{},
+		trace: []string{fmt.Sprint("seed ", seed)}}
+}
+
+// Two edits of one turn are as far as each other, and give their exchanges the same places. The first goes
+// on with its own content, although the staging is that of the second.
+func TestReplace_O_stagingOfAnother_notContinued(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t, "--rdbcompression", "no").Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	m := newEditModel(t, client, 0)
+	for n := range 3 {
+		saved := lockedmemory.Place{Fence: m.token - 1, N: int64(n + 1)}
+		if err := client.Do(t.Context(), "xadd", m.keys[0], saved.String(), "m", m.text()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.history = m.entries("-")
+	newEdit := func() *edit {
+		at := m.history[1].place
+		m.n[m.token]++
+		w := &write{kind: "replace", place: lockedmemory.Place{Fence: m.token, N: m.n[m.token]}}
+		w.replace = driver.Replace{
+			Write: driver.Write{Access: driver.Access{Fence: m.token}, N: w.place.N, Op: fmt.Sprintf("%032x", w.place.N)},
+			From:  at, To: at, New: []driver.Entry{{Place: at, Messages: [][]byte{[]byte(m.text())}}},
+		}
+		return &edit{newReplacing(w.replace, m.keys, m.access(m.token)), w}
+	}
+	proceed := func(e *edit) (done bool) {
+		script := modelStage
+		if e.step == swap {
+			script = modelSwap
+		}
+		_, done, err := e.answered(m.send(packet{script, e.next()[0], e.write}))
+		if err != nil {
+			m.fail("%v", err)
+		}
+		return done
+	}
+	for step := copyHead; step <= swap; step++ {
+		first, second := newEdit(), newEdit()
+		for _, e := range []*edit{first, second} {
+			for e.step < step {
+				proceed(e)
+			}
+		}
+		for !proceed(first) {
+		}
+		if !first.write.applied {
+			m.fail("the first edit has not taken effect")
+		}
 	}
 }
