@@ -19,8 +19,8 @@ func slotMoves(t *testing.T, s *service) {
 	const (
 		key, ttl      = "slotMoves", 2 * time.Second
 		during, after = 30 * time.Millisecond, 270 * time.Millisecond // a move
-		moves, rounds = 10, 4                                         // one round has to be within the limit
-		limit         = 4
+		moves, rounds = 10, 8                                         // one round has to be within the limit
+		limit         = 2
 	)
 	opts := distlock.Options{TTL: ttl, Wait: -1}
 	moved, contended := key+"-moved", key+"-contended"
