@@ -13,8 +13,8 @@ import (
 
 // slotMoves: the slots of locks move to another master under load, again and again. No lease is lost,
 // no two clients hold a lock, and tokens rise. While a slot moves, a call is redirected and takes two
-// round trips, so the 99th percentile of acquire and release without contention is about twice that of
-// a lock whose slot stays. Four times means that calls wait for something else.
+// round trips, so the 99th percentile of acquire and release without contention is at most twice that of
+// a lock whose slot stays. More means that calls wait for something else.
 func slotMoves(t *testing.T, s *service) {
 	const (
 		key, ttl      = "slotMoves", 2 * time.Second

@@ -23,7 +23,8 @@ type listed struct {
 	GoFiles         []string
 }
 
-// All mutants of Go compile: an edit of a line beside a guard can leave a variable without a use.
+// The files of all mutants compile: an edit of a line beside a guard can leave a variable without a use.
+// What a mutant breaks in another file of its package, make mutants finds.
 func TestMutants_compile(t *testing.T) {
 	t.Parallel()
 	mutants, err := load(root)

@@ -34,7 +34,8 @@ func namespaces(ctx context.Context, lock, store target) Finding {
 	ctx, cancel := context.WithTimeout(ctx, 2*answerLimit)
 	defer cancel()
 	unknown := func(err error) Finding {
-		return result(Note, err.Error(), "Sessions and locks are not compared.", "Run lockctl doctor again when both answer, as a user who may read both.")
+		return result(Note, err.Error(), "Sessions and locks are not compared.",
+			"Run lockctl doctor again when both answer, as a user who may read both.")
 	}
 	written, err := lastWrites(ctx, store)
 	if err != nil {
