@@ -57,7 +57,7 @@ func (p Page) commands() (all []Command) {
 }
 
 // programs begins the commands that stand in backquotes.
-var programs = regexp.MustCompile(`^(make|go (run|test)|redis-cli|lockctl|docker compose) `)
+var programs = regexp.MustCompile(`^(make|go (run|test)|redis-cli|lockctl) `)
 
 var inline = regexp.MustCompile("``([^`]|`[^`])+``|`[^`]+`")
 

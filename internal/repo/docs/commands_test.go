@@ -13,14 +13,12 @@ import (
 )
 
 // Each command on a page names what exists. A block whose commands no test of this package runs has a
-// comment with the test that does: <!-- run by: TestName -->, or <!-- run by: hand -->.
+// comment with the test that does: <!-- run by: TestName -->.
 func TestCommands_exist(t *testing.T) {
 	t.Parallel()
 	n := newNames(t)
-	byHand, checked := 0, 0
 	for _, p := range AllPages(t) {
 		for _, c := range p.commands() {
-			checked++
 			if err := n.command(c.Words); err != nil {
 				t.Errorf("%s:%d: %s: %v", c.Page, c.Line, strings.Join(c.Words, " "), err)
 			}
@@ -28,8 +26,6 @@ func TestCommands_exist(t *testing.T) {
 				continue // see TestCommands_redisTakesThem, and the tests of cmd/lockctl
 			}
 			switch {
-			case c.runBy == "hand":
-				byHand++
 			case c.runBy != "":
 				if !n.tests[c.runBy] {
 					t.Errorf("%s:%d: there is no test %s", c.Page, c.Line, c.runBy)
@@ -39,7 +35,6 @@ func TestCommands_exist(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d commands, %d of them are run by hand", checked, byHand)
 }
 
 // withoutComments are pages without those comments: TestQuickstart_commandsPrintTheirOutput runs the
@@ -81,8 +76,6 @@ func (n *names) command(words []string) error {
 		return makes(args)
 	case "go":
 		return n.goCommand(args)
-	case "docker":
-		return n.docker(args)
 	case "redis-server":
 		return n.options(args, n.settings, "daemonize")
 	case "redis-cli", "for", "until", "done", "cd", "mkdir", "cat", "cut", "git", "kill", "sleep", "wait", "lockctl",
@@ -146,23 +139,6 @@ func (n *names) goCommand(args []string) error {
 				slices.ContainsFunc(dirs, func(dir string) bool { return f.dir == dir || strings.HasPrefix(f.dir, dir+"/") })
 		}) {
 			return fmt.Errorf("%q has no %s that matches %s", dirs, prefix, pattern)
-		}
-	}
-	return nil
-}
-
-// docker checks the services of a docker compose command.
-func (n *names) docker(args []string) error {
-	text, err := os.ReadFile(filepath.Join(root, "compose.yaml"))
-	if err != nil {
-		return err
-	}
-	if len(args) < 2 || args[0] != "compose" || !slices.Contains([]string{"up", "down", "ps", "logs"}, args[1]) {
-		return fmt.Errorf("the test knows docker compose up, down, ps and logs")
-	}
-	for _, arg := range args[2:] {
-		if !strings.HasPrefix(arg, "-") && !strings.Contains(string(text), "\n  "+arg+":") {
-			return fmt.Errorf("compose.yaml has no service %s", arg)
 		}
 	}
 	return nil
