@@ -460,6 +460,25 @@ func TestWaiter_L_noNotifications_polls(t *testing.T) {
 	})
 }
 
+// Long pauses between attempts cost a waiter no place.
+func TestWaiter_L_longPauses_keepsItsPlace(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScripted(t)
+		s.listen = func(context.Context) error { return errors.ErrUnsupported }
+		s.queued(distlock.Options{Retry: distlock.Retry{Min: time.Hour, Max: time.Hour}})
+		time.Sleep(time.Minute)
+		asked := s.requests()
+		if len(asked) < 10 {
+			t.Errorf("it asked %d times in a minute", len(asked))
+		}
+		for i := 2; i < len(asked); i++ {
+			if pause := s.at[i].Sub(s.at[i-1]); pause >= asked[i-1].Alive {
+				t.Errorf("request %d came after %s, and the place ended after %s", i, pause, asked[i-1].Alive)
+			}
+		}
+	})
+}
+
 // A restart of the backend, or a right that an operator grants late, costs notifications for a while only.
 func TestWaiter_L_notificationsLost_listensAgain(t *testing.T) {
 	for name, listen := range map[string]func(context.Context) error{

@@ -189,6 +189,9 @@ func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patie
 	d := a.place.askWithin
 	if a.place.wakes == nil || a.last.failure != nil { // a notification is not sure to come
 		d = a.delay(a.op.Attempts)
+		if a.place.joined {
+			d = min(d, a.place.askWithin) // ⚑ its place must not end before the next request
+		}
 	}
 	if a.last.failure != nil {
 		d = min(d, patience)
