@@ -54,12 +54,14 @@ test: deps ## Run the tests of each package with the race detector, on one Redis
 	$(GOTEST) $(AT_ONCE) -skip '$(SEVERAL)' $(GUARDING)
 
 .PHONY: test-all
-test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, quorums, PgBouncer, a standby, random faults, Beluga's contract, dashboards
+test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, quorums, PgBouncer, a standby, random faults, Beluga's contract, dashboards, each benchmark once
 	@scripts/deps.sh prometheus
 	$(GOTEST) $(AT_ONCE) -run '$(SEVERAL)' $(GUARDING)
 	$(CONTRACT) $(GOTEST) -p 1 $(BELUGA:%=./%/...)
 	@# Some of these compare clocks.
 	$(call in,$(filter-out .,$(MODULES)),$(GOTEST) $(AT_ONCE) ./...)
+	@# The commands of the reports go on to run.
+	$(MAKE) --no-print-directory microbench FLAGS='-benchtime 1x'
 	@# These measure how soon things happen, so each has the machine to itself.
 	$(GOTEST) -p 1 $(EXPLORING:%=./%/...)
 
@@ -99,9 +101,9 @@ bench: deps ## Compare with other lock libraries, in one run; FLAGS=-quick: a sh
 	cd bench && go run . $(FLAGS)
 
 .PHONY: microbench
-microbench: deps ## Run the benchmarks of the lock, the memory and their backends, and of Beluga's Runner
-	go test -run '^$$' -bench . ./distlock/... ./lockedmemory/...
-	$(CONTRACT) go test -run '^$$' -bench . ./lockedmemory/belugamemory/...
+microbench: deps ## Run the benchmarks of the lock, the memory and their backends, and of Beluga's Runner; FLAGS="-benchtime 1x"
+	go test -run '^$$' -bench . $(FLAGS) ./distlock/... ./lockedmemory/...
+	$(CONTRACT) go test -run '^$$' -bench . $(FLAGS) ./lockedmemory/belugamemory/...
 
 .PHONY: fuzz
 fuzz: ## Look for names, replies, messages and entries that break the drivers, FUZZTIME (1m) each
