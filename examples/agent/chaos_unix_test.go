@@ -50,6 +50,7 @@ func TestAgent_S2_chaosDoesNoDamage(t *testing.T) {
 
 // The command of the page on dashboards, with servers of the test, and fewer turns in more conversations.
 func TestAgent_commandOfTheDashboards(t *testing.T) {
+	t.Parallel() // not later: the goroutines of its servers may begin beside a test that looks for goroutines
 	server := testservers.StartRedis(t)
 	var store spanStore
 	collector := httptest.NewServer(&store)
@@ -67,9 +68,7 @@ func TestAgent_commandOfTheDashboards(t *testing.T) {
 		":9464", ":0", "http://localhost:4318", collector.URL).Replace(strings.Join(commands[0].Words[3:], " "))
 	cmd := program(t, strings.Fields(line)...)
 	scraped := scrape(t, cmd)
-	finish := begin(t, cmd)
-	t.Parallel() // only now: see above
-	checkChaos(t, finish(), 6*12)
+	checkChaos(t, begin(t, cmd)(), 6*12)
 	store.mu.Lock()
 	defer store.mu.Unlock()
 	if metrics := <-scraped; metrics["distlock_acquire_duration_seconds"] == nil || len(store.spans) == 0 {
