@@ -28,7 +28,7 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 	}
 	reply, err := s.acquireFull(ctx, req)
 	reply.Replayed = reply.Replayed || lost
-	return reply, redisconn.After(lost, err)
+	return reply, redisconn.WithEarlierCopy(lost, err)
 }
 
 func (s *service) acquireFast(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, bool, error) {
@@ -40,7 +40,7 @@ func (s *service) acquireFast(ctx context.Context, req driver.AcquireRequest) (d
 	}
 	reply, final, err := parseFast(answer, req)
 	reply.Replayed = replayed
-	return reply, final, redisconn.After(replayed, err)
+	return reply, final, redisconn.WithEarlierCopy(replayed, err)
 }
 
 // acquireFull notes whether the name is busy, or was until this grant. Then the next Acquire and
@@ -58,7 +58,7 @@ func (s *service) acquireFull(ctx context.Context, req driver.AcquireRequest) (d
 	reply, err := parseAcquire(parts)
 	reply.Replayed = replayed
 	s.busy.of(req.Name).Store(reply.Outcome != driver.Granted || reply.Waiters > 0 || req.Seq > 1)
-	return reply, redisconn.After(replayed, err)
+	return reply, redisconn.WithEarlierCopy(replayed, err)
 }
 
 func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
@@ -77,7 +77,7 @@ func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Ra
 	case "not held":
 		return driver.RaiseReply{}, nil
 	}
-	return driver.RaiseReply{}, redisconn.After(replayed, errReply)
+	return driver.RaiseReply{}, redisconn.WithEarlierCopy(replayed, errReply)
 }
 
 func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
@@ -128,13 +128,13 @@ func (s *service) release(ctx context.Context, script *redisconn.Script, k keys,
 		// waiters do not wait for the TTL.
 		cmd, again := releaseMoving.Run(ctx, s.redis, k.all(), args...)
 		if err := cmd.Err(); err != nil {
-			return false, false, s.failed(redisconn.After(true, err))
+			return false, false, s.failed(redisconn.WithEarlierCopy(true, err))
 		}
 		return true, replayed || again, nil
 	case "not held":
 		return false, replayed, nil
 	}
-	return false, false, redisconn.After(replayed, errReply)
+	return false, false, redisconn.WithEarlierCopy(replayed, errReply)
 }
 
 // busyNames remembers names by their hashes. A name that shares its place with another one costs at worst

@@ -92,12 +92,12 @@ func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed boo
 		}
 		replayed = replayed || lost && !errors.Is(err, driver.ErrNotDone)
 	}
-	return replayed, After(replayed, err)
+	return replayed, WithEarlierCopy(replayed, err)
 }
 
-// After returns the error of the last copy of a request, or of a later command of it. It wraps
+// WithEarlierCopy returns the error of the last copy of a request, or of a later command of it. It wraps
 // driver.ErrReplayed if an earlier copy or command may have taken effect.
-func After(replayed bool, err error) error {
+func WithEarlierCopy(replayed bool, err error) error {
 	if !replayed || err == nil {
 		return err
 	}

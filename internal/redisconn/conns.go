@@ -67,9 +67,9 @@ func connOptions(client *redis.Options) redis.Options {
 	return options
 }
 
-// do sends commands over a connection. The first failure closes the connection. If do fails,
+// exec sends commands over a connection. The first failure closes the connection. If exec fails,
 // nothing was sent: ctx has ended before a connection was free, or the transport is closed.
-func (p *conns) do(ctx context.Context, cmds []redis.Cmder) error {
+func (p *conns) exec(ctx context.Context, cmds []redis.Cmder) error {
 	select {
 	case p.slots <- struct{}{}:
 		defer func() { <-p.slots }()
@@ -89,7 +89,7 @@ func (p *conns) do(ctx context.Context, cmds []redis.Cmder) error {
 			_ = c.client.Close()
 		}
 	}()
-	send(ctx, c.client, cmds)
+	exec(ctx, c.client, cmds)
 	healthy = !slices.ContainsFunc(cmds, isUnanswered)
 	return nil
 }

@@ -89,7 +89,7 @@ func TestConns_failedAreClosed(t *testing.T) {
 	p := newConns(&redis.Options{Addr: "127.0.0.1:1", PoolSize: 10, DialerRetries: 1})
 	defer p.close()
 	ping := redis.NewCmd(t.Context(), "ping")
-	if err := p.do(t.Context(), []redis.Cmder{ping}); err != nil || ping.Err() == nil {
+	if err := p.exec(t.Context(), []redis.Cmder{ping}); err != nil || ping.Err() == nil {
 		t.Errorf("%v, %v", err, ping.Err())
 	}
 	if len(p.idle) != 0 {

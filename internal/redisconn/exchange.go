@@ -86,8 +86,8 @@ type call struct {
 	answered chan struct{}
 }
 
-// process makes a call and returns its error. After an error a leader may still write to the call.
-func (x *exchange) process(ctx context.Context, cmd *Call) error {
+// send makes a call and returns its error. After an error a leader may still write to the call.
+func (x *exchange) send(ctx context.Context, cmd *Call) error {
 	if err := ctx.Err(); err != nil {
 		return notSent(err)
 	}
@@ -96,7 +96,7 @@ func (x *exchange) process(ctx context.Context, cmd *Call) error {
 		x.startLocked()
 		x.mu.Unlock()
 		defer x.end()
-		err := x.direct(ctx, cmd)
+		err := x.sendAlone(ctx, cmd)
 		switch {
 		case err == nil:
 			return cmd.Failure()
@@ -117,41 +117,41 @@ func (x *exchange) process(ctx context.Context, cmd *Call) error {
 	}
 }
 
-// direct sends the commands in an exchange of their own. From a script on that the node does not know, it
+// sendAlone sends the commands in an exchange of their own. From a script on that the node does not know, it
 // sends them again, with the whole script. If it fails, ctx has ended before the answers, or the transport
 // is closed. go-redis may then still write to the commands.
-func (x *exchange) direct(ctx context.Context, cmds ...redis.Cmder) error {
+func (x *exchange) sendAlone(ctx context.Context, cmds ...redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return notSent(err)
 	}
-	if err := x.attached(ctx, cmds); err != nil {
+	if err := x.roundTrip(ctx, cmds); err != nil {
 		return err
 	}
 	unknown := wholeFrom(cmds)
 	if len(unknown) == 0 {
 		return nil
 	}
-	return After(len(unknown) < len(cmds), x.attached(ctx, unknown))
+	return WithEarlierCopy(len(unknown) < len(cmds), x.roundTrip(ctx, unknown))
 }
 
-// attached sends the commands in the goroutine of the caller, if the exchange has connections.
-func (x *exchange) attached(ctx context.Context, cmds []redis.Cmder) error {
+// roundTrip sends the commands in the goroutine of the caller, if the exchange has connections.
+func (x *exchange) roundTrip(ctx context.Context, cmds []redis.Cmder) error {
 	if x.conns == nil {
-		return x.detached(ctx, cmds)
+		return x.roundTripDetached(ctx, cmds)
 	}
-	err := x.conns.do(ctx, cmds)
+	err := x.conns.exec(ctx, cmds)
 	if err == nil && slices.ContainsFunc(cmds, isUnanswered) {
 		err = ctx.Err()
 	}
 	return err
 }
 
-// detached sends the commands in another goroutine, which goes on if ctx ends.
-func (x *exchange) detached(ctx context.Context, cmds []redis.Cmder) error {
+// roundTripDetached sends the commands in another goroutine, which goes on if ctx ends.
+func (x *exchange) roundTripDetached(ctx context.Context, cmds []redis.Cmder) error {
 	answered := make(chan struct{})
 	if !x.leaders.start(func() {
 		defer close(answered)
-		x.over(cmds, ctx)
+		x.roundTripFor(cmds, ctx)
 	}) {
 		return notSent(redis.ErrClosed)
 	}
@@ -163,15 +163,15 @@ func (x *exchange) detached(ctx context.Context, cmds []redis.Cmder) error {
 	}
 }
 
-// over sends the commands, for the callers that have the contexts.
-func (x *exchange) over(cmds []redis.Cmder, callers ...context.Context) {
+// roundTripFor sends the commands, for the callers that have the contexts.
+func (x *exchange) roundTripFor(cmds []redis.Cmder, callers ...context.Context) {
 	ctx, cancel := lasting(callers...)
 	defer cancel()
 	guard(cmds, func() error {
 		if x.conns != nil {
-			return x.conns.do(ctx, cmds)
+			return x.conns.exec(ctx, cmds)
 		}
-		send(ctx, x.client, cmds)
+		exec(ctx, x.client, cmds)
 		return nil
 	})
 }
@@ -231,7 +231,7 @@ func (x *exchange) leadLocked() {
 		x.pending = slices.Delete(x.pending, 0, n)
 		if x.leaders.start(func() {
 			defer x.end() // also if a callback of the application ends the goroutine
-			x.share(calls)
+			x.sendTogether(calls)
 		}) {
 			x.startLocked()
 			continue
@@ -269,8 +269,8 @@ func (l *leaders) close() {
 	l.running.Wait()
 }
 
-// share makes one exchange of the calls. Batches that had no effect are sent again, in another form.
-func (x *exchange) share(calls []*call) {
+// sendTogether makes one exchange of the calls. Batches that had no effect are sent again, in another form.
+func (x *exchange) sendTogether(calls []*call) {
 	contexts := make([]context.Context, len(calls))
 	for i, c := range calls {
 		contexts[i] = c.ctx
@@ -284,14 +284,14 @@ func (x *exchange) share(calls []*call) {
 			close(c.answered)
 		}
 	}()
-	x.over(cmders(commands), contexts...)
+	x.roundTripFor(cmders(commands), contexts...)
 	var again []*command
 	for _, m := range commands {
 		again = append(again, m.again()...)
 	}
 	if len(again) > 0 {
 		commands = append(commands, again...)
-		x.over(cmders(again), contexts...)
+		x.roundTripFor(cmders(again), contexts...)
 	}
 }
 
@@ -351,8 +351,8 @@ func guard(cmds []redis.Cmder, f func() error) {
 	err = f()
 }
 
-// send makes one exchange of the commands. Each has its own error.
-func send(ctx context.Context, client redis.UniversalClient, cmds []redis.Cmder) {
+// exec makes one exchange of the commands. Each has its own error.
+func exec(ctx context.Context, client redis.UniversalClient, cmds []redis.Cmder) {
 	if len(cmds) == 1 {
 		_ = client.Process(ctx, cmds[0])
 		return

@@ -74,7 +74,7 @@ func (x *exchange) probe(namespace string) probed {
 		cmds[i] = markScript.Call(ctx, keys[i:i+1], mark).Whole()
 	}
 	count := countScript.Call(ctx, keys, mark).Whole()
-	x.over(append(cmds, count), ctx)
+	x.roundTripFor(append(cmds, count), ctx)
 	err := count.Err()
 	for _, cmd := range cmds {
 		if err == nil {

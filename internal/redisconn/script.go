@@ -80,7 +80,7 @@ func (s *Script) Run(ctx context.Context, t *Transport, keys []string, args ...a
 // Once sends the script once. The reply's error wraps driver.ErrNotDone if it was not sent.
 func (s *Script) Once(ctx context.Context, t *Transport, keys []string, args ...any) *redis.Cmd {
 	call := s.Call(ctx, keys, args...)
-	return replyOf(call, t.process(ctx, keys[0], call))
+	return replyOf(call, t.send(ctx, keys[0], call))
 }
 
 // Each sends the script once for each key, in one exchange for each node, and waits for all
@@ -100,14 +100,14 @@ func (s *Script) Each(ctx context.Context, t *Transport, keys []string, args [][
 			for n, i := range places {
 				calls[n] = s.Call(ctx, keys[i:i+1], args[i]...)
 			}
-			failed := x.direct(ctx, calls...)
+			failed := x.sendAlone(ctx, calls...)
 			for n, i := range places {
 				call, err := calls[n].(*Call), failed
 				if err == nil {
 					err = call.Failure()
 				}
 				if isRedirect(err) {
-					err = t.process(ctx, keys[i], call)
+					err = t.send(ctx, keys[i], call)
 				}
 				replies[i] = replyOf(call, err)
 			}

@@ -93,13 +93,13 @@ func usedUp(client *redis.Client) bool {
 	return stats.IdleConns == 0 && int(stats.TotalConns) >= client.Options().PoolSize
 }
 
-// process makes a call whose first key is given, and returns its error. After an error go-redis may still
+// send makes a call whose first key is given, and returns its error. After an error go-redis may still
 // write to the call.
-func (t *Transport) process(ctx context.Context, key string, cmd *Call) error {
+func (t *Transport) send(ctx context.Context, key string, cmd *Call) error {
 	x := t.exchange(key)
-	err := x.process(ctx, cmd)
+	err := x.send(ctx, cmd)
 	if x.conns != nil && isRedirect(err) {
-		err = t.overClient().process(ctx, cmd)
+		err = t.overClient().send(ctx, cmd)
 	}
 	return err
 }
@@ -124,7 +124,7 @@ func (t *Transport) Do(ctx context.Context, key string, cmd redis.Cmder) error {
 func (t *Transport) InOrder(ctx context.Context, key string, cmds ...redis.Cmder) error {
 	x := t.exchange(key)
 	if _, isCluster := t.client.(*redis.ClusterClient); x.conns != nil || !isCluster {
-		err := x.direct(ctx, cmds...)
+		err := x.sendAlone(ctx, cmds...)
 		if err != nil || !isCluster || !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool {
 			return isRedirect(cmd.Err()) || redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN")
 		}) {
@@ -134,8 +134,8 @@ func (t *Transport) InOrder(ctx context.Context, key string, cmds ...redis.Cmder
 	// ⚑ A pipeline over all nodes of a Cluster will not do: while a slot moves, go-redis lets two nodes
 	// answer at the same time.
 	for i, cmd := range cmds {
-		if err := t.overClient().direct(ctx, cmd); err != nil {
-			return After(i > 0 || x.conns != nil, err) // ⚑ a command may have taken effect before
+		if err := t.overClient().sendAlone(ctx, cmd); err != nil {
+			return WithEarlierCopy(i > 0 || x.conns != nil, err) // ⚑ a command may have taken effect before
 		}
 	}
 	return nil

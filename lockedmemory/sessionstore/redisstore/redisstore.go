@@ -266,5 +266,5 @@ func (s *service) explain(err error) error {
 		return err
 	}
 	// A script that has failed after its write says so.
-	return redisconn.After(redis.HasErrorPrefix(err, "WRITTEN"), redisconn.Explain(s.client, "redisstore", err))
+	return redisconn.WithEarlierCopy(redis.HasErrorPrefix(err, "WRITTEN"), redisconn.Explain(s.client, "redisstore", err))
 }
