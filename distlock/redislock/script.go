@@ -11,12 +11,7 @@ import (
 //go:embed lua/*.lua
 var files embed.FS
 
-func lua(names ...string) string {
-	for i, name := range names {
-		names[i] = "lua/" + name
-	}
-	return redisconn.Source(files, names...)
-}
+func lua(names ...string) string { return redisconn.Source(files, names...) }
 
 // The scripts. A batch is the lone script in a loop, with an answer of its own for each lock.
 var (

@@ -20,9 +20,6 @@ import (
 var files embed.FS
 
 func script(names ...string) *redisconn.Script {
-	for i, name := range names {
-		names[i] = "lua/" + name
-	}
 	return redisconn.NewScript(redisconn.Source(files, names...))
 }
 

@@ -19,11 +19,11 @@ type Script struct {
 	mayMove bool
 }
 
-// Source joins Lua files, named without ".lua". It panics if a file is missing.
+// Source joins files of the folder lua, named without ".lua". It panics if a file is missing.
 func Source(files embed.FS, names ...string) string {
 	var source strings.Builder
 	for _, name := range names {
-		text, err := files.ReadFile(name + ".lua")
+		text, err := files.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			panic(err)
 		}

@@ -119,7 +119,7 @@ func parseRevision(mark *redis.Cmd) (int64, error) {
 	return revision, nil
 }
 
-// parseStored reads the reply of stored.lua.
+// parseStored reads the reply of lua/stored.lua.
 func parseStored(cmd *redis.Cmd) (stored int, entries []any, err error) {
 	words, err := cmd.Slice()
 	if err != nil {

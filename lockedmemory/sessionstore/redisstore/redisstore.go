@@ -89,10 +89,10 @@ func field(id string) string {
 	return string(sum[:16])
 }
 
-// digits is a place in the record of a turn ID, see turnids.lua.
+// digits is a place in the record of a turn ID, see lua/turnids.lua.
 func digits(p lockedmemory.Place) string { return fmt.Sprintf("%016d%013d", p.Fence, p.N) }
 
-// access returns the first keys and arguments of each script; see session.lua.
+// access returns the first keys and arguments of each script; see lua/session.lua.
 func (s *service) access(a driver.Access) ([]string, []any) {
 	k := s.keys(a.Session)
 	lock, isLock := k.mark, 0
@@ -103,10 +103,10 @@ func (s *service) access(a driver.Access) ([]string, []any) {
 		driver.KeepEmpty.Milliseconds(), s.bounds()}
 }
 
-// tokens are those of an access, see session.lua.
+// tokens are those of an access, see lua/session.lua.
 func tokens(a driver.Access) string { return fmt.Sprintf("%d %d %d", a.Fence, a.Shown, a.Awaited) }
 
-// bounds are those of trimming; see session.lua.
+// bounds are those of trimming; see lua/session.lua.
 func (s *service) bounds() string {
 	return fmt.Sprintf("%d %d %d", s.keep.MaxExchanges, s.keep.MaxAge.Microseconds(), s.keep.MaxBytes)
 }

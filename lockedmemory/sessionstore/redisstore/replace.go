@@ -90,7 +90,7 @@ const (
 	swap
 )
 
-// Bounds of a step, beside those of stage.lua.
+// Bounds of a step, beside those of lua/stage.lua.
 const (
 	stepEntries = 50
 	stepBytes   = 64 << 10
@@ -163,7 +163,7 @@ func (p replacing) add() (args []any, size int, then replacing) {
 	return args, size, p
 }
 
-// entryWords returns the fields of an entry in the log, and their size as stage.lua counts it.
+// entryWords returns the fields of an entry in the log, and their size as lua/stage.lua counts it.
 func entryWords(e driver.Entry) (words []any, size int) {
 	// The op tells copies of a Save. No Save has this place.
 	words = append(words, "op", "")

@@ -7,7 +7,7 @@ import (
 	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
-//go:embed *.lua
+//go:embed lua/*.lua
 var files embed.FS
 
 func lua(names ...string) string { return redisconn.Source(files, names...) }
