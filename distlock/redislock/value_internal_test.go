@@ -31,7 +31,7 @@ func TestParseRecord_C_foreignTextIsRefused(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for name, text := range map[string]string{
-		"nothing": "", "another version": with(1, "b1"), "no state": with(3, "x"), "no how": with(4, "?"),
+		"nothing": "", "another version": with(1, "b1"), "no state": with(3, "x"), "no ending": with(4, "?"),
 		"cut off": someRecord[:headerLen-1], "no token": with(69, "179522528989739x"), "a sign": with(69, "+795225289897391"),
 		"no block": with(85, "179522528991739x"), "no keep": with(101, "0008640002x"),
 		"a block before its token": with(85, "1795225289897390"), "a token of 2^53": with(69, "9007199254740992"+"9007199254740992"),

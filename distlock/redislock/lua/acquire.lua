@@ -13,9 +13,9 @@
 --
 -- May be repeated: a copy finds its own grant, and its answer is 'busy'.
 local before = redis.call('GET', key)
-local token, previous, how = now, '00000000000000000000000000000000', '.'
+local token, previous, ending = now, '00000000000000000000000000000000', '.'
 if before then
-  previous, how = string.sub(before, 5, 36), '!'
+  previous, ending = string.sub(before, 5, 36), '!'
   local last = string.find(before, '^b2r[!.]') and #before >= 111 and previous ~= owner
     and string.sub(before, 37, 68) ~= owner and tonumber(string.sub(before, 85, 100))
   if not last then
@@ -30,5 +30,5 @@ if token > block or now < 1000000000000000 then
   return 'slow'
 end
 local numbers = token == now and fresh or string.format('%.0f%.0f00086400020', token, block)
-redis.call('SET', key, 'b2h' .. how .. owner .. previous .. numbers .. payload, 'PX', ARGV[1])
+redis.call('SET', key, 'b2h' .. ending .. owner .. previous .. numbers .. payload, 'PX', ARGV[1])
 return numbers

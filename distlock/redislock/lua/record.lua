@@ -1,7 +1,7 @@
 -- The record of a lock, for the slow scripts. Their code follows. docs/design/redis.md describes
 -- the record, its invariants, and the states of an owner.
 --
---   1–2  b2   3  h held, r released; H, R: flagged   4  how the previous owner ended: ! released, . not
+--   1–2  b2   3  h held, r released; H, R: flagged   4  ending of the previous owner: ! released, . not
 --   5–36  owner   37–68  previous owner; zeros: none
 --   69–84  token   85–100  last token of the block   101–111  keep, ms   112–  payload
 local lock = KEYS[1]
@@ -16,15 +16,15 @@ local function ms(n) return string.format('%.0f', n) end
 -- free and has no owners. left is the remaining time of the lock, in ms; nil without a TTL.
 local function read(raw)
   if not raw then
-    return {state = 'r', how = '.', owner = none, previous = none, token = 0, last = 0, left = 0, ttl = 0, payload = ''}
+    return {state = 'r', ending = '.', owner = none, previous = none, token = 0, last = 0, left = 0, ttl = 0, payload = ''}
   end
-  local state, how = string.match(raw, '^b2([hrHR])([!.])')
+  local state, ending = string.match(raw, '^b2([hrHR])([!.])')
   local _, digits = string.find(raw, '^%d+', 69)
   if not state or (digits or 0) < 111 then
     return nil, redis.error_reply('FOREIGN the record of the lock was not written by this library')
   end
   local r = {
-    raw = raw, state = string.lower(state), flagged = state == 'H' or state == 'R', how = how,
+    raw = raw, state = string.lower(state), flagged = state == 'H' or state == 'R', ending = ending,
     owner = string.sub(raw, 5, 36), previous = string.sub(raw, 37, 68),
     token = tonumber(string.sub(raw, 69, 84)), last = tonumber(string.sub(raw, 85, 100)),
     keep = tonumber(string.sub(raw, 101, 111)), payload = string.sub(raw, 112), ttl = redis.call('PTTL', lock),
@@ -45,7 +45,7 @@ local function write(r, left, life)
   keep = math.max(keep, life - math.min(left or 0, 0))
   keep = math.min(keep, 99999999999) -- eleven digits: three years
   local state = r.flagged and string.upper(r.state) or r.state
-  r.raw = 'b2' .. state .. r.how .. r.owner .. r.previous
+  r.raw = 'b2' .. state .. r.ending .. r.owner .. r.previous
     .. string.format('%016.0f%016.0f%011.0f', r.token, r.last, keep) .. r.payload
   if left then
     r.ttl = left + keep

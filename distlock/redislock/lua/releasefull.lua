@@ -26,7 +26,7 @@ if ARGV[4] then
 end
 local ends = r.held and r.owner == owner
 local answer = 'not held'
-if ends or r.owner == owner and r.state == 'r' or r.previous == owner and r.how == '!' then
+if ends or r.owner == owner and r.state == 'r' or r.previous == owner and r.ending == '!' then
   answer = 'released'
 end
 if ends then

@@ -65,7 +65,7 @@ local function grant(r, owner, payload)
   if refused then
     return refused
   end
-  r.how = r.state == 'r' and r.raw and '!' or '.'
+  r.ending = r.state == 'r' and r.raw and '!' or '.'
   r.state, r.previous, r.owner, r.payload, r.held = 'h', r.owner, owner, payload, true
 end
 
