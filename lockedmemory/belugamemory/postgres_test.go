@@ -13,11 +13,12 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/migrated"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
 func TestNew_postgres_sharesConnections(t *testing.T) {
-	db := migrated(t)
+	db := migrated.Database(t, testservers.SharedPostgres(t))
 	connections := func() int {
 		text, err := db.Do("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
 		must(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/core"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/migrated"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
 )
@@ -55,7 +56,7 @@ func TestNew_store_serverOfItsOwn(t *testing.T) {
 
 // The locks are on a quorum with a dead node, and the sessions in one database.
 func TestNew_Redlock3_locksOnAQuorum(t *testing.T) {
-	q, db := testservers.StartQuorum(t, 3), migrated(t)
+	q, db := testservers.StartQuorum(t, 3), migrated.Database(t, testservers.SharedPostgres(t))
 	q.Nodes()[0].Kill()
 	m := open(t, q.URL()+"?restart_delay=-1s", map[string]any{"store": db.URL()})
 	ctx := inSession(t, "s")

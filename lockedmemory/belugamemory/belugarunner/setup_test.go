@@ -6,12 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/lookatitude/beluga-ai/v2/core"
 
-	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/migrated"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 )
 
 // inSession returns a context of a session.
@@ -47,18 +45,7 @@ func sharedURL(t testing.TB) string {
 // backends returns a URL of each backend, without data.
 func backends(t testing.TB) map[string]string {
 	t.Helper()
-	return map[string]string{"mem": "mem://", "redis": sharedURL(t), "postgres": migrated(t).URL()}
-}
-
-// migrated is a new database with the tables of the locks and the sessions.
-func migrated(t testing.TB) *testservers.PostgresDatabase {
-	t.Helper()
-	db := testservers.SharedPostgres(t).NewDatabase(t)
-	pool, err := pgxpool.New(t.Context(), db.URL())
-	must(t, err)
-	defer pool.Close()
-	must(t, errors.Join(pglock.Migrate(t.Context(), pool, nil), pgstore.Migrate(t.Context(), pool, nil)))
-	return db
+	return map[string]string{"mem": "mem://", "redis": sharedURL(t), "postgres": migrated.Database(t, testservers.SharedPostgres(t)).URL()}
 }
 
 func must(t testing.TB, err error) {
