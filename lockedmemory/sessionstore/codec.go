@@ -85,8 +85,8 @@ func isReplaced[M any](text []byte) bool {
 	}
 	var message M
 	_ = json.Unmarshal(text, &message) // after an error, missing escapes count as replaced
-	again, _ := json.Marshal(message)
-	return bytes.Count(again, escape) < n
+	encoded, _ := json.Marshal(message)
+	return bytes.Count(encoded, escape) < n
 }
 
 func (JSON[M]) writesExportedFields() {}

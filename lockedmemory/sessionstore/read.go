@@ -30,7 +30,7 @@ import (
 // distlock.ErrRefused, distlock.ErrInvalidKey, distlock.ErrNotHeld if the lease is for another session,
 // or the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
-	return again(ctx, s, opLoad, func(r *request) []M {
+	return readWhole(ctx, s, opLoad, func(r *request) []M {
 		found := s.history(r, cmp.Or(s.opts.Window, unlimited), wordsOf(query))
 		messages := make([]M, 0, 2*len(found))
 		for _, e := range found {
@@ -40,9 +40,9 @@ func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	})
 }
 
-// again makes a read that returns all at once. If the history changes between two pages, it begins again.
-func again[M, D, T any](ctx context.Context, s *Store[M, D], op operation, read func(*request) []T) ([]T, error) {
-	for tries := 1 + rereads; ; tries-- {
+// readWhole makes a read that returns all at once. If the history changes between two pages, it begins again.
+func readWhole[M, D, T any](ctx context.Context, s *Store[M, D], op operation, read func(*request) []T) ([]T, error) {
+	for left := rereads; ; left-- {
 		r, err := s.request(ctx, op)
 		if err != nil {
 			return nil, err
@@ -51,7 +51,7 @@ func again[M, D, T any](ctx context.Context, s *Store[M, D], op operation, read 
 		switch {
 		case r.err == nil:
 			return found, nil
-		case !errors.Is(r.err, ErrChanged) || tries == 1:
+		case !errors.Is(r.err, ErrChanged) || left == 0:
 			return nil, r.err
 		}
 	}
@@ -90,7 +90,7 @@ func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[
 	if n < 0 {
 		return nil, invalidOption("n is %d, but must not be negative", n)
 	}
-	return again(ctx, s, opLast, func(r *request) []lockedmemory.Exchange[M] {
+	return readWhole(ctx, s, opLast, func(r *request) []lockedmemory.Exchange[M] {
 		if n == 0 {
 			return nil
 		}
@@ -106,7 +106,7 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 		return nil, invalidOption("k is %d, but must not be negative", k)
 	}
 	words := wordsOf(query)
-	return again(ctx, s, opSearch, func(r *request) []D {
+	return readWhole(ctx, s, opSearch, func(r *request) []D {
 		if k == 0 {
 			return nil
 		}

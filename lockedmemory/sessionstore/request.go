@@ -97,11 +97,11 @@ const tries = 5
 //
 // ⚑ A copy of a write that is sent again has the same place and Op.
 func (r *request) underLease(do func(driver.Write) (driver.Page, error)) (page driver.Page, err error) {
-	var op [16]byte
-	_, _ = rand.Read(op[:]) // never fails, says crypto/rand
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails, says crypto/rand
 	for range tries {
 		access, accepted := r.state.access(r.lease)
-		w := driver.Write{Access: access, Op: hex.EncodeToString(op[:])}
+		w := driver.Write{Access: access, Op: hex.EncodeToString(id[:])}
 		if r.op.writes() {
 			// The place is used up whatever the outcome: a late copy of the write must not meet another
 			// write there.
