@@ -104,7 +104,8 @@ func sharedURL(t testing.TB) string {
 // backends returns a URL of each backend, without data.
 func backends(t testing.TB) map[string]string {
 	t.Helper()
-	return map[string]string{"mem": "mem://", "redis": sharedURL(t), "postgres": migrated.Database(t, testservers.SharedPostgres(t)).URL()}
+	db := migrated.Database(t, testservers.SharedPostgres(t))
+	return map[string]string{"mem": "mem://", "redis": sharedURL(t), "postgres": db.URL()}
 }
 
 // hold locks m's session until the returned function is called.

@@ -45,7 +45,8 @@ func sharedURL(t testing.TB) string {
 // backends returns a URL of each backend, without data.
 func backends(t testing.TB) map[string]string {
 	t.Helper()
-	return map[string]string{"mem": "mem://", "redis": sharedURL(t), "postgres": migrated.Database(t, testservers.SharedPostgres(t)).URL()}
+	db := migrated.Database(t, testservers.SharedPostgres(t))
+	return map[string]string{"mem": "mem://", "redis": sharedURL(t), "postgres": db.URL()}
 }
 
 func must(t testing.TB, err error) {
