@@ -114,8 +114,9 @@ func (d *paged) Retention() driver.Retention { return driver.Retention{} }
 
 func (d *paged) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 	if r.From != (lockedmemory.Place{}) && d.before != nil {
-		d.before()
+		before := d.before
 		d.before = nil
+		before()
 	}
 	r.Limit = min(r.Limit, d.limit)
 	return d.Driver.Read(ctx, r)
@@ -147,6 +148,30 @@ func TestLoad_O_trimmedBetweenPages_oneMoment(t *testing.T) {
 	}
 	if got, err := memory.Load(t.Context(), ""); err != nil || strings.Join(got, "") != "22334455" {
 		t.Errorf("Load: %q, %v", got, err)
+	}
+}
+
+// A Load that meets changes begins again, but not for ever.
+func TestLoad_O_changedBetweenPages_beginsAgain(t *testing.T) {
+	for changes, want := range map[int]error{3: nil, 4: sessionstore.ErrChanged} {
+		pages, _, memory := trimming(t, 3)
+		pages.limit = 1
+		var change func()
+		left := changes
+		change = func() {
+			must(t, memory.Clear(t.Context()))
+			for _, text := range []string{"1", "2"} {
+				must(t, memory.Save(t.Context(), text, text))
+			}
+			if left--; left > 0 {
+				pages.before = change
+			}
+		}
+		change()
+		left, pages.before = changes, change
+		if got, err := memory.Load(t.Context(), ""); !errors.Is(err, want) || err == nil && strings.Join(got, "") != "1122" {
+			t.Errorf("Load during %d changes: %q, %v; want the error %v", changes, got, err, want)
+		}
 	}
 }
 
