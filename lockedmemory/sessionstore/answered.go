@@ -25,7 +25,7 @@ func (s *Store[M, D]) Answered(ctx context.Context, id string) (
 			"use the ID of the message, or a hash of that ID",
 			opAnswered, lockedmemory.ErrTurnID, len(id), lockedmemory.MaxTurnID)
 	}
-	exchanges, err = readWhole(ctx, s, opAnswered, func(r *request) (found []lockedmemory.Exchange[M]) {
+	exchanges, err = readWhole(ctx, s, opAnswered, func(r *reading) (found []lockedmemory.Exchange[M]) {
 		for page := range r.pages(driver.Read{ID: id, Named: true}, unlimited) {
 			found = append(found, s.decode(r, page, nil)...)
 		}

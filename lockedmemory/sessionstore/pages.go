@@ -1,6 +1,8 @@
 package sessionstore
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"iter"
 	"math"
@@ -18,10 +20,31 @@ const (
 // unlimited is the limit of a read without a limit. One more is an int, too.
 const unlimited = math.MaxInt - 1
 
-// pages yields the entries of a session, a page at a time, until request.err is set. Each page has
+// reading is a request that reads a history page by page.
+type reading struct {
+	*request
+	maxExchanges int                // Retention.MaxExchanges
+	since        int64              // the lowest token that Retention.MaxAge keeps
+	size         int                // of an exchange, as estimated; see pages
+	paged        bool               // a page was read
+	revision     int64              // of the first page
+	last         lockedmemory.Place // of the last entry read
+	oldest       lockedmemory.Place // see driver.Page, of the last page
+	stored       int                // see driver.Page, of the last page
+	err          error              // has ended the pages
+}
+
+func (s *Store[M, D]) reading(ctx context.Context, op operation) (*reading, error) {
+	request, err := s.request(ctx, op)
+	keep := s.driver.Retention()
+	return &reading{request: request, maxExchanges: cmp.Or(keep.MaxExchanges, unlimited), since: keep.Since(),
+		size: firstSize}, err
+}
+
+// pages yields the entries of a session, a page at a time, until reading.err is set. Each page has
 // as many entries as maxReply allows. Pages of small exchanges grow fourfold. limit bounds the
 // entries of the first page.
-func (r *request) pages(req driver.Read, limit int) iter.Seq[[]driver.Entry] {
+func (r *reading) pages(req driver.Read, limit int) iter.Seq[[]driver.Entry] {
 	return func(yield func([]driver.Entry) bool) {
 		for r.err == nil {
 			req.Next = r.paged
@@ -54,7 +77,7 @@ func (r *request) pages(req driver.Read, limit int) iter.Seq[[]driver.Entry] {
 
 // changed returns an error if a page does not belong to the pages before: the history was replaced or
 // cleared, or the last entry read was trimmed, perhaps with a part of its turn that was not read.
-func (r *request) changed(page driver.Page) error {
+func (r *reading) changed(page driver.Page) error {
 	switch {
 	case !r.paged:
 		r.paged, r.revision = true, page.Revision
@@ -66,7 +89,7 @@ func (r *request) changed(page driver.Page) error {
 
 // turns yields the turns that Retention.MaxExchanges keeps, each whole, the newest first. It ends
 // as pages does. The caller needs limit exchanges with all words.
-func (r *request) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
+func (r *reading) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
 	firstLimit := r.maxExchanges
 	if len(words) == 0 {
 		firstLimit = min(firstLimit, limit)
@@ -96,7 +119,7 @@ func (r *request) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
 
 // beginning returns the place before the oldest exchange that Retention.MaxExchanges keeps, or a place
 // between that one and after. It does not look at turns before after.
-func (r *request) beginning(after lockedmemory.Place) (before lockedmemory.Place) {
+func (r *reading) beginning(after lockedmemory.Place) (before lockedmemory.Place) {
 	if r.maxExchanges == unlimited {
 		return lockedmemory.Place{Fence: r.since}
 	}

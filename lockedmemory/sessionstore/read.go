@@ -30,7 +30,7 @@ import (
 // distlock.ErrRefused, distlock.ErrInvalidKey, distlock.ErrNotHeld if the lease is for another session,
 // or the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
-	return readWhole(ctx, s, opLoad, func(r *request) []M {
+	return readWhole(ctx, s, opLoad, func(r *reading) []M {
 		found := s.history(r, cmp.Or(s.opts.Window, unlimited), wordsOf(query))
 		messages := make([]M, 0, 2*len(found))
 		for _, e := range found {
@@ -41,9 +41,9 @@ func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 }
 
 // readWhole makes a read that returns all at once. If the history changes between two pages, it begins again.
-func readWhole[M, D, T any](ctx context.Context, s *Store[M, D], op operation, read func(*request) []T) ([]T, error) {
+func readWhole[M, D, T any](ctx context.Context, s *Store[M, D], op operation, read func(*reading) []T) ([]T, error) {
 	for left := rereads; ; left-- {
-		r, err := s.request(ctx, op)
+		r, err := s.reading(ctx, op)
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +61,7 @@ func readWhole[M, D, T any](ctx context.Context, s *Store[M, D], op operation, r
 const rereads = 3
 
 // history returns the last exchanges with all words, as a window bounds them.
-func (s *Store[M, D]) history(r *request, window int, words []string) []lockedmemory.Exchange[M] {
+func (s *Store[M, D]) history(r *reading, window int, words []string) []lockedmemory.Exchange[M] {
 	backward := window < unlimited || r.maxExchanges < unlimited
 	groups := r.pages(driver.Read{From: lockedmemory.Place{Fence: r.since}}, unlimited)
 	if backward {
@@ -90,7 +90,7 @@ func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[
 	if n < 0 {
 		return nil, invalidOption("n is %d, but must not be negative", n)
 	}
-	return readWhole(ctx, s, opLast, func(r *request) []lockedmemory.Exchange[M] {
+	return readWhole(ctx, s, opLast, func(r *reading) []lockedmemory.Exchange[M] {
 		if n == 0 {
 			return nil
 		}
@@ -106,7 +106,7 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 		return nil, invalidOption("k is %d, but must not be negative", k)
 	}
 	words := wordsOf(query)
-	return readWhole(ctx, s, opSearch, func(r *request) []D {
+	return readWhole(ctx, s, opSearch, func(r *reading) []D {
 		if k == 0 {
 			return nil
 		}
@@ -141,7 +141,7 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 // states.
 func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {
-	return s.iterate(ctx, opForward, after, func(r *request) iter.Seq[[]driver.Entry] {
+	return s.iterate(ctx, opForward, after, func(r *reading) iter.Seq[[]driver.Entry] {
 		from := r.beginning(after)
 		if after.Compare(from) > 0 {
 			from = after
@@ -156,7 +156,7 @@ func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 // place, Backward does not yield them.
 func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {
-	return s.iterate(ctx, opBackward, before, func(r *request) iter.Seq[[]driver.Entry] {
+	return s.iterate(ctx, opBackward, before, func(r *reading) iter.Seq[[]driver.Entry] {
 		if before == (lockedmemory.Place{}) && r.maxExchanges < unlimited {
 			return r.turns(unlimited, nil)
 		}
@@ -173,11 +173,11 @@ func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place,
 	})
 }
 
-// iterate yields the exchanges from a place on. read returns the entries of a request in groups.
+// iterate yields the exchanges from a place on. read returns the entries of a reading in groups.
 func (s *Store[M, D]) iterate(ctx context.Context, op operation, from lockedmemory.Place,
-	read func(*request) iter.Seq[[]driver.Entry]) iter.Seq2[lockedmemory.Exchange[M], error] {
+	read func(*reading) iter.Seq[[]driver.Entry]) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return func(yield func(lockedmemory.Exchange[M], error) bool) {
-		r, err := s.request(ctx, op)
+		r, err := s.reading(ctx, op)
 		if err == nil && !isPlace(from) {
 			err = invalidOption("%s: no exchange has the place %s: give the Place of one", op, from)
 		}
@@ -200,13 +200,13 @@ func (s *Store[M, D]) iterate(ctx context.Context, op operation, from lockedmemo
 
 // present leaves out exchanges that are no longer history: they were cleared or trimmed since the
 // page was read.
-func present[M any](r *request, found []lockedmemory.Exchange[M]) []lockedmemory.Exchange[M] {
+func present[M any](r *reading, found []lockedmemory.Exchange[M]) []lockedmemory.Exchange[M] {
 	return slices.DeleteFunc(found, func(e lockedmemory.Exchange[M]) bool { return e.Place.Compare(r.oldest) < 0 })
 }
 
 // decode returns the exchanges of entries that are history, can be read, and match. An entry that
-// cannot be read is left out, or becomes request.err.
-func (s *Store[M, D]) decode(r *request, entries []driver.Entry, words []string) (found []lockedmemory.Exchange[M]) {
+// cannot be read is left out, or becomes reading.err.
+func (s *Store[M, D]) decode(r *reading, entries []driver.Entry, words []string) (found []lockedmemory.Exchange[M]) {
 	for _, entry := range entries {
 		if entry.Place.Compare(r.oldest) < 0 || entry.Place.Fence < r.since {
 			continue

@@ -1,7 +1,6 @@
 package sessionstore
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -16,22 +15,12 @@ import (
 
 // request is one call of a Store.
 type request struct {
-	ctx          context.Context
-	op           operation
-	driver       driver.Driver
-	session      string
-	lease        *distlock.Lease    // nil: a read without a lease
-	state        *leaseState        // of the lease
-	maxExchanges int                // Retention.MaxExchanges
-	since        int64              // the lowest token that Retention.MaxAge keeps
-	size         int                // of an exchange, as estimated; see pages
-	oldest       lockedmemory.Place // see driver.Page, of the last page
-	err          error              // has ended the pages
-
-	paged    bool               // a page was read
-	revision int64              // of the first page
-	last     lockedmemory.Place // of the last entry read
-	stored   int                // see driver.Page, of the last page
+	ctx     context.Context
+	op      operation
+	driver  driver.Driver
+	session string
+	lease   *distlock.Lease // nil: a read without a lease
+	state   *leaseState     // of the lease
 }
 
 // operation names a call in errors.
@@ -78,9 +67,7 @@ func (s *Store[M, D]) request(ctx context.Context, op operation) (*request, erro
 	if err != nil {
 		return nil, fmt.Errorf("sessionstore: %s: %w", op, err)
 	}
-	keep := s.driver.Retention()
-	r := &request{ctx: ctx, op: op, driver: s.driver, session: key, lease: lease,
-		maxExchanges: cmp.Or(keep.MaxExchanges, unlimited), since: keep.Since(), size: firstSize}
+	r := &request{ctx: ctx, op: op, driver: s.driver, session: key, lease: lease}
 	if leased {
 		r.state = stateOf(s, lease)
 	}
