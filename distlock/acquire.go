@@ -15,19 +15,21 @@ import (
 // held, and a grant that arrives too late is released. If ctx carries the lease for key, Acquire fails
 // at once: with a BusyError whose Self is true, or as [Lease.Err] of an ended lease.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
-	return l.acquire(ctx, key, l.callOptions(opts))
+	return l.acquire(ctx, key, callOptions{ttl: l.opts.TTL, wait: l.opts.Wait}, opts)
 }
 
 // TryAcquire asks the backend once, and never queues. It is not granted a lock that a waiter in the
 // backend's queue is to have. Errors: as [Locker.Acquire].
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
-	o := l.callOptions(opts)
-	o.attempts = 1
-	return l.acquire(ctx, key, o)
+	return l.acquire(ctx, key, callOptions{ttl: l.opts.TTL, wait: l.opts.Wait, attempts: 1}, opts)
 }
 
-func (l *Locker) acquire(ctx context.Context, key string, o callOptions) (lease *Lease, err error) {
-	if err := validTTL(o.ttl); err != nil {
+func (l *Locker) acquire(ctx context.Context, key string, o callOptions, opts []CallOption) (lease *Lease, err error) {
+	a := &acquisition{locker: l, caller: ctx, callOptions: o, start: time.Now()}
+	for _, set := range opts {
+		set(&a.callOptions)
+	}
+	if err := validTTL(a.ttl); err != nil {
 		return nil, err
 	}
 	if err := validKey(key); err != nil {
@@ -38,9 +40,7 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions) (lease 
 	}
 	defer l.workEnds()
 
-	start := time.Now()
-	a := &acquisition{locker: l, caller: ctx, ctx: ctx, callOptions: o, start: start}
-	a.op = Operation{Name: OpAcquire, Backend: l.caps.Backend, Key: key, TTL: o.ttl.Truncate(time.Millisecond)}
+	a.op = Operation{Name: OpAcquire, Backend: l.caps.Backend, Key: key, TTL: a.ttl.Truncate(time.Millisecond)}
 	op := &a.op
 	returns := false
 	defer func() {
@@ -49,13 +49,12 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions) (lease 
 			l.background(func() { _ = unused.release(context.WithoutCancel(ctx), errUnused) })
 		}
 	}()
-	var observed func()
-	a.ctx, observed = l.observe(ctx, op)
+	a.ctx = l.begin(ctx, op)
 	defer func() {
 		if lease != nil {
 			defer lease.setObserved()
 		}
-		observed()
+		l.end(a.ctx, op, a.start)
 		returns = true
 	}()
 
@@ -66,7 +65,7 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions) (lease 
 	switch {
 	case lease != nil:
 		op.Outcome, op.Fence, op.Handoff = OutcomeAcquired, lease.Fence(), cmp.Or(a.handoff, HandoffNone)
-	case op.Outcome == OutcomeTimeout && o.attempts == 1:
+	case op.Outcome == OutcomeTimeout && a.attempts == 1:
 		op.Outcome = OutcomeBusy
 	}
 	return lease, err

@@ -10,10 +10,10 @@ type CallOption func(*callOptions)
 
 // callOptions are the settings of one acquisition.
 type callOptions struct {
-	ttl      time.Duration
-	wait     time.Duration // negative: until ctx ends; of a single attempt it bounds the time for the answer
-	attempts int           // 0: as many as fit, from a place in the queue
-	delay    func(attempts int) time.Duration
+	ttl        time.Duration
+	wait       time.Duration // negative: until ctx ends; of a single attempt it bounds the time for the answer
+	attempts   int           // 0: as many as fit, from a place in the queue
+	retryDelay time.Duration // between several attempts
 }
 
 // WithTTL sets the TTL of one lease. 0 means Options.TTL. A lease with its own TTL has no local handoff.
@@ -25,13 +25,4 @@ func WithTTL(ttl time.Duration) CallOption {
 // Options.Wait, negative no limit but ctx.
 func WithWait(wait time.Duration) CallOption {
 	return func(o *callOptions) { o.wait = cmp.Or(wait, o.wait) }
-}
-
-// callOptions returns the settings of one call.
-func (l *Locker) callOptions(opts []CallOption) callOptions {
-	o := callOptions{ttl: l.opts.TTL, wait: l.opts.Wait, delay: l.opts.Retry.delay}
-	for _, set := range opts {
-		set(&o)
-	}
-	return o
 }

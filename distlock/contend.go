@@ -188,7 +188,10 @@ func (a *acquisition) note(busy driver.AcquireReply) {
 func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patience time.Duration) *Lease {
 	d := a.place.askWithin
 	if a.place.wakes == nil || a.last.failure != nil { // a notification is not sure to come
-		d = a.delay(a.op.Attempts)
+		d = a.locker.opts.Retry.delay(a.op.Attempts)
+		if a.attempts > 0 {
+			d = a.retryDelay
+		}
 		if a.place.joined {
 			d = min(d, a.place.askWithin) // ⚑ its place must not end before the next request
 		}

@@ -33,10 +33,11 @@ func (le *Lease) confirm(ctx context.Context) error {
 
 func (le *Lease) observedExtend(ctx context.Context, e *extension) error {
 	l := le.grant.locker
+	start := time.Now()
 	op := &Operation{Name: OpExtend, Backend: l.caps.Backend, Key: le.Key(), TTL: e.ttl, Fence: le.Fence(),
 		Scheduled: e.confirms}
-	ctx, observed := l.observe(ctx, op)
-	defer observed()
+	ctx = l.begin(ctx, op)
+	defer l.end(ctx, op, start)
 	return op.complete(e.run(ctx, op))
 }
 

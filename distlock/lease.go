@@ -32,15 +32,16 @@ type Lease struct {
 // ending is how far a lease has come to its end.
 type ending struct {
 	state     leaseState
-	endReason error        // why the lease is not held any more
-	until     time.Time    // the deadline at a handoff
-	under     *releaseCall // nil without one
-	asked     bool         // a call of Release has sent its request
-	leaving   bool         // the last write is sent, and may release the lock, see releaseWith
-	freed     bool         // it has released the lock
-	logged    bool         // a line says that it could not be released
-	removed   bool         // an answer came: nothing is left to release
-	unknown   error        // the error of Release then; not nil if the lease may have been lost before
+	endReason error          // why the lease is not held any more
+	until     time.Time      // the deadline at a handoff
+	underway  bool           // a call of Release is under way
+	others    []chan<- error // calls of Release that wait for its end
+	asked     bool           // a call of Release has sent its request
+	leaving   bool           // the last write is sent, and may release the lock, see releaseWith
+	freed     bool           // it has released the lock
+	logged    bool           // a line says that it could not be released
+	removed   bool           // an answer came: nothing is left to release
+	unknown   error          // the error of Release then; not nil if the lease may have been lost before
 }
 
 type leaseState int

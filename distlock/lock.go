@@ -47,10 +47,10 @@ func (k *Lock) AcquireWithRetry(ctx context.Context, maxRetries int, retryDelay 
 		return invalidOption("retryDelay is %s, but must not be negative", retryDelay)
 	}
 	err := k.acquire(ctx, callOptions{
-		ttl:      k.ttl,
-		attempts: maxRetries,
-		wait:     -1,
-		delay:    func(int) time.Duration { return retryDelay },
+		ttl:        k.ttl,
+		wait:       -1,
+		attempts:   maxRetries,
+		retryDelay: retryDelay,
 	})
 	if errors.Is(err, ErrNotAcquired) && ctx.Err() == nil {
 		return fmt.Errorf("distlock: failed to acquire lock after %d attempts: %w", maxRetries, err)
@@ -59,7 +59,7 @@ func (k *Lock) AcquireWithRetry(ctx context.Context, maxRetries int, retryDelay 
 }
 
 func (k *Lock) acquire(ctx context.Context, o callOptions) error {
-	lease, err := k.locker.acquire(ctx, k.key, o)
+	lease, err := k.locker.acquire(ctx, k.key, o, nil)
 	if err != nil {
 		return err
 	}

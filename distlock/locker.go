@@ -24,6 +24,7 @@ type Locker struct {
 	driver driver.Driver
 	caps   driver.Capabilities
 	opts   Options
+	busy   *BusyError // for waiters behind a lease of this Locker
 
 	listener     driver.Listener // nil if the backend does not notify
 	queues       *queues
@@ -65,6 +66,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 		driver: d,
 		caps:   d.Capabilities(),
 		opts:   o,
+		busy:   &BusyError{Holder: o.Holder},
 		idle:   make(chan struct{}),
 	}
 	l.reports.locker = l

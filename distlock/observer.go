@@ -109,15 +109,17 @@ func OutcomeOf(err error) Outcome {
 // errCallDidNotReturn is the error of an operation whose call did not return.
 var errCallDidNotReturn = errors.New("the call panicked or ended its goroutine")
 
-// observe calls Start for op. It returns End, which may run while the call unwinds.
-func (l *Locker) observe(ctx context.Context, op *Operation) (observed context.Context, end func()) {
-	start := time.Now()
+// begin calls Start for op. The call defers end.
+func (l *Locker) begin(ctx context.Context, op *Operation) context.Context {
 	ctx = l.opts.Observer.Start(ctx, op)
 	op.Err, op.Outcome = errCallDidNotReturn, OutcomeFailed
-	return ctx, func() {
-		op.Wait = time.Since(start)
-		l.opts.Observer.End(ctx, op)
-	}
+	return ctx
+}
+
+// end calls End for op, with the context of begin.
+func (l *Locker) end(ctx context.Context, op *Operation, start time.Time) {
+	op.Wait = time.Since(start)
+	l.opts.Observer.End(ctx, op)
 }
 
 // complete gives op the error of the call.

@@ -20,9 +20,10 @@ func (le *Lease) raiseToken(ctx context.Context, above int64) error {
 		return badFloor(above)
 	}
 	l := le.grant.locker
+	start := time.Now()
 	op := &Operation{Name: OpRaiseToken, Backend: l.caps.Backend, Key: le.Key(), TTL: le.grant.ttl, Fence: le.Fence()}
-	ctx, observed := l.observe(ctx, op)
-	defer observed()
+	ctx = l.begin(ctx, op)
+	defer l.end(ctx, op, start)
 	err := op.complete(le.raise(ctx, op, above))
 	op.Fence = le.Fence()
 	return err

@@ -50,10 +50,11 @@ func (le *Lease) release(ctx context.Context, reason error) (err error) {
 		err = le.endReason
 	case le.removed:
 		err = le.unknown
-	case le.under != nil:
-		under := le.under
+	case le.underway:
+		ended := make(chan error, 1)
+		le.others = append(le.others, ended)
 		g.mu.Unlock()
-		return le.await(ctx, under)
+		return le.await(ctx, ended)
 	case !counted: // Close has ended the lease
 		err = ErrClosed
 	default:
@@ -61,7 +62,7 @@ func (le *Lease) release(ctx context.Context, reason error) (err error) {
 		if first {
 			le.state = releasing
 		}
-		le.under = &releaseCall{done: make(chan struct{})}
+		le.underway = true
 		g.mu.Unlock()
 		err = errNotEnded // unless finishRelease returns
 		defer func() { le.releaseEnded(err) }()
@@ -75,19 +76,14 @@ func (le *Lease) release(ctx context.Context, reason error) (err error) {
 	return err
 }
 
-// releaseCall is a call of Release under way, which others wait for.
-type releaseCall struct {
-	done chan struct{}
-	err  error // once it is done
-}
-
 // releaseEnded lets the calls of Release continue that wait for the one under way, which ended with err.
 func (le *Lease) releaseEnded(err error) {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()
-	le.under.err = err
-	close(le.under.done)
-	le.under = nil
+	for _, other := range le.others {
+		other <- err
+	}
+	le.underway, le.others = false, nil
 }
 
 // finishRelease ends the lease on this side, unless an earlier call has. Then it hands the lock on within the
@@ -106,12 +102,11 @@ func (le *Lease) finishRelease(ctx context.Context, first bool, at time.Time, re
 			op.Held = at.Sub(le.acquired)
 		}
 	}
-	if reason == errReleased {
-		var observed func()
-		ctx, observed = l.observe(ctx, op)
-		defer observed()
+	if start := time.Now(); reason == errReleased {
+		ctx = l.begin(ctx, op)
+		defer l.end(ctx, op, start)
 	} else { // no caller
-		op.Began = time.Now()
+		op.Began = start
 		defer func() {
 			op.Wait = time.Since(op.Began)
 			le.grant.mu.Lock()
@@ -126,21 +121,21 @@ func (le *Lease) finishRelease(ctx context.Context, first bool, at time.Time, re
 }
 
 // await waits for a release that another call has under way.
-func (le *Lease) await(ctx context.Context, under *releaseCall) error {
+func (le *Lease) await(ctx context.Context, ended <-chan error) (err error) {
 	if inGuard(ctx, le) { // which the other call may be waiting for
 		return failedWrite("release", errors.New(
 			"another call of Release waits for this step of Guard and then releases the lock: end the step"))
 	}
 	select {
-	case <-under.done:
+	case err = <-ended:
 	case <-ctx.Done():
 		return failedWrite("release", fmt.Errorf("another call of Release is still under way: %w", ctxError(ctx)))
 	}
-	if errors.Is(under.err, context.Canceled) || errors.Is(under.err, context.DeadlineExceeded) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		// The context is that of the other caller.
-		return failedWrite("release", fmt.Errorf("another call of Release ended: %v", under.err))
+		return failedWrite("release", fmt.Errorf("another call of Release ended: %v", err))
 	}
-	return under.err
+	return err
 }
 
 // drain waits until no guarded call runs any more, for at most one TTL. The lease is renewed until then.

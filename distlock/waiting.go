@@ -48,7 +48,7 @@ func (s *lastAnswer) err(others int) error {
 
 // answer is the last answer for waiters behind a lease of their process.
 func (le *Lease) answer() lastAnswer {
-	return lastAnswer{busy: &BusyError{Holder: le.grant.locker.opts.Holder}, at: le.acquired, metadata: le.metadata}
+	return lastAnswer{busy: le.grant.locker.busy, at: le.acquired, metadata: le.metadata}
 }
 
 // await waits in the queue of the process until the acquisition has its lease, has failed, or is

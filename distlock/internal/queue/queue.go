@@ -18,7 +18,7 @@
 package queue
 
 import (
-	"container/list"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,7 +49,7 @@ func New[C, O any](overlap bool) *Queues[C, O] {
 type queue[C, O any] struct {
 	all       *Queues[C, O]
 	key       string
-	waiting   list.List // of *Waiter[C, O]
+	waiting   []*Waiter[C, O]
 	contender *Waiter[C, O]
 	hold      *Hold[C, O]
 	arrivals  int
@@ -66,7 +66,6 @@ type Waiter[C, O any] struct {
 
 	outcome chan O
 	queue   *queue[C, O]
-	place   *list.Element // nil from the moment that the outcome is certain
 	arrival int
 }
 
@@ -90,7 +89,8 @@ func (all *Queues[C, O]) Join(key string, caller C) *Waiter[C, O] {
 	}
 	q := all.of(key)
 	q.arrivals++
-	w.queue, w.arrival, w.place = q, q.arrivals, q.waiting.PushBack(w)
+	w.queue, w.arrival = q, q.arrivals
+	q.waiting = append(q.waiting, w)
 	q.advance()
 	w.Waited = q.contender != w
 	return w
@@ -110,7 +110,7 @@ func (all *Queues[C, O]) of(key string) *queue[C, O] {
 func (q *queue[C, O]) advance() {
 	switch {
 	case q.contender != nil:
-	case q.waiting.Len() == 0:
+	case len(q.waiting) == 0:
 		var none O
 		q.last = none // with a place too good for later callers
 		if q.hold == nil {
@@ -142,16 +142,9 @@ func (q *queue[C, O]) promote() {
 
 // pop removes the first waiter. Its only outcome follows.
 func (q *queue[C, O]) pop() *Waiter[C, O] {
-	w := q.first()
-	q.remove(w)
+	w := q.waiting[0]
+	q.waiting = slices.Delete(q.waiting, 0, 1)
 	return w
-}
-
-func (q *queue[C, O]) first() *Waiter[C, O] { return q.waiting.Front().Value.(*Waiter[C, O]) }
-
-func (q *queue[C, O]) remove(w *Waiter[C, O]) {
-	q.waiting.Remove(w.place)
-	w.place = nil
 }
 
 // Outcome receives the one outcome of the wait. For a contender that is the last report of the
@@ -165,9 +158,9 @@ func (w *Waiter[C, O]) Outcome() <-chan O { return w.outcome }
 func (w *Waiter[C, O]) Leave() (o O, others int) {
 	q := w.queue
 	q.all.mu.Lock()
-	switch {
-	case w.place != nil:
-		q.remove(w)
+	switch i := slices.Index(q.waiting, w); {
+	case i >= 0:
+		q.waiting = slices.Delete(q.waiting, i, i+1)
 	case q.contender == w: // it has asked nothing yet
 		q.contender = nil
 	default:
@@ -175,7 +168,7 @@ func (w *Waiter[C, O]) Leave() (o O, others int) {
 		return <-w.outcome, 0
 	}
 	defer q.all.mu.Unlock()
-	o, others = q.last, q.waiting.Len()
+	o, others = q.last, len(q.waiting)
 	if q.hold != nil {
 		o = q.hold.last
 	}
@@ -190,7 +183,7 @@ func (w *Waiter[C, O]) Leave() (o O, others int) {
 func (w *Waiter[C, O]) Behind() int {
 	w.queue.all.mu.Lock()
 	defer w.queue.all.mu.Unlock()
-	return w.queue.waiting.Len()
+	return len(w.queue.waiting)
 }
 
 // Unseen counts the waiters of a key that the backend's queue does not count.
@@ -201,7 +194,7 @@ func (all *Queues[C, O]) Unseen(key string) int {
 	if q == nil {
 		return 0
 	}
-	n := q.waiting.Len()
+	n := len(q.waiting)
 	if q.contender != nil && !q.contender.Joined.Load() {
 		n++
 	}
@@ -216,8 +209,8 @@ func (all *Queues[C, O]) Each(key string, f func(C)) {
 		if q.contender != nil {
 			f(q.contender.Caller)
 		}
-		for at := q.waiting.Front(); at != nil; at = at.Next() {
-			f(at.Value.(*Waiter[C, O]).Caller)
+		for _, w := range q.waiting {
+			f(w.Caller)
 		}
 	}
 }
@@ -260,9 +253,10 @@ func (w *Waiter[C, O]) Yield(failure Failure, outcome, report O) {
 }
 
 func (q *queue[C, O]) fail(outcome O) {
-	for q.waiting.Len() > 0 {
-		q.pop().outcome <- outcome
+	for _, w := range q.waiting {
+		w.outcome <- outcome
 	}
+	q.waiting = nil
 }
 
 // Hold notes a grant of the backend to w, or to a caller outside the queue if w is nil. If
@@ -292,10 +286,10 @@ func (h *Hold[C, O]) Next(at time.Time, accept func(C) bool) *Waiter[C, O] {
 	q := h.queue
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	if q.hold != h || q.contender != nil || q.waiting.Len() == 0 {
+	if q.hold != h || q.contender != nil || len(q.waiting) == 0 {
 		return nil
 	}
-	first := q.first()
+	first := q.waiting[0]
 	switch known := first.arrival <= h.known; {
 	case at.Sub(h.since) < Window && (known || !h.contested) && accept(first.Caller):
 		return q.pop()
@@ -310,7 +304,7 @@ func (h *Hold[C, O]) Wanted() bool {
 	q := h.queue
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	return q.contender == nil && q.waiting.Len() > 0
+	return q.contender == nil && len(q.waiting) > 0
 }
 
 // HandOff gives a waiter that Next returned its outcome. A waiter that leaves from now on
