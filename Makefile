@@ -60,7 +60,7 @@ test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, qu
 	$(CONTRACT) $(GOTEST) -p 1 $(BELUGA:%=./%/...)
 	@# Some of these compare clocks.
 	$(call in,$(filter-out .,$(MODULES)),$(GOTEST) $(AT_ONCE) ./...)
-	@# The commands of the reports go on to run.
+	@# The commands of the reports still run.
 	$(MAKE) --no-print-directory microbench FLAGS='-benchtime 1x'
 	@# These measure how soon things happen, so each has the machine to itself.
 	$(GOTEST) -p 1 $(EXPLORING:%=./%/...)
