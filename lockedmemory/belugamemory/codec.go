@@ -34,9 +34,10 @@ import (
 //
 // Encode refuses nil and other types of messages, other types of parts and pointers to parts, and
 // text outside metadata that is not valid UTF-8. It refuses metadata that encoding/json cannot
-// store, such as a channel, a cycle, a NaN or text that is not UTF-8 in a struct, a year above
-// 9999, or a MarshalJSON that fails or panics. Lists and maps nest at most 100 levels deep, in
-// metadata and in the JSON of each other type. Errors name keys and Go types, no texts or values.
+// store, such as a channel, a cycle, a NaN, a year above 9999, or a MarshalJSON that fails or panics.
+// In a struct or a json.RawMessage there, it refuses text that is not UTF-8, and half a surrogate
+// pair. Lists and maps nest at most 100 levels deep, in metadata and in the JSON of each other type.
+// Errors name keys and Go types, no texts or values.
 //
 // This package writes version 1 and reads versions 1 and 2. It ignores unknown fields and parts of
 // version 2, so instances of both versions can share sessions during an update. Decode refuses all

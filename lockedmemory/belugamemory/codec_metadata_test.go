@@ -162,6 +162,7 @@ func TestCodec_refusesMetadataBeyondJSON(t *testing.T) {
 		`metadata "a" "$b" 1 "\xff" is a %T that encoding/json cannot store`: {
 			func() {}, make(chan int), map[string]chan int{secret: nil}, complex(1, 1),
 			struct{ X any }{math.NaN()}, []float64{math.Inf(1)}, json.RawMessage(secret), json.RawMessage("\"\xff\""),
+			json.RawMessage(`"\ud83d"`), json.RawMessage(`{"\ud83d":0,"\ude00":0}`), json.RawMessage(`["\uDE00\uD83D"]`),
 			schema.Role("a\xffb"), schema.ToolCall{Arguments: `\` + "\xff"}, map[string]int{"\xff": 1, "\xfe": 2},
 			struct{ N json.Number }{secret}, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC),
 			marshaler(func() ([]byte, error) { return nil, errors.New(secret) }),

@@ -2,11 +2,15 @@ package sessionstore
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -32,13 +36,15 @@ type Codec[M, D any] interface {
 // JSON if M is a struct without an exported field. It also refuses a codec that embeds a JSON, if
 // Encode writes {} for a zero struct.
 type JSON[M any] struct {
-	// TextOf returns the text in which queries search. Nil: the JSON.
+	// TextOf returns the text in which queries search. Nil: the string itself, or the strings in the
+	// fields, elements and map values of a message, one a line. Names and keys are no text.
 	TextOf func(M) string
 }
 
 // Encode implements [Codec]. It refuses a message that is null in JSON, and texts that are not valid
-// UTF-8. An escape \ufffd in the JSON of a json.Marshaler is valid if Decode and Encode keep that
-// escape, as they do in a json.RawMessage. Neither error shows anything of the message.
+// UTF-8. It also refuses half a surrogate pair, such as \ud83d alone, in the JSON of a json.Marshaler. An
+// escape \ufffd there is valid if Decode and Encode keep that escape, as they do in a json.RawMessage.
+// No error shows anything of the message.
 func (JSON[M]) Encode(message M) ([]byte, error) {
 	text, err := json.Marshal(message)
 	switch {
@@ -50,7 +56,8 @@ func (JSON[M]) Encode(message M) ([]byte, error) {
 	return text, refusal(text)
 }
 
-// Decode implements [Codec]. It refuses null and invalid UTF-8. Its errors show nothing of the message.
+// Decode implements [Codec]. It refuses null, invalid UTF-8 and half a surrogate pair. Its errors show
+// nothing of the message.
 func (JSON[M]) Decode(text []byte) (message M, err error) {
 	if err = json.Unmarshal(text, &message); err != nil {
 		return message, decodeError(err)
@@ -61,6 +68,8 @@ func (JSON[M]) Decode(text []byte) (message M, err error) {
 var (
 	errUTF8 = errors.New("a text of the message is not valid UTF-8: " +
 		"keep other bytes in a []byte, which JSON writes as base64")
+	errHalf = errors.New("the JSON of the message has half a surrogate pair, such as \\ud83d alone, which " +
+		"other readers refuse: write whole characters")
 	errNull = errors.New("the message is null: store a value")
 )
 
@@ -69,10 +78,44 @@ func refusal(text []byte) error {
 	switch {
 	case !utf8.Valid(text):
 		return errUTF8
+	case hasHalfPair(text):
+		return errHalf
 	case string(bytes.TrimSpace(text)) == "null":
 		return errNull
 	}
 	return nil
+}
+
+// hasHalfPair reports whether JSON has the escape of half a surrogate pair, see RFC 8259, section 8.2.
+func hasHalfPair(text []byte) bool {
+	for {
+		at := bytes.IndexByte(text, '\\')
+		if at < 0 {
+			return false
+		}
+		text = text[at:]
+		r := escaped(text)
+		switch {
+		case r < 0: // another escape
+			text = text[2:]
+			continue
+		case utf16.IsSurrogate(r):
+			text = text[6:]
+			if utf16.DecodeRune(r, escaped(text)) == utf8.RuneError {
+				return true
+			}
+		}
+		text = text[6:]
+	}
+}
+
+// escaped returns the code unit of the escape \uXXXX that valid JSON begins with, or -1.
+func escaped(text []byte) rune {
+	if !bytes.HasPrefix(text, []byte(`\u`)) {
+		return -1
+	}
+	unit, _ := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(unit)
 }
 
 // isReplaced reports whether encoding/json has replaced invalid UTF-8 by the escape of U+FFFD. Decoded
@@ -127,8 +170,47 @@ func (c JSON[M]) Text(message M) string {
 	if c.TextOf != nil {
 		return c.TextOf(message)
 	}
-	text, _ := json.Marshal(message) // it was encoded before
-	return string(text)
+	return strings.Join(stringsIn(reflect.ValueOf(message)), "\n")
+}
+
+// stringsIn returns the strings in v that encoding/json stores. Of a type with a JSON of its own, they are
+// those of that JSON. Bytes are no text.
+func stringsIn(v reflect.Value) (found []string) {
+	if v.IsValid() && v.CanInterface() && isMarshaler(v.Type()) {
+		at := reflect.New(v.Type())
+		at.Elem().Set(v)
+		text, _ := json.Marshal(at.Interface()) // it was encoded before
+		var stored any
+		_ = json.Unmarshal(text, &stored)
+		v = reflect.ValueOf(stored)
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return []string{v.String()}
+	case reflect.Pointer, reflect.Interface:
+		return stringsIn(v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() || f.Anonymous {
+				found = append(found, stringsIn(v.Field(i))...)
+			}
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			found = append(found, stringsIn(v.MapIndex(key))...)
+		}
+	case reflect.Slice, reflect.Array:
+		for i := 0; i < v.Len() && v.Type().Elem().Kind() != reflect.Uint8; i++ {
+			found = append(found, stringsIn(v.Index(i))...)
+		}
+	}
+	return found
+}
+
+// isMarshaler reports whether a type has a JSON of its own, perhaps with pointer receivers.
+func isMarshaler(t reflect.Type) bool {
+	t = reflect.PointerTo(t)
+	return t.Implements(reflect.TypeFor[json.Marshaler]()) || t.Implements(reflect.TypeFor[encoding.TextMarshaler]())
 }
 
 // Document implements [Codec]: a message is its own search result.

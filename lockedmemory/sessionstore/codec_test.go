@@ -1,6 +1,7 @@
 package sessionstore_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
@@ -37,6 +39,14 @@ func TestJSON_encodeKeepsOrRefuses(t *testing.T) {
 		"in the JSON of the type": {&letter{Raw: json.RawMessage("\"secret\xff\"")}, true},
 		"the escape in it":        {&letter{Raw: json.RawMessage(`"\ufffd"`)}, false},
 		"beside invalid UTF-8":    {&letter{Text: "secret\xff", Raw: json.RawMessage(`"\ufffd"`)}, true},
+		"half a surrogate pair":   {&letter{Raw: json.RawMessage(`{"secret":"\ud83d"}`)}, true},
+		"the other half":          {&letter{Raw: json.RawMessage(`["secret\uDE00"]`)}, true},
+		"two halves, exchanged":   {&letter{Raw: json.RawMessage(`"secret\ude00\ud83d"`)}, true},
+		"a half, then a pair":     {&letter{Raw: json.RawMessage(`"secret\ud83d\ud83d\ude00"`)}, true},
+		"a half in a key":         {&letter{Raw: json.RawMessage(`{"secret\ud83dn":1}`)}, true},
+		"a half, then no escape":  {&letter{Raw: json.RawMessage(`"\\\ud83d ude00"`)}, true},
+		"a pair":                  {&letter{Raw: json.RawMessage(`"\"\ud83D\uDE00\u003c"`)}, false},
+		"the text of a half":      {&letter{Text: `\ud83d`, Raw: json.RawMessage(`"\\ud83d"`)}, false},
 		"nil":                     {nil, true},
 	} {
 		text, err := codec.Encode(c.message)
@@ -59,10 +69,80 @@ func TestJSON_encodeKeepsOrRefuses(t *testing.T) {
 }
 
 func TestJSON_nullOrInvalidUTF8_refused(t *testing.T) {
-	for _, text := range []string{"null", " null\n", "{\"Text\":\"secret\xff\"}", "{\"Text\":\"secret\xed\xa0\x80\"}"} {
+	for _, text := range []string{"null", " null\n", "{\"Text\":\"secret\xff\"}", "{\"Text\":\"secret\xed\xa0\x80\"}",
+		`{"Text":"secret\ud83d"}`} {
 		if got, err := (sessionstore.JSON[letter]{}).Decode([]byte(text)); err == nil ||
 			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %+v, %v; want an error that does not show it", text, got, err)
+		}
+	}
+}
+
+// letterText is text by its methods.
+type letterText struct{ text string }
+
+func (l *letterText) UnmarshalText(text []byte) error { l.text = string(text); return nil }
+func (l *letterText) MarshalText() ([]byte, error)    { return []byte(l.text), nil }
+
+type Signed struct{ By string }
+
+// The words of a query are searched for in what a message says, not in its JSON.
+func TestJSON_text(t *testing.T) {
+	type part struct {
+		Type, Text string
+		Data       []byte
+	}
+	type message struct {
+		Role  string
+		Parts []part
+		Notes map[string]any `json:",omitempty"`
+		Raw   json.RawMessage
+		Next  *part
+		Own   letterText
+		N     int
+		*Signed
+	}
+	m := &message{Role: "user", Parts: []part{{Type: "text", Text: "R&D <b>", Data: []byte("AAAA")}, {Text: "two\nlines"}},
+		Notes: map[string]any{"key": []any{"a note", 5.5, nil, map[string]any{"inner": "deep"}}},
+		Raw:   json.RawMessage(`{"raw":"quoted \u0026 kept"}`), Own: letterText{"own"}, N: 42, Signed: &Signed{"Ada"}}
+	text := sessionstore.JSON[*message]{}.Text(m)
+	for _, want := range []string{"user", "R&D", "<b>", "two\nlines", "a note", "deep", "quoted & kept", "own", "Ada"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q lacks %q", text, want)
+		}
+	}
+	for _, not := range []string{"Role", "Parts", "key", "inner", "raw", "By", "42", "QUFB", "AAAA", `\`, `"`, "null"} {
+		if strings.Contains(text, not) {
+			t.Errorf("%q has %q", text, not)
+		}
+	}
+	for name, got := range map[string]string{
+		"a string": sessionstore.JSON[string]{}.Text(`R&D "x"`), "any": sessionstore.JSON[any]{}.Text(`R&D "x"`),
+		"JSON":   sessionstore.JSON[json.RawMessage]{}.Text(json.RawMessage(`{"role":"R\u0026D \"x\""}`)),
+		"TextOf": sessionstore.JSON[int]{TextOf: func(int) string { return `R&D "x"` }}.Text(5),
+	} {
+		if got != `R&D "x"` {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// Queries of a store find texts as they were written.
+func TestJSON_queryFindsTexts(t *testing.T) {
+	locker, err := memlock.New(nil)
+	must(t, err)
+	t.Cleanup(func() { _ = locker.Close(context.Background()) })
+	session := lockedmemory.FixedKey("s")
+	store, err := memstore.New(session, sessionstore.JSON[map[string]string]{}, nil, nil)
+	must(t, err)
+	memory, err := lockedmemory.New(store, locker, session, nil)
+	must(t, err)
+	must(t, memory.Save(t.Context(), map[string]string{"role": "user", "text": "Ask R&D"}, map[string]string{"role": "ai"}))
+	for query, want := range map[string]int{"r&d": 1, "role": 0, "ask USER": 1} {
+		found, err := memory.Search(t.Context(), query, 5)
+		loaded, err2 := memory.Load(t.Context(), query)
+		if len(found) != want || len(loaded) != 2*want || err != nil || err2 != nil {
+			t.Errorf("%s: %v %v, %v %v, want %d", query, found, err, loaded, err2, want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package sessionstore_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -174,6 +175,65 @@ func ExampleStore_Sessions() {
 	// [] <nil>
 	// session-1 1 <nil>
 	// session-2 1 <nil>
+}
+
+// Payload is a message with the JSON of another service.
+type Payload struct{ Body json.RawMessage }
+
+// Unchecked stores any JSON, as a program without this library may.
+type Unchecked struct{ sessionstore.JSON[Payload] }
+
+func (Unchecked) Encode(m Payload) ([]byte, error) { return json.Marshal(m) }
+
+// JSON refuses half of a surrogate pair, because models refuse it. If an entry that was stored otherwise
+// cannot be read, its place is where Replace mends it.
+func ExampleEntryError() {
+	locker, err := memlock.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close(context.Background())
+	session := lockedmemory.FixedKey("session-123")
+	driver, err := memstore.NewDriver(nil)
+	if err != nil {
+		panic(err)
+	}
+	memoryOf := func(codec sessionstore.Codec[Payload, Payload]) *lockedmemory.LockedMemory[Payload, Payload] {
+		store, err := sessionstore.New(driver, session, codec, nil)
+		if err != nil {
+			panic(err)
+		}
+		memory, err := lockedmemory.New(store, locker, session, nil)
+		if err != nil {
+			panic(err)
+		}
+		return memory
+	}
+	unchecked, memory := memoryOf(Unchecked{}), memoryOf(sessionstore.JSON[Payload]{})
+
+	ctx := context.Background()
+	question, answer := Payload{json.RawMessage(`"smile \ud83d"`)}, Payload{json.RawMessage(`"\ud83d\ude00"`)}
+	fmt.Println(errors.Is(memory.Save(ctx, question, answer), sessionstore.ErrCodec))
+	fmt.Println(unchecked.Save(ctx, question, answer))
+
+	err = memory.Turn(ctx, func(ctx context.Context) error {
+		_, err := memory.Load(ctx, "")
+		var broken *sessionstore.EntryError
+		if !errors.As(err, &broken) {
+			return err
+		}
+		question.Body = json.RawMessage(`"smile"`)
+		return memory.Replace(ctx, broken.Place, broken.Place,
+			lockedmemory.Exchange[Payload]{Messages: []Payload{question, answer}, Place: broken.Place})
+	})
+	fmt.Println(err)
+	history, err := memory.Load(ctx, "")
+	fmt.Printf("%s %v\n", history, err)
+	// Output:
+	// true
+	// <nil>
+	// <nil>
+	// [{"smile"} {"\ud83d\ude00"}] <nil>
 }
 
 // Lines is a codec for messages that are plain text.

@@ -107,12 +107,14 @@ func Map[V any](m map[string]V) (stored map[string]any, err error) {
 // plainJSON returns v after a round trip through encoding/json that changes no number and no text.
 func plainJSON(v any) (plain any, ok bool) {
 	defer func() { _ = recover() }() // of a MarshalJSON
-	text, err := json.Marshal(v)     // writes \ufffd for bytes that are not UTF-8
-	changed := !utf8.Valid(text) || bytes.Contains(bytes.ReplaceAll(text, []byte(`\\`), nil), []byte(`\ufffd`))
+	text, err := json.Marshal(v)
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
-	ok = err == nil && !changed && decoder.Decode(&plain) == nil
-	return floats(plain), ok
+	ok = err == nil && utf8.Valid(text) && decoder.Decode(&plain) == nil
+	// encoding/json replaces bytes that are not UTF-8, and half a surrogate pair, by U+FFFD.
+	again, _ := json.Marshal(plain)
+	changed := bytes.Count(again, []byte("\ufffd")) > bytes.Count(text, []byte("\ufffd"))
+	return floats(plain), ok && !changed
 }
 
 // floats replaces each json.Number by a float64 for which encoding/json writes the same text.
