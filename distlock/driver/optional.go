@@ -42,8 +42,9 @@ type Listener interface {
 // Acquire or Release that finds the name free. It lasts as long as the waiter's promise, and at
 // least MinHandoff. The waiter claims it by an Acquire, which leaves it the full TTL.
 //
-// The zero Wake means that the name may be free, or that a wake may have been missed: the owner
-// asks again. A backend without a queue sends only that one.
+// The zero Wake means that the name may be free or handed off, or that a wake may have been missed: the
+// owner asks again. A backend without a queue sends only that one. ⚑ So does one that has read a handoff
+// that the backend may lose: a wake with a grant comes after the answer to the Acquire or Release.
 type Wake struct {
 	// Grant is the reply to the Acquire that the handoff answers.
 	Grant AcquireReply

@@ -66,7 +66,8 @@ func (w *waiter) enter() driver.AcquireReply {
 	return reply
 }
 
-// served waits until a wake brings the waiter a handoff.
+// served waits until a wake brings the waiter a handoff. After the zero Wake the waiter asks, in a way that
+// prolongs nothing.
 func (w *waiter) served() driver.Wake {
 	w.tb.Helper()
 	timeout := time.NewTimer(notified)
@@ -74,8 +75,15 @@ func (w *waiter) served() driver.Wake {
 	for {
 		select {
 		case wake := <-w.wakes:
-			if wake.Seq == 0 { // the zero Wake may come at any time
-				continue
+			if wake.Seq == 0 {
+				req := w.req
+				req.TTL, req.Alive = time.Millisecond, 0
+				reply := w.acquire(req)
+				if reply.Outcome != driver.Granted { // the zero Wake may come at any time
+					continue
+				}
+				st := w.state()
+				wake = driver.Wake{Grant: reply, Seq: w.req.Seq, TTL: st.Age + st.TTL}
 			}
 			if wake.Grant.Outcome != driver.Granted || wake.Grant.FenceEnd < wake.Grant.Fence ||
 				wake.TTL < driver.MinHandoff || wake.Seq != w.req.Seq {

@@ -21,7 +21,7 @@ func TestFunctions_plansFromTinyTables_fewRows(t *testing.T) {
 		"SELECT outcome FROM belugalock.extend_v1('{n}', '{k}', '{#a}', '{60000000}', '{f}', 10)",
 		"SELECT held::text FROM belugalock.inspect_v1('n', 'k')",
 		"SELECT key FROM belugalock.list_v1('n', 'k', 'l', 1, 1)",
-		"SELECT message FROM belugalock.poll_v1('{n}', '{k}', '{#b}')",
+		"SELECT granted FROM belugalock.poll_v1('{n}', '{k}', '{#b}')",
 		"SELECT to_message FROM belugalock.release_v1('n', 'k', '#a', 0, false)",
 		"SELECT released::text FROM belugalock.release_v1('n', 'k', '#b', 1000, true)",
 		"SELECT released::text FROM belugalock.break_v1('n', 'k', 1)",

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/postgres"
 )
 
@@ -37,13 +38,13 @@ func (w *wakes) poll() {
 	}
 }
 
-// look delivers the handoffs. It returns the least number of waiters before one of the driver's; -1: the
-// driver has no waiter.
+// look wakes the waiters that have been granted their name. It returns the least number of waiters before
+// one of the driver's; -1: no waiter needs another look.
 func (w *wakes) look() (ahead int64, err error) {
 	var namespaces, keys, owners []string
 	w.mu.Lock()
 	for owner, to := range w.waiting {
-		if to.entered {
+		if to.entered && !to.woken {
 			namespaces, keys, owners = append(namespaces, to.name.Namespace), append(keys, to.name.Key), append(owners, owner)
 		}
 	}
@@ -53,19 +54,21 @@ func (w *wakes) look() (ahead int64, err error) {
 	}
 	type answer struct {
 		ahead   zeronull.Int8
-		message zeronull.Text
+		granted zeronull.Text
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, answerLimit)
 	defer cancel()
 	answers, err := postgres.Call(ctx, w.s.held, func(row pgx.CollectableRow) (a answer, err error) {
-		return a, row.Scan(&a.ahead, &a.message)
+		return a, row.Scan(&a.ahead, &a.granted)
 	}, "poll_v1", namespaces, keys, owners)
 	if err != nil {
 		return 0, err
 	}
 	ahead = 19
 	for _, a := range answers {
-		w.deliver(string(a.message))
+		// ⚑ The row may show a handoff that no standby has, because the wait for it was cancelled. So it only
+		// wakes: the answer to the claim waits for the standby.
+		w.wake(string(a.granted), driver.Wake{})
 		ahead = min(ahead, int64(a.ahead)) // 0 also before the owner enters the queue
 	}
 	return ahead, nil

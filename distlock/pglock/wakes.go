@@ -27,10 +27,15 @@ const (
 // waiter was granted the name.
 type handoff struct{ channel, message zeronull.Text }
 
-// parseMessage reads a message. Anyone who may connect to the database may have sent it.
+// parseMessage reads a message. An owner alone has to ask. ⚑ Any role can send a
+// message. It counts because it names an owner, which no other role knows.
 func parseMessage(message string) (owner string, wake driver.Wake, err error) {
 	words := strings.Split(message, ":")
-	if len(words) != 6 {
+	switch len(words) {
+	case 1:
+		return message, wake, nil
+	case 6:
+	default:
 		return "", wake, errReply
 	}
 	var numbers [5]int64
@@ -73,8 +78,8 @@ type wakes struct {
 type waiter struct {
 	name    driver.Name
 	wake    chan driver.Wake
-	entered bool   // this driver has sent its request to enter the queue
-	last    string // message that was delivered; the poll finds it again and again
+	entered bool // this driver has sent its request to enter the queue
+	woken   bool // by a grant: an owner has one in its life, and the poll finds it again and again
 }
 
 // connection is one for wakes.
@@ -181,14 +186,19 @@ func (w *wakes) send() {
 		"notify_v1", channels, texts)
 }
 
-// deliver sends the wake of a message to its waiter, unless the waiter has left. It replaces a wake that
-// the waiter has not read yet.
+// deliver wakes the waiter of a message.
 func (w *wakes) deliver(message string) {
-	owner, wake, err := parseMessage(message)
+	if owner, wake, err := parseMessage(message); err == nil {
+		w.wake(owner, wake)
+	}
+}
+
+// wake wakes an owner, unless it has left. It replaces a wake that the owner has not read yet.
+func (w *wakes) wake(owner string, wake driver.Wake) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if to, ok := w.waiting[owner]; ok && err == nil && to.last != message {
-		to.last = message
+	if to, ok := w.waiting[owner]; ok {
+		to.woken = true
 		replace(to.wake, wake)
 	}
 }

@@ -11,19 +11,13 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// A poll finds a handoff until its waiter claims the lock.
-func TestDeliver_L_pollRepeats_wakesOnce(t *testing.T) {
-	to := &waiter{wake: make(chan driver.Wake, 1)}
-	w := &wakes{waiting: map[string]*waiter{"owner": to}}
-	for _, handoff := range []string{"owner:1:2000000:0:7:9", "owner:1:2000000:0:17:19"} {
-		w.deliver(handoff)
-		if len(to.wake) != 1 {
-			t.Fatalf("%s woke no waiter", handoff)
-		}
-		<-to.wake
-		if w.deliver(handoff); len(to.wake) != 0 {
-			t.Errorf("%s woke its waiter twice", handoff)
-		}
+// A poll would find a grant again and again, until its waiter has claimed it.
+func TestLook_L_wokenWaiter_isNotAskedFor(t *testing.T) {
+	to := &waiter{wake: make(chan driver.Wake, 1), entered: true}
+	w := &wakes{waiting: map[string]*waiter{"owner": to}} // without a server
+	w.wake("owner", driver.Wake{})
+	if ahead, err := w.look(); len(to.wake) != 1 || ahead != -1 || err != nil {
+		t.Errorf("woken %d times, the look answers %d, %v; want -1", len(to.wake), ahead, err)
 	}
 }
 

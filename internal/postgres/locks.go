@@ -8,6 +8,7 @@ type Locks interface {
 	// Source is the pool that was given to pglock.New; nil after pglock.OpenDriver.
 	Source() *pgxpool.Pool
 	// Notify notifies the waiter of a handoff by release_v1, after the commit. It ignores an empty channel.
+	// A message that is cut after the owner shows no grant.
 	Notify(channel, message string)
 	// Companion returns a pool of at most size connections beside those of the driver, with the same
 	// configuration and schema. It checks part instead of the locks. Every call with the same part

@@ -31,7 +31,7 @@ BEGIN
   UPDATE {schema}.lease SET
       previous = owner, previous_released = released, owner = p_owner, released = false,
       token = greatest(block_end + 1, now), block_end = greatest(block_end + 1, now + 20000), -- driver.FenceBlock
-      granted_at = now, expires_at = now + p_ttl, handoff_seq = 0, payload = p_payload
+      granted_at = now, expires_at = now + p_ttl, payload = p_payload
     WHERE namespace = p_namespace AND key = p_key AND (released OR expires_at <= now)
       AND waiting = 0 AND flagged_until <= now AND owner <> p_owner AND previous <> p_owner
     RETURNING token, block_end INTO fence, fence_end;
@@ -45,6 +45,7 @@ BEGIN
   now := {schema}.clock_v1(); -- ⚑ after the wait for the row
 
   IF NOT r.released AND r.expires_at > now AND r.owner = p_owner THEN
+    -- ⚑ A write, also if nothing changes: the answer then waits until a synchronous standby has the grant.
     UPDATE {schema}.lease SET expires_at = greatest(expires_at, now + p_ttl)
       WHERE namespace = p_namespace AND key = p_key;
     outcome := 'granted';
@@ -81,8 +82,7 @@ BEGIN
       UPDATE {schema}.lease SET
           previous = owner, previous_released = released, owner = p_owner, released = false,
           token = greatest(block_end + 1, now), block_end = greatest(block_end + 1, now + 20000),
-          granted_at = now, expires_at = now + p_ttl, waiting = waiting - gone, handoff_seq = 0,
-          payload = p_payload
+          granted_at = now, expires_at = now + p_ttl, waiting = waiting - gone, payload = p_payload
         WHERE namespace = p_namespace AND key = p_key
         RETURNING token, block_end, waiting INTO fence, fence_end, waiters;
       outcome := 'granted';

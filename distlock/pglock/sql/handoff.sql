@@ -16,18 +16,14 @@ BEGIN
   RETURN r;
 END $$;
 
--- The message that shows its owner the handoff in a row of lease:
--- <owner>:<seq>:<ttl, µs>:<waiters>:<token>:<last token>
-CREATE FUNCTION {schema}.message_v1(l {schema}.lease) RETURNS text LANGUAGE sql STABLE
-  RETURN format('%s:%s:%s:%s:%s:%s', l.owner, l.handoff_seq, l.expires_at - l.granted_at, l.waiting, l.token, l.block_end);
-
 -- Hands a free name to its first live waiter whose ticket is below p_below, and deletes the dead
 -- waiters before it. The caller has locked the row in lease.
 --
 -- p_ends: the holder releases the name. p_gone: so many rows of waiter were deleted before.
 -- p_flagged: a tombstone was written that stands until then; 0: none.
 --
--- to_channel, to_message: for notify_v1; the channel is empty if the waiter polls. Both are NULL if no
+-- to_channel, to_message: for notify_v1; the channel is empty if the waiter polls. The message is
+-- <owner>:<seq>:<ttl, µs>:<waiters>:<token>:<last token>. Both are NULL if no
 -- waiter is there. The row in lease is then as before, and dead counts the deleted waiters.
 CREATE FUNCTION {schema}.hand_off_v1(
   p_namespace text, p_key text, p_now bigint, p_below bigint, p_ends boolean, p_gone integer, p_flagged bigint,
@@ -51,9 +47,10 @@ BEGIN
       previous = owner, previous_released = l.released OR p_ends, owner = w.owner, released = false,
       token = greatest(block_end + 1, p_now), block_end = greatest(block_end + 1, p_now + 20000), -- driver.FenceBlock
       granted_at = p_now, expires_at = greatest(w.alive_until, p_now + 1000000), -- driver.MinHandoff
-      waiting = waiting - dead - p_gone, handoff_seq = w.seq,
+      waiting = waiting - dead - p_gone,
       flagged_until = greatest(flagged_until, p_flagged), payload = w.payload
     WHERE namespace = p_namespace AND key = p_key
-    RETURNING {schema}.message_v1(l) INTO to_message;
+    RETURNING format('%s:%s:%s:%s:%s:%s', owner, w.seq, expires_at - granted_at, waiting, token, block_end)
+    INTO to_message;
   PERFORM {schema}.durable_v1(true, p_setting); -- ⚑ other processes see the handoff
 END $$;

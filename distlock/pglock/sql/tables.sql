@@ -16,7 +16,6 @@ CREATE TABLE {schema}.lease (
   expires_at        bigint  NOT NULL DEFAULT 0,
   tickets           bigint  NOT NULL DEFAULT 0,
   waiting           integer NOT NULL DEFAULT 0,
-  handoff_seq       bigint  NOT NULL DEFAULT 0,
   flagged_until     bigint  NOT NULL DEFAULT 0,
   payload           bytea   NOT NULL DEFAULT '',
   PRIMARY KEY (namespace, key)

@@ -10,11 +10,11 @@ END $$;
 -- Shows what has become of owners that wait: owner i waits for the name with the elements i.
 --
 -- ahead     waiters before the owner, at most 20; NULL: the owner is not in the queue
--- message   its handoff, if it holds the name by one
+-- granted   the owner, if it holds the name
 --
--- It decides nothing, and changes nothing.
+-- It decides nothing, and changes nothing. ⚑ A standby may lack the grant: the owner has to claim it.
 CREATE FUNCTION {schema}.poll_v1(p_namespaces text[], p_keys text[], p_owners text[])
-RETURNS TABLE (ahead bigint, message text)
+RETURNS TABLE (ahead bigint, granted text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET enable_seqscan = off SET enable_bitmapscan = off
   SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -30,9 +30,9 @@ BEGIN
           LIMIT 20
         ) before
       ) END,
-      CASE WHEN l.owner IS NOT NULL THEN {schema}.message_v1(l) END
+      l.owner
     FROM unnest(p_namespaces, p_keys, p_owners) AS q (n, k, o)
     LEFT JOIN {schema}.waiter w ON w.owner = q.o AND w.namespace = q.n AND w.key = q.k
     LEFT JOIN {schema}.lease l ON l.namespace = q.n AND l.key = q.k AND l.owner = q.o
-      AND NOT l.released AND l.expires_at > now AND l.handoff_seq > 0;
+      AND NOT l.released AND l.expires_at > now;
 END $$;

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
@@ -43,7 +44,11 @@ func (s *service) appendRelease(ctx context.Context, lease *distlock.Lease, lock
 		var reply released
 		reply, err = postgres.One(ctx, s.pool, scanReleased, "append_release_v1", all...)
 		if err == nil {
-			lock.Notify(string(reply.channel), string(reply.message))
+			message := string(reply.message)
+			if s.source != nil { // ⚑ its pool hides that a commit was cancelled, so the waiter has to ask
+				message, _, _ = strings.Cut(message, ":")
+			}
+			lock.Notify(string(reply.channel), message)
 		}
 		v = reply.Verdict
 		return lockdriver.ReleaseReply{Released: reply.isReleased}, err
