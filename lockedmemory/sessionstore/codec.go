@@ -191,7 +191,7 @@ func stringsIn(v reflect.Value) (found []string) {
 		return stringsIn(v.Elem())
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if f := v.Type().Field(i); f.IsExported() || f.Anonymous {
+			if f := v.Type().Field(i); (f.IsExported() || f.Anonymous) && f.Tag.Get("json") != "-" {
 				found = append(found, stringsIn(v.Field(i))...)
 			}
 		}

@@ -100,9 +100,10 @@ func TestJSON_text(t *testing.T) {
 		Next  *part
 		Own   letterText
 		N     int
+		Left  string `json:"-"`
 		*Signed
 	}
-	m := &message{Role: "user", Parts: []part{{Type: "text", Text: "R&D <b>", Data: []byte("AAAA")}, {Text: "two\nlines"}},
+	m := &message{Role: "user", Left: "not stored", Parts: []part{{Type: "text", Text: "R&D <b>", Data: []byte("AAAA")}, {Text: "two\nlines"}},
 		Notes: map[string]any{"key": []any{"a note", 5.5, nil, map[string]any{"inner": "deep"}}},
 		Raw:   json.RawMessage(`{"raw":"quoted \u0026 kept"}`), Own: letterText{"own"}, N: 42, Signed: &Signed{"Ada"}}
 	text := sessionstore.JSON[*message]{}.Text(m)
@@ -111,7 +112,7 @@ func TestJSON_text(t *testing.T) {
 			t.Errorf("%q lacks %q", text, want)
 		}
 	}
-	for _, not := range []string{"Role", "Parts", "key", "inner", "raw", "By", "42", "QUFB", "AAAA", `\`, `"`, "null"} {
+	for _, not := range []string{"Role", "Parts", "key", "inner", "raw", "By", "42", "not stored", "QUFB", "AAAA", `\`, `"`, "null"} {
 		if strings.Contains(text, not) {
 			t.Errorf("%q has %q", text, not)
 		}
