@@ -305,8 +305,8 @@ func TestMeaning_ofErrors(t *testing.T) {
 	}{
 		{coded(core.ErrTimeout, distlock.ErrNotAcquired), "nothing is stored: send"},
 		{coded(core.ErrProviderDown, distlock.ErrUnavailable), "nothing is stored: send"},
-		{coded(core.ErrProviderDown, distlock.ErrClosed), "nothing is stored: send"},
-		{coded(core.ErrInvalidInput, distlock.ErrLost), "the message may be stored"},
+		{coded(belugamemory.ErrShuttingDown, distlock.ErrClosed), "nothing is stored: send"},
+		{coded(belugamemory.ErrLockLost, distlock.ErrLost), "the message may be stored"},
 		{coded(belugamemory.ErrOutcomeUnknown, distlock.ErrOutcomeUnknown), "the message may be stored"},
 		{coded(core.ErrAuth, distlock.ErrRefused), "nothing is stored, and"},
 		{coded(core.ErrInvalidInput, distlock.ErrInvalidKey), "nothing is stored, and"},

@@ -65,7 +65,7 @@ func meaning(err error) string {
 	switch {
 	case errors.As(err, &coded) && coded.Code == belugamemory.ErrOutcomeUnknown, errors.Is(err, distlock.ErrLost):
 		return "the message may be stored: look at the chat before you send it again"
-	case core.IsRetryable(err):
+	case belugamemory.Retryable(err), errors.Is(err, distlock.ErrClosed): // another instance answers
 		return "nothing is stored: send the message again"
 	}
 	return "nothing is stored, and to send the message again does not help"

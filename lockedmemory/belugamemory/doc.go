@@ -30,8 +30,11 @@
 //	core.ErrTimeout        the session is busy; nothing was done; retry later
 //	core.ErrProviderDown   the lock service or the store is down, or refuses; a retry is safe
 //	core.ErrAuth           the password is wrong, or the user lacks a right; nothing was done
-//	ErrOutcomeUnknown      a Save without a turn ID got no answer: a retry could store it twice
+//	core.ErrNotFound       the session was deleted or has expired
+//	ErrOutcomeUnknown      a write without an ID got no answer: a retry could do it twice
+//	ErrLockLost            the lease was lost: repeat the turn
+//	ErrShuttingDown        the memory was closed: ask another instance
 //	core.ErrInvalidInput   every other error; the text says what to change
 //
-// core.IsRetryable is true for the first two. docs/reference/errors.md lists the sentinels of each code.
+// [Retryable] is true for the first two. docs/reference/errors.md lists the sentinels of each code.
 package belugamemory

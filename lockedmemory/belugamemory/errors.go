@@ -1,8 +1,24 @@
 package belugamemory
 
-import "github.com/lookatitude/beluga-ai/v2/core"
+import "github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 
-// ErrOutcomeUnknown is the code of a Save or a run's Update of unknown outcome. It is not
-// retryable, because the exchange could be stored twice. A Clear, and a Save with a turn ID (see
-// lockedmemory.WithTurnID), can be repeated safely. They fail with core.ErrProviderDown.
-const ErrOutcomeUnknown core.ErrorCode = "outcome_unknown"
+// The codes of this adapter, beside those of package core. core.IsRetryable is false for them.
+const (
+	// ErrOutcomeUnknown is the code of a write whose answer is lost: of Save, Append, Replace, Clear and
+	// Delete, and of the Update of a run. The write may have taken effect, or do so later. A repeated Save
+	// can store twice. A repeated Clear or Delete can erase what came between. Answer has an ID, and fails
+	// with core.ErrProviderDown instead.
+	ErrOutcomeUnknown = codes.OutcomeUnknown
+	// ErrLockLost is the code of distlock.ErrLost: the lease has ended before its release. Repeat the
+	// turn or the run. If the error also matches distlock.ErrOutcomeUnknown, its write may be stored.
+	ErrLockLost = codes.LockLost
+	// ErrShuttingDown is the code of distlock.ErrClosed: the memory, the Runner or the Locker was closed.
+	// Ask another instance.
+	ErrShuttingDown = codes.ShuttingDown
+)
+
+// Retryable reports whether the same call can be repeated, on this instance. Then nothing was done, or
+// the ID of the call lets the repetition store nothing twice. It looks at the error of this project inside
+// err, where core.IsRetryable sees the code that an agent or Runner of Beluga has put around it. For
+// errors of others it returns core.IsRetryable.
+func Retryable(err error) bool { return codes.Retryable(err) }

@@ -33,19 +33,19 @@ var sentinels = map[string]struct {
 }{
 	"distlock.ErrNotAcquired":      {distlock.ErrNotAcquired, core.ErrTimeout, true},
 	"distlock.ErrNotHeld":          {distlock.ErrNotHeld, core.ErrInvalidInput, false},
-	"distlock.ErrLost":             {distlock.ErrLost, core.ErrInvalidInput, false},
+	"distlock.ErrLost":             {distlock.ErrLost, ErrLockLost, false},
 	"distlock.ErrUnavailable":      {distlock.ErrUnavailable, core.ErrProviderDown, true},
 	"distlock.ErrInvalidKey":       {distlock.ErrInvalidKey, core.ErrInvalidInput, false},
 	"distlock.ErrInvalidOption":    {distlock.ErrInvalidOption, core.ErrInvalidInput, false},
-	"distlock.ErrClosed":           {distlock.ErrClosed, core.ErrInvalidInput, false},
+	"distlock.ErrClosed":           {distlock.ErrClosed, ErrShuttingDown, false},
 	"distlock.ErrRefused":          {distlock.ErrRefused, core.ErrProviderDown, true},
 	"distlock.ErrOutcomeUnknown":   {distlock.ErrOutcomeUnknown, ErrOutcomeUnknown, false},
 	"sessionstore.ErrTurnConflict": {sessionstore.ErrTurnConflict, core.ErrInvalidInput, false},
 	"lockedmemory.ErrTurnID":       {lockedmemory.ErrTurnID, core.ErrInvalidInput, false},
 	"sessionstore.ErrTooLarge":     {sessionstore.ErrTooLarge, core.ErrInvalidInput, false},
 	"sessionstore.ErrCodec":        {sessionstore.ErrCodec, core.ErrInvalidInput, false},
-	"sessionstore.ErrGone":         {sessionstore.ErrGone, core.ErrInvalidInput, false},
-	"sessionstore.ErrDeleted":      {sessionstore.ErrDeleted, core.ErrInvalidInput, false},
+	"sessionstore.ErrGone":         {sessionstore.ErrGone, core.ErrNotFound, false},
+	"sessionstore.ErrDeleted":      {sessionstore.ErrDeleted, core.ErrNotFound, false},
 	"lockedmemory.ErrAnswerGone":   {lockedmemory.ErrAnswerGone, core.ErrInvalidInput, false},
 	"sessionstore.ErrRange":        {sessionstore.ErrRange, core.ErrInvalidInput, false},
 	"sessionstore.ErrChanged":      {sessionstore.ErrChanged, core.ErrTimeout, true},
@@ -144,7 +144,7 @@ func TestErrors_unknownSave_retryableWithTurnID(t *testing.T) {
 		t.Error("with a turn ID, not retryable:", err)
 	}
 	m, _ := Wrap(failing{unknown}, localLocker(t, nil), WithSessionID("s"))
-	mustHaveCode(t, m.Clear(t.Context()), core.ErrProviderDown, distlock.ErrOutcomeUnknown)
+	mustHaveCode(t, m.Clear(t.Context()), ErrOutcomeUnknown, distlock.ErrOutcomeUnknown)
 }
 
 // A missing right is an ErrAuth, which is not retryable. This includes the rights of the lock.
@@ -198,14 +198,14 @@ func TestErrors_C_missingRightInRedis(t *testing.T) {
 func TestErrors_staleWriter_leaseLost(t *testing.T) {
 	stale := &sessionstore.StaleError{Fence: 1, Mark: 2}
 	err := saved(t, t.Context(), fmt.Errorf("append: %w", stale))
-	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrLost)
+	mustHaveCode(t, err, ErrLockLost, distlock.ErrLost)
 	var found *sessionstore.StaleError
 	if !errors.As(err, &found) || found != stale {
 		t.Error("errors.As does not find it:", err)
 	}
 	// A loss decides the code: a lost lease does not come back.
 	err = saved(t, t.Context(), &sessionstore.StaleError{Fence: 1, Cause: distlock.ErrUnavailable})
-	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrLost)
+	mustHaveCode(t, err, ErrLockLost, distlock.ErrLost)
 }
 
 func TestErrors_selfWait_notRetryable(t *testing.T) {
@@ -320,7 +320,7 @@ func TestErrors_failedTurnAndLoss_bothReturned(t *testing.T) {
 		<-ctx.Done()
 		return own
 	})
-	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrLost)
+	mustHaveCode(t, err, ErrLockLost, distlock.ErrLost)
 	var found *core.Error
 	if core.IsRetryable(err) || !errors.As(err, &found) || found.Op != "belugamemory.turn" {
 		t.Error("the loss does not decide:", err)

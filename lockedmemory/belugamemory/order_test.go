@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/lookatitude/beluga-ai/v2/core"
 	"github.com/lookatitude/beluga-ai/v2/memory"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 	"github.com/redis/go-redis/v9"
@@ -182,5 +181,5 @@ func TestMessageStore_searchesAndClears(t *testing.T) {
 	}
 	must(t, b.Close(t.Context()))
 	_, err := b.MessageStore().Search(ctx, "apple", 1)
-	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrClosed)
+	mustHaveCode(t, err, ErrShuttingDown, distlock.ErrClosed)
 }

@@ -201,7 +201,7 @@ func TestMemory_lifecycle(t *testing.T) {
 			mustHaveCode(t, m.Start(t.Context()), core.ErrProviderDown, distlock.ErrUnavailable)
 		}
 		must(t, m.Stop(t.Context()))
-		mustHaveCode(t, m.Start(t.Context()), core.ErrInvalidInput, distlock.ErrClosed)
+		mustHaveCode(t, m.Start(t.Context()), ErrShuttingDown, distlock.ErrClosed)
 		if health := m.Health(); health.Status != core.HealthUnhealthy || health.Message == "" {
 			t.Errorf("%s: after Stop, Health: %+v", name, health)
 		}
@@ -249,7 +249,7 @@ func TestClose_laterCallsFail(t *testing.T) {
 			}
 			for operation, err := range everyOperation(ctx, m) {
 				t.Run(operation, func(t *testing.T) {
-					mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrClosed)
+					mustHaveCode(t, err, ErrShuttingDown, distlock.ErrClosed)
 					if core.IsRetryable(err) {
 						t.Error("retryable")
 					}

@@ -2,14 +2,11 @@ package belugamemory
 
 import (
 	"context"
-	"errors"
 	"iter"
 
-	"github.com/lookatitude/beluga-ai/v2/core"
 	"github.com/lookatitude/beluga-ai/v2/memory"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 )
@@ -51,9 +48,8 @@ func (m *Memory) store(ctx context.Context, op string, save func() error) error 
 	if err == nil {
 		err = save()
 	}
-	_, named := lockedmemory.TurnID(ctx)
-	if !named && errors.Is(err, distlock.ErrOutcomeUnknown) && !errors.Is(err, distlock.ErrLost) {
-		return core.NewError(op, ErrOutcomeUnknown, "the exchange may be stored", err)
+	if _, named := lockedmemory.TurnID(ctx); named {
+		op = "belugamemory.saveonce"
 	}
 	return codes.Of(op, err)
 }

@@ -133,8 +133,12 @@ func TestStore_refusals_code(t *testing.T) {
 		other: errors.ErrUnsupported, closed: distlock.ErrClosed, unnamed: distlock.ErrInvalidKey,
 		broken: distlock.ErrInvalidOption,
 	} {
+		code := core.ErrInvalidInput
+		if m == closed {
+			code = ErrShuttingDown
+		}
 		for name, call := range storeCalls(m) {
-			t.Run(name, func(t *testing.T) { mustHaveCode(t, call(t.Context()), core.ErrInvalidInput, sentinel) })
+			t.Run(name, func(t *testing.T) { mustHaveCode(t, call(t.Context()), code, sentinel) })
 		}
 	}
 }

@@ -158,13 +158,13 @@ func TestLockRun_N_joinedRun_endsWithLoss(t *testing.T) {
 			if len(errs) != 1 {
 				t.Fatalf("%v, want one error", errs)
 			}
-			refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrLost)
+			refusedWith(t, errs[0], belugamemory.ErrLockLost, distlock.ErrLost)
 			never, err := belugarunner.LockRun(a.locker, func(context.Context, string, string) iter.Seq2[string, error] {
 				panic("its lease is lost")
 			})
 			must(t, err)
 			for _, err := range never(context.WithoutCancel(ctx), p.session, "after the loss") {
-				refusedWith(t, err, core.ErrInvalidInput, distlock.ErrLost)
+				refusedWith(t, err, belugamemory.ErrLockLost, distlock.ErrLost)
 			}
 			return nil
 		})

@@ -7,6 +7,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/core"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 )
 
 // openRuns counts the runs of a Runner, from their iteration to their release, and the workers of
@@ -27,9 +28,10 @@ func newOpenRuns() *openRuns {
 	return o
 }
 
-// errShutDown is retryable: another instance can do the run.
+// errShutDown says that another instance can do the run.
 func errShutDown(op string) error {
-	return core.NewError(op, core.ErrProviderDown, "the Runner was shut down; nothing was done", distlock.ErrClosed)
+	return core.NewError(op, codes.ShuttingDown, "the Runner was shut down; nothing was done: ask another instance",
+		distlock.ErrClosed)
 }
 
 // begin counts a run until the returned function is called. It fails after a Shutdown.

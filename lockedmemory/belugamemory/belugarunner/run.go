@@ -27,9 +27,10 @@ import (
 //
 // The lease ends when the Update of [WrapSessions] returns, or else when the run returns. The
 // stream yields no event before a successful Update, so every answer that a reader sees is stored.
-// If Update fails, the stream yields its error; one that is no core.Error has the code
-// [belugamemory.ErrOutcomeUnknown]. An event or end without an Update becomes an error: a plugin
-// may have hidden the error of the run.
+// If Update fails, the stream yields its error. One of another service that is no core.Error, or has a
+// retryable code, gets the code [belugamemory.ErrOutcomeUnknown]. An event or end without an Update
+// becomes an error: a plugin may have hidden the error of the run. An error of this project keeps its
+// code, whatever code the Runner or an agent has put around it.
 //
 // The context of run names the session. Saves of memories over the same Locker are part of the run.
 // If the lease is lost or the Locker is closed, this context ends, and the stream ends with
@@ -80,6 +81,7 @@ func lockRun[I, E any](
 			show := func() bool { wanted = wanted && yield(event, r.failed); return wanted }
 			err = s.runLocked(ctx, r, func() {
 				for next, err := range run(r.ctx, sessionID, input) {
+					err = codes.Inside("belugarunner.run", err)
 					if r.failed != nil && !show() {
 						return
 					}
@@ -309,7 +311,7 @@ func (r *lockedRun) workEnded(ctx context.Context, agents int, panics bool) {
 
 // fails sets the error that the stream yields. The first error counts.
 func (r *lockedRun) fails(err error) {
-	if known := new(core.Error); !errors.As(err, &known) {
+	if known := new(core.Error); !errors.As(err, &known) || core.IsRetryable(err) && !codes.Own(err) {
 		err = core.NewError("belugarunner.run", belugamemory.ErrOutcomeUnknown, "the Update failed; the turn is stored or not", err)
 	}
 	r.failure.CompareAndSwap(nil, &err)

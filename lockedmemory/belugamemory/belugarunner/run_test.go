@@ -107,7 +107,7 @@ func TestLockRun_N_lossCancelsTheRun(t *testing.T) {
 		if answer != "" || len(errs) != 1 {
 			t.Fatalf("%q, %v; want one error", answer, errs)
 		}
-		refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrLost)
+		refusedWith(t, errs[0], belugamemory.ErrLockLost, distlock.ErrLost)
 		if !errors.Is(errs[0], context.Canceled) {
 			t.Errorf("%v does not match the run's own error", errs[0])
 		}
@@ -148,7 +148,7 @@ func TestLockRun_N_unnoticedLoss_yieldedAtEnd(t *testing.T) {
 			if len(errs) != len(events)+1 || !slices.Equal(errs[:len(events)], events) {
 				t.Fatalf("%s: %v, want those of the run and one more", name, errs)
 			}
-			refusedWith(t, errs[len(events)], core.ErrInvalidInput, distlock.ErrLost)
+			refusedWith(t, errs[len(events)], belugamemory.ErrLockLost, distlock.ErrLost)
 		}
 	})
 }
@@ -164,7 +164,7 @@ func TestLockRun_N_lossIsFoundByTheRelease(t *testing.T) {
 		if answer != "" || len(errs) != 1 {
 			t.Fatalf("%q, %v; want one error", answer, errs)
 		}
-		refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrLost)
+		refusedWith(t, errs[0], belugamemory.ErrLockLost, distlock.ErrLost)
 	})
 }
 
@@ -175,8 +175,10 @@ func TestLockRun_N_yieldsTheErrorOfUpdate(t *testing.T) {
 		fails, is error
 		code      core.ErrorCode
 	}{
-		"the disk is full":      {full, full, belugamemory.ErrOutcomeUnknown},
-		"a code of the service": {core.NewError("update", core.ErrProviderDown, "", full), full, core.ErrProviderDown},
+		"the disk is full": {full, full, belugamemory.ErrOutcomeUnknown},
+		"a retryable code of the service": {core.NewError("update", core.ErrProviderDown, "", full), full,
+			belugamemory.ErrOutcomeUnknown},
+		"a code of the service": {core.NewError("update", core.ErrNotFound, "", full), full, core.ErrNotFound},
 		"refused":               {nil, distlock.ErrNotHeld, core.ErrInvalidInput},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -218,7 +220,7 @@ func TestLockRun_breakAfterLoss(t *testing.T) {
 						p.lose(t)
 						time.Sleep(time.Minute)
 					} else {
-						refusedWith(t, err, core.ErrInvalidInput, distlock.ErrLost)
+						refusedWith(t, err, belugamemory.ErrLockLost, distlock.ErrLost)
 					}
 					break
 				}
@@ -251,7 +253,7 @@ func TestLockRun_N_closeOfTheLockerEndsTheRun(t *testing.T) {
 			if len(errs) != 1 {
 				t.Fatalf("%s: %v, want one error", name, errs)
 			}
-			refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrClosed)
+			refusedWith(t, errs[0], belugamemory.ErrShuttingDown, distlock.ErrClosed)
 		}
 	})
 }

@@ -132,8 +132,8 @@ func isNil[T any](v T) bool {
 // waits for the other, for at most [WithWait].
 //
 // If ctx ends, Run returns. Its session is free as soon as the worker of Beluga has ended, and at the
-// age of [WithMaxHold] at the latest. After [Runner.Shutdown], Run fails with core.ErrProviderDown
-// and distlock.ErrClosed.
+// age of [WithMaxHold] at the latest. After [Runner.Shutdown], Run fails with
+// belugamemory.ErrShuttingDown and distlock.ErrClosed.
 func (r *Runner) Run(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error] {
 	return r.run(ctx, sessionID, input)
 }
@@ -171,7 +171,7 @@ func (r *Runner) awaitWorker(ctx context.Context, own *runtime.Runner) {
 }
 
 // Shutdown refuses new runs and ends those that wait for their session: they fail with
-// core.ErrProviderDown, so that clients ask another instance. It waits for all others and their
+// belugamemory.ErrShuttingDown, so that clients ask another instance. It waits for all others and their
 // workers, then releases the leases and closes the connections, unless another Runner or memory uses
 // them. Every Shutdown waits for that. If ctx ends first, Shutdown returns its error, and the work
 // continues in the background. In the context of a run of this Runner it fails with

@@ -21,6 +21,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
@@ -251,7 +252,7 @@ func TestRunner_N_lossCancelsTheRun(t *testing.T) {
 		if len(errs) != 1 {
 			t.Fatalf("%v, want one error", errs)
 		}
-		refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrLost)
+		refusedWith(t, errs[0], belugamemory.ErrLockLost, distlock.ErrLost)
 		drain(t, runner)
 		if !errors.Is(cause, distlock.ErrLost) || p.turns(t) != "" {
 			t.Errorf("cause %v, turns %q", cause, p.turns(t))

@@ -158,7 +158,7 @@ func TestWithStore_serverOfItsOwn(t *testing.T) {
 		t.Errorf("Health: %+v", health)
 	}
 	must(t, r.Stop(t.Context()))
-	refusedWith(t, r.Start(t.Context()), core.ErrProviderDown, distlock.ErrClosed)
+	refusedWith(t, r.Start(t.Context()), belugamemory.ErrShuttingDown, distlock.ErrClosed)
 	if users := services.Users(locks.URL()) + services.Users(store.URL()); users != 0 {
 		t.Errorf("%d users are left", users)
 	}

@@ -187,9 +187,6 @@ func (s *SessionService) Update(ctx context.Context, session *runtime.Session) e
 		s.keep(session, v)
 		return nil
 	}
-	if errors.Is(err, sessionstore.ErrGone) || errors.Is(err, sessionstore.ErrDeleted) {
-		return core.NewError(op, core.ErrNotFound, "the session was deleted or has expired", err)
-	}
 	return codes.Of(op, err)
 }
 

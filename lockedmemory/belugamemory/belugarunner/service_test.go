@@ -188,7 +188,11 @@ func TestSessionService_S1_outdatedUpdate_refused(t *testing.T) {
 				before, err := other.Get(ctx, id)
 				must(t, err)
 				session.Turns = append(session.Turns, turn(99))
-				mustHaveCode(t, s.Update(ctx, session), core.ErrInvalidInput, sentinel)
+				code := core.ErrInvalidInput
+				if sentinel == distlock.ErrLost {
+					code = belugamemory.ErrLockLost
+				}
+				mustHaveCode(t, s.Update(ctx, session), code, sentinel)
 				after, err := other.Get(ctx, id)
 				must(t, err)
 				same(t, after, before)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
@@ -72,8 +73,8 @@ func TestWrapSessions_N_lostLease_updateRefused(t *testing.T) {
 		p.lose(t)
 		<-ctx.Done()
 		for _, ctx := range []context.Context{ctx, context.WithoutCancel(ctx)} {
-			refusedWith(t, p.change(ctx, t, a.sessions), core.ErrInvalidInput, distlock.ErrLost)
-			refusedWith(t, a.sessions.Delete(ctx, p.session), core.ErrInvalidInput, distlock.ErrLost)
+			refusedWith(t, p.change(ctx, t, a.sessions), belugamemory.ErrLockLost, distlock.ErrLost)
+			refusedWith(t, a.sessions.Delete(ctx, p.session), belugamemory.ErrLockLost, distlock.ErrLost)
 		}
 		if p.changed(t) {
 			t.Error("it was done")

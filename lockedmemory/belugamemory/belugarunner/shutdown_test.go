@@ -50,9 +50,9 @@ func refusedByShutdown(t *testing.T, errs []error) {
 	if len(errs) != 1 {
 		t.Fatalf("%v, want one error", errs)
 	}
-	refusedWith(t, errs[0], core.ErrProviderDown, distlock.ErrClosed)
-	if !core.IsRetryable(errs[0]) {
-		t.Errorf("%v is not retryable", errs[0])
+	refusedWith(t, errs[0], belugamemory.ErrShuttingDown, distlock.ErrClosed)
+	if belugamemory.Retryable(errs[0]) {
+		t.Errorf("%v is retryable on this instance", errs[0])
 	}
 }
 
@@ -75,7 +75,7 @@ func TestShutdown_refusesNewRuns(t *testing.T) {
 			t.Errorf("%d users, want 1", users)
 		}
 		must(t, r.Shutdown(t.Context()))
-		refusedWith(t, r.Start(t.Context()), core.ErrProviderDown, distlock.ErrClosed)
+		refusedWith(t, r.Start(t.Context()), belugamemory.ErrShuttingDown, distlock.ErrClosed)
 	})
 }
 

@@ -14,24 +14,32 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
+// The codes of the adapter's own. None is retryable.
+const (
+	OutcomeUnknown core.ErrorCode = "outcome_unknown"
+	LockLost       core.ErrorCode = "lock_lost"
+	ShuttingDown   core.ErrorCode = "shutting_down"
+)
+
 // all lists the code of each error of this project. The first sentinel that matches decides.
 var all = []struct {
 	sentinel error
 	code     core.ErrorCode
 	message  string
 }{
-	{distlock.ErrLost, core.ErrInvalidInput, "the lease was lost"},
+	{distlock.ErrLost, LockLost, "the lease was lost"},
+	{distlock.ErrOutcomeUnknown, OutcomeUnknown, "the server did not answer, and the call may have taken effect"},
+	{distlock.ErrClosed, ShuttingDown, "the memory or the Locker was closed"},
 	{distlock.ErrNotHeld, core.ErrInvalidInput, "the session's lock is not held"},
 	{distlock.ErrInvalidKey, core.ErrInvalidInput, "no valid session"},
 	{distlock.ErrInvalidOption, core.ErrInvalidInput, "invalid configuration"},
-	{distlock.ErrClosed, core.ErrInvalidInput, "the memory was closed"},
 	{sessionstore.ErrTurnConflict, core.ErrInvalidInput, "not stored"},
 	{lockedmemory.ErrTurnID, core.ErrInvalidInput, "not stored"},
 	{sessionstore.ErrTooLarge, core.ErrInvalidInput, "not stored"},
 	{sessionstore.ErrCodec, core.ErrInvalidInput, "a message cannot be stored"},
 	{lockedmemory.ErrAnswerGone, core.ErrInvalidInput, "answered before"},
-	{sessionstore.ErrGone, core.ErrInvalidInput, "not stored"},
-	{sessionstore.ErrDeleted, core.ErrInvalidInput, "not stored"},
+	{sessionstore.ErrGone, core.ErrNotFound, "the session was deleted or has expired"},
+	{sessionstore.ErrDeleted, core.ErrNotFound, "the session was deleted"},
 	{sessionstore.ErrRange, core.ErrInvalidInput, "not replaced"},
 	{sessionstore.ErrChanged, core.ErrTimeout, "the history changed while it was read"}, // a retry reads it
 	{sessionstore.ErrBroken, core.ErrInvalidInput, "an entry cannot be read"},
@@ -39,34 +47,76 @@ var all = []struct {
 	{driver.ErrRights, core.ErrAuth, "a right is missing"},
 	{distlock.ErrRefused, core.ErrProviderDown, "the server refused"},
 	{distlock.ErrUnavailable, core.ErrProviderDown, "the server is down"},
-	{distlock.ErrOutcomeUnknown, core.ErrProviderDown, "the server did not answer"}, // a retry is safe
 	{distlock.ErrNotAcquired, core.ErrTimeout, "the session is busy"},
 }
 
-// Of gives an error of this project a code of Beluga. errors.Is still finds the sentinels and
-// the errors of contexts. Other errors and the error of a cancelled caller stay unchanged.
-func Of(op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, done := err.(*core.Error); done {
-		return err
-	}
+// named lists the calls with an ID, which makes their repetition safe.
+var named = map[string]bool{"belugamemory.answer": true, "belugamemory.saveonce": true}
+
+// of returns the code of the error of this project in err. op is the call that failed.
+func of(op string, err error) (code core.ErrorCode, message string, known bool) {
 	var busy *distlock.BusyError
 	if errors.As(err, &busy) && busy.Self {
-		return core.NewError(op, core.ErrInvalidInput, "the call would wait for itself", err)
+		return core.ErrInvalidInput, "the call would wait for itself", true
 	}
 	for _, c := range all {
 		if !errors.Is(err, c.sentinel) {
 			continue
 		}
-		if (c.code == core.ErrTimeout || c.code == core.ErrProviderDown) && errors.Is(err, context.Canceled) {
-			return err // a cancelled caller must not retry
+		if c.code == OutcomeUnknown && named[op] {
+			return core.ErrProviderDown, "the server did not answer", true
 		}
-		return core.NewError(op, c.code, c.message, err)
+		return c.code, c.message, true
 	}
-	return err
+	return "", "", false
 }
+
+// Of gives an error of this project a code of Beluga. errors.Is still finds the sentinels and
+// the errors of contexts. Other errors and the error of a cancelled caller stay unchanged.
+func Of(op string, err error) error {
+	if _, done := err.(*core.Error); done || err == nil {
+		return err
+	}
+	code, message, known := of(op, err)
+	if !known || retryable(code) && errors.Is(err, context.Canceled) { // a cancelled caller must not retry
+		return err
+	}
+	return core.NewError(op, code, message, err)
+}
+
+// Inside gives an error of Beluga, such as that of its Runner or of an agent, the code of the error of this
+// project in it. Other errors stay unchanged.
+func Inside(op string, err error) error {
+	code, message, known := of(innermost(err).Op, err)
+	if outer := new(core.Error); !known || !errors.As(err, &outer) || outer.Code == code {
+		return err
+	}
+	return core.NewError(op, code, message, err)
+}
+
+// innermost returns the core.Error that Beluga's agents and Runner have wrapped, or an empty one.
+func innermost(err error) core.Error {
+	e := new(core.Error)
+	for cause := err; errors.As(cause, &e); cause = e.Err {
+	}
+	return *e
+}
+
+// Own reports whether there is an error of this project in err.
+func Own(err error) bool { _, _, known := of("", err); return known }
+
+// Retryable reports whether the error of this project in err says that a repetition is safe. Without one,
+// Beluga decides.
+func Retryable(err error) bool {
+	inner := innermost(err)
+	code, _, known := of(inner.Op, err)
+	if !known {
+		return core.IsRetryable(err)
+	}
+	return retryable(code) && (inner.Code == "" || retryable(inner.Code)) && !errors.Is(err, context.Canceled)
+}
+
+func retryable(code core.ErrorCode) bool { return core.IsRetryable(&core.Error{Code: code}) }
 
 // Step is work under a lock.
 type Step = func(ctx context.Context) error

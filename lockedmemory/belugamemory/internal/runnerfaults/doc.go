@@ -9,7 +9,7 @@
 // Each process is an instance of an application. Each of its clients sends one message at a time, and
 // the order of the sessions is random. So some sessions are busy in several processes, and each
 // process has runs at work, runs that wait, and idle sessions.
-// A client repeats a message only after an error that core.IsRetryable accepts. An answer has the
+// A client repeats a message only after an error that belugamemory.Retryable accepts. An answer has the
 // number of turns that its agent knew.
 //
 // # The faults

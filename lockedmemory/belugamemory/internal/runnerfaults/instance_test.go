@@ -15,6 +15,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/tool"
 
 	"github.com/belugalock/belugalock/internal/childproc"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
 // config is that of an instance.
@@ -64,7 +65,7 @@ func ask(ctx context.Context, runner *runner, r request) reply {
 	answer := reply{Turn: r.Turn}
 	for event, err := range runner.run(ctx, r.Session, schema.NewHumanMessage(r.text())) {
 		if err != nil {
-			answer.Err, answer.Code, answer.Repeat = err.Error(), "none", core.IsRetryable(err)
+			answer.Err, answer.Code, answer.Repeat = err.Error(), "none", belugamemory.Retryable(err)
 			if coded := new(core.Error); errors.As(err, &coded) {
 				answer.Code = coded.Code
 			}
