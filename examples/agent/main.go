@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/belugalock/belugalock/examples/agent/internal/instances"
 	"github.com/belugalock/belugalock/examples/agent/internal/report"
 )
@@ -41,14 +43,24 @@ func main() {
 		return
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "agent: %v\nFor help: go run ./examples/agent -h\n", err)
+		complain(err)
+		fmt.Fprintln(os.Stderr, "For help: go run ./examples/agent -h")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	err = compare(ctx, cfg)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "agent:", err)
+		complain(err)
 		os.Exit(1)
 	}
+}
+
+// complain prints an error. A terminal would break its lines within words.
+func complain(err error) {
+	line := fmt.Sprintf("agent: %v\n", err)
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		line = report.Paragraph(line)
+	}
+	fmt.Fprint(os.Stderr, line)
 }

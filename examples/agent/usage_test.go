@@ -64,6 +64,11 @@ func TestAgent_helpNamesEveryFlag(t *testing.T) {
 			t.Errorf("the help does not say %q", flag)
 		}
 	}
+	for line := range strings.Lines(usage) {
+		if len([]rune(strings.TrimSuffix(line, "\n"))) > 80 {
+			t.Errorf("a line has more than 80 columns: %s", line)
+		}
+	}
 }
 
 func TestAgent_saysThatThePortOfMetricsIsTaken(t *testing.T) {

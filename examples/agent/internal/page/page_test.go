@@ -70,7 +70,7 @@ func TestWrite_hasWhatTheTerminalHas(t *testing.T) {
 		`<tr><th scope="row">messages of users</th><td>2</td><td>2</td><td>2</td></tr>`,
 		`<tr><th scope="row">stale <small>answered from an outdated history</small></th><td class="bad">1</td><td class="bad">1</td><td>0</td></tr>`,
 		`<th scope="col">no lock</th><th scope="col">Save only</th><th scope="col">whole turn</th>`,
-		`<tr><th scope="row">stale writes refused <small>the store knew a later holder</small></th><td>–</td><td>–</td><td>1</td></tr>`,
+		`<tr><th scope="row">stale writes refused <small>token was outdated</small></th><td>–</td><td>–</td><td>1</td></tr>`,
 		`<tr><th scope="row">wait for the lock, longest</th><td>–</td><td>5.0 ms</td><td>50.0 ms</td></tr>`,
 		`<tr><th scope="row">time for all messages</th><td>1.0 s</td><td>1.0 s</td><td>2.0 s</td></tr>`,
 		`<tr><th scope="row">90 % waited at most</th><td>5.0 ms</td><td>50.0 ms</td></tr>`,
@@ -103,8 +103,8 @@ func TestWrite_saysWhatChaosDid(t *testing.T) {
 	for _, want := range []string{
 		`<dt>Chaos</dt>`,
 		`<tr><th scope="row">instances killed <small>in the middle of a turn</small></th><td>0</td><td>0</td><td>2</td></tr>`,
-		`<tr><th scope="row">instances paused <small>for 1.5 s, the lock lasts 1.0 s</small></th><td>0</td><td>0</td><td>1</td></tr>`,
-		`<tr><th scope="row">messages delivered again <small>their turn was cut off, or failed</small></th><td>0</td><td>0</td><td>4</td></tr>`,
+		`<tr><th scope="row">instances paused <small>1.5 s, lock lasts 1.0 s</small></th><td>0</td><td>0</td><td>1</td></tr>`,
+		`<tr><th scope="row">delivered again <small>turn cut off, or failed</small></th><td>0</td><td>0</td><td>4</td></tr>`,
 		`<p>That holds although 2 instances were killed and 1 paused`,
 		`-turns 2 -chaos -store URL -report FILE`,
 	} {

@@ -76,10 +76,10 @@ func (c *Comparison) Damage() (rows []Row) {
 		meaning string
 	}{
 		{integrity.Lost, "question or answer is not stored"},
-		{integrity.Torn, "the answer does not follow its question at once"},
+		{integrity.Torn, "answer not right after its question"},
 		{integrity.Stale, "answered from an outdated history"},
-		{integrity.Doubled, "delivered twice, and answered twice"},
-		{integrity.OutOfOrder, "stands before an earlier one of its instance"},
+		{integrity.Doubled, "delivered twice, answered twice"},
+		{integrity.OutOfOrder, "before an earlier message"},
 	} {
 		r := c.row(string(d.kind), d.meaning, func(run *Result) string { return fmt.Sprint(run.Count(d.kind)) })
 		for i, run := range c.Runs() {
@@ -100,15 +100,15 @@ func (c *Comparison) Events() (rows []Row) {
 	if c.Chaos.Strikes > 0 {
 		rows = []Row{
 			c.row("instances killed", "in the middle of a turn", func(run *Result) string { return fmt.Sprint(run.Tally.Kills) }),
-			c.row("instances paused", fmt.Sprintf("for %s, the lock lasts %s", seconds(c.Chaos.Pause), seconds(c.TTL)),
+			c.row("instances paused", fmt.Sprintf("%s, lock lasts %s", seconds(c.Chaos.Pause), seconds(c.TTL)),
 				func(run *Result) string { return fmt.Sprint(run.Tally.Pauses) }),
-			c.row("messages delivered again", "their turn was cut off, or failed", func(run *Result) string { return fmt.Sprint(run.Tally.Again) }),
+			c.row("delivered again", "turn cut off, or failed", func(run *Result) string { return fmt.Sprint(run.Tally.Again) }),
 		}
 	}
 	if c.WholeTurn.Tally.Nodes > 0 {
 		rows = append(rows, c.row("lock nodes killed", "and not started again", func(run *Result) string { return fmt.Sprint(run.Tally.Nodes) }))
 	}
-	return append(rows, c.row("stale writes refused", "the store knew a later holder", func(run *Result) string {
+	return append(rows, c.row("stale writes refused", "token was outdated", func(run *Result) string {
 		if run.Locked != WholeTurn {
 			return none // a list refuses no write
 		}
@@ -130,7 +130,7 @@ func (c *Comparison) Times() (rows []Row) {
 		rows = append(rows, c.row("wait for the lock, median", "", wait(50)), c.row("wait for the lock, longest", "", wait(100)))
 	}
 	return append(rows, c.row("time for all messages", "", func(run *Result) string { return seconds(run.Took) }),
-		c.row("the least time", "one turn after another, no waits", func(run *Result) string {
+		c.row("the least time", "turns in a row, no waits", func(run *Result) string {
 			if run.Locked != WholeTurn {
 				return none // its turns overlap
 			}

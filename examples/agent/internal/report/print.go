@@ -9,8 +9,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// width is how many columns a paragraph takes at most.
-const width = 96
+// width is how many columns a line takes at most.
+const width = 80
 
 // Print writes the result for a terminal. It returns an error if the lock broke its promise.
 func (c *Comparison) Print(w io.Writer) error {
@@ -38,9 +38,9 @@ func (c *Comparison) Print(w io.Writer) error {
 			t.AppendRow(cells)
 		}
 	}
-	fmt.Fprintf(w, "\n%s\n\n%s\n", t.Render(), paragraph(c.Headline()))
+	fmt.Fprintf(w, "\n%s\n\n%s\n", t.Render(), Paragraph(c.Headline()))
 	for _, p := range c.Story() {
-		fmt.Fprintln(w, paragraph(p))
+		fmt.Fprintln(w, Paragraph(p))
 	}
 	if err := c.Err(); err != nil {
 		for _, f := range c.WholeTurn.Findings(5) {
@@ -52,8 +52,8 @@ func (c *Comparison) Print(w io.Writer) error {
 	return nil
 }
 
-// paragraph breaks a text into lines.
-func paragraph(s string) (lines string) {
+// Paragraph breaks a text into lines of 80 columns, at words.
+func Paragraph(s string) (lines string) {
 	for line := range strings.Lines(text.WrapSoft(s, width)) {
 		lines += strings.TrimSpace(line) + "\n" // without what WrapSoft fills it up with
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/text"
+
 	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
@@ -110,10 +112,10 @@ func TestPrint_hasAColumnForEachRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"│ what the lock covers                                       │ no lock │ Save only │ whole turn │\n",
-		"│ stale: answered from an outdated history                   │       4 │         3 │          0 │\n",
-		"│ stale writes refused: the store knew a later holder        │       – │         – │          0 │\n",
-		"waits, so\n3 of 5 answers come from an outdated history.\n",
+		"│ what the lock covers                      │ no lock │ Save only │ whole turn │\n",
+		"│ stale: answered from an outdated history  │       4 │         3 │          0 │\n",
+		"│ stale writes refused: token was outdated  │       – │         – │          0 │\n",
+		"history\nbefore it waits, so 3 of 5 answers come from an outdated history.\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, &out)
@@ -149,16 +151,27 @@ func TestPrint_saysWhatChaosDid(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"│ instances killed: in the middle of a turn                   │       2 │         2 │          2 │\n",
-		"│ instances paused: for 1.5 s, the lock lasts 1.0 s           │       1 │         1 │          1 │\n",
-		"│ messages delivered again: their turn was cut off, or failed │       3 │         3 │          3 │\n",
-		"│ stale writes refused: the store knew a later holder         │       – │         – │          1 │\n",
-		"│ lock nodes killed: and not started again                    │       0 │         0 │          1 │\n",
-		"was killed, too. The others are a quorum",
+		"│ instances killed: in the middle of a turn │       2 │         2 │          2 │\n",
+		"│ instances paused: 1.5 s, lock lasts 1.0 s │       1 │         1 │          1 │\n",
+		"│ delivered again: turn cut off, or failed  │       3 │         3 │          3 │\n",
+		"│ stale writes refused: token was outdated  │       – │         – │          1 │\n",
+		"│ lock nodes killed: and not started again  │       0 │         0 │          1 │\n",
+		"was killed, too. The\nothers are a quorum",
 		"\nThat holds although 2 instances were killed and 1 paused in the middle",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, &out)
+		}
+	}
+	fits(t, out.String())
+}
+
+// fits wants lines that a terminal of 80 columns does not break.
+func fits(t *testing.T, printed string) {
+	t.Helper()
+	for line := range strings.Lines(printed) {
+		if n := text.StringWidth(strings.TrimSuffix(line, "\n")); n > 80 {
+			t.Errorf("a line has %d columns: %s", n, line)
 		}
 	}
 }
@@ -206,17 +219,19 @@ func TestWaterfall_showsTheClearestMeeting(t *testing.T) {
 	finished = append(finished, turnOf("t4", "instance-4", 500, 900, 910, "gone")...)
 	var out strings.Builder
 	waterfall(&out, finished)
-	want := `A turn of instance-2 that had to wait (░), and above it the turn of instance-1 in its way:
+	want := `A turn of instance-2 that had to wait (░), and above it the turn of instance-1
+in its way:
 
 instance-1
-  lockedmemory.turn │██████████████████████████████                              │     60.0 ms
-  distlock.acquire  │░                                                           │      2.0 ms
-  lockedmemory.save │ ████████████████████████                                   │     48.0 ms
+  lockedmemory.turn │████████████████████████                        │   60.0 ms
+  distlock.acquire  │▏                                               │    2.0 ms
+  lockedmemory.save │████████████████████                            │   48.0 ms
 instance-2
-  lockedmemory.turn │     ███████████████████████████████████████████████████████│    110.0 ms
-  distlock.acquire  │     ░░░░░░░░░░░░░░░░░░░░░░░░░                              │     50.0 ms
-  lockedmemory.save │                              █████████████████████████     │     50.0 ms
+  lockedmemory.turn │    ████████████████████████████████████████████│  110.0 ms
+  distlock.acquire  │    ░░░░░░░░░░░░░░░░░░░░                        │   50.0 ms
+  lockedmemory.save │                        ████████████████████    │   50.0 ms
 `
+	fits(t, out.String())
 	if out.String() != want {
 		t.Errorf("the picture is\n%s\nwant\n%s", &out, want)
 	}

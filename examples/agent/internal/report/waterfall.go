@@ -10,21 +10,21 @@ import (
 )
 
 // columns is how many of them the time axis takes.
-const columns = 60
+const columns = 48
 
 // NobodyWaited stands in the place of a waterfall.
 const NobodyWaited = "No turn had to wait for another one, so there are no spans to show."
 
 // waterfall draws the spans of a turn that had to wait, and above them those of the turn in its
-// way. It takes at most 100 columns.
+// way. It takes at most width columns.
 func waterfall(w io.Writer, finished []spans.Span) {
 	scene, ok := Clearest(finished)
 	if !ok {
 		fmt.Fprintln(w, NobodyWaited)
 		return
 	}
-	fmt.Fprintf(w, "A turn of %s that had to wait (░), and above it the turn of %s in its way:\n\n",
-		scene.Waiter[0].Instance, scene.Holder[0].Instance)
+	fmt.Fprintln(w, Paragraph(fmt.Sprintf("A turn of %s that had to wait (░), and above it the turn of %s in its way:",
+		scene.Waiter[0].Instance, scene.Holder[0].Instance)))
 	drawTurn(w, scene.Holder, scene.Start, scene.End)
 	drawTurn(w, scene.Waiter, scene.Start, scene.End)
 }
@@ -43,6 +43,6 @@ func drawTurn(w io.Writer, turn []spans.Span, start, end time.Time) {
 		if from == to { // shorter than a column
 			bar = strings.Repeat(" ", min(from, columns-1)) + "▏"
 		}
-		fmt.Fprintf(w, "  %-18s│%-*s│%12s\n", s.Name, columns, bar, Milliseconds(s.End.Sub(s.Start)))
+		fmt.Fprintf(w, "  %-18s│%-*s│%10s\n", s.Name, columns, bar, Milliseconds(s.End.Sub(s.Start)))
 	}
 }
