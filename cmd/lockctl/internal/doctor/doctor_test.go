@@ -3,10 +3,12 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
@@ -144,6 +146,41 @@ func TestChecks_answersOfServers(t *testing.T) {
 		s := &server{facts: map[string]string{fact: want.value}}
 		if got := judged(s, postgresRules, want.check); got.Level != want.level || got.Found != want.found {
 			t.Errorf("%s: %+v", fact, got)
+		}
+	}
+}
+
+// The advice passes the check: the time before a failover, the election and a second are below the TTL.
+func TestFailover_adviceIsNoFinding(t *testing.T) {
+	for _, c := range []struct {
+		down int64
+		ttl  time.Duration
+		want string // "" is no finding
+	}{
+		{5000, 30 * time.Second, ""}, {18900, 30 * time.Second, ""}, {2000, 5 * time.Second, ""},
+		{30000, 30 * time.Second, "Set down to 5000, or raise the TTL above 46.5s."},
+		{19000, 30 * time.Second, "Set down to 5000, or raise the TTL above 30s."},
+		{4000, 5 * time.Second, "Set down to 2300, or raise the TTL above 7.5s."},
+		{4000, 4 * time.Second, "Raise the TTL above 7.5s."},
+		{1000, time.Second, "Raise the TTL above 3s."},
+		{900, 3 * time.Second, ""}, {900, 2 * time.Second, "Raise the TTL above 2.9s."},
+	} {
+		got := failover("down", c.down, c.ttl)
+		if got.Do != c.want || (got.Level == OK) != (c.want == "") {
+			t.Errorf("%d ms, TTL %v: %+v, want %q", c.down, c.ttl, got, c.want)
+		}
+		if _, text, advises := strings.Cut(got.Do, "TTL above "); advises {
+			ttl, err := time.ParseDuration(strings.TrimSuffix(text, "."))
+			if err != nil || failover("down", c.down, ttl+100*time.Millisecond).Level != OK {
+				t.Errorf("%d ms: the advice %q is a finding itself, %v", c.down, got.Do, err)
+			}
+		}
+		var down int64
+		if n, _ := fmt.Sscanf(got.Do, "Set down to %d", &down); n == 1 {
+			taken := time.Duration(down)*time.Millisecond + 2*time.Second
+			if failover("down", down, c.ttl).Level != OK || taken >= c.ttl {
+				t.Errorf("TTL %v: the advice %q is a finding itself", c.ttl, got.Do)
+			}
 		}
 	}
 }

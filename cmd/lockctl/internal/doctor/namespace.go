@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,7 +39,7 @@ func namespaces(ctx context.Context, lock, store target) Finding {
 		return result(Note, err.Error(), "Sessions and locks are not compared.",
 			"Run lockctl doctor again when both answer, as a user who may read both.")
 	}
-	written, err := lastWrites(ctx, store)
+	written, any, err := lastWrites(ctx, store)
 	if err != nil {
 		return unknown(err)
 	}
@@ -46,6 +48,9 @@ func namespaces(ctx context.Context, lock, store target) Finding {
 		return unknown(err)
 	}
 	defer done()
+	if !any {
+		return empty(ctx, store)
+	}
 	wrong := 0
 	for session, token := range written {
 		granted, err := ask(session)
@@ -66,23 +71,26 @@ func namespaces(ctx context.Context, lock, store target) Finding {
 	return ok("the locks of %d sessions are in the namespace %q", len(written), lock.namespace)
 }
 
-// lastWrites returns the tokens of the last exchanges of some sessions.
-func lastWrites(ctx context.Context, store target) (map[string]int64, error) {
+// lastWrites returns the tokens of the last exchanges of some sessions. any is false if the namespace has no
+// session.
+func lastWrites(ctx context.Context, store target) (written map[string]int64, any bool, err error) {
 	sessions, done, err := OpenSessions(store.url, driver.Retention{Namespace: store.namespace})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer done()
-	written, after := map[string]int64{}, ""
+	written = map[string]int64{}
+	after := ""
 	for range pages {
 		names, next, err := sessions.Sessions(ctx, after)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
+		any = any || len(names) > 0
 		for _, name := range names[:min(len(names), sample-len(written))] {
 			page, err := sessions.Read(ctx, driver.Read{Session: name, Backward: true, Limit: 1})
 			if err != nil {
-				return nil, err
+				return nil, false, err
 			}
 			if len(page.Entries) > 0 && time.Since(time.UnixMicro(page.Entries[0].Place.Fence)) < kept {
 				written[name] = page.Entries[0].Place.Fence
@@ -92,7 +100,67 @@ func lastWrites(ctx context.Context, store target) (map[string]int64, error) {
 			break
 		}
 	}
-	return written, nil
+	return written, any || after != "", nil // a page may be empty, and have a next page
+}
+
+// empty says that a namespace has no session. A mistyped namespace looks the same.
+func empty(ctx context.Context, store target) Finding {
+	found := fmt.Sprintf("the namespace %q of the store has no session", store.namespace)
+	others, err := otherNamespaces(ctx, store)
+	if err != nil || len(others) == 0 {
+		return result(Note, found, "No program has stored an exchange there, or the namespace is mistyped. Sessions and locks are not compared.",
+			"Compare the parameter namespace of --store with that of the programs.")
+	}
+	return result(Warning, found+", but these have: "+strings.Join(others, ", "),
+		"The namespace may be mistyped. Sessions and locks are not compared.", "Correct the parameter namespace of --store.")
+}
+
+// otherNamespaces reads a part of the store, and returns up to five namespaces that have sessions.
+func otherNamespaces(ctx context.Context, store target) (others []string, err error) {
+	if isPostgres(store.url) {
+		conn, schema, err := connect(ctx, store.url)
+		if err != nil {
+			return nil, err
+		}
+		defer conn.Close(context.WithoutCancel(ctx))
+		rows, _ := conn.Query(ctx, "SELECT DISTINCT namespace FROM "+pgx.Identifier{schema, "session"}.Sanitize()+
+			" WHERE namespace <> $1 ORDER BY 1 LIMIT 5", store.namespace)
+		return pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	client, err := redislock.ParseURL(store.url)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	var mu sync.Mutex
+	scan := func(ctx context.Context, node *redis.Client) error {
+		cursor := uint64(0)
+		for range pages {
+			keys, next, err := node.Scan(ctx, cursor, "*:{*}:log", 1000).Result()
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			for _, key := range keys {
+				if name, _, _ := strings.Cut(key, ":{"); name != store.namespace && len(others) < 5 {
+					others = appendNew(others, name)
+				}
+			}
+			mu.Unlock()
+			if cursor = next; cursor == 0 {
+				break
+			}
+		}
+		return nil
+	}
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		err = c.ForEachMaster(ctx, scan)
+	case *redis.Client:
+		err = scan(ctx, c)
+	}
+	slices.Sort(others)
+	return others, err
 }
 
 // OpenSessions opens the store of a URL without parameters of a Locker. It sends nothing.
@@ -117,19 +185,25 @@ func OpenSessions(url string, keep driver.Retention) (sessions driver.Driver, do
 	return sessions, func() { _ = locks.Close() }, nil
 }
 
+// connect opens a connection to a PostgreSQL, and returns the schema of its URL.
+func connect(ctx context.Context, rawURL string) (conn *pgx.Conn, schema string, err error) {
+	config, schema, err := postgres.ParseURL(rawURL)
+	if err != nil {
+		return nil, "", err
+	}
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	conn, err = pgx.ConnectConfig(ctx, config.ConnConfig)
+	return conn, cmp.Or(schema, postgres.DefaultSchema), err
+}
+
 // tokensOf returns a function that asks for the highest token that a lock has granted, 0 if none.
 func tokensOf(ctx context.Context, lock target) (ask func(key string) (int64, error), done func(), err error) {
 	if isPostgres(lock.url) {
-		config, schema, err := postgres.ParseURL(lock.url)
+		conn, schema, err := connect(ctx, lock.url)
 		if err != nil {
 			return nil, nil, err
 		}
-		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-		conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
-		if err != nil {
-			return nil, nil, err
-		}
-		table := pgx.Identifier{cmp.Or(schema, postgres.DefaultSchema), "lease"}.Sanitize()
+		table := pgx.Identifier{schema, "lease"}.Sanitize()
 		return func(key string) (token int64, err error) {
 			err = conn.QueryRow(ctx, "SELECT coalesce(max(block_end), 0) FROM "+table+" WHERE namespace = $1 AND key = $2",
 				lock.namespace, key).Scan(&token)

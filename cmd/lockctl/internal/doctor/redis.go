@@ -40,12 +40,14 @@ const (
 	replicas  = "${connected_slaves} replicas, min-replicas-to-write ${min-replicas-to-write}"
 	noDisk    = "the last write to the disk has failed"
 	misconf   = "Redis refuses writes (MISCONF)."
+	leftOut   = "Checks of the settings behind these commands are left out."
 	lookDisk  = "Look at the disk and at the log of the server."
 )
 
 var redisRules = []rule{
-	{"settings", Note, known("refused"), "Redis refuses ${refused}", "Checks of the settings behind these commands are left out.",
-		"Run lockctl doctor as an operator, or look at the console of the provider."},
+	{"settings", Note, known("lacks"), "Redis refuses ${refused}", leftOut,
+		"If this is an operator: ACL SETUSER ${user} ${lacks}"},
+	{"settings", Note, known("refused"), "Redis refuses ${refused}", leftOut, "Look at the console of the provider."},
 	{"settings", OK, always, "can be read", "", ""},
 
 	{"version", Problem, old, "Redis ${redis_version}", "It lacks GETEX, and versions before 6.0 lack ACL users. Lock operations fail.",
@@ -204,28 +206,34 @@ func (s *redisServer) ask(ctx context.Context) {
 	s.took, s.err = time.Since(before), err
 	s.offset = now.Sub(before.Add(s.took / 2))
 
-	var refused []string
-	info, err := s.client.Info(ctx).Result()
-	if err != nil {
-		refused = append(refused, "INFO")
+	var refused, lacks []string
+	refuses := func(err error, command, right string) {
+		if err != nil {
+			refused = append(refused, command)
+			if strings.HasPrefix(err.Error(), "NOPERM") {
+				lacks = append(lacks, right)
+			}
+		}
 	}
-	config := map[string]string{}
+	info, err := s.client.Info(ctx).Result()
+	refuses(err, "INFO", "+info")
+	config, failed := map[string]string{}, error(nil)
 	for _, name := range settings {
-		found, _ := s.client.ConfigGet(ctx, name).Result()
+		found, err := s.client.ConfigGet(ctx, name).Result()
 		maps.Copy(config, found)
+		failed = cmp.Or(failed, err)
 	}
 	if len(config) == 0 {
-		refused = append(refused, "CONFIG GET")
+		refuses(failed, "CONFIG GET", "+config|get")
 	}
 	if s.topology == cluster {
 		state, err := s.client.ClusterInfo(ctx).Result()
-		if err != nil {
-			refused = append(refused, "CLUSTER INFO")
-		}
+		refuses(err, "CLUSTER INFO", "+cluster|info")
 		info += state
 	}
 	s.learn(info, config)
-	s.facts["refused"] = strings.Join(refused, ", ")
+	s.facts["refused"], s.facts["lacks"] = strings.Join(refused, ", "), strings.Join(lacks, " ")
+	s.facts["user"] = s.user()
 }
 
 // learn keeps answers as facts, and derives further ones.

@@ -12,6 +12,7 @@ import (
 
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/internal/migrated"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -132,6 +133,41 @@ func TestExamine_missingRight(t *testing.T) {
 	shows(t, finds(t, address, ""), Note, "settings", "INFO, CONFIG GET")
 }
 
+// An operator who may look is advised no right to write.
+func TestExamine_reader(t *testing.T) {
+	t.Parallel()
+	r := startRedis(t)
+	address := "redis://agent:" + testservers.UserPassword + "@" + r.Addr()
+	converse(t, r.URL(), r.URL())
+	all := []string{"~<namespace>:*"}
+	for command := range strings.FieldsSeq("evalsha eval get pttl time scan zrange zcard hget xrange xrevrange info config|get") {
+		all = append(all, "+"+command)
+	}
+	for _, c := range []struct {
+		without, check string
+		level          Level
+		text           string
+	}{
+		{"", "rights", Note, "may read, and not write"},
+		{"+scan", "rights", Warning, "ACL SETUSER agent +scan"},
+		{"+info", "settings", Note, "ACL SETUSER agent +info"},
+		{"+get", "rights", Problem, "+get"},
+	} {
+		testservers.SetUser(t, r, "agent", []string{"distlock", "session"},
+			slices.DeleteFunc(slices.Clone(all), func(right string) bool { return right == c.without })...)
+		findings, err := Examine(t.Context(), address, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shows(t, findings, c.level, c.check, c.text)
+		for _, f := range findings {
+			if f.Check == "rights" && c.without != "+get" && (f.Level == Problem || strings.Contains(f.Do, "+set")) {
+				t.Errorf("without %q: %+v", c.without, f)
+			}
+		}
+	}
+}
+
 // Since Redis 7.2, the refusal of a command has the name of the user.
 func TestRight_missing(t *testing.T) {
 	zadd := right{try: "ZADD KEY XX 1 m"}
@@ -237,6 +273,28 @@ func TestExamine_namespaceMismatch(t *testing.T) {
 	converse(t, r.URL()+"?namespace=theirs", r.URL())
 	for namespace, want := range map[string][]string{"theirs": nil, "mine": {"problem namespace"}, "third": {"problem namespace"}} {
 		finds(t, r.URL()+"?namespace="+url.QueryEscape(namespace), r.URL(), want...)
+	}
+}
+
+func TestExamine_storeNamespaceWithoutSessions(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{startRedis(t).URL(), migrated.Database(t, testservers.SharedPostgres(t)).URL()} {
+		at := func(namespace string) string {
+			if strings.Contains(url, "?") {
+				return url + "&namespace=" + namespace
+			}
+			return url + "?namespace=" + namespace
+		}
+		findings, err := Examine(t.Context(), url, at("mistyped"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shows(t, findings, Note, "namespace", `the namespace "mistyped" of the store has no session`)
+		converse(t, url, url)
+		if findings, err = Examine(t.Context(), url, at("mistyped")); err != nil {
+			t.Fatal(err)
+		}
+		shows(t, findings, Warning, "namespace", `the namespace "mistyped" of the store has no session, but these have: session`)
 	}
 }
 

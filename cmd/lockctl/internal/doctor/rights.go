@@ -64,6 +64,14 @@ func rightsOf(s *redisServer) []right {
 	return rights
 }
 
+// readers are the commands of a user who may look: of lockctl without release and session delete.
+const readers = "EVALSHA EVAL GET PTTL TIME SCAN ZRANGE ZCARD HGET XRANGE XREVRANGE CONFIG CLUSTER COMMAND INFO"
+
+func (r right) reads() bool {
+	command, _, _ := strings.Cut(r.try, " ")
+	return slices.Contains(strings.Fields(readers), command)
+}
+
 // name is the right as ACL SETUSER takes it.
 func (r right) name() string {
 	words := strings.Fields(strings.ToLower(r.try))
@@ -88,30 +96,49 @@ func (r right) missing(refusal, namespace string) string {
 	return r.name()
 }
 
-// rights tries each documented right.
+// rights tries each documented right. A user without any right to write is an operator who looks, and needs
+// no other right.
 func rights(ctx context.Context, s *redisServer) Finding {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	probe := s.namespace + ":{lockctl doctor " + rand.Text() + "}:probe"
-	worst, lost, missing := OK, []string{}, []string{}
+	lacks, looks := map[right]string{}, true
 	tried := rightsOf(s)
 	for _, r := range tried {
 		if err := s.try(ctx, r.try, probe); err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
-			missing, lost = appendNew(missing, r.missing(err.Error(), s.namespace)), appendNew(lost, r.lost)
-			if rank[r.level] > rank[worst] {
-				worst = r.level
-			}
+			lacks[r] = r.missing(err.Error(), s.namespace)
 		} else if ctx.Err() != nil {
 			return result(Warning, ctx.Err().Error(), "The rights are not known.", "Run lockctl doctor again.")
 		}
+		refused := lacks[r] == r.name() // and GET is not
+		looks = looks && (r.reads() && r.name() != "+get" || refused != r.reads())
 	}
-	if worst == OK {
-		return ok("all %d rights that the documentation names", len(tried))
+	worst, lost, missing := OK, []string{}, []string{}
+	for _, r := range tried {
+		if lacks[r] == "" || looks && !r.reads() {
+			continue
+		}
+		missing, lost = appendNew(missing, lacks[r]), appendNew(lost, r.lost)
+		if rank[r.level] > rank[worst] {
+			worst = r.level
+		}
 	}
 	list := strings.Join(missing, " ")
-	return result(worst, "missing: "+list, strings.Join(lost, " "),
-		"ACL SETUSER "+cmp.Or(s.client.Options().Username, "default")+" "+list)
+	grant := "ACL SETUSER " + s.user() + " " + list
+	switch {
+	case worst == OK && looks:
+		return result(Note, "this user may read, and not write", "A program cannot use this user. The rights of the program's user are not known.",
+			"To check them, run lockctl doctor as the user of the program.")
+	case worst == OK:
+		return ok("all %d rights that the documentation names", len(tried))
+	case looks:
+		return result(Warning, "this user may read, and not write. Missing to read: "+list, "Commands of lockctl fail.", grant)
+	}
+	return result(worst, "missing: "+list, strings.Join(lost, " "), grant)
 }
+
+// user is the name of the user for ACL SETUSER.
+func (s *redisServer) user() string { return cmp.Or(s.client.Options().Username, "default") }
 
 func appendNew(list []string, text string) []string {
 	if slices.Contains(list, text) {

@@ -103,15 +103,31 @@ func clocks(servers []*redisServer) Finding {
 	return ok("the clocks of the servers differ by %v at most", apart.Round(time.Millisecond))
 }
 
-// failover compares the time before a failover with two thirds of the TTL: a lease lasts at least so long
-// after its last renewal.
+// The election of a master takes about a second. A setting below leastDown replaces masters that are only
+// slow, and one above wantedDown has no use.
+const (
+	election   = time.Second
+	leastDown  = 2 * time.Second
+	wantedDown = 5 * time.Second
+)
+
+// failover compares the time of a failover with two thirds of the TTL, for which a lease lasts at least after
+// its last renewal, and with a second below the TTL.
 func failover(setting string, ms int64, ttl time.Duration) Finding {
 	found := fmt.Sprintf("%s %d, TTL %v", setting, ms, ttl)
-	if time.Duration(ms)*time.Millisecond >= ttl*2/3 {
-		return result(Warning, found, "A failover takes longer than two thirds of the TTL, so leases end during it.",
-			"Set "+setting+" to 5000, or raise the TTL.")
+	most := min(ttl*2/3, ttl-time.Second) - election
+	down := time.Duration(ms) * time.Millisecond
+	if down < most {
+		return ok("%s", found)
 	}
-	return ok("%s", found)
+	taken := down + election
+	do := fmt.Sprintf("aise the TTL above %v.", (max(taken*3/2, taken+time.Second) + 99*time.Millisecond).Truncate(100*time.Millisecond))
+	if fits := min(wantedDown, most-1).Truncate(100 * time.Millisecond); fits >= leastDown {
+		do = fmt.Sprintf("Set %s to %d, or r%s", setting, fits.Milliseconds(), do)
+	} else {
+		do = "R" + do
+	}
+	return result(Warning, found, "A failover takes longer than two thirds of the TTL, so leases end during it.", do)
 }
 
 // view is what a Sentinel knows.
