@@ -55,7 +55,7 @@ func (t *tool) release(ctx context.Context, s *service, key string, token int64,
 		return err
 	case !l.Held:
 		return t.finding("the lock is free; nothing was changed")
-	case token < l.Token:
+	case token != l.Token:
 		return t.finding("the lock has the token %d now, not %d; nothing was changed: look again with lockctl show",
 			l.Token, token)
 	}

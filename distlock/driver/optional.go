@@ -102,10 +102,10 @@ type Waiter struct {
 
 // Breaker is implemented by a Driver that ends grants for an operator.
 type Breaker interface {
-	// Break releases the name for its holder, if fence is one of the tokens reserved for the
-	// present grant. It reports whether it did. The holder can never hold the name again, as after
-	// its own Release, and the name goes to the first waiter of the queue. A fence of another grant
-	// has no effect, so a repetition ends no other grant.
+	// Break releases the name for its holder, if fence is the token of the present grant, as State
+	// shows it. It reports whether it did. The holder can never hold the name again, as after its own
+	// Release, and the name goes to the first waiter of the queue. Each other token has no effect,
+	// those reserved for the grant included, so a repetition ends no other grant.
 	Break(ctx context.Context, name Name, fence int64) (broken bool, err error)
 }
 
@@ -120,8 +120,8 @@ type LossNotifier interface {
 
 // Interrupter is implemented by a Driver whose backend keeps a request to a holder to end.
 type Interrupter interface {
-	// AskToEnd asks the holder to release the name within the given time, if fence is one of the
-	// tokens reserved for the present grant. It reports whether it did. The holder learns of it by
+	// AskToEnd asks the holder to release the name within the given time, if fence is the token of
+	// the present grant, as for Break. It reports whether it did. The holder learns of it by
 	// ExtendReply, and by a Wake if it listens. The earliest of several moments counts. The request
 	// ends with the grant, and changes no right of the holder.
 	AskToEnd(ctx context.Context, name Name, fence int64, within time.Duration) (asked bool, err error)

@@ -60,7 +60,7 @@ func testAsk(t *testing.T, newDriver New) {
 	req := s.request()
 	grant := s.granted(req)
 	s.notAsked(req)
-	s.ask(grant.FenceEnd, long, true)
+	s.ask(grant.Fence, long, true)
 	s.asked(req, long)
 	s.release(req, true)
 	s.ask(grant.Fence, long, false)
@@ -100,7 +100,7 @@ func testAskOther(t *testing.T, newDriver New) {
 	req := s.request()
 	grant := s.granted(req)
 	s.ask(grant.Fence-1, long, false)
-	s.ask(grant.FenceEnd+1, long, false)
+	s.ask(grant.Fence+1, long, false)
 	s.notAsked(req)
 }
 

@@ -53,8 +53,8 @@ func (r *record) isCancelled(owner string) bool {
 
 func (r *record) heldBy(owner string) bool { return r.held && r.req.Owner == owner }
 
-// heldUnder reports whether the token is one of the present grant.
-func (r *record) heldUnder(fence int64) bool { return r.held && r.fence <= fence && fence <= r.last }
+// heldUnder reports whether the token is that of the present grant.
+func (r *record) heldUnder(fence int64) bool { return r.held && r.fence == fence }
 
 // hold grants the name to the request's owner.
 func (r *record) hold(req driver.AcquireRequest, now time.Duration) driver.AcquireReply {

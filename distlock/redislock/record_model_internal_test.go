@@ -426,7 +426,7 @@ func (m *recordModel) judge(q request, reply []any, before int64) {
 		}
 		m.mint(reply[1].(int64), reply[2].(int64), q.floor, before)
 	case "break":
-		if !m.isHeld() || q.token < m.token || q.token > m.last {
+		if !m.isHeld() || q.token != m.token {
 			want("not held")
 			return
 		}

@@ -4,7 +4,7 @@
 -- KEYS  see slow.lua
 -- ARGV  1 owner
 --       and, to cancel, 2 for how many ms to leave a tombstone, or 0   3 '1' to leave the queue, too
---       and, to break a grant, 4 one of its tokens; 1 is not used
+--       and, to break a grant, 4 its token; 1 is not used
 -- Reply 'released', 'not held', or an error, see release.lua
 --
 -- May be repeated until two other owners were granted the lock: then a copy is answered 'not held'.
@@ -18,8 +18,7 @@ if refused then
   return refused
 end
 if ARGV[4] then
-  local token = tonumber(ARGV[4])
-  if not r.held or token < r.token or token > r.last then
+  if not r.held or tonumber(ARGV[4]) ~= r.token then
     return 'not held'
   end
   owner = r.owner
