@@ -194,13 +194,15 @@ func checkRefusal(t *testing.T, name string, err error, text string) {
 	}
 }
 
-func TestOpen_noServer_firstOperationFails(t *testing.T) {
-	for _, rawURL := range []string{
-		"redis://:s3cret@127.0.0.1:1",
-		"unix://:s3cret@/no/such/redis.sock",
-		"redis+sentinel://:s3cret@127.0.0.1:1,127.0.0.1:2?master_name=m&sentinel_password=cret",
-		"redis+cluster://:s3cret@127.0.0.1:1,127.0.0.1:2",
-		"postgres://u:s3cret@127.0.0.1:1,127.0.0.1:2/db",
+// A readiness probe has a second. Within it the first call names the cause.
+func TestOpen_C_noServer_causeWithinASecond(t *testing.T) {
+	for rawURL, cause := range map[string]string{
+		"redis://:s3cret@127.0.0.1:1":        "connection refused",
+		"unix://:s3cret@/no/such/redis.sock": "no such file",
+		"redis+sentinel://:s3cret@127.0.0.1:1,127.0.0.1:2?master_name=m&sentinel_password=cret": "connection refused",
+		"redis+cluster://:s3cret@127.0.0.1:1,127.0.0.1:2":                                       "connection refused",
+		"redlock+redis://:s3cret@127.0.0.1:1,:s3cret@127.0.0.1:2,:s3cret@127.0.0.1:3":           "connection refused",
+		"postgres://u:s3cret@127.0.0.1:1,127.0.0.1:2/db":                                        "connection refused",
 	} {
 		t.Run(rawURL, func(t *testing.T) {
 			t.Parallel()
@@ -209,9 +211,18 @@ func TestOpen_noServer_firstOperationFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close(t.Context())
-			_, err = l.TryAcquire(t.Context(), "key")
-			if !errors.Is(err, distlock.ErrUnavailable) || strings.Contains(err.Error(), "cret") {
-				t.Errorf("TryAcquire: %v", err)
+			for name, call := range map[string]func() error{
+				"Ping":       func() error { return l.Ping(t.Context()) },
+				"TryAcquire": func() error { _, err := l.TryAcquire(t.Context(), "key"); return err },
+			} {
+				stop, start := leakcheck.Stalls(), time.Now()
+				err := call()
+				took := time.Since(start) - stop()
+				if !errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), cause) ||
+					strings.Contains(err.Error(), "cret") || took >= time.Second {
+					t.Errorf("%s, after %s: %v", name, took, err)
+				}
+				t.Logf("%s: %s", name, took)
 			}
 		})
 	}

@@ -49,7 +49,7 @@ const Schemes = redisurl.Schemes
 // go-redis, such as pool_size and read_timeout. ParseURL refuses parameters that send commands to
 // replicas, because replicas lag behind. ContextTimeoutEnabled is always on, see [New].
 // Two defaults differ from go-redis, so that clients notice a failover in time: dialer_retries is 1
-// with Sentinels, and a client reloads the nodes of a Cluster after 1 second.
+// with Sentinels and for a Cluster, and a client reloads the nodes of a Cluster after 1 second.
 //
 // A URL that is not valid is refused with distlock.ErrInvalidOption, also if its files cannot be
 // read. The error shows no part of a password.

@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"context"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +25,9 @@ const (
 //
 // ⚑ go-redis may read on after the context has ended. The end of the context therefore closes the
 // connection, and the call ends with it, in the goroutine of its caller.
+//
+// A dial that fails is not repeated here, but with its call, see Transport.Repeat. The pauses of go-redis
+// would outlast a probe.
 type conns struct {
 	options redis.Options
 	slots   chan struct{} // as many as the pool of the application's client has
@@ -37,10 +41,26 @@ type conns struct {
 type conn struct {
 	client *redis.Client
 	used   time.Time
+
+	mu   sync.Mutex
+	wire net.Conn // the last one of the client
+	left bool
+}
+
+// leave ends a call whose caller has left. ⚑ It closes the network connection alone. If go-redis takes
+// back a connection whose client was closed, it prints a line on stderr.
+func (c *conn) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left = true; c.wire != nil {
+		_ = c.wire.Close()
+	}
 }
 
 func newConns(client *redis.Options) *conns {
-	return &conns{options: connOptions(client), slots: make(chan struct{}, client.PoolSize)}
+	options := connOptions(client)
+	options.DialerRetries = 1
+	return &conns{options: options, slots: make(chan struct{}, client.PoolSize)}
 }
 
 // connOptions are the options of one connection like those of a client.
@@ -58,8 +78,9 @@ func connOptions(client *redis.Options) redis.Options {
 	if options.WriteTimeout <= 0 {
 		options.WriteTimeout--
 	}
-	// The application has registered its handlers for its own client.
-	options.PushNotificationProcessor = nil
+	// The application has its handlers, its cache and its limiter for its own client.
+	options.PushNotificationProcessor, options.Limiter = nil, nil
+	options.ClientSideCache, options.ClientSideCacheConfig = nil, nil
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	if options.Addr == sentinelAddr {
 		options.ConnMaxLifetime, options.ConnMaxLifetimeJitter = masterFor, 0
@@ -80,7 +101,7 @@ func (p *conns) exec(ctx context.Context, cmds []redis.Cmder) error {
 	if c == nil {
 		return notSent(redis.ErrClosed)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.client.Close() })
+	stop := context.AfterFunc(ctx, c.leave)
 	healthy := false
 	defer func() {
 		if stop() && healthy {
@@ -106,8 +127,21 @@ func (p *conns) take() *conn {
 		p.idle = p.idle[:last]
 		return c
 	}
-	options := p.options
-	return &conn{client: redis.NewClient(&options)}
+	c, options := &conn{}, p.options
+	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		wire, err := p.options.Dialer(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.wire = wire; c.left {
+			_ = wire.Close()
+		}
+		return wire, nil
+	}
+	c.client = redis.NewClient(&options)
+	return c
 }
 
 func (p *conns) put(c *conn) {

@@ -3,8 +3,10 @@ package redisconn
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,10 +20,12 @@ import (
 
 // A connection has the options of the application's client, but for its pool and its repetitions.
 func TestConnOptions(t *testing.T) {
+	cache := redis.CacheConfig{MaxEntries: 1}
 	options := redis.Options{
 		PoolSize: 30, MaxIdleConns: 20, MaxActiveConns: 40, MaxRetries: 5, Password: "p", DB: 3, ClientName: "n",
 		ReadTimeout: -1, WriteTimeout: -2, ConnMaxLifetime: time.Hour, ConnMaxLifetimeJitter: time.Minute,
-		ContextTimeoutEnabled: true, PipelineReadBufferSize: 1 << 20,
+		ContextTimeoutEnabled: true, PipelineReadBufferSize: 1 << 20, DialerRetries: 7,
+		ClientSideCacheConfig: &cache, ClientSideCache: redis.NewLocalCache(cache), Limiter: struct{ redis.Limiter }{},
 	}
 	follower := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}, Password: "p", DB: 3, ClientName: "n", PoolSize: 30,
@@ -45,6 +49,7 @@ func TestConnOptions(t *testing.T) {
 		if o.PoolSize != 1 || o.MinIdleConns != 0 || o.MaxIdleConns != 0 || o.MaxActiveConns != 0 || o.MaxRetries != 0 ||
 			o.PipelineReadBufferSize != 0 || o.PipelinePoolSize >= 0 || o.ContextTimeoutEnabled || o.ReadTimeout != of.ReadTimeout ||
 			o.WriteTimeout != of.WriteTimeout || o.ConnMaxLifetime != c.life || o.ConnMaxLifetimeJitter != c.jitter ||
+			o.DialerRetries != 1 || o.ClientSideCache != nil || o.ClientSideCacheConfig != nil || o.Limiter != nil ||
 			o.Password != "p" || o.DB != 3 || o.ClientName != "n" || cap(p.slots) != 30 ||
 			o.PushNotificationProcessor == of.PushNotificationProcessor ||
 			o.MaintNotificationsConfig.Mode != maintnotifications.ModeDisabled {
@@ -55,8 +60,10 @@ func TestConnOptions(t *testing.T) {
 
 // A connection without use is closed, and those in use are not.
 func TestConns_idleAreClosed(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
 	synctest.Test(t, func(t *testing.T) {
-		p := newConns(&redis.Options{Addr: "127.0.0.1:1", PoolSize: 10})
+		p := newConns(client.Options())
 		defer p.close()
 		idle, busy := p.take(), p.take()
 		p.put(idle)
@@ -86,7 +93,9 @@ func TestConns_idleAreClosed(t *testing.T) {
 var cancelled = noWait
 
 func TestConns_failedAreClosed(t *testing.T) {
-	p := newConns(&redis.Options{Addr: "127.0.0.1:1", PoolSize: 10, DialerRetries: 1})
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
+	p := newConns(client.Options())
 	defer p.close()
 	ping := redis.NewCmd(t.Context(), "ping")
 	if err := p.exec(t.Context(), []redis.Cmder{ping}); err != nil || ping.Err() == nil {
@@ -169,6 +178,72 @@ func TestConns_closedByLeaversAlone(t *testing.T) {
 		after := connections()
 		return len(after) == 1 && after[0] != before[0]
 	})
+}
+
+// leavingConn is a connection whose caller, if there is one, leaves when an answer has come. It shows the
+// answer after the transport has closed it.
+type leavingConn struct {
+	net.Conn
+	caller *atomic.Pointer[context.CancelFunc]
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (c *leavingConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if leave := c.caller.Load(); leave != nil && err == nil {
+		(*leave)()
+		<-c.closed
+	}
+	return n, err
+}
+
+func (c *leavingConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// go-redis prints nothing if a caller leaves in the moment of its answer.
+func TestConns_leaverMeetsAnswer_printsNothing(t *testing.T) {
+	options := onNode(t)
+	var caller atomic.Pointer[context.CancelFunc]
+	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return &leavingConn{Conn: conn, caller: &caller, closed: make(chan struct{})}, err
+	}
+	s := open(t, options)
+	if _, err := s.Inspect(t.Context(), name); err != nil { // to connect, and to load the script
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	caller.Store(&cancel)
+	if _, err := s.Inspect(ctx, name); err != nil {
+		t.Errorf("an answer that came does not count: %v", err)
+	}
+	if text := printed.String(); strings.Contains(text, "nexpected conn") {
+		t.Errorf("go-redis printed %s", text)
+	}
+}
+
+// A caller may leave just before a dial ends.
+func TestConns_leaverDuringDial_isClosed(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	client := redis.NewClient(&redis.Options{
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return near, nil },
+	})
+	defer client.Close()
+	c := newConns(client.Options()).take()
+	defer c.client.Close()
+	c.leave()
+	wire, err := c.client.Options().Dialer(t.Context(), "tcp", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := wire.SetDeadline(time.Time{}); err == nil {
+		t.Error("the connection is open")
+	}
 }
 
 // A server that hangs gets no more connections than the pool of the application's client has.

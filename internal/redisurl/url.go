@@ -84,7 +84,8 @@ func failoverOptions(a address, secure *tls.Config) (*redis.FailoverOptions, err
 			"the name that the Sentinels know the master by")
 	}
 	// To dial the master, go-redis asks the Sentinels, with retries. With the default of
-	// DialerRetries, the error that no Sentinel answers takes half a minute.
+	// DialerRetries, the error that no Sentinel answers takes half a minute. That no node of a Cluster
+	// answers takes seconds.
 	options.DialerRetries = cmp.Or(options.DialerRetries, 1)
 	if a.user != nil {
 		options.Username, options.Password = a.credentials()
@@ -106,6 +107,7 @@ func clusterOptions(a address, secure *tls.Config) (*redis.ClusterOptions, error
 	// locks do. With the default of a minute, the data beside the locks would be unavailable for a
 	// minute.
 	options.ClusterStateReloadInterval = time.Second
+	options.DialerRetries = cmp.Or(options.DialerRetries, 1)
 	options.Username, options.Password = a.credentials()
 	options.TLSConfig, options.ContextTimeoutEnabled = secure, true
 	return options, nil

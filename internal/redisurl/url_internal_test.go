@@ -64,18 +64,18 @@ func TestParse_options(t *testing.T) {
 			TLSConfig: &tls.Config{ServerName: "n", MinVersion: tls.VersionTLS12},
 		},
 		"redis+cluster://h": &redis.ClusterOptions{
-			Addrs: []string{"h:6379"}, ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true,
+			Addrs: []string{"h:6379"}, ClusterStateReloadInterval: time.Second, DialerRetries: 1, ContextTimeoutEnabled: true,
 		},
 		"redis+cluster://u:p@h1:1,h2,h3:65535/?max_redirects=5&pool_size=65535": &redis.ClusterOptions{
 			Addrs: []string{"h1:1", "h2:6379", "h3:65535"}, Username: "u", Password: "p", MaxRedirects: 5, PoolSize: 65535,
-			ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true,
+			ClusterStateReloadInterval: time.Second, DialerRetries: 1, ContextTimeoutEnabled: true,
 		},
 		"rediss+cluster://h1,h2": &redis.ClusterOptions{
 			Addrs: []string{"h1:6379", "h2:6379"}, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12},
-			ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true,
+			ClusterStateReloadInterval: time.Second, DialerRetries: 1, ContextTimeoutEnabled: true,
 		},
 		"valkey+cluster://h?pool_size=0&read_only=false": &redis.ClusterOptions{
-			Addrs: []string{"h:6379"}, ClusterStateReloadInterval: time.Second, ContextTimeoutEnabled: true,
+			Addrs: []string{"h:6379"}, ClusterStateReloadInterval: time.Second, DialerRetries: 1, ContextTimeoutEnabled: true,
 		},
 	} {
 		got, err := parse(rawURL)
