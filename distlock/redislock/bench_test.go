@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -99,5 +100,37 @@ func TestLocker_acquireAndRelease_twoRoundTrips(t *testing.T) {
 	}
 	if n := wire.trips.Load() - before; n != 4*2 {
 		t.Errorf("%d round trips for 4 acquisitions and releases, want 8", n)
+	}
+}
+
+func TestQueue_firstEntry_twoRoundTrips(t *testing.T) {
+	server, wire := testservers.SharedRedis(t), &wire{}
+	holder := newLocker(t, newClient(t, server), distlock.Options{})
+	waiter := newLocker(t, newClient(t, server, redis.Options{Dialer: wire.dial}), distlock.Options{})
+	queued := func(key, want string) {
+		t.Helper()
+		testservers.Await(t, 10*time.Second, want+" waiters of "+key, func() bool {
+			n, err := server.Do("ZCARD", "distlock:{"+key+"}:queue")
+			return err == nil && n == want
+		})
+	}
+	var before int64
+	for _, key := range []string{"first", "second"} { // from then on, the server has the scripts, and the client listens
+		lease, err := holder.Acquire(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lease.Release(t.Context())
+		before = wire.trips.Load()
+		ctx, cancel := context.WithCancel(t.Context())
+		var waits sync.WaitGroup
+		waits.Go(func() { _, _ = waiter.Acquire(ctx, key) })
+		queued(key, "1")
+		if n := wire.trips.Load() - before; key == "second" && n != 2 {
+			t.Errorf("%d round trips until a waiter is in the queue, want 2", n)
+		}
+		cancel()
+		waits.Wait()
+		queued(key, "0")
 	}
 }

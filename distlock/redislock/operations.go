@@ -40,6 +40,9 @@ func (s *service) acquireFast(ctx context.Context, req driver.AcquireRequest) (d
 	}
 	reply, final, err := parseFast(answer, req)
 	reply.Replayed = replayed
+	if final && reply.Outcome == driver.Busy {
+		s.busy.of(req.Name).Store(true)
+	}
 	return reply, final, redisconn.WithEarlierCopy(replayed, err)
 }
 
