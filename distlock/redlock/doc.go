@@ -22,6 +22,6 @@
 // +time +info. To be notified of free locks it also needs &<namespace>:* and +publish +subscribe.
 // Without them waiters poll.
 //
-// The driver asks each new connection by INFO server since when its server is up, unless
-// Options.RestartDelay is negative. Then the user does not need +info.
+// The driver asks each new connection by INFO server since when its server is up, and whether the
+// server is that of another node.
 package redlock

@@ -44,11 +44,7 @@ type node struct {
 func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
 	n := &node{uptime: up, client: client, ownsClient: ownsClient}
 	n.redis = redisconn.New(client, func(o *redis.Options) {
-		// ⚑ go-redis pauses between two dials. The other nodes wait for the error of a dead one.
-		o.DialerRetries, o.Dialer = 1, withDialPause(o.Dialer)
-		if up.asks {
-			o.OnConnect = up.onConnect(o.OnConnect)
-		}
+		o.Dialer, o.OnConnect = withDialPause(o.Dialer), up.onConnect(o.OnConnect)
 	})
 	n.notices = redisconn.NewNotices(n.redis, "redlock", parseNotice)
 	return n

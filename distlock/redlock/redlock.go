@@ -22,8 +22,8 @@ type Options struct {
 	// server may have lost grants. 0 means the largest TTL that the Locker has seen, and at least
 	// Options.TTL, or 30 s for a driver without options. A positive one must be the same in all
 	// processes, and at least the largest TTL of all. A longer TTL is refused. Set it if any call of
-	// any process asks for more than Options.TTL. A negative one switches this off, and no INFO is
-	// sent: only for nodes that never lose data.
+	// any process asks for more than Options.TTL. A negative one switches this off: only for nodes that
+	// never lose data.
 	RestartDelay time.Duration
 }
 
@@ -79,7 +79,7 @@ func newDriver(clients []*redis.Client, restartDelay, ttl time.Duration, ownsCli
 	nodes := make([]quorum.Node, len(clients))
 	for i, client := range clients {
 		name := client.Options().Addr
-		up := &uptime{node: name, servers: &all, asks: restartDelay >= 0}
+		up := &uptime{node: name, servers: &all}
 		nodes[i] = quorum.Node{Name: name, Driver: newNode(client, ownsClients, up)}
 	}
 	return quorum.New(nodes, restartDelay, cmp.Or(ttl, defaultTTL))

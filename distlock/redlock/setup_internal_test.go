@@ -24,7 +24,7 @@ func openNode(tb testing.TB, options *redis.Options) *node {
 	tb.Helper()
 	client := redis.NewClient(options)
 	tb.Cleanup(func() { _ = client.Close() })
-	n := newNode(client, false, &uptime{node: options.Addr, servers: &servers{}, asks: true})
+	n := newNode(client, false, &uptime{node: options.Addr, servers: &servers{}})
 	tb.Cleanup(func() { _ = n.Close() })
 	return n
 }

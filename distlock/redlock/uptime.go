@@ -20,11 +20,10 @@ type servers struct {
 	nodes map[string]string // the name of the node by the run ID of its server
 }
 
-// uptime asks with each new connection since when the server of a node is up.
+// uptime asks with each new connection which server a node is, and since when it is up.
 type uptime struct {
 	node    string // its name, as host:port
 	servers *servers
-	asks    bool // false: no connection asks
 
 	mu    sync.Mutex
 	runID string    // of the server; empty before the first connection
@@ -134,8 +133,8 @@ func parseInfo(info string) (runID string, up time.Duration, err error) {
 		}
 	}
 	if runID == "" || seconds < 0 {
-		return "", 0, fmt.Errorf("%w: INFO server shows no run_id and uptime_in_seconds: use Redis itself, or a negative "+
-			"RestartDelay if no node ever loses data", driver.ErrRefused)
+		return "", 0, fmt.Errorf("%w: INFO server shows no run_id and uptime_in_seconds: use Redis itself for "+
+			"each node", driver.ErrRefused)
 	}
 	return runID, max(0, time.Duration(seconds-1)*time.Second), nil
 }

@@ -105,7 +105,7 @@ func TestNode_S1_sameServerTwice_refused(t *testing.T) {
 	for i, addr := range []string{db.Addr(), proxy.Addr()} {
 		client := redis.NewClient(&redis.Options{Addr: addr, DB: db.DB()})
 		defer client.Close()
-		nodes[i] = newNode(client, false, &uptime{node: addr, servers: &all, asks: true})
+		nodes[i] = newNode(client, false, &uptime{node: addr, servers: &all})
 		defer nodes[i].Close()
 	}
 	mustPropose(t, nodes[0], propose("a", 0), driver.Granted)
@@ -119,6 +119,27 @@ func TestNode_S1_sameServerTwice_refused(t *testing.T) {
 	mustPropose(t, nodes[0], propose("b", time.Minute), driver.Busy)
 }
 
+// Nodes that never lose data are still servers of their own.
+func TestNewDriver_S1_oneServer_withoutRestartDelay(t *testing.T) {
+	t.Parallel()
+	db := testservers.SharedRedis(t)
+	clients := make([]redis.UniversalClient, 3)
+	for i := range clients {
+		client := redis.NewClient(&redis.Options{Addr: faultnet.New(t, db.Addr()).Addr(), DB: db.DB()})
+		defer client.Close()
+		clients[i] = client
+	}
+	d, err := NewDriver(clients, -time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	req := driver.AcquireRequest{Name: name, Owner: strings.Repeat("a", ownerLen), TTL: time.Minute}
+	if reply, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "are one server") {
+		t.Errorf("%+v, %v; want ErrRefused", reply, err)
+	}
+}
+
 // Without the right to send INFO, the error says which right is missing.
 func TestNode_infoRefused(t *testing.T) {
 	t.Parallel()
@@ -130,11 +151,6 @@ func TestNode_infoRefused(t *testing.T) {
 	if !errors.Is(err, driver.ErrRights) || driver.MayHaveEffect(err) || !strings.Contains(err.Error(), "package redlock") {
 		t.Errorf("the error is %v, want ErrRights", err)
 	}
-	client := redis.NewClient(options)
-	defer client.Close()
-	silent := newNode(client, false, &uptime{})
-	defer silent.Close()
-	mustPropose(t, silent, propose("a", 0), driver.Granted)
 }
 
 // The application's own hook for new connections runs first. Its error is that of the call.
