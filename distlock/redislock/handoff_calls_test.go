@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -179,6 +180,9 @@ func TestRelease_C_slotMoves_onCluster(t *testing.T) {
 			req.Owner = owner(map[bool]string{true: "b", false: "c"}[moved == nil]).Owner
 			mustGrant(t, d, req)
 			finish := cluster.BeginMove("{k}", moved...)
+			if !isListed(t, d, req.Name) {
+				t.Error("the lock is on no page")
+			}
 			reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
 			if err != nil || !reply.Released {
 				t.Errorf("Release: %+v, %v", reply, err)
@@ -193,6 +197,21 @@ func TestRelease_C_slotMoves_onCluster(t *testing.T) {
 			})
 		})
 	}
+}
+
+// isListed reports whether a page of List shows a name.
+func isListed(t *testing.T, d driver.Driver, name driver.Name) bool {
+	t.Helper()
+	listed, req := false, driver.ListRequest{Namespace: name.Namespace, Limit: 1000}
+	for more := true; more; more = req.After != "" {
+		page, err := d.(driver.Lister).List(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed = listed || slices.ContainsFunc(page.Names, func(l driver.Listed) bool { return l.Name == name })
+		req.After = page.Next
+	}
+	return listed
 }
 
 // asks is a hook that answers scripts with more than two keys like a node whose slot moves.

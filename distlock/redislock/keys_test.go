@@ -7,11 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -240,10 +242,46 @@ func TestList_C_lostPage_isAskedAgain(t *testing.T) {
 	proxy := faultnet.New(t, db.Addr())
 	d := driverOver(t, newClient(t, proxy, redis.Options{DB: db.DB()}))
 	mustGrant(t, d, owner("a"))
-	lost := proxy.DropReplies(faultnet.First(1, faultnet.Containing("scan")))
-	page, err := d.(driver.Lister).List(t.Context(), driver.ListRequest{Namespace: "n", Limit: 10})
-	if err != nil || len(page.Names) != 1 || lost.Count() != 1 {
-		t.Errorf("%+v, %v, with %d answers lost", page, err, lost.Count())
+	for _, command := range []string{"scan", "evalsha"} {
+		lost := proxy.DropReplies(faultnet.First(1, faultnet.Containing(command)))
+		page, err := d.(driver.Lister).List(t.Context(), driver.ListRequest{Namespace: "n", Limit: 10})
+		if err != nil || len(page.Names) != 1 || lost.Count() != 1 {
+			t.Errorf("%s: %+v, %v, with %d answers lost", command, page, err, lost.Count())
+		}
+	}
+}
+
+// A page needs the same number of round trips for one name and for a thousand.
+func TestList_farServer_thousandNames(t *testing.T) {
+	t.Parallel()
+	db := testservers.SharedRedis(t)
+	proxy := faultnet.New(t, db.Addr())
+	near := newLocker(t, newClient(t, db), distlock.Options{})
+	far := newLocker(t, newClient(t, proxy, redis.Options{DB: db.DB()}), distlock.Options{})
+	const names = 1000
+	var all sync.WaitGroup
+	for i := range names {
+		all.Go(func() {
+			if _, err := near.Acquire(t.Context(), fmt.Sprint(i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	proxy.Latency(60 * time.Millisecond) // each way
+	listed, after := map[string]bool{}, ""
+	for more := true; more; more = after != "" {
+		page, next, err := far.List(t.Context(), after, names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, info := range page {
+			listed[info.Key] = info.Held
+		}
+		after = next
+	}
+	if len(listed) != names {
+		t.Errorf("%d names, want %d", len(listed), names)
 	}
 }
 

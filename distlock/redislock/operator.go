@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
@@ -27,20 +29,44 @@ func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver
 		return page, s.failed(err)
 	}
 	page.Next = next
+	var names []driver.Name
 	for _, lock := range locks {
-		key, ok := KeyOf(lock[len(prefix) : len(lock)-len("lock")])
-		if !ok {
-			continue
+		if key, ok := KeyOf(lock[len(prefix) : len(lock)-len("lock")]); ok {
+			names = append(names, driver.Name{Namespace: req.Namespace, Key: key})
 		}
-		listed, err := s.inspect(ctx, driver.Name{Namespace: req.Namespace, Key: key}, req.Waiters)
-		if err != nil && !errors.Is(err, driver.ErrForeign) {
-			return driver.ListReply{}, err
-		}
+	}
+	all, err := s.inspectAll(ctx, names, req.Waiters)
+	if err != nil {
+		return driver.ListReply{}, err
+	}
+	for _, listed := range all {
 		if listed.State.Held || listed.State.Waiters > 0 {
 			page.Names = append(page.Names, listed)
 		}
 	}
 	return page, nil
+}
+
+// inspectAll shows names in one round trip to each of their nodes. It leaves out data of other programs.
+func (s *service) inspectAll(ctx context.Context, names []driver.Name, waiters int) (all []driver.Listed, err error) {
+	keys, args := make([][]string, len(names)), make([][]any, len(names))
+	for i, name := range names {
+		keys[i], args[i] = keysOf(name).all()[:3], []any{waiters}
+	}
+	_, err = s.redis.Repeat(ctx, func() error {
+		all = nil
+		for i, cmd := range inspectScript.Each(ctx, s.redis, keys, args) {
+			listed, err := s.parseListed(names[i], cmd)
+			switch {
+			case err == nil:
+				all = append(all, listed)
+			case !errors.Is(err, driver.ErrForeign):
+				return err
+			}
+		}
+		return nil
+	})
+	return all, err
 }
 
 // Inspect implements driver.Driver.
@@ -52,16 +78,16 @@ func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, 
 // inspect shows a lock and the given number of its waiters.
 func (s *service) inspect(ctx context.Context, name driver.Name, waiters int) (driver.Listed, error) {
 	cmd, _ := inspectScript.Run(ctx, s.redis, keysOf(name).all()[:3], waiters)
-	parts, err := cmd.Slice()
-	if err != nil {
-		return driver.Listed{}, s.failed(err)
-	}
-	return parseListed(name, parts)
+	return s.parseListed(name, cmd)
 }
 
 // parseListed reads the reply of inspect.lua.
-func parseListed(name driver.Name, parts []any) (driver.Listed, error) {
+func (s *service) parseListed(name driver.Name, cmd *redis.Cmd) (driver.Listed, error) {
 	l := driver.Listed{Name: name}
+	parts, err := cmd.Slice()
+	if err != nil {
+		return l, s.failed(err)
+	}
 	if len(parts) == 0 {
 		return l, nil
 	}

@@ -101,13 +101,13 @@ func (n *node) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Raise
 }
 
 func (n *node) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
-	keys, args := make([]string, len(reqs)), make([][]any, len(reqs))
+	keys, args := make([][]string, len(reqs)), make([][]any, len(reqs))
 	for i, req := range reqs {
 		exact := "0"
 		if req.Exact {
 			exact = "1"
 		}
-		keys[i], args[i] = lockKey(req.Name), []any{req.Owner, req.TTL.Milliseconds(), exact}
+		keys[i], args[i] = []string{lockKey(req.Name)}, []any{req.Owner, req.TTL.Milliseconds(), exact}
 	}
 	replies := make([]driver.ExtendReply, len(reqs))
 	for i, reply := range extendScript.Each(ctx, n.redis, keys, args) {

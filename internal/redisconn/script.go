@@ -66,9 +66,6 @@ func (s *Script) MayMove() *Script {
 func (s *Script) Run(ctx context.Context, t *Transport, keys []string, args ...any) (reply *redis.Cmd, replayed bool) {
 	replayed, err := t.Repeat(ctx, func() error {
 		reply = s.Once(ctx, t, keys, args...)
-		if err := reply.Err(); s.mayMove && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
-			reply = s.Once(ctx, t, keys[:1], args...)
-		}
 		return reply.Err()
 	})
 	if err != nil {
@@ -80,16 +77,20 @@ func (s *Script) Run(ctx context.Context, t *Transport, keys []string, args ...a
 // Once sends the script once. The reply's error wraps driver.ErrNotDone if it was not sent.
 func (s *Script) Once(ctx context.Context, t *Transport, keys []string, args ...any) *redis.Cmd {
 	call := s.Call(ctx, keys, args...)
-	return replyOf(call, t.send(ctx, keys[0], call))
+	err := t.send(ctx, keys[0], call)
+	if s.mayMove && len(keys) > 1 && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
+		return s.Once(ctx, t, keys[:1], args...)
+	}
+	return replyOf(call, err)
 }
 
-// Each sends the script once for each key, in one exchange for each node, and waits for all
-// replies. args are the arguments for each key. The error of a reply wraps driver.ErrNotDone if no
-// copy was sent.
-func (s *Script) Each(ctx context.Context, t *Transport, keys []string, args [][]any) []*redis.Cmd {
+// Each sends the script once for each of the keys, in one exchange for each node, and waits for all
+// replies. args are the arguments for each. The error of a reply wraps driver.ErrNotDone if no copy was
+// sent.
+func (s *Script) Each(ctx context.Context, t *Transport, keys [][]string, args [][]any) []*redis.Cmd {
 	nodes := make(map[*exchange][]int)
-	for i, key := range keys {
-		x := t.exchange(key)
+	for i := range keys {
+		x := t.exchange(keys[i][0])
 		nodes[x] = append(nodes[x], i)
 	}
 	replies := make([]*redis.Cmd, len(keys))
@@ -98,7 +99,7 @@ func (s *Script) Each(ctx context.Context, t *Transport, keys []string, args [][
 		all.Go(func() {
 			calls := make([]redis.Cmder, len(places))
 			for n, i := range places {
-				calls[n] = s.Call(ctx, keys[i:i+1], args[i]...)
+				calls[n] = s.Call(ctx, keys[i], args[i]...)
 			}
 			failed := x.sendAlone(ctx, calls...)
 			for n, i := range places {
@@ -106,8 +107,9 @@ func (s *Script) Each(ctx context.Context, t *Transport, keys []string, args [][
 				if err == nil {
 					err = call.Failure()
 				}
-				if isRedirect(err) {
-					err = t.send(ctx, keys[i], call)
+				if isRedirect(err) || s.mayMove && redis.HasErrorPrefix(err, "TRYAGAIN") {
+					replies[i] = s.Once(ctx, t, keys[i], args[i]...)
+					continue
 				}
 				replies[i] = replyOf(call, err)
 			}
