@@ -115,7 +115,8 @@ func TestQueue_firstEntry_twoRoundTrips(t *testing.T) {
 		})
 	}
 	var before int64
-	for _, key := range []string{"first", "second"} { // from then on, the server has the scripts, and the client listens
+	// With the second key the server has the scripts, and the client listens.
+	for _, key := range []string{"first", "second"} {
 		lease, err := holder.Acquire(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
