@@ -30,6 +30,15 @@ func TestLease_N_suspendLongerThanTTL_isLost(t *testing.T) {
 		"Guard":   func(t *testing.T, le *Lease) error { return le.Guard(t.Context(), ran(t)) },
 		"Extend":  func(t *testing.T, le *Lease) error { return le.Extend(t.Context(), time.Second) },
 		"Release": func(t *testing.T, le *Lease) error { return le.Release(t.Context()) },
+		"Release beside a step": func(t *testing.T, le *Lease) error {
+			le.guard <- struct{}{}
+			defer func(start time.Time) {
+				if took := time.Since(start); took > 0 {
+					t.Errorf("Release took %s", took)
+				}
+			}(time.Now())
+			return le.Release(t.Context())
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -39,7 +39,7 @@ func (l *Locker) TryDo(ctx context.Context, key string, fn func(ctx context.Cont
 func (l *Locker) do(ctx context.Context, key string, fn func(ctx context.Context) error,
 	acquire func(context.Context, string, ...CallOption) (*Lease, error), opts []CallOption) error {
 	if lease, ok := l.FromContext(ctx, key); ok {
-		if err := lease.check(ctx); err != nil {
+		if err := lease.admits(ctx); err != nil {
 			return err
 		}
 		return lease.run(ctx, fn)
@@ -66,13 +66,14 @@ func (le *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (er
 	return fn(work)
 }
 
-// Guard runs fn, a write, as one step under the lease. Steps of one lease run one after the other, a
-// Guard inside a Guard at once, and none after the end of the lease. The context of fn is as in Do.
+// Guard runs fn, a write, as one step under the lease. Steps of one lease run one after the other, and none
+// begins once the lease is being released. The context of fn is as in Do. A Guard with it is part of the
+// same step: it runs at once, also beside other goroutines of the step.
 //
 // Guard returns the error of fn, joined to [ErrLost] if the lease was lost while fn ran. If fn was not
 // run, the error is that of [Lease.Err] or of ctx.
 func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) error {
-	if err := le.check(ctx); err != nil {
+	if err := le.admits(ctx); err != nil {
 		return err
 	}
 	if inGuard(ctx, le) && ctx.Err() == nil {
@@ -89,12 +90,25 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 		return le.Err()
 	}
 	defer func() { <-le.guard }()
-	if err := le.check(ctx); err != nil { // ended while this step waited
+	if err := le.admits(ctx); err != nil { // ended while this step waited
 		return err
 	}
 	within := new(step)
 	defer within.over.Store(true)
 	return le.run(context.WithValue(ctx, guardKey{le}, within), fn)
+}
+
+// admits is check for work that begins. While a Release waits for a step, only that step begins more.
+func (le *Lease) admits(ctx context.Context) error {
+	if err := le.check(ctx); err != nil || inGuard(ctx, le) {
+		return err
+	}
+	le.grant.mu.Lock()
+	defer le.grant.mu.Unlock()
+	if le.state == releasing {
+		return errReleasing
+	}
+	return nil
 }
 
 type guardKey struct{ lease *Lease }

@@ -27,7 +27,8 @@ func (le *Lease) beginLastWrite() (owner string) {
 	defer g.mu.Unlock()
 	// ⚑ A lock whose acquire was sent more than once is released with a tombstone. The renewals of a
 	// lease that goes on must not overtake a shortening Extend without an answer.
-	if le.errLocked() != nil || le.leaving || g.copiesMayArrive || g.hold.Wanted() || g.unsettled > 0 {
+	if le.errLocked() != nil || le.state == releasing || le.leaving ||
+		g.copiesMayArrive || g.hold.Wanted() || g.unsettled > 0 {
 		return ""
 	}
 	le.leaving = true

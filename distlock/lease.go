@@ -91,8 +91,9 @@ func (le *Lease) Deadline() time.Time {
 	return at.Add(le.grant.trust.Left(trust.At(at)))
 }
 
-// Err returns nil while the lease is held, by clock and deadline. Otherwise it matches [ErrLost] or
-// [ErrNotHeld]; or [ErrUnavailable] after a suspend of unknown length, until the backend is asked.
+// Err returns nil while the lease is held, by clock and deadline, also while a Release waits for a step.
+// Otherwise it matches [ErrLost] or [ErrNotHeld]; or [ErrUnavailable] after a suspend of unknown length,
+// until the backend is asked.
 func (le *Lease) Err() error {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()
@@ -115,8 +116,8 @@ func (le *Lease) errLocked() error {
 		return le.endReason
 	case le.expiredLocked(at):
 		return le.lossLocked(errDeadline)
-	case le.state == releasing || le.freed:
-		return fmt.Errorf("%w: the lease is being released", ErrNotHeld)
+	case le.freed:
+		return fmt.Errorf("%w: the last write of a store has released the lock", ErrNotHeld)
 	case le.grant.trust.Suspect(at):
 		return unavailable("check", errSuspect)
 	}
@@ -212,8 +213,9 @@ func (le *Lease) setObserved() {
 	le.observed, le.waiting = true, nil
 }
 
-// Release ends the lease and releases the lock, also with a cancelled ctx. It waits for the step of
-// Guard under way while ctx lasts, for at most a TTL. Releasing a nil or released lease is no error.
+// Release ends the lease and releases the lock, also with a cancelled ctx, or with that of the lease. It
+// waits for the step of Guard under way while ctx lasts, for at most a TTL. With the context of that step
+// it ends the lease at once. Releasing a nil or released lease is no error.
 //
 // Release fails with [ErrLost], [ErrUnavailable] or [ErrRefused] if nothing was released,
 // [ErrOutcomeUnknown] if the answer is lost, or [ErrClosed]. In each case the lease is over and the lock

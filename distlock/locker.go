@@ -93,6 +93,8 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 // that until ctx ends, and for the hooks at most a second, but for no function of a Do. If ctx ends first,
 // Close returns the error of ctx, and the work goes on; another Close waits again.
 func (l *Locker) Close(ctx context.Context) error {
+	ctx, cancel := lingering(ctx, 0) // it may be the context of a lease
+	defer cancel()
 	l.queues.Close(outcome{err: ErrClosed})
 	l.mu.Lock()
 	if l.closing.Err() == nil {
@@ -118,7 +120,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	case <-l.idle:
 	case <-ctx.Done():
 		return fmt.Errorf("distlock: close: not everything has ended yet, "+
-			"leases that are not released expire with their TTL: %w", ctxError(ctx))
+			"leases that are not released expire with their TTL: %w", context.Cause(ctx))
 	}
 	defer l.reports.wait(ctx)
 	closed := make(chan error, 1)
@@ -131,7 +133,7 @@ func (l *Locker) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("distlock: close: all leases are released, "+
-			"but the connection to the lock service has not ended yet: %w", ctxError(ctx))
+			"but the connection to the lock service has not ended yet: %w", context.Cause(ctx))
 	}
 }
 

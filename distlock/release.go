@@ -13,11 +13,12 @@ import (
 )
 
 var (
-	errReleased = fmt.Errorf("%w: it was released", ErrNotHeld)
-	errUnused   = fmt.Errorf("%w: the call that acquired it did not return", ErrNotHeld)
-	errNotEnded = failedWrite("release", errCallDidNotReturn)
-	errByClose  = fmt.Errorf("%w: %w", ErrNotHeld, ErrClosed)
-	errReplayed = errors.New("the request was sent more than once, and a copy found no lock: " +
+	errReleased  = fmt.Errorf("%w: it was released", ErrNotHeld)
+	errReleasing = fmt.Errorf("%w: it is being released, so no step begins", ErrNotHeld)
+	errUnused    = fmt.Errorf("%w: the call that acquired it did not return", ErrNotHeld)
+	errNotEnded  = failedWrite("release", errCallDidNotReturn)
+	errByClose   = fmt.Errorf("%w: %w", ErrNotHeld, ErrClosed)
+	errReplayed  = errors.New("the request was sent more than once, and a copy found no lock: " +
 		"either another copy has released the lock, or the lease was lost before; check the work if that matters")
 	errLate = errors.New("the answer came after the deadline of the lease, and there was no lock: " +
 		"either the lock has expired since, or the lease was lost before; " +
@@ -41,10 +42,11 @@ func (le *Lease) release(ctx context.Context, reason error) (err error) {
 	if counted {
 		defer g.locker.workEnds()
 	}
+	le.drain(ctx)
 	at := time.Now()
 	g.mu.Lock()
-	switch {
-	case le.state == held && le.expiredLocked(trust.At(at)):
+	switch first := le.state == releasing; {
+	case first && le.expiredLocked(trust.At(at)):
 		err = le.lossLocked(errDeadline)
 	case le.state == lost:
 		err = le.endReason
@@ -58,18 +60,10 @@ func (le *Lease) release(ctx context.Context, reason error) (err error) {
 	case !counted: // Close has ended the lease
 		err = ErrClosed
 	default:
-		first := le.state == held
-		if first {
-			le.state = releasing
-		}
 		le.underway = true
 		g.mu.Unlock()
 		err = errNotEnded // unless finishRelease returns
 		defer func() { le.releaseEnded(err) }()
-		if first {
-			le.drain(ctx)
-			at = time.Now()
-		}
 		return le.finishRelease(ctx, first, at, reason)
 	}
 	g.mu.Unlock()
@@ -122,14 +116,12 @@ func (le *Lease) finishRelease(ctx context.Context, first bool, at time.Time, re
 
 // await waits for a release that another call has under way.
 func (le *Lease) await(ctx context.Context, ended <-chan error) (err error) {
-	if inGuard(ctx, le) { // which the other call may be waiting for
-		return failedWrite("release", errors.New(
-			"another call of Release waits for this step of Guard and then releases the lock: end the step"))
-	}
+	lingers, cancel := lingering(ctx, 0)
+	defer cancel()
 	select {
 	case err = <-ended:
-	case <-ctx.Done():
-		return failedWrite("release", fmt.Errorf("another call of Release is still under way: %w", ctxError(ctx)))
+	case <-lingers.Done():
+		return failedWrite("release", fmt.Errorf("another call of Release is still under way: %w", context.Cause(lingers)))
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		// The context is that of the other caller.
@@ -138,15 +130,21 @@ func (le *Lease) await(ctx context.Context, ended <-chan error) (err error) {
 	return err
 }
 
-// drain waits until no guarded call runs any more, for at most one TTL. The lease is renewed until then.
-// If ctx ends, the context of the lease ends at once.
+// drain lets no step begin any more, and waits for the step that runs: while ctx lasts, for at most one
+// TTL, and not inside that step. Until drain returns, the lease is held and renewed. The first of several
+// calls that goes on ends the context of the lease, and so the wait of the others.
 func (le *Lease) drain(ctx context.Context) {
+	le.grant.mu.Lock()
+	if le.state == held {
+		le.state = releasing
+	}
+	le.grant.mu.Unlock()
 	select {
 	case le.guard <- struct{}{}: // kept: no guarded call starts any more
 		return
 	default:
 	}
-	if inGuard(ctx, le) {
+	if inGuard(ctx, le) || le.gone() != nil {
 		return
 	}
 	timer := time.NewTimer(atLeastOneTick(le.grant.ttl))
@@ -214,7 +212,7 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 		l.cleaner.Add(request, g.ttl, cleanup.MinPause)
 		if lingers.Err() != nil { // the caller has left, so the backend may be well
 			err = failedWrite("release",
-				fmt.Errorf("no answer yet, it goes on in the background: %w", ctxError(ctx)))
+				fmt.Errorf("no answer yet, it goes on in the background: %w", context.Cause(lingers)))
 			return
 		}
 		err = failedWrite("release", err)
@@ -267,14 +265,31 @@ func (le *Lease) removedLocked(r removal) error {
 	return le.endReason
 }
 
-// lingering returns a context that ends a moment after ctx does.
+// lingering returns a context that ends a moment after ctx does, with the error of ctx as its cause. ⚑ A
+// release ends the contexts of its lease. Of such a ctx, only the deadline counts then.
 func lingering(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
 		return ctx, func() {}
 	}
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		time.AfterFunc(atLeastOneTick(grace), func() { cancel(context.Cause(ctx)) })
+	stop := context.AfterFunc(ctx, func() { // in a goroutine of its own
+		wait, why := grace, ctxError(ctx)
+		if context.Cause(ctx) == ErrNotHeld {
+			deadline, ok := ctx.Deadline()
+			if !ok {
+				return
+			}
+			wait, why = wait+time.Until(deadline), context.DeadlineExceeded
+		}
+		if wait > 0 {
+			timer := time.NewTimer(atLeastOneTick(wait))
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-late.Done():
+			}
+		}
+		cancel(why)
 	})
 	return late, func() { stop(); cancel(nil) }
 }

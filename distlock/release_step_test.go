@@ -9,6 +9,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
 func TestRelease_waitsForTheStepUnderWay(t *testing.T) {
@@ -118,13 +119,90 @@ func TestRelease_N_theDeadlineHoldsWhileItWaits(t *testing.T) {
 	})
 }
 
-func TestRelease_insideAStepDoesNotWaitForItself(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		lease := mustAcquire(t, newService().locker(t, distlock.Options{}))
-		start := time.Now()
-		err := lease.Guard(t.Context(), func(ctx context.Context) error { return lease.Release(ctx) })
-		if err != nil || time.Since(start) > 0 {
-			t.Errorf("%v after %s", err, time.Since(start))
-		}
-	})
+// The step's own Release decides, and the other has its result.
+func TestRelease_insideAStep_endsItAtOnce(t *testing.T) {
+	for name, other := range map[string]func(*distlock.Locker, *distlock.Lease) error{
+		"alone": nil,
+		"while another Release waits": func(_ *distlock.Locker, le *distlock.Lease) error {
+			return le.Release(context.Background())
+		},
+		"while Close waits": func(l *distlock.Locker, _ *distlock.Lease) error { return l.Close(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				l := s.locker(t, distlock.Options{})
+				lease := mustAcquire(t, l)
+				s.Inject(on(drivertest.Release, drivertest.Fault{HoldAfter: in(time.Second)}))
+				start, ended := time.Now(), make(chan error, 1)
+				err := lease.Guard(t.Context(), func(ctx context.Context) error {
+					if other != nil {
+						go func() { ended <- other(l, lease) }()
+						synctest.Wait()
+					}
+					err := lease.Release(ctx)
+					if context.Cause(ctx) != distlock.ErrNotHeld || lease.Guard(ctx, ranT(t)) == nil {
+						t.Errorf("the step goes on: %v", context.Cause(ctx))
+					}
+					return err
+				})
+				if err != nil || time.Since(start) != time.Second || s.Calls(drivertest.Release) != 1 {
+					t.Errorf("%v after %s, %d requests", err, time.Since(start), s.Calls(drivertest.Release))
+				}
+				if other != nil {
+					if err := <-ended; err != nil || s.state(t).Held {
+						t.Errorf("the other: %v, %+v", err, s.state(t))
+					}
+				}
+			})
+		})
+	}
+}
+
+// A step of several writes is not torn when the process shuts down.
+func TestRelease_waits_stepGoesOn(t *testing.T) {
+	for name, release := range map[string]func(*distlock.Locker, *distlock.Lease) error{
+		"Release": func(_ *distlock.Locker, le *distlock.Lease) error { return le.Release(context.Background()) },
+		"Close":   func(l *distlock.Locker, _ *distlock.Lease) error { return l.Close(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				l := s.locker(t, distlock.Options{})
+				lease := mustAcquire(t, l)
+				released := make(chan error, 1)
+				fine := func(context.Context) error { return nil }
+				err := lease.Guard(lease.Context(), func(ctx context.Context) error {
+					go func() { released <- release(l, lease) }()
+					time.Sleep(ttl - time.Millisecond)
+					for call, err := range map[string]error{
+						"Guard":      lease.Guard(ctx, fine),
+						"Do":         l.Do(context.WithoutCancel(ctx), key, fine),
+						"Err":        lease.Err(),
+						"Check":      fencing.Check(ctx, lease),
+						"RaiseToken": fencing.RaiseToken(ctx, lease, lease.Fence()+10),
+						"Extend":     lease.Extend(ctx, ttl),
+						"ctx":        ctx.Err(),
+					} {
+						if err != nil {
+							t.Errorf("%s of the step: %v", call, err)
+						}
+					}
+					for call, err := range map[string]error{
+						"Guard": lease.Guard(t.Context(), ranT(t)),
+						"Do":    l.Do(lease.Context(), key, ranT(t)),
+					} {
+						if !errors.Is(err, distlock.ErrNotHeld) || errors.Is(err, distlock.ErrLost) {
+							t.Errorf("%s outside of the step: %v, want ErrNotHeld", call, err)
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					t.Errorf("the step: %v", err)
+				}
+				if err := <-released; err != nil || s.state(t).Held {
+					t.Errorf("%s: %v, %+v", name, err, s.state(t))
+				}
+			})
+		})
+	}
 }

@@ -294,24 +294,3 @@ func TestRelease_L_nothingIsRenewedOnceItIsSent(t *testing.T) {
 		}
 	})
 }
-
-func TestRelease_insideAStep_noMutualWait(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{})
-		lease := mustAcquire(t, l)
-		start := time.Now()
-		released := make(chan error, 1)
-		err := lease.Guard(t.Context(), func(ctx context.Context) error {
-			go func() { released <- lease.Release(context.Background()) }()
-			synctest.Wait()
-			return lease.Release(context.WithoutCancel(ctx))
-		})
-		if !errors.Is(err, distlock.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "end the step") ||
-			time.Since(start) > 0 {
-			t.Errorf("Release in the step: %v after %s", err, time.Since(start))
-		}
-		if err := <-released; err != nil || s.state(t).Held {
-			t.Errorf("the other: %v, %+v", err, s.state(t))
-		}
-	})
-}

@@ -103,6 +103,25 @@ func TestRun_L_resign_nextLeadsWithin1s(t *testing.T) {
 	})
 }
 
+// A lead may also resign by itself, with its own context.
+func TestRun_L_leadReleases_isNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := open(t, memlock.NewDriver(), "one")
+		one.faults.Inject(func(drivertest.Call) drivertest.Fault {
+			answer := make(chan struct{})
+			time.AfterFunc(time.Second, func() { close(answer) })
+			return drivertest.Fault{HoldAfter: answer}
+		})
+		err := election.Run(t.Context(), one.Locker, name, func(ctx context.Context) error {
+			lease, _ := one.FromContext(ctx, name)
+			return lease.Release(ctx)
+		})
+		if n := one.faults.Calls(drivertest.Release); err != nil || n != 1 {
+			t.Errorf("%v, %d requests", err, n)
+		}
+	})
+}
+
 // The older lead returns late, and drops its result.
 func TestRun_N_cutOff_contextEndsBeforeNextLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -353,7 +353,7 @@ func TestSessionLock_close(t *testing.T) {
 	}
 	waiting := make(chan error, 1)
 	go func() { waiting <- a.Lock(t.Context(), "k") }()
-	if err := a.Close(t.Context()); err != nil {
+	if err := a.Close(a.Context()); err != nil { // a context that Close ends
 		t.Error(err)
 	}
 	for what, err := range map[string]error{"waiter": <-waiting, "lock": a.Lock(t.Context(), "k"), "unlock": a.Unlock("k"),

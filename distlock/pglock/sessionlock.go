@@ -172,10 +172,13 @@ func (s *SessionLock) Unlock(key string) error {
 	return err
 }
 
-// Close closes the connection, which releases all locks. If ctx ends first, Close returns its
-// error, and the connection is closed in the background, within 20 s.
+// Close closes the connection, which releases all locks. If ctx ends first, and not by Close, Close
+// returns its error, and the connection is closed in the background, within 20 s.
 func (s *SessionLock) Close(ctx context.Context) error {
 	s.cancel(distlock.ErrClosed)
+	if context.Cause(ctx) == distlock.ErrClosed { // one of s.Context
+		ctx = context.WithoutCancel(ctx)
+	}
 	select {
 	case <-s.done:
 		return nil
