@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,10 +16,10 @@ func (t *tool) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine the servers, and say what endangers the locks",
-		Long: "Examine the servers of --url, and those of --store or LOCKCTL_STORE if one is given.\n" +
-			"doctor reads settings and state. It changes nothing, and writes no key and no row.\n" +
+		Long: "Examine the servers of --url, and those of --store or LOCKCTL_STORE if given.\n" +
+			"doctor reads settings and state. It changes no setting, no key and no row.\n" +
 			"The exit code is 1 if there is a problem. A warning is no problem.",
-		Args: cobra.NoArgs,
+		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			lockURL, err := t.lockURL()
 			if err != nil {
@@ -39,16 +40,23 @@ func (t *tool) doctorCommand() *cobra.Command {
 	}
 }
 
-// diagnosis writes findings below the server that each is about. In a terminal, long texts wrap,
-// but no command: an operator copies it.
+// command matches an advice that an operator copies.
+var command = regexp.MustCompile(`^([A-Z]{3,}|redis-cli) `)
+
+// diagnosis writes findings below the server that each is about. In a terminal, long texts wrap. A long
+// command moves to the left, but does not wrap: an operator copies it.
 func (t *tool) diagnosis(findings []doctor.Finding) string {
 	var b strings.Builder
 	const indent = 26
-	wrap := func(s string) string {
-		if width, _ := t.size(); width > 2*indent {
-			s = text.WrapSoft(s, width-indent)
+	width, _ := t.size()
+	advice := func(do string) string {
+		switch {
+		case !command.MatchString(do):
+			return strings.Repeat(" ", indent) + "→ " + t.wrap(do, indent+2)
+		case width > 0 && indent+2+text.StringWidth(do) > width:
+			return "    → " + do
 		}
-		return strings.ReplaceAll(s, "\n", "\n"+strings.Repeat(" ", indent))
+		return strings.Repeat(" ", indent) + "→ " + do
 	}
 	count, server := map[doctor.Level]int{}, "-"
 	for _, f := range findings {
@@ -61,9 +69,9 @@ func (t *tool) diagnosis(findings []doctor.Finding) string {
 			}
 			fmt.Fprintf(&b, "%s\n", title)
 		}
-		fmt.Fprintf(&b, "  %-8s %-14s %s\n", f.Level, f.Check, wrap(clean(f.Found)))
+		fmt.Fprintf(&b, "  %-8s %-14s %s\n", f.Level, f.Check, t.wrap(clean(f.Found), indent))
 		if f.Level != doctor.OK {
-			fmt.Fprintf(&b, "%26s%s\n%26s→ %s\n", "", wrap(clean(f.Means)), "", clean(f.Do))
+			fmt.Fprintf(&b, "%*s%s\n%s\n", indent, "", t.wrap(clean(f.Means), indent), advice(clean(f.Do)))
 		}
 	}
 	for _, level := range []doctor.Level{doctor.Problem, doctor.Warning, doctor.Note} {

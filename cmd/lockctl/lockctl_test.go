@@ -7,11 +7,13 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -59,8 +61,9 @@ func (r result) is(t *testing.T, code int, texts ...string) result {
 	if r.code != code {
 		t.Errorf("the exit code is %d, want %d; it printed %q and %q", r.code, code, r.out, r.errs)
 	}
-	for _, text := range texts {
-		if !strings.Contains(r.out+r.errs, text) {
+	printed := r.out + r.errs
+	for _, text := range texts { // a terminal may break lines in it
+		if !strings.Contains(printed, text) && !strings.Contains(strings.ReplaceAll(printed, "\n", " "), text) {
 			t.Errorf("it printed %q and %q, want %q", r.out, r.errs, text)
 		}
 	}
@@ -146,23 +149,64 @@ func TestUsage_badInputSaysWhatToDo(t *testing.T) {
 		"list --url redis://h --limit 0":           "must be at least 1",
 		"queue k --url redis://h --limit 1001":     "must be from 1 to 1000",
 		"watch --url redis://h --every 1ms":        "must be at least 200ms",
-		"list -o yaml":                             "use table or json",
-		"list extra":                               `unknown command "extra"`,
-		"list --long":                              "unknown flag: --long; see lockctl list -h",
+		"list -o yaml":                             "must be table or json",
+		"list extra":                               `the argument "extra" is one too many`,
+		"list --long":                              "--long is unknown; see lockctl list -h",
 		"lisst":                                    `unknown command "lisst"`,
 		"session lisst":                            `unknown command "lisst"`,
-		"show":                                     "accepts 1 arg(s), received 0",
+		"show":                                     "the argument KEY is missing",
 		"release k --url redis://h":                "--token is missing",
-		"release k --url redis://h --token x":      "invalid syntax",
+		"release k --url redis://h --token x":      `--token is "x", but must be a number`,
 		"session show s --url redis://h --limit 0": "must be at least 1",
 		"session list --store redlock+redis://a,b,c/0?restart_delay=1m": "keeps no sessions",
 		"session list --store redis://h/0?namespace={":                  "braces",
 	} {
 		t.Run(line, func(t *testing.T) {
-			if r := lockctl(t, strings.Fields(line)...).is(t, exitUsage, want); strings.Count(r.errs, "\n") != 1 || strings.Contains(r.errs, `\n`) {
+			r := lockctl(t, strings.Fields(line)...).is(t, exitUsage, want)
+			if strings.Count(r.errs, "\n") != 1 || strings.Contains(r.errs, `\n`) {
 				t.Errorf("it printed %q, want one line", r.errs)
 			}
+			if !oneVoice.MatchString(r.errs) || strings.Contains(r.errs, "distlock:") || strings.Contains(r.errs, "invalid") {
+				t.Errorf("it printed %q, want the voice of lockctl and the command of its help", r.errs)
+			}
 		})
+	}
+}
+
+// oneVoice matches the error of a wrong use.
+var oneVoice = regexp.MustCompile(`^lockctl: .*; see lockctl[ a-z]* -h\n$`)
+
+// A terminal would break lines within words.
+func TestErrors_breakAtWords(t *testing.T) {
+	server := testservers.SharedRedis(t).URL()
+	for _, line := range []string{"release k", "session show s", "list --url nonsense", "list --limit 0 --url"} {
+		args := append(strings.Fields(line), "--url", server)
+		if strings.Contains(line, "--url") {
+			args = strings.Fields(line)
+		}
+		whole := strings.Fields(lockctl(t, args...).errs)
+		r := lockctlWith(t.Context(), 60, strings.NewReader(""), args...)
+		if !slices.Equal(strings.Fields(r.errs), whole) || len(whole) == 0 {
+			t.Errorf("%s: it printed %q, want the words %q", line, r.errs, whole)
+		}
+		fits(t, 60, r.errs)
+	}
+}
+
+func TestHelp_fits80Columns(t *testing.T) {
+	for _, line := range []string{"", "list", "show", "queue", "watch", "release", "doctor", "session", "session list",
+		"session show", "session tail", "session verify", "session delete"} {
+		fits(t, 80, lockctl(t, append(strings.Fields(line), "-h")...).is(t, 0, "Usage:").out)
+	}
+}
+
+// fits wants lines that a terminal of that width does not break.
+func fits(t *testing.T, width int, printed string) {
+	t.Helper()
+	for line := range strings.Lines(printed) {
+		if n := text.StringWidth(strings.TrimSuffix(line, "\n")); n > width {
+			t.Errorf("a line has %d columns of %d: %s", n, width, line)
+		}
 	}
 }
 

@@ -131,7 +131,7 @@ func (t *tool) listCommand() *cobra.Command {
 		Short: "List the locks that are held or awaited",
 		Long: "List the locks of a namespace that are held or awaited.\n" +
 			"The command reads pages, so the list is not of one moment.",
-		Args: cobra.NoArgs,
+		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := t.open(cmd.Context())
 			if err != nil {
@@ -144,7 +144,7 @@ func (t *tool) listCommand() *cobra.Command {
 			}
 			order(locks, longest)
 			if more {
-				fmt.Fprintf(t.errs, "lockctl: there are more locks than these %d: raise --limit to read all\n", len(locks))
+				t.say("there are more locks than these %d: raise --limit to read all", len(locks))
 			}
 			return t.print(map[string]any{"locks": orEmpty(locks), "more": more}, func() string {
 				if len(locks) == 0 {
@@ -187,9 +187,9 @@ func (t *tool) lockTable(locks []lock) string {
 		}
 		rows = append(rows, row)
 	}
-	return t.tabulate([]column{{name: "KEY", compact: 24, minimum: 8}, {name: "HOLDER", compact: 19, minimum: 8},
-		{name: "AGE", right: true}, {name: "TTL", right: true}, {name: "WAITERS", right: true}, {name: "TOKEN", right: true},
-		{name: "TRACE ID", compact: 32, minimum: 9, tail: true}}, rows)
+	return t.tabulate([]column{{name: "KEY", least: 8}, {name: "HOLDER", least: 8}, {name: "AGE", right: true},
+		{name: "TTL", right: true}, {name: "WAITERS", right: true}, {name: "TOKEN", right: true, least: 8, first: true},
+		{name: "TRACE ID", spare: true}}, rows)
 }
 
 func millis(ms int64) string { return span(time.Duration(ms) * time.Millisecond) }

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/jedib0t/go-pretty/v6/text"
 )
 
 func TestList_showsHeldAndAwaitedLocks(t *testing.T) {
@@ -52,14 +50,24 @@ func TestList_fitsTheTerminal(t *testing.T) {
 		if width > 30 {
 			r.is(t, 0, ":1", `\x1`)
 		}
-		for line := range strings.Lines(r.out) {
-			if n := text.StringWidth(strings.TrimSuffix(line, "\n")); n > width {
-				t.Errorf("a line has %d columns of %d: %s", n, width, line)
-			}
+		fits(t, width, r.out)
+	}
+}
+
+// KEY and HOLDER are cut last: TRACE ID is left out and TOKEN is cut before.
+func TestList_keyAndHolderCutLast(t *testing.T) {
+	url := postgresURL(t)
+	const key, holder = "tenant-7:session-4711", "agent-5f6d9c7b8-x2x9z:1"
+	whole := token(acquire(t, open(t, url), key, holder))
+	for width, want := range map[int][]string{
+		150: {key, holder, whole, "TRACE ID"}, 100: {key, holder, whole}, 80: {key, holder}, 60: {"tenant…", "-4711", "z:1"},
+	} {
+		r := lockctlWith(t.Context(), width, strings.NewReader(""), "list", "--url", url).is(t, 0, want...)
+		if strings.Contains(r.out, "TRACE ID") != (width == 150) || strings.Contains(r.out, whole) != (width >= 100) ||
+			strings.Contains(r.out, key) != (width >= 80) {
+			t.Errorf("with %d columns it printed\n%s", width, r.out)
 		}
-		if full := strings.Contains(r.out, "0af7651916cd43dd8448eb211c80319c"); full != (width == 120) {
-			t.Errorf("with %d columns it printed %s", width, r.out)
-		}
+		fits(t, width, r.out)
 	}
 }
 

@@ -26,14 +26,15 @@ func (t *tool) print(value any, lines func() string) error {
 
 // column is one of a table.
 type column struct {
-	name             string
-	right            bool
-	compact, minimum int  // the widths to which it shrinks in a narrow terminal; 0: it does not
-	tail             bool // it loses its end instead of its middle
+	name  string
+	right bool
+	least int  // the width to which it is cut in a narrow terminal; 0: it is not cut
+	first bool // it is cut before the others
+	spare bool // it is left out before any is cut
 }
 
-// tabulate draws rows. If they are wider than the terminal, the widest columns shrink: all to their
-// compact width first, then to their minimum. A row that is still too wide loses its end.
+// tabulate draws rows. If they are wider than the terminal, spare columns are left out. Then columns are
+// cut in their middle, the widest first. A row that is still too wide loses its end.
 func (t *tool) tabulate(columns []column, rows [][]string) string {
 	header, widths := []string{}, make([]int, len(columns))
 	for _, c := range columns {
@@ -48,51 +49,73 @@ func (t *tool) tabulate(columns []column, rows [][]string) string {
 	}
 	width, _ := t.size()
 	if width > 0 {
-		shrink(widths, width, func(i int) int { return columns[i].compact })
-		shrink(widths, width, func(i int) int { return columns[i].minimum })
+		narrow(columns, widths, width)
 	}
 	var lines []string
 	for _, row := range rows {
+		var cells []string
 		for i, c := range columns {
 			align := text.AlignLeft
 			if c.right {
 				align = text.AlignRight
 			}
-			row[i] = align.Apply(shorten(row[i], widths[i], c.tail), widths[i])
+			if widths[i] > 0 {
+				cells = append(cells, align.Apply(shorten(row[i], widths[i]), widths[i]))
+			}
 		}
-		line := strings.TrimRight(strings.Join(row, "  "), " ")
+		line := strings.TrimRight(strings.Join(cells, "  "), " ")
 		if width > 0 {
-			line = shorten(line, width, true)
+			line = text.Snip(line, width, "…")
 		}
 		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n")
 }
 
-// shrink takes from the widest columns until the row fits, or each has its least width.
-func shrink(widths []int, width int, least func(i int) int) {
-	all := 2 * (len(widths) - 1)
+// narrow takes from the widths of columns until a row fits, or each has its least width. 0 leaves a column out.
+func narrow(columns []column, widths []int, width int) {
+	over := -2 - width
 	for _, w := range widths {
-		all += w
+		over += w + 2
 	}
-	for ; all > width; all-- {
-		widest := -1
-		for i, w := range widths {
-			if least(i) > 0 && w > least(i) && (widest < 0 || w > widths[widest]) {
-				widest = i
+	for i, c := range columns {
+		if c.spare && over > 0 {
+			over -= widths[i] + 2
+			widths[i] = 0
+		}
+	}
+	for _, first := range []bool{true, false} {
+		for ; over > 0; over-- {
+			widest := -1
+			for i, c := range columns {
+				if c.first == first && c.least > 0 && widths[i] > c.least && (widest < 0 || widths[i] > widths[widest]) {
+					widest = i
+				}
 			}
+			if widest < 0 {
+				break
+			}
+			widths[widest]--
 		}
-		if widest < 0 {
-			return
-		}
-		widths[widest]--
 	}
 }
 
-// shorten cuts a text at its end, or in its middle: both ends of a key tell keys apart.
-func shorten(s string, width int, atEnd bool) string {
-	if atEnd || text.StringWidth(s) <= width {
-		return text.Snip(s, width, "…")
+// wrap breaks a text at words for the terminal. The lines after the first are indented.
+func (t *tool) wrap(s string, indent int) string {
+	if width, _ := t.size(); width > 2*indent {
+		s = text.WrapSoft(s, width-indent)
+	}
+	var lines []string
+	for line := range strings.SplitSeq(s, "\n") {
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+	return strings.Join(lines, "\n"+strings.Repeat(" ", indent))
+}
+
+// shorten cuts a text in its middle: both ends of a key tell keys apart.
+func shorten(s string, width int) string {
+	if text.StringWidth(s) <= width {
+		return s
 	}
 	head, tail := text.Trim(s, (width-1)/2), []rune(s)
 	for text.StringWidth(string(tail)) > width-1-text.StringWidth(head) {

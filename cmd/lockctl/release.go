@@ -16,7 +16,7 @@ import (
 const consequences = `What a release does:
 - The next waiter gets the lock at once.
 - The old holder notices at its next renewal, within a third of its TTL.
-  Its context then ends with distlock.ErrLost, and it cannot get this grant back.
+  Its context then ends with distlock.ErrLost. This grant is over for it.
 - Until then the old holder works on, beside the next holder.
 - A fenced store stays safe: once the next holder has read or written there,
   the store rejects each write of the old holder.
@@ -31,7 +31,7 @@ func (t *tool) releaseCommand() *cobra.Command {
 		Short: "End the lock of a holder that hangs",
 		Long: "End one grant of a lock, named by its fencing token, see lockctl show.\n" +
 			"If the lock has another token by now, nothing changes and the exit code is 1.\n\n" + consequences,
-		Args: cobra.ExactArgs(1),
+		Args: wants("KEY"),
 		RunE: t.withLock(func(ctx context.Context, s *service, key string) error {
 			return t.release(ctx, s, key, token, yes)
 		}),
@@ -43,7 +43,7 @@ func (t *tool) releaseCommand() *cobra.Command {
 
 func (t *tool) release(ctx context.Context, s *service, key string, token int64, yes bool) error {
 	if token < 1 {
-		return invalid("--token is missing or not positive: lockctl show has the token")
+		return invalid("--token is missing or not positive: lockctl show has it")
 	}
 	breaker, ok := driver.As[driver.Breaker](s.driver)
 	if !ok {
@@ -86,7 +86,7 @@ func (t *tool) release(ctx context.Context, s *service, key string, token int64,
 
 // finding writes why nothing was done. The exit code is exitFinding.
 func (t *tool) finding(format string, args ...any) error {
-	fmt.Fprintf(t.errs, "lockctl: "+format+"\n", args...)
+	t.say(format, args...)
 	return errFinding
 }
 

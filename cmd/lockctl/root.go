@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -51,18 +53,27 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	root.SetErr(t.errs)
 	command, err := root.ExecuteContextC(ctx)
 	code := exitCode(err)
-	if err != nil && !t.started {
+	if err != nil && (!t.started || code == exitUsage) {
 		err, code = fmt.Errorf("%w; see %s -h", err, command.CommandPath()), exitUsage
 	}
 	t.report(err)
 	return code
 }
 
-// report writes an error as one line.
+// packages matches the names of packages in an error.
+var packages = regexp.MustCompile(`\b(distlock|redislock|redlock|pglock|lockedmemory|sessionstore|redisstore|pgstore): (invalid option: )?`)
+
+// report writes an error.
 func (t *tool) report(err error) {
 	if err != nil && err != errFinding {
-		fmt.Fprintf(t.errs, "lockctl: %s\n", clean(strings.Join(strings.Fields(err.Error()), " ")))
+		t.say("%s", packages.ReplaceAllString(err.Error(), ""))
 	}
+}
+
+// say writes one line, which wraps in a terminal.
+func (t *tool) say(format string, args ...any) {
+	line := clean(strings.Join(strings.Fields(fmt.Sprintf("lockctl: "+format, args...)), " "))
+	fmt.Fprintln(t.errs, t.wrap(line, 0))
 }
 
 // exitCodes are those of errors. Every other error is exitUnavailable.
@@ -92,7 +103,8 @@ func (t *tool) root() *cobra.Command {
 		Version: version(),
 		Short:   "Show locks and sessions, and end a lock by its token",
 		Long: "lockctl shows the locks and the sessions of a service.\n" +
-			"Give the service with --url or LOCKCTL_URL. Its parameter namespace chooses the locks.\n\n" +
+			"Give the service with --url or LOCKCTL_URL.\n" +
+			"Its parameter namespace chooses the locks.\n\n" +
 			"Exit codes: 0 done; 1 no, not held, or a finding; 2 wrong use; 3 no answer;\n" +
 			"4 refused by the service; 5 the backend cannot do that.",
 		SilenceErrors: true,
@@ -101,7 +113,7 @@ func (t *tool) root() *cobra.Command {
 		DisableSuggestions: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if t.output != "table" && t.output != "json" {
-				return fmt.Errorf("the output %q is unknown: use table or json", t.output)
+				return fmt.Errorf("--output is %q, but must be table or json", t.output)
 			}
 			if limit, err := cmd.Flags().GetInt("limit"); err == nil && (limit < 0 || limit == 0 && cmd.Name() != "tail") {
 				return fmt.Errorf("--limit is %d, but must be at least 1", limit)
@@ -110,13 +122,44 @@ func (t *tool) root() *cobra.Command {
 			return nil
 		},
 	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	flags := root.PersistentFlags()
 	flags.StringVar(&t.url, "url", "", "URL of the locks (default $LOCKCTL_URL)")
-	flags.StringVar(&t.store, "store", "", "URL of the sessions (default $LOCKCTL_STORE, then the server of --url)")
+	flags.StringVar(&t.store, "store", "", "URL of the sessions (default $LOCKCTL_STORE, then --url)")
 	flags.StringVarP(&t.output, "output", "o", "table", "table or json")
 	root.AddCommand(t.listCommand(), t.showCommand(), t.queueCommand(), t.watchCommand(), t.releaseCommand(), t.sessionCommand(),
 		t.doctorCommand())
 	return root
+}
+
+// flagError says in the words of lockctl what is wrong with a flag.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	var lacking *pflag.ValueRequiredError
+	var unknown *pflag.NotExistError
+	switch {
+	case errors.As(err, &invalid):
+		kind := map[string]string{"duration": "a duration such as 1s", "bool": "true or false"}[invalid.GetFlag().Value.Type()]
+		return fmt.Errorf("--%s is %q, but must be %s", invalid.GetFlag().Name, invalid.GetValue(), cmp.Or(kind, "a number"))
+	case errors.As(err, &lacking):
+		return fmt.Errorf("--%s needs a value", lacking.GetFlag().Name)
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
+		return fmt.Errorf("--%s is unknown", unknown.GetSpecifiedName())
+	}
+	return err
+}
+
+// wants checks the arguments of a command, which have names.
+func wants(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch n := len(names); {
+		case len(args) < n:
+			return fmt.Errorf("the argument %s is missing", names[len(args)])
+		case len(args) > n:
+			return fmt.Errorf("the argument %q is one too many", args[n])
+		}
+		return nil
+	}
 }
 
 // service is an open connection to the locks of one namespace.

@@ -54,8 +54,9 @@ func (t *tool) sessionCommand() *cobra.Command {
 		Use:   "session",
 		Short: "Show, check and delete the sessions of a store",
 		Long: "Show, check and delete the sessions of a session store in Redis or PostgreSQL.\n" +
-			"The parameter namespace of --store is that of the sessions. Without --store, the sessions are on\n" +
-			"the server of --url, in the namespace \"session\", or \"chat:session\" beside locks in \"chat\".\n" +
+			"The parameter namespace of --store is that of the sessions.\n" +
+			"Without --store, the sessions are on the server of --url, in the namespace\n" +
+			"\"session\", or \"chat:session\" beside locks in \"chat\".\n" +
 			"Texts of messages are personal data: only --text shows them.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -82,14 +83,14 @@ func (t *tool) sessionListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the sessions that have an exchange",
-		Args:  cobra.NoArgs,
+		Args:  wants(),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, _ []string) error {
 			names, more, err := s.names(ctx, limit)
 			if err != nil {
 				return err
 			}
 			if more {
-				fmt.Fprintf(t.errs, "lockctl: there are more sessions than these %d: raise --limit to read all\n", len(names))
+				t.say("there are more sessions than these %d: raise --limit to read all", len(names))
 			}
 			return t.print(map[string]any{"sessions": orEmpty(names), "more": more}, func() string {
 				if len(names) == 0 {
@@ -99,7 +100,7 @@ func (t *tool) sessionListCommand() *cobra.Command {
 				for _, name := range names {
 					rows = append(rows, []string{name})
 				}
-				return t.tabulate([]column{{name: "SESSION"}}, rows)
+				return t.tabulate([]column{{name: "SESSION", least: 8}}, rows)
 			})
 		}),
 	}
@@ -125,10 +126,10 @@ func (t *tool) sessionShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show SESSION",
 		Short: "Show the last exchanges of a session",
-		Long: "Show the last exchanges of a session, in order: the place with the token, the moment of the grant,\n" +
-			"and the turn ID with its number.\n" +
+		Long: "Show the last exchanges of a session, in order: the place with the token,\n" +
+			"the moment of the grant, and the turn ID with its number.\n" +
 			"The exit code is 1 if the session has no exchange.",
-		Args: cobra.ExactArgs(1),
+		Args: wants("SESSION"),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
 			entries, err := s.last(ctx, args[0], limit)
 			if err != nil {
@@ -164,7 +165,7 @@ func (t *tool) exchangeTable(exchanges []exchange) string {
 	return text
 }
 
-var exchangeColumns = []column{{name: "PLACE", right: true}, {name: "GRANTED"}, {name: "TURN ID", compact: 32, minimum: 8},
+var exchangeColumns = []column{{name: "PLACE", right: true}, {name: "GRANTED", spare: true}, {name: "TURN ID", least: 8},
 	{name: "MESSAGES", right: true}, {name: "BYTES", right: true}}
 
 func (x exchange) row() []string {
@@ -196,10 +197,11 @@ func (t *tool) sessionTailCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail SESSION",
 		Short: "Show new exchanges of a session until ctrl-C",
-		Long: "Show the last exchanges of a session, and new ones as they are stored, until ctrl-C.\n" +
-			"A line has the place, the moment of the grant, the turn ID with its number, and the messages.\n" +
+		Long: "Show the last exchanges of a session, and new ones until ctrl-C.\n" +
+			"A line has the place, the moment of the grant, the turn ID with its number,\n" +
+			"and the messages.\n" +
 			"With -o json, each exchange is one line. Replaced content does not appear again.",
-		Args: cobra.ExactArgs(1),
+		Args: wants("SESSION"),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
 			entries, err := s.last(ctx, args[0], max(limit, 1))
 			if err != nil {
@@ -250,10 +252,11 @@ func (t *tool) sessionDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete SESSION",
 		Short: "Delete a session for good: history and turn IDs",
-		Long: "Delete a session for good: its history and its turn IDs. The command takes the lock of the session,\n" +
-			fmt.Sprintf("which has the same name, and waits for it up to %s. Turns that began to wait before the delete fail.\n", deleteWait) +
+		Long: "Delete a session for good: its history and its turn IDs.\n" +
+			fmt.Sprintf("The command takes the lock of the same name, and waits for it up to %s.\n", deleteWait) +
+			"Turns that began to wait before the delete fail.\n" +
 			"Append-only files and backups of the server are out of reach.",
-		Args: cobra.ExactArgs(1),
+		Args: wants("SESSION"),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
 			locks, err := t.open(ctx)
 			if err != nil {
@@ -272,7 +275,7 @@ func (t *tool) sessionDeleteCommand() *cobra.Command {
 			if entries, err := s.last(ctx, args[0], 1); err != nil {
 				return err
 			} else if len(entries) == 0 {
-				fmt.Fprintln(t.errs, "lockctl: "+noExchange)
+				t.say(noExchange)
 			}
 			if !yes && !t.confirm(ctx, fmt.Sprintf("Delete the session %s for good, under its lock in the namespace %q?",
 				clean(args[0]), locks.namespace)) {

@@ -38,7 +38,7 @@ func (t *tool) showCommand() *cobra.Command {
 		Use:   "show KEY",
 		Short: "Show the holder of one lock",
 		Long:  "Show the holder of one lock. The exit code is 1 if the lock is free.",
-		Args:  cobra.ExactArgs(1),
+		Args:  wants("KEY"),
 		RunE: t.withLock(func(ctx context.Context, s *service, key string) error {
 			l, err := s.lock(ctx, key)
 			if err != nil {
@@ -54,10 +54,11 @@ func (t *tool) queueCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queue KEY",
 		Short: "Show the waiters of one lock, in order",
-		Long: "Show the waiters of one lock, in the order in which they get it. A waiter stands for a process:\n" +
-			"the callers inside that process wait behind it. A waiter renews its place before ALIVE ends.\n" +
-			"The backend drops a waiter that does not. The exit code is 1 if the lock is free.",
-		Args: cobra.ExactArgs(1),
+		Long: "Show the waiters of one lock, in the order in which they get it.\n" +
+			"A waiter stands for a process, and all its calls.\n" +
+			"A waiter renews its place before ALIVE ends, or the backend drops it.\n" +
+			"The exit code is 1 if the lock is free.",
+		Args: wants("KEY"),
 		RunE: t.withLock(func(ctx context.Context, s *service, key string) error {
 			if limit > driver.MaxQueue {
 				return invalid("--limit is %d, but must be from 1 to %d", limit, driver.MaxQueue)
@@ -116,6 +117,6 @@ func (t *tool) queueTable(queue []waiter) string {
 	for _, w := range queue {
 		rows = append(rows, []string{strconv.FormatInt(w.Ticket, 10), w.Holder, millis(w.Alive), w.Trace})
 	}
-	return t.tabulate([]column{{name: "TICKET", right: true}, {name: "WAITER", compact: 19, minimum: 8},
-		{name: "ALIVE", right: true}, {name: "TRACE ID", compact: 32, minimum: 9, tail: true}}, rows)
+	return t.tabulate([]column{{name: "TICKET", right: true, least: 8, first: true}, {name: "WAITER", least: 8},
+		{name: "ALIVE", right: true}, {name: "TRACE ID", spare: true}}, rows)
 }

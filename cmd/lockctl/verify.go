@@ -45,11 +45,12 @@ func (t *tool) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify SESSION",
 		Short: "Check the exchanges of a session",
-		Long: "Check a session from its beginning: entries that cannot be read, places out of order, exchanges\n" +
-			"stored twice under one turn ID, and tokens ahead of the clock. If a lock of the same name is held,\n" +
-			"verify compares its token with the newest one of the session. The exit code is 1 with a finding,\n" +
-			"and if the session has no exchange.",
-		Args: cobra.ExactArgs(1),
+		Long: "Check a session from its beginning: entries that cannot be read, places out of\n" +
+			"order, exchanges stored twice under one turn ID, and tokens ahead of the clock.\n" +
+			"If a lock of the same name is held, verify compares its token with the newest\n" +
+			"one of the session.\n" +
+			"The exit code is 1 with a finding, and if the session has no exchange.",
+		Args: wants("SESSION"),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
 			v := &verdict{Session: args[0], Problems: []problem{}, numbers: map[string]int{}}
 			for e, err := range s.exchanges(ctx, args[0], lockedmemory.Place{}, false, math.MaxInt) {

@@ -19,10 +19,10 @@ func (t *tool) watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch",
 		Short: "Show a live table of the locks until ctrl-C",
-		Long: "Show a live table of the locks, the one that is held longest first, until ctrl-C.\n" +
+		Long: "Show a live table of the locks, the longest held first, until ctrl-C.\n" +
 			"With -o json, each reading is one line.\n" +
 			fmt.Sprintf("A reading has at most %d locks.", watchLimit),
-		Args: cobra.NoArgs,
+		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < 200*time.Millisecond {
 				return invalid("--every is %s, but must be at least 200ms", every)
