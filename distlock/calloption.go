@@ -14,6 +14,7 @@ type callOptions struct {
 	wait       time.Duration // negative: until ctx ends; of a single attempt it bounds the time for the answer
 	attempts   int           // 0: as many as fit, from a place in the queue
 	retryDelay time.Duration // between several attempts
+	frees      bool          // see driver.AcquireRequest
 }
 
 // WithTTL sets the TTL of one lease. 0 means Options.TTL. A lease with its own TTL has no local handoff.

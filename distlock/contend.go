@@ -85,6 +85,7 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 		TTL:      a.op.TTL,
 		Holder:   l.opts.Holder,
 		Metadata: a.op.Metadata,
+		Frees:    a.frees,
 	}
 	defer func() {
 		a.place.stop()
@@ -310,13 +311,14 @@ func (a *acquisition) granted(reply driver.AcquireReply, sent trust.Moment, ttl 
 var errCancelled = errors.New("the lock service has cancelled this acquisition: try again")
 
 // failed is the outcome of an acquisition that err ends. A contender with a short TTL gives the
-// backend less time than other waiters do, so its failure is its own.
+// backend less time than other waiters do, so its failure is its own. So is that of a request that a
+// backend has refused and not done: a waiter that frees memory may pass.
 func (a *acquisition) failed(err error) outcome {
 	failure := queue.Repeated
 	switch {
-	case definite(err):
+	case definite(err) && !errors.Is(err, driver.ErrNotDone):
 		failure = queue.Shared
-	case errors.Is(err, errCancelled), a.op.TTL < a.locker.opts.TTL:
+	case definite(err), errors.Is(err, errCancelled), a.op.TTL < a.locker.opts.TTL:
 		failure = queue.Own
 	}
 	last := a.last

@@ -20,5 +20,6 @@ func init() {
 	seam.Driver = func(l *Locker) driver.Driver { return l.driver }
 	seam.KeyAttr = KeyMode.attr
 	seam.ValidKeyMode = KeyMode.validate
+	seam.Frees = CallOption(func(o *callOptions) { o.frees = true })
 	seam.Options = func(l *Locker) Options { return l.opts }
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
 // Memory is a conversation memory with messages of type M and search results of type D. Beluga AI's
@@ -138,7 +139,7 @@ func (m *LockedMemory[M, D]) Save(ctx context.Context, input, output M) error {
 
 // Clear runs the inner memory's Clear under the session's lock, with the errors of [LockedMemory.Save].
 func (m *LockedMemory[M, D]) Clear(ctx context.Context) error {
-	return m.step(ctx, OpClear, m.inner.Clear)
+	return m.step(ctx, OpClear, m.inner.Clear, fencing.Frees())
 }
 
 // Load calls the inner memory without a lock. Under a lease that has ended, as after its Turn, it fails

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
 // SessionStore is implemented by an inner memory that keeps exchanges, such as a sessionstore.Store. The
@@ -57,9 +60,13 @@ func (m *LockedMemory[M, D]) Replace(ctx context.Context, from, to Place, exchan
 	if err != nil {
 		return err
 	}
+	var opts []distlock.CallOption
+	if len(exchanges) == 0 {
+		opts = append(opts, fencing.Frees())
+	}
 	return m.step(ctx, OpReplace, func(ctx context.Context) error {
 		return store.Replace(ctx, from, to, exchanges...)
-	})
+	}, opts...)
 }
 
 // Delete removes the session for good: the history and the turn IDs, under the session's lock.
@@ -68,7 +75,7 @@ func (m *LockedMemory[M, D]) Delete(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.step(ctx, OpDelete, store.Delete)
+	return m.step(ctx, OpDelete, store.Delete, fencing.Frees())
 }
 
 // Answered returns the exchanges that are stored under a turn ID, and the highest number stored under it.

@@ -70,7 +70,8 @@ func TurnValue[T, M, D any](ctx context.Context, m *LockedMemory[M, D], fn func(
 }
 
 // step runs one write of the inner memory under the session's lock, as one step of its turn.
-func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(context.Context) error) error {
+func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(context.Context) error,
+	opts ...distlock.CallOption) error {
 	return m.observed(ctx, name, func(ctx context.Context, op *distlock.Operation) error {
 		var (
 			lease *distlock.Lease // nil without the lock
@@ -91,7 +92,7 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 				began, wrote = true, write(c.of(ctx))
 				return wrote
 			})
-		})
+		}, opts...)
 		// Only this write counts as refused. OutcomeOf ignores a turn that returns its error.
 		var refusal interface{ Outcome() distlock.Outcome }
 		if errors.As(wrote, &refusal) {

@@ -83,6 +83,9 @@ type AcquireRequest struct {
 	Holder string
 	// Metadata is shown to callers that find the name busy: the trace context. It may be nil.
 	Metadata map[string]string
+	// Frees says that the holder is about to free memory of the backend. A backend without memory grants
+	// such a request, as far as it can.
+	Frees bool
 
 	// Alive, if positive, has a request that finds the name busy enter the queue, or stay there,
 	// for this long from the moment the backend handles it. Whole milliseconds, at most TTL.

@@ -29,6 +29,7 @@ var (
 	driverOf   = seam.Driver.(func(*distlock.Locker) driver.Driver)
 	options    = seam.Options.(func(*distlock.Locker) distlock.Options)
 	keyAttr    = seam.KeyAttr.(func(distlock.KeyMode, string) slog.Attr)
+	frees      = seam.Frees.(distlock.CallOption)
 	validKeys  = seam.ValidKeyMode.(func(distlock.KeyMode) error)
 )
 
@@ -72,6 +73,10 @@ func Awaited(lease *distlock.Lease) int64 { return awaited(lease) }
 func ReleaseWith(lease *distlock.Lease, write func(owner string) (driver.ReleaseReply, error)) {
 	lastWrite(lease, write)
 }
+
+// Frees is the option of a call that frees memory of its server, as a Delete. A backend without memory
+// grants it the lock, and refuses other calls.
+func Frees() distlock.CallOption { return frees }
 
 // Check is [distlock.Lease.Err], and asks the backend if the clock is not enough. That is so on
 // systems other than Linux if the wall clock has run ahead: the machine may have been suspended for

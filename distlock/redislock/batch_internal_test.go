@@ -50,18 +50,26 @@ func TestBatch_C_errorOfOneLock_isItsOwn(t *testing.T) {
 	}
 }
 
-// ⚑ go-redis would take the replies after an error reply for those of other calls.
+// ⚑ go-redis would take the replies after an error reply for those of other calls. And a busy lock lets no
+// lock behind it be granted.
 func TestBatch_S1_outOfMemory_keepsRepliesApart(t *testing.T) {
-	server := testservers.StartRedis(t, "--maxmemory", "1")
+	server := testservers.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 1})
 	t.Cleanup(func() { _ = client.Close() })
 	owners, locks := []string{strings.Repeat("a", 32), strings.Repeat("b", 32)}, []string{"n:{1}:lock", "n:{2}:lock"}
+	held := strings.Repeat("c", 32)
+	if err := acquireScript.Script.Eval(t.Context(), client, locks[:1], 30_000+newGrant, held, "{}").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
 	pipe := client.Pipeline()
 	batch := acquireBatch.Script.Eval(t.Context(), pipe, locks, 30_000+newGrant, owners[0], "{}", owners[1], "{}")
 	after := pipe.Echo(t.Context(), "another call")
 	_, _ = pipe.Exec(t.Context())
 	replies, err := batch.Slice()
-	if err != nil || len(replies) != 2 || !strings.HasPrefix(fmt.Sprint(replies[0]), "-OOM ") {
+	if err != nil || len(replies) != 2 || !strings.HasPrefix(fmt.Sprint(replies[1]), "-OOM ") {
 		t.Errorf("%v, %v", replies, err)
 	}
 	if answer, err := after.Result(); answer != "another call" {

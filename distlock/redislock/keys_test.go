@@ -335,6 +335,14 @@ func TestRelease_S1_outOfMemory(t *testing.T) {
 	if reply, err := d.Acquire(t.Context(), owner("c")); !errors.Is(err, driver.ErrRefused) {
 		t.Errorf("an acquire without memory: %+v, %v", reply, err)
 	}
+	frees := owner("d")
+	frees.Frees = true
+	for _, name := range []string{frees.Name.Key, "new"} {
+		frees.Name.Key = name
+		if reply, err := d.Acquire(t.Context(), frees); err != nil || reply.Outcome != driver.Granted {
+			t.Errorf("an acquire that frees memory: %+v, %v", reply, err)
+		}
+	}
 	if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
 	}

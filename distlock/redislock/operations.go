@@ -19,7 +19,7 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 		return driver.AcquireReply{}, fmt.Errorf("redislock: %w: the owner must have %d digits", driver.ErrNotDone, ownerLen)
 	}
 	lost := false
-	if req.Seq <= 1 && !s.busy.of(req.Name).Load() {
+	if req.Seq <= 1 && !req.Frees && !s.busy.of(req.Name).Load() {
 		reply, final, err := s.acquireFast(ctx, req)
 		if final || err != nil {
 			return reply, err
@@ -53,7 +53,11 @@ func (s *service) acquireFull(ctx context.Context, req driver.AcquireRequest) (d
 	if req.Alive > 0 {
 		args = append(args, req.Alive.Milliseconds(), req.Seq, req.Ticket, s.channel)
 	}
-	cmd, replayed := acquireFull.Run(ctx, s.redis, keysOf(req.Name).all(), args...)
+	script := acquireFull
+	if req.Frees {
+		script = acquireFreeing
+	}
+	cmd, replayed := script.Run(ctx, s.redis, keysOf(req.Name).all(), args...)
 	parts, err := cmd.Slice()
 	if err != nil {
 		return driver.AcquireReply{}, s.failed(err)

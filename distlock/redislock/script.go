@@ -23,7 +23,8 @@ local key, owner, payload = KEYS[1], ARGV[2], ARGV[3]
 local shared_args, fresh = 1, string.format('%.0f%.0f00086400020', now, block)
 local function one(key, owner, payload)
 ` + lua("acquire") + "end\n" + lua("batch"))
-	acquireFull = redisconn.NewScript(lua("record", "slow", "acquirefull")).MayMove()
+	acquireFull    = redisconn.NewScript(lua("record", "slow", "acquirefull")).MayMove()
+	acquireFreeing = acquireFull.Freeing()
 
 	// Of a release:
 	//

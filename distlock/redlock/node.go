@@ -24,11 +24,12 @@ func script(names ...string) *redisconn.Script {
 }
 
 var (
-	acquireScript = script("record", "write", "acquire")
-	raiseScript   = script("record", "write", "raise")
-	extendScript  = script("record", "extend")
-	releaseScript = script("record", "release")
-	inspectScript = script("inspect")
+	acquireScript  = script("record", "write", "acquire")
+	acquireFreeing = acquireScript.Freeing()
+	raiseScript    = script("record", "write", "raise")
+	extendScript   = script("record", "extend")
+	releaseScript  = script("record", "release")
+	inspectScript  = script("inspect")
 )
 
 // node is the driver of one Redis server. It keeps one record per name, and a tombstone per
@@ -83,7 +84,11 @@ func (n *node) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.A
 		return driver.AcquireReply{}, fmt.Errorf("redlock: %w: the owner must have %d digits, and the tokens "+
 			"must be a block below 2^53", driver.ErrNotDone, ownerLen)
 	}
-	parts, err := n.send(ctx, acquireScript, lockAndTombstone(req.Name, req.Owner),
+	script := acquireScript
+	if req.Frees {
+		script = acquireFreeing
+	}
+	parts, err := n.send(ctx, script, lockAndTombstone(req.Name, req.Owner),
 		req.Owner, req.TTL.Milliseconds(), fmt.Sprintf("%016d", req.Fence), fmt.Sprintf("%016d", req.FenceEnd),
 		encodePayload(req.Holder, req.Metadata)).Slice()
 	if err != nil {

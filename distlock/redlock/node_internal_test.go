@@ -137,6 +137,8 @@ func TestNode_L_outOfMemory(t *testing.T) {
 	if _, err := n.Acquire(t.Context(), other); !errors.Is(err, driver.ErrRefused) || !errors.Is(err, driver.ErrNotDone) {
 		t.Errorf("Acquire: %v, want ErrRefused and ErrNotDone", err)
 	}
+	other.Frees = true
+	mustPropose(t, n, other, driver.Granted)
 	mustPropose(t, n, propose("b", time.Minute), driver.Busy)
 	mustPropose(t, n, held, driver.Granted) // a copy
 	if reply := n.Extend(t.Context(), []driver.ExtendRequest{{Name: name, Owner: owner("a"), TTL: time.Hour}})[0]; !reply.Held {

@@ -116,7 +116,7 @@ func kindOf(err error, on topology) (advice string, kind error) {
 	case has("NOPERM", "The user executing the script can't", "ERR ACL failure in script:"):
 		return missingRight, driver.ErrRights
 	case has("OOM"):
-		return "raise maxmemory of Redis, or delete data; held leases are still renewed and released", errFull
+		return "raise maxmemory of Redis, or delete sessions, which needs no memory; held leases are still renewed and released", errFull
 	case has("MISCONF"):
 		return "Redis cannot write to its disk: free space there, or correct its settings", driver.ErrRefused
 	case has("ERR unknown command", "ERR Unknown Redis command", "ERR unsupported command"):

@@ -37,6 +37,14 @@ func NewScript(source string) *Script {
 	return &Script{Script: redis.NewScript(source), source: source}
 }
 
+// Freeing returns the script for a server without memory, where Redis checks the first write of a script
+// alone. The form begins with a write that needs no memory and changes nothing.
+func (s *Script) Freeing() *Script {
+	with := *NewScript("redis.call('GETEX', KEYS[1])\n" + s.source)
+	with.mayMove = s.mayMove
+	return &with
+}
+
 // WithBatch returns the script with a form for several calls. One node runs calls that share a round trip
 // as one batch, if their first arguments, the shared ones, are the same. Shared arguments are
 // comparable.

@@ -19,7 +19,7 @@ if before then
   local last = string.find(before, '^b2r[!.]') and #before >= 111 and previous ~= owner
     and string.sub(before, 37, 68) ~= owner and tonumber(string.sub(before, 85, 100))
   if not last then
-    redis.call('GETEX', key) -- ⚑ a write command, so that no read-only replica answers
+    redis.call('SETRANGE', key, 0, '') -- ⚑ a write that needs memory: no read-only or full server answers
     return {'busy', before, redis.call('PTTL', key), time[1], time[2]}
   end
   if last >= now then

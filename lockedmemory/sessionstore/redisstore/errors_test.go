@@ -123,7 +123,7 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 		},
 		"the memory is full": {
 			func(t *testing.T, g *ground) { g.do(t, "CONFIG", "SET", "maxmemory", "1") },
-			map[string]error{writes: refused, "first Load": refused}, "maxmemory",
+			map[string]error{"Save, first Save, named Save, first Load": refused}, "maxmemory",
 		},
 		"a replica": {
 			func(t *testing.T, g *ground) { g.do(t, "REPLICAOF", "127.0.0.1", "1") },

@@ -36,8 +36,12 @@ func (s *service) stage(ctx context.Context, p *replacing) (v driver.Verdict, do
 	var calls []redis.Cmder
 	_, err = s.redis.Repeat(ctx, func() error {
 		calls = nil
+		script := stageScript
+		if len(p.New) == 0 {
+			script = stageFreeing
+		}
 		for _, args := range p.next() {
-			calls = append(calls, stageScript.Call(ctx, p.keys, args...))
+			calls = append(calls, script.Call(ctx, p.keys, args...))
 		}
 		if err := s.redis.InOrder(ctx, p.keys[0], calls...); err != nil {
 			return err

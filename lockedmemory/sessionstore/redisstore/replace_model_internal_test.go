@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
@@ -80,11 +79,9 @@ type editModel struct {
 }
 
 var (
-	modelLoad   = redis.NewScript(checked("load"))
-	modelAppend = redis.NewScript(lua("reply", "turnids", "named") + redislock.ColocatedLua + lua("session", "append"))
-	modelSwap   = redis.NewScript(checked("staging", "swap"))
+	modelLoad, modelAppend, modelSwap = loadScript.Script, appendScript.Script, swapScript.Script
 	// modelStage copies 3 entries in a step.
-	modelStage = redis.NewScript(strings.Replace(checked("staging", "stage"), "BYTES = 50,", "BYTES = 3,", 1))
+	modelStage = redis.NewScript(strings.Replace(checked(false, "staging", "stage"), "BYTES = 50,", "BYTES = 3,", 1))
 )
 
 func (m *editModel) chance(of int) bool { return m.random.IntN(of) == 0 }

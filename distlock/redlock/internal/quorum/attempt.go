@@ -43,7 +43,7 @@ type vote struct {
 func (q *quorum) newAttempt(req driver.AcquireRequest, number int) *attempt {
 	return &attempt{q: q, votes: make([]vote, len(q.nodes)), req: driver.AcquireRequest{
 		Name: req.Name, Owner: nodeOwner(req.Owner, number), TTL: req.TTL,
-		Holder: req.Holder, Metadata: maps.Clone(req.Metadata),
+		Holder: req.Holder, Metadata: maps.Clone(req.Metadata), Frees: req.Frees,
 	}}
 }
 

@@ -1,5 +1,5 @@
 -- The common part of the scripts of a session. Its code follows granted.lua of redislock. The table
--- of states is in docs/design/sessions.md.
+-- of states is in docs/design/sessions.md. frees says that the script frees memory.
 --
 -- KEYS  1 the log   2 the mark   3 the session's lock, or the mark again   4 the turn IDs
 -- ARGV  1 token, and driver.Access.Shown and Awaited, with spaces between
@@ -33,8 +33,14 @@ revision = tonumber(revision or 0)
 local foreign, top = mark and not token, token and token .. '-' .. seq
 local there = redis.call('EXISTS', log) == 1
 -- ⚑ A write without an effect: a read-only replica fails here. A replica may lag behind. It must not report
--- a session as gone or a lock as lost.
-local writes = there or try('UNLINK', log)
+-- a session as gone or a lock as lost. A server without memory fails here, too, unless the script frees
+-- memory: the later writes of a script are not checked.
+local writes
+if frees then
+  writes = try('XDEL', log, '0-0')
+elseif not there then
+  writes = try('XADD', log, 'NOMKSTREAM', '*', 'm', '')
+end
 if type(writes) == 'table' then
   return writes
 end

@@ -107,5 +107,6 @@ if step == 'begin' then
 elseif not is_staged(nonce, last) then
   return {AGAIN}
 end
-local refusal = refused('PEXPIRE', stage, STAGED)
-return refusal or (step == 'copy' and copy() or add_new())
+-- ⚑ The life is renewed last: the first write needs memory, so a server without memory refuses the step.
+local reply = step == 'copy' and copy() or add_new()
+return refused('PEXPIRE', stage, STAGED) or reply
