@@ -72,7 +72,7 @@ func Middleware(locker *distlock.Locker, opts ...Option) (memory.Middleware, err
 
 // Save appends one exchange under the session's lock, as lockedmemory.LockedMemory does.
 func (m *Memory) Save(ctx context.Context, input, output schema.Message) error {
-	return m.store(ctx, "belugamemory.save", func() error { return m.locked.Save(ctx, input, output) })
+	return m.store(ctx, "belugamemory.save", func() error { return m.locked.Save(ctx, input, output) }, input, output)
 }
 
 // Load returns the history, without a lock. Inside a [Memory.Turn] no other instance changes it.

@@ -39,12 +39,15 @@ func (m *Memory) Answer(ctx context.Context, id string, question schema.Message,
 // Append is [Memory.Save] for one exchange of any number of messages: a question, tool calls, their
 // results, and the answer.
 func (m *Memory) Append(ctx context.Context, messages ...schema.Message) error {
-	return m.store(ctx, "belugamemory.append", func() error { return m.locked.Append(ctx, messages...) })
+	return m.store(ctx, "belugamemory.append", func() error { return m.locked.Append(ctx, messages...) }, messages...)
 }
 
 // store runs a Save or Append. If its outcome is unknown, a turn ID makes a retry safe.
-func (m *Memory) store(ctx context.Context, op string, save func() error) error {
+func (m *Memory) store(ctx context.Context, op string, save func() error, messages ...schema.Message) error {
 	err := m.writes(ctx)
+	if err == nil {
+		err = codes.TypedNil(messages...)
+	}
 	if err == nil {
 		err = save()
 	}

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -111,4 +114,100 @@ func TestErrors_insideAnother_keepTheirCode(t *testing.T) {
 	if belugamemory.Retryable(nil) || belugamemory.Retryable(errors.New("another")) || !belugamemory.Retryable(distlock.ErrUnavailable) {
 		t.Error("wrong for plain errors")
 	}
+}
+
+// meddles is a plugin that changes the session or the input.
+type meddles struct {
+	hooks
+	before, after func(*runtime.Session, schema.Message) schema.Message
+}
+
+func (p *meddles) BeforeTurn(_ context.Context, s *runtime.Session, input schema.Message) (schema.Message, error) {
+	if p.before != nil {
+		return p.before(s, input), nil
+	}
+	return input, nil
+}
+
+func (p *meddles) AfterTurn(_ context.Context, s *runtime.Session, events []agent.Event) ([]agent.Event, error) {
+	if p.after != nil {
+		p.after(s, nil)
+	}
+	return events, nil
+}
+
+// Beluga calls the methods of a typed nil in a goroutine without a recover, which ends the process.
+func TestErrors_nilMessagesAndChangedIDs_sayWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	q := schema.NewHumanMessage("q")
+	renames := func(s *runtime.Session, input schema.Message) schema.Message { s.ID = "another"; return input }
+	forgets := func(s *runtime.Session, input schema.Message) schema.Message { s.ID = ""; return input }
+	for name, test := range map[string]struct {
+		session, text string
+		input         schema.Message
+		plugin        meddles
+		sentinel      error
+	}{
+		"a nil input":           {"s", "nil *schema.HumanMessage", (*schema.HumanMessage)(nil), meddles{}, distlock.ErrInvalidOption},
+		"a nil of another type": {"s", "nil *schema.AIMessage", (*schema.AIMessage)(nil), meddles{}, distlock.ErrInvalidOption},
+		"a nil of a plugin": {"s", "BeforeTurn of a plugin: distlock: invalid option: a message is a nil *schema.HumanMessage", q, meddles{
+			before: func(*runtime.Session, schema.Message) schema.Message { return (*schema.HumanMessage)(nil) }},
+			distlock.ErrInvalidOption},
+		"an empty ID":          {"", "session ID is empty", q, meddles{}, distlock.ErrInvalidKey},
+		"an ID changed before": {"s", "a plugin has changed the ID", q, meddles{before: renames}, distlock.ErrInvalidOption},
+		"an ID changed after":  {"s", "a plugin has changed the ID", q, meddles{after: renames}, distlock.ErrInvalidOption},
+		"an ID removed after":  {"s", "a plugin has changed the ID", q, meddles{after: forgets}, distlock.ErrInvalidOption},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRunner(t, answers(echo), "mem://", belugarunner.WithNamespace("wrong "+name), belugarunner.WithPlugins(&test.plugin))
+			var errs []error
+			for event, err := range r.Run(t.Context(), test.session, test.input) {
+				if err == nil {
+					t.Errorf("the event %v", event)
+				}
+				errs = append(errs, err)
+			}
+			if len(errs) != 1 || !strings.Contains(errs[0].Error(), test.text) {
+				t.Fatalf("%v, want one error with %q", errs, test.text)
+			}
+			refusedWith(t, errs[0], core.ErrInvalidInput, test.sentinel)
+			if got := said(t, t.Context(), r, "s"); got != "" && got != "no session" {
+				t.Errorf("the session has %s", got)
+			}
+		})
+	}
+	r := newRunner(t, answers(echo), "mem://", belugarunner.WithNamespace(t.Name()))
+	_, got := r.Sessions().Get(t.Context(), "")
+	for _, err := range []error{got, r.Sessions().Delete(t.Context(), ""), r.Sessions().Update(t.Context(), &runtime.Session{})} {
+		refusedWith(t, err, core.ErrInvalidInput, distlock.ErrInvalidKey)
+		if err == nil || !strings.Contains(err.Error(), "session ID is empty") {
+			t.Errorf("%v does not say that the ID is empty", err)
+		}
+	}
+}
+
+// So does a run of a Runner of one's own, with LockRun.
+func TestLockRun_changedID_saysSo(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a := p.with(t, echo)
+		renaming := &renamed{SessionService: a.scripted.sessions}
+		a.scripted.sessions = renaming
+		answer, errs := p.say(t.Context(), a, "q")
+		if answer != "" || len(errs) != 1 || !strings.Contains(errs[0].Error(), "a plugin has changed the ID") {
+			t.Fatalf("%q, %v, want an error about the ID", answer, errs)
+		}
+		refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrInvalidOption)
+		if p.turns(t) != "" || !p.free(t, a) {
+			t.Errorf("turns %q; the lock is free: %t", p.turns(t), p.free(t, a))
+		}
+	})
+}
+
+// renamed changes the ID of a session before its Update, as a plugin may.
+type renamed struct{ runtime.SessionService }
+
+func (r *renamed) Update(ctx context.Context, session *runtime.Session) error {
+	session.ID = "another"
+	return r.SessionService.Update(ctx, session)
 }

@@ -22,7 +22,8 @@ import (
 
 // History is a middleware of the model of an agent, see [New]. It puts the last turns of the run's
 // session after the system messages of each request, with the calls and results of tools. The run
-// stores its own calls and results with its turn.
+// stores its own calls and results with its turn: those of its events. Tools of an agent that another
+// agent invokes, such as a member of runtime.PipelinePattern, make no events, and are not stored.
 //
 // The turns have at most this number of tokens, as llm.SimpleTokenizer counts text, and the calls of
 // tools count too. A turn is put in whole or left out, the newest first. Of a tool's result, the
@@ -108,7 +109,7 @@ const toolsKey = "belugarunner.tools"
 
 // exchangeOf returns the messages of a turn. An answer without text is left out: models refuse it.
 func exchangeOf(turn schema.Turn) (exchange []schema.Message, err error) {
-	if turn.Input != nil {
+	if !isNil(turn.Input) {
 		exchange = append(exchange, turn.Input)
 	}
 	stored, _ := turn.Metadata[toolsKey].(string)
@@ -160,26 +161,79 @@ func (historyPlugin) Name() string { return "belugarunner.history" }
 func (historyPlugin) BeforeTurn(
 	ctx context.Context, session *runtime.Session, input schema.Message,
 ) (schema.Message, error) {
-	runOf(ctx).past = &runHistory{turns: session.Turns}
-	return input, nil
+	r := runOf(ctx)
+	r.past = &runHistory{turns: session.Turns}
+	if err := codes.TypedNil(input); err != nil {
+		return nil, fmt.Errorf("the BeforeTurn of a plugin: %w", err)
+	}
+	return input, r.keepsID(session)
 }
 
-func (historyPlugin) AfterTurn(ctx context.Context, _ *runtime.Session, events []agent.Event) ([]agent.Event, error) {
-	p := runOf(ctx).past
-	calls := map[string]*schema.ToolCall{} // by agent: those of a team work at the same time
-	for _, event := range events {
-		call := calls[event.AgentID]
-		switch {
-		case event.ToolCall != nil:
-			calls[event.AgentID] = event.ToolCall
-		case event.ToolResult != nil && call != nil: // models refuse a call without a result
-			text := belugamemory.Codec{}.Text(&schema.ToolMessage{Parts: event.ToolResult.Content})
-			p.tools = append(p.tools, &schema.AIMessage{ToolCalls: []schema.ToolCall{*call}},
-				schema.NewToolMessage(call.ID, strings.ToValidUTF8(text, "\ufffd"))) // as JSON gives it to the model
-			delete(calls, event.AgentID)
-		}
-	}
-	return events, nil
+func (historyPlugin) AfterTurn(ctx context.Context, session *runtime.Session, events []agent.Event) ([]agent.Event, error) {
+	runOf(ctx).past.tools = toolsOf(events)
+	return events, runOf(ctx).keepsID(session)
 }
 
 func (historyPlugin) OnError(_ context.Context, err error) error { return err }
+
+// noResult stands for a result that is missing: models refuse a call without one.
+const noResult = "no result: the call was refused, or a plugin has removed its result"
+
+// toolsOf returns the calls in events, each with its result.
+func toolsOf(events []agent.Event) (tools []schema.Message) {
+	agents := map[string]*openCalls{} // those of a team work at the same time
+	for _, event := range events {
+		of := agents[event.AgentID]
+		if of == nil {
+			of = new(openCalls)
+			agents[event.AgentID] = of
+		}
+		isResult := event.ToolResult != nil || event.Type == agent.EventToolResult
+		if call := event.ToolCall; call != nil && !(isResult && of.index(call.ID) >= 0) {
+			of.settle()
+			of.calls = append(of.calls, schema.NewToolMessage(call.ID, noResult))
+			tools = append(tools, &schema.AIMessage{ToolCalls: []schema.ToolCall{*call}}, of.calls[len(of.calls)-1])
+		}
+		if isResult {
+			of.result(event)
+		}
+	}
+	for _, of := range agents {
+		of.settle()
+	}
+	return tools
+}
+
+// openCalls are the calls of an agent without a result, and the results since then that name no call.
+type openCalls struct{ calls, results []*schema.ToolMessage }
+
+func (o *openCalls) index(id string) int {
+	return slices.IndexFunc(o.calls, func(m *schema.ToolMessage) bool { return m.ToolCallID == id })
+}
+
+// result takes the result of an event. An event may name its call by ID. Those of Beluga 2.13.2 do not.
+func (o *openCalls) result(event agent.Event) {
+	text := "" // of a tool that returns nil
+	if event.ToolResult != nil {
+		text = belugamemory.Codec{}.Text(&schema.ToolMessage{Parts: event.ToolResult.Content})
+	}
+	result := schema.NewToolMessage("", strings.ToValidUTF8(text, "\ufffd")) // as JSON gives it to the model
+	if event.ToolCall == nil {
+		o.results = append(o.results, result)
+		return
+	}
+	i := o.index(event.ToolCall.ID)
+	o.calls[i].Parts = result.Parts
+	o.calls = slices.Delete(o.calls, i, i+1)
+}
+
+// settle gives the results to the last calls, in order. Earlier calls have none: a hook has refused them.
+func (o *openCalls) settle() {
+	n := min(len(o.calls), len(o.results))
+	for i, call := range o.calls[len(o.calls)-n:] {
+		call.Parts = o.results[i].Parts
+	}
+	if len(o.results) > 0 {
+		*o = openCalls{}
+	}
+}

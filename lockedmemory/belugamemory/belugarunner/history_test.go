@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -203,7 +204,8 @@ func TestHistory_isAsPluginsLeaveIt(t *testing.T) {
 			t.Fatal(errs)
 		}
 	}
-	if want := "human my order?|ai re secret|human bye"; m.last() != want {
+	const call = `ai [{1 order {"id":"7"}}]|tool no result: the call was refused, or a plugin has removed its result|`
+	if want := "human my order?|" + call + "ai re secret|human bye"; m.last() != want {
 		t.Errorf("the model got\n%s\nwant\n%s", m.last(), want)
 	}
 }
@@ -240,7 +242,7 @@ func (*atOnce) AfterTurn(_ context.Context, _ *runtime.Session, events []agent.E
 	for _, id := range []string{"a", "b"} {
 		all = append(all, agent.Event{Type: agent.EventToolCall, AgentID: id, ToolCall: &schema.ToolCall{ID: id, Name: "of " + id}})
 	}
-	for _, id := range []string{"a", "b"} {
+	for _, id := range []string{"b", "a"} {
 		all = append(all, agent.Event{Type: agent.EventToolResult, AgentID: id, ToolResult: tool.TextResult("for " + id)})
 	}
 	return append(all, events...), nil
@@ -257,6 +259,90 @@ func TestHistory_agentsAtOnce_keepTheirResults(t *testing.T) {
 		}
 	}
 	if want := "human one|ai [{a of a }]|tool for a|ai [{b of b }]|tool for b|ai re one|human bye"; m.last() != want {
+		t.Errorf("the model got\n%s\nwant\n%s", m.last(), want)
+	}
+}
+
+// these is a plugin that adds events of tools to the first turn.
+type these struct {
+	hooks
+	events []agent.Event
+}
+
+func (p *these) AfterTurn(_ context.Context, s *runtime.Session, events []agent.Event) ([]agent.Event, error) {
+	if len(s.Turns) > 0 {
+		return events, nil
+	}
+	return append(slices.Clone(p.events), events...), nil
+}
+
+func TestHistory_everyCall_hasItsResult(t *testing.T) {
+	t.Parallel()
+	called := func(id string) agent.Event {
+		return agent.Event{Type: agent.EventToolCall, AgentID: "a", ToolCall: &schema.ToolCall{ID: id}}
+	}
+	result := func(id string, result *tool.Result) agent.Event {
+		e := agent.Event{Type: agent.EventToolResult, AgentID: "a", ToolResult: result}
+		if id != "" {
+			e.ToolCall = &schema.ToolCall{ID: id}
+		}
+		return e
+	}
+	const none = " no result: the call was refused, or a plugin has removed its result"
+	one, two := tool.TextResult("one"), tool.TextResult("two")
+	for name, test := range map[string]struct {
+		events []agent.Event
+		want   string
+	}{
+		"empty":           {[]agent.Event{called("1"), result("", &tool.Result{})}, "1:"},
+		"nil":             {[]agent.Event{called("1"), result("", nil)}, "1:"},
+		"an error":        {[]agent.Event{called("1"), result("", tool.ErrorResult(errAgent))}, "1: " + errAgent.Error()},
+		"refused":         {[]agent.Event{called("1")}, "1:" + none},
+		"the first one":   {[]agent.Event{called("1"), called("2"), result("", two)}, "1:" + none + ";2: two"},
+		"the last one":    {[]agent.Event{called("1"), result("", one), called("2")}, "1: one;2:" + none},
+		"together":        {[]agent.Event{called("1"), called("2"), result("", one), result("", two)}, "1: one;2: two"},
+		"by ID":           {[]agent.Event{called("1"), called("2"), result("2", two), result("1", one)}, "1: one;2: two"},
+		"one by ID":       {[]agent.Event{called("1"), called("2"), result("2", two), result("", one)}, "1: one;2: two"},
+		"in one event":    {[]agent.Event{result("1", one), result("2", two)}, "1: one;2: two"},
+		"one ID twice":    {[]agent.Event{called("1"), result("1", one), called("1"), result("1", two)}, "1: one;1: two"},
+		"without a call":  {[]agent.Event{result("", one), called("2"), result("", two)}, "2: two"},
+		"of two requests": {[]agent.Event{called("1"), result("", one), called("2"), result("", two)}, "1: one;2: two"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &asked{}
+			r := newRunner(t, remembering(m, 1000, ""), "mem://", belugarunner.WithNamespace("results "+name),
+				belugarunner.WithPlugins(&these{events: test.events}))
+			for _, input := range []string{"one", "bye"} {
+				if _, errs := say(t.Context(), r, "s", input); errs != nil {
+					t.Fatal(errs)
+				}
+			}
+			want := "human one"
+			for pair := range strings.SplitSeq(test.want, ";") {
+				id, text, _ := strings.Cut(pair, ":")
+				want += fmt.Sprintf("|ai [{%s  }]|tool %s", id, strings.TrimPrefix(text, " "))
+			}
+			if want += "|ai re one|human bye"; m.last() != want {
+				t.Errorf("the model got\n%s\nwant\n%s", m.last(), want)
+			}
+		})
+	}
+}
+
+// A member that a pipeline of Beluga invokes shows no events: the history has its answer alone.
+func TestHistory_ofAPipeline_hasTheAnswers(t *testing.T) {
+	t.Parallel()
+	m := &asked{}
+	member := remembering(m, 1000, "Friday")
+	r := newRunner(t, answers(func(ctx context.Context, input string) (string, error) { return member.Invoke(ctx, input) }),
+		"mem://", belugarunner.WithNamespace(t.Name()))
+	for _, input := range []string{"my order?", "bye"} {
+		if _, errs := say(t.Context(), r, "s", input); errs != nil {
+			t.Fatal(errs)
+		}
+	}
+	if want := "human my order?|ai re Friday|human bye"; m.last() != want {
 		t.Errorf("the model got\n%s\nwant\n%s", m.last(), want)
 	}
 }

@@ -155,8 +155,14 @@ func WithAgentID(id string) Option {
 		func(s *settings) { s.agentID = id })
 }
 
+var errEmptyID = fmt.Errorf("%w: the session ID is empty; nothing was done: give the ID of the conversation",
+	distlock.ErrInvalidKey)
+
 // keyFor returns the key of a session, with the errors of lockedmemory.
 func keyFor(ctx context.Context, sessionID string, key lockedmemory.KeyFunc) (string, error) {
+	if sessionID == "" {
+		return "", errEmptyID
+	}
 	k, err := key(core.WithSessionID(ctx, sessionID))
 	if err == nil && k == "" {
 		err = errors.New("the KeyFunc returned an empty key")

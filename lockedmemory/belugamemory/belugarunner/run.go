@@ -12,6 +12,8 @@ import (
 
 	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
+	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
@@ -66,7 +68,12 @@ func lockRun[I, E any](
 	return func(ctx context.Context, sessionID string, input I) iter.Seq2[E, error] {
 		return func(yield func(E, error) bool) {
 			r := &lockedRun{session: sessionID}
-			var err error
+			message, _ := any(input).(schema.Message)
+			err := codes.Of("belugarunner.run", codes.TypedNil(message))
+			if err != nil {
+				yield(*new(E), err)
+				return
+			}
 			if r.released, err = s.runs.begin(); err != nil {
 				yield(*new(E), err)
 				return
@@ -252,6 +259,7 @@ type lockedRun struct {
 	failed  error
 	past    *runHistory // of a Runner of New, from its worker's Get
 	created sync.Map    // the IDs of the sessions that this run has created
+	given   atomic.Pointer[givenSession]
 	work    atWork
 	over    atomic.Bool           // the run has released its lease
 	stored  atomic.Bool           // an Update has succeeded
@@ -307,6 +315,21 @@ func (r *lockedRun) workEnded(ctx context.Context, agents int, panics bool) {
 	if panics || none && r.ctx.Err() != nil {
 		r.end(context.WithoutCancel(ctx)) // ⚑ the release waits for a Save under way
 	}
+}
+
+// givenSession is the first session that a run has read: that of its worker.
+type givenSession struct {
+	session *runtime.Session
+	id      string // before plugins saw the session
+}
+
+// keepsID returns an error if session is that of the worker, with another ID.
+func (r *lockedRun) keepsID(session *runtime.Session) error {
+	if r == nil || r.given.Load() == nil || session != r.given.Load().session || session.ID == r.given.Load().id {
+		return nil
+	}
+	return codes.Invalid("a plugin has changed the ID of the session; nothing was written: " +
+		"leave session.ID as it is, and give the run the ID")
 }
 
 // fails sets the error that the stream yields. The first error counts.

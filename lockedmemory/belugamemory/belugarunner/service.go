@@ -128,6 +128,9 @@ func (s *SessionService) Create(ctx context.Context, agentID string) (*runtime.S
 // lease.
 func (s *SessionService) Get(ctx context.Context, sessionID string) (*runtime.Session, error) {
 	const op = "belugarunner.get"
+	if sessionID == "" {
+		return nil, codes.Of(op, errEmptyID)
+	}
 	ctx = core.WithSessionID(ctx, sessionID)
 	v := version{id: sessionID, lease: s.leaseIn(ctx)}
 	if v.lease != nil {
@@ -168,6 +171,8 @@ func (s *SessionService) Update(ctx context.Context, session *runtime.Session) e
 	v, _ := found.(version)
 	var why error
 	switch {
+	case session.ID == "":
+		why = errEmptyID
 	case lease == nil:
 		why = errNoLease
 	case !ok:
@@ -194,6 +199,9 @@ func (s *SessionService) Update(ctx context.Context, session *runtime.Session) e
 // the session's lock.
 func (s *SessionService) Delete(ctx context.Context, sessionID string) error {
 	const op = "belugarunner.delete"
+	if sessionID == "" {
+		return codes.Of(op, errEmptyID)
+	}
 	ctx = core.WithSessionID(ctx, sessionID)
 	found := false
 	err := s.locked.Turn(ctx, func(ctx context.Context) error {

@@ -85,6 +85,8 @@ func (s *sessions) read(ctx context.Context, op string, lease *distlock.Lease, w
 	r.hidden.Store(nil)
 	if err != nil {
 		r.hidden.Store(&err)
+	} else if session != nil {
+		r.given.CompareAndSwap(nil, &givenSession{session, session.ID})
 	}
 	if err != nil && first {
 		r.workEnded(ctx, 0, false)
@@ -97,7 +99,9 @@ func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err er
 		return s.inner.Update(ctx, nil) // returns its own error
 	}
 	lease, err := s.lease(ctx, session.ID)
-	if r := runOf(ctx); r != nil && (lease == r.lease || lease == nil && session.ID == r.session) {
+	r := runOf(ctx)
+	changed := r.keepsID(session)
+	if err = cmp.Or(changed, err); r != nil && (changed != nil || lease == r.lease || lease == nil && session.ID == r.session) {
 		defer func() {
 			if err != nil {
 				r.fails(err)

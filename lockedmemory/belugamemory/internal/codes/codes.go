@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -146,6 +148,16 @@ func Self(text error, busy distlock.BusyError) error { return &selfError{text, b
 // Invalid returns a distlock.ErrInvalidOption.
 func Invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", distlock.ErrInvalidOption, fmt.Errorf(format, args...))
+}
+
+// TypedNil returns an ErrInvalidOption if a message is a nil pointer: Beluga would call its methods.
+func TypedNil(messages ...schema.Message) error {
+	for _, message := range messages {
+		if v := reflect.ValueOf(message); v.Kind() == reflect.Pointer && v.IsNil() {
+			return Invalid("a message is a nil %T; nothing was done: give a message", message)
+		}
+	}
+	return nil
 }
 
 // selfError is a BusyError with another text.
