@@ -24,7 +24,7 @@ const unlimited = math.MaxInt - 1
 type reading struct {
 	*request
 	maxExchanges int                // Retention.MaxExchanges
-	since        int64              // the lowest token that Retention.MaxAge keeps
+	since        int64              // the lowest token that Retention.MaxAge keeps, once a page was read
 	size         int                // of an exchange, as estimated; see pages
 	paged        bool               // a page was read
 	revision     int64              // of the first page
@@ -36,8 +36,7 @@ type reading struct {
 
 func (s *Store[M, D]) reading(ctx context.Context, op operation) (*reading, error) {
 	request, err := s.request(ctx, op)
-	keep := s.driver.Retention()
-	return &reading{request: request, maxExchanges: cmp.Or(keep.MaxExchanges, unlimited), since: keep.Since(),
+	return &reading{request: request, maxExchanges: cmp.Or(s.driver.Retention().MaxExchanges, unlimited),
 		size: firstSize}, err
 }
 
@@ -81,6 +80,7 @@ func (r *reading) changed(page driver.Page) error {
 	switch {
 	case !r.paged:
 		r.paged, r.revision = true, page.Revision
+		r.since = r.driver.Retention().Since(page.Mark.Fence)
 	case page.Revision != r.revision, r.last != lockedmemory.Place{} && r.last.Compare(page.Oldest) < 0:
 		return fmt.Errorf("%w: %s: while it was read, it was cleared, replaced or trimmed: begin again", ErrChanged, r.op)
 	}
@@ -121,7 +121,7 @@ func (r *reading) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
 // between that one and after. It does not look at turns before after.
 func (r *reading) beginning(after lockedmemory.Place) (before lockedmemory.Place) {
 	if r.maxExchanges == unlimited {
-		return lockedmemory.Place{Fence: r.since}
+		return before
 	}
 	for turn := range r.turns(unlimited, nil) {
 		before = lockedmemory.Place{Fence: turn[0].Place.Fence}

@@ -62,8 +62,8 @@ const rereads = 3
 
 // history returns the last exchanges with all words, as a window bounds them.
 func (s *Store[M, D]) history(r *reading, window int, words []string) []lockedmemory.Exchange[M] {
-	backward := window < unlimited || r.maxExchanges < unlimited
-	groups := r.pages(driver.Read{From: lockedmemory.Place{Fence: r.since}}, unlimited)
+	backward := window < unlimited || r.maxExchanges < unlimited || s.driver.Retention().MaxAge > 0
+	groups := r.pages(driver.Read{}, unlimited)
 	if backward {
 		groups = r.turns(window, words)
 	}
@@ -164,7 +164,9 @@ func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place,
 		pages := r.pages(driver.Read{Backward: true, From: before}, unlimited)
 		return func(yield func([]driver.Entry) bool) {
 			for page := range pages {
-				kept := slices.DeleteFunc(page, func(e driver.Entry) bool { return e.Place.Compare(first) < 0 })
+				kept := slices.DeleteFunc(page, func(e driver.Entry) bool {
+					return e.Place.Compare(first) < 0 || e.Place.Fence < r.since
+				})
 				if !yield(kept) || len(kept) < len(page) {
 					return
 				}

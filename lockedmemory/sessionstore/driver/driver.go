@@ -96,7 +96,8 @@ type Replace struct {
 // Verdict is the outcome of a call under a lease.
 type Verdict struct {
 	Outcome Outcome
-	// Mark is the highest place the session has seen, with Stale and Taken.
+	// Mark is the highest place the session has seen, with Stale and Taken. Of a Read that is Done, its token
+	// alone counts, see Retention.Since.
 	Mark lockedmemory.Place
 	// Replayed says that the client may have sent the request more than once.
 	Replayed bool

@@ -25,10 +25,10 @@ type Retention struct {
 	// newest turn is kept whole, also if it is longer. Default: all.
 	MaxExchanges int
 	// MaxAge is how old an exchange may become: reads leave older exchanges out. Its age counts from the
-	// grant of its lease, so choose a time longer than the longest turn: otherwise a turn does not see its
-	// own Saves. The next first access of a lease removes older turns, but the newest turn stays in the
-	// service until another one follows: set IdleTTL, too. Whole milliseconds, at least one second. Default:
-	// for ever.
+	// grant of its lease to the grant of the last lease that has used the session, both by the clock of the
+	// lock service. So exchanges grow older with the next turn alone. The next first access of a lease
+	// removes older turns, but the newest turn stays in the service until another one follows: set IdleTTL,
+	// too. Whole milliseconds, at least one second. Default: for ever.
 	MaxAge time.Duration
 	// MaxBytes is how much memory the exchanges of a session take at most, as the service counts it: the
 	// messages, and some 100 bytes for each exchange. The first access of a lease removes the oldest turns,
@@ -52,13 +52,13 @@ func (r Retention) Beside(locks string) Retention {
 	return r
 }
 
-// Since returns the lowest token of the exchanges that MaxAge keeps: a token is the microsecond of its
-// grant.
-func (r Retention) Since() int64 {
+// Since returns the lowest token of the exchanges that MaxAge keeps in a session that has seen a token: the
+// microsecond of its grant. ⚑ Tokens are the only clock: that of a process may differ from them.
+func (r Retention) Since(token int64) int64 {
 	if r.MaxAge == 0 {
 		return 0
 	}
-	return time.Now().Add(-r.MaxAge).UnixMicro()
+	return token - r.MaxAge.Microseconds()
 }
 
 // KeepEmpty is how long a session without an exchange is kept after its last access. The highest

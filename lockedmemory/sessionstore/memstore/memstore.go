@@ -332,6 +332,7 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	}
 	named := sess.turns[r.ID]
 	page.Stored = len(named.stored)
+	page.Mark = sess.mark
 	page.Revision, page.Oldest = sess.revision, lockedmemory.Place{Fence: math.MaxInt64}
 	if len(sess.entries) > 0 {
 		page.Oldest = sess.entries[0].Place

@@ -1,6 +1,6 @@
 -- Reads exchanges from a place on, or back from it, or those of a turn ID. With a first access of a
--- lease, it shows the token before. Reply: rows that begin with the outcome, the mark, the
--- revision, the oldest place, and the highest number under the turn ID. Each has an exchange.
+-- lease, it shows the token before. Reply: rows that begin with the outcome, the mark (of a read its
+-- token), the revision, the oldest place, and the highest number under the turn ID. Each has an exchange.
 -- Without one, there is one row, whose place is 0.
 --
 -- ⚑ One query reads all: it sees one moment.
@@ -38,14 +38,14 @@ BEGIN
   END IF;
   RETURN QUERY
     WITH header AS MATERIALIZED (
-      SELECT s.id, coalesce(s.revision, 0) AS revision, t.fences, t.ns, coalesce(cardinality(t.digests), 0) AS stored,
+      SELECT s.id, coalesce(s.fence, 0) AS fence, coalesce(s.revision, 0) AS revision, t.fences, t.ns, coalesce(cardinality(t.digests), 0) AS stored,
         o.fence AS oldest_fence, o.n AS oldest_n, o.sub AS oldest_sub
       FROM (VALUES (1)) AS one
       LEFT JOIN {schema}.session AS s ON s.namespace = p_namespace AND s.name = p_name
       LEFT JOIN {schema}.turn AS t ON t.session = s.id AND t.id = p_hash AND t.until > clock_timestamp()
       LEFT JOIN LATERAL (SELECT fence, n, sub FROM {schema}.exchange
         WHERE session = s.id AND s.kept_until > clock_timestamp() ORDER BY fence, n, sub LIMIT 1) AS o ON true)
-    SELECT 0, zero, zero, h.revision, coalesce(h.oldest_fence, 9223372036854775807), coalesce(h.oldest_n, 0),
+    SELECT 0, h.fence, zero, h.revision, coalesce(h.oldest_fence, 9223372036854775807), coalesce(h.oldest_n, 0),
       coalesce(h.oldest_sub, 0), h.stored::bigint, coalesce(e.fence, 0), coalesce(e.n, 0), coalesce(e.sub, 0),
       e.turn_id, coalesce(e.number, 0), e.messages
     FROM header AS h

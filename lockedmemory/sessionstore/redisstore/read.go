@@ -83,7 +83,7 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 			return page, err
 		}
 	}
-	if page.Revision, err = parseRevision(mark); err != nil {
+	if page.Mark.Fence, page.Revision, err = parseMark(mark); err != nil {
 		return page, err
 	}
 	if continues {
@@ -109,14 +109,16 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	return page, err
 }
 
-// parseRevision reads the revision in a mark. Without a mark of a session, it is 0.
-func parseRevision(mark *redis.Cmd) (int64, error) {
+// parseMark reads the token and the revision in a mark. Without a mark of a session, they are 0.
+func parseMark(mark *redis.Cmd) (token, revision int64, err error) {
 	text, err := mark.Text()
 	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
-		return 0, err
+		return 0, 0, err
 	}
-	revision, _ := strconv.ParseInt(text[strings.LastIndexByte(text, ':')+1:], 10, 64)
-	return revision, nil
+	first, _, _ := strings.Cut(text, "-")
+	token, _ = strconv.ParseInt(first, 10, 64)
+	revision, _ = strconv.ParseInt(text[strings.LastIndexByte(text, ':')+1:], 10, 64)
+	return token, revision, nil
 }
 
 // parseStored reads the reply of lua/stored.lua.

@@ -11,7 +11,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// Turns that are too old are not read. The next turn removes them, whole, but for the newest one.
+// Turns that are too old for the last lease of the session are not read. The next turn removes them, whole,
+// but for the newest one.
 func maxAge(h *harness) {
 	const age = 2 * time.Second
 	a := h.instance(&options{Retention: sessionstore.Retention{MaxAge: age}}, nil)
@@ -36,12 +37,16 @@ func maxAge(h *harness) {
 		}
 	}
 	time.Sleep(age + 100*time.Millisecond)
-	a.has()
-	a.isEmpty(h.Context())
-	if exchanges, stored, err := a.store.Answered(h.Context(), id); err != nil || len(exchanges) != 0 || stored != 2 {
-		h.Errorf("Answered: %d of %d, %v", len(exchanges), stored, err)
-	}
-	all.has(old...)
+	a.has(old...)
+	a.turn(func(ctx context.Context) {
+		a.mustLoad(ctx)
+		a.has()
+		a.isEmpty(h.Context())
+		if exchanges, stored, err := a.store.Answered(h.Context(), id); err != nil || len(exchanges) != 0 || stored != 2 {
+			h.Errorf("Answered: %d of %d, %v", len(exchanges), stored, err)
+		}
+	})
+	all.has(old[14:]...)
 	for n := range 3 {
 		a.mustSave(h.Context(), fmt.Sprint(n))
 		kept := all.stored()
@@ -56,7 +61,8 @@ func maxAge(h *harness) {
 	}
 }
 
-// Trimming compares the tokens of exchanges with that of the access. The clock of the process has no part.
+// Reads and trimming compare the tokens of exchanges with that of the last access. The clock of the process
+// has no part.
 func maxAgeByTokens(h *harness) {
 	a := h.instance(&options{Retention: sessionstore.Retention{MaxAge: time.Hour}}, nil)
 	all := a.over(nil, nil)
@@ -76,15 +82,29 @@ func maxAgeByTokens(h *harness) {
 				h.Errorf("%d exchanges stay, want %d", len(found), want)
 			}
 		}
+		read := func(want int) {
+			h.Helper()
+			last, err := a.store.Last(h.Context(), 100)
+			forward := a.names(a.store.Forward(h.Context(), lockedmemory.Place{}), 100)
+			backward := a.names(a.store.Backward(h.Context(), lockedmemory.Place{}), 100)
+			if err != nil || len(last) != want || len(forward) != want || len(backward) != want || len(a.stored()) != want {
+				h.Errorf("%d, %d, %d and %d exchanges are read, %v; want %d",
+					len(last), len(forward), len(backward), len(a.stored()), err, want)
+			}
+		}
 		save(0, 1)
 		save(time.Second, 2)
 		save(time.Hour, 3)
 		stay(3)
+		read(3)
 		save(time.Hour+time.Millisecond, 4)
 		stay(3)
+		read(3)
 		save(2*time.Hour+time.Second, 5)
+		read(1)
 		save(2*time.Hour+2*time.Second, 6)
 		stay(2)
+		read(2)
 	})
 }
 
