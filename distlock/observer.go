@@ -30,7 +30,7 @@ const (
 	OutcomeLost        Outcome = "lost"        // the lease has ended
 	OutcomeFailed      Outcome = "failed"      // the work under the lock failed
 	OutcomeStale       Outcome = "stale"       // the store refused the write: it has seen a later lease
-	OutcomeConflict    Outcome = "conflict"    // the store refused the write: its turn ID has other messages
+	OutcomeConflict    Outcome = "conflict"    // the store refused the write: its ID has other messages
 )
 
 // Observer sees every operation of a [Locker] and of the packages above it, in the goroutines of the

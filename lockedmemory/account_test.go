@@ -150,7 +150,7 @@ func TestTurn_account_repeated(t *testing.T) {
 		}
 		for range 2 {
 			must(t, k.memory.Turn(t.Context(), func(ctx context.Context) error {
-				return k.memory.Save(lockedmemory.WithTurnID(ctx, "other"), "q", "a")
+				return k.memory.SaveOnce(ctx, "other", "q", "a")
 			}))
 			observer.expect(t, "a Save with an ID", account{exchanges: 1})
 		}

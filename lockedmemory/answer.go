@@ -8,30 +8,42 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 )
 
-// ErrAnswerGone: the message was answered before, and its answer is no longer in the history: it was
-// trimmed, cleared or replaced since. Nothing was written, and the function of the Answer was not run.
-var ErrAnswerGone = errors.New("lockedmemory: answered before, and the answer is gone")
+var (
+	// ErrAnswerGone: the message was answered before, and its answer is no longer in the history: it was
+	// trimmed, cleared or replaced since. Nothing was written, and the function of the Answer was not run.
+	ErrAnswerGone = errors.New("lockedmemory: answered before, and the answer is gone")
+	// ErrInvalidID: the ID of a message is empty or longer than [MaxID], or stands twice in a Replace.
+	// Nothing was written, and the function of an Answer was not run.
+	ErrInvalidID = errors.New("lockedmemory: invalid message ID")
+)
+
+// MaxID is the longest ID of a message, in bytes.
+const MaxID = 512
+
+// CheckID returns [ErrInvalidID] for an ID that is empty or longer than [MaxID], for stores.
+func CheckID(operation, id string) error {
+	if id != "" && len(id) <= MaxID {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: it has %d bytes, 1 to %d are allowed; nothing was written: "+
+		"use the ID of the message, or a hash of that ID", operation, ErrInvalidID, len(id), MaxID)
+}
 
 // Answer is the loop of a chat service: a [LockedMemory.Turn] that asks fn for the answer to a
-// question, stores both as one exchange, and returns the answer. The ID is that of the question,
-// see [WithTurnID]. If the ID is known, Answer returns the stored answer and does not run fn. So
-// after an error, repeat it with the same ID, in any process. The question is not compared. A
+// question, stores both as one exchange, see [LockedMemory.SaveOnce], and returns the answer. The ID
+// is that of the question. If the ID is known, Answer returns the stored answer and does not run fn.
+// So after an error, repeat it with the same ID, in any process. The question is not compared. A
 // stored answer needs the lock, too: to return it without a wait, ask [LockedMemory.Answered]
 // first.
 //
 // fn loads as much of the history as it needs. It returns the messages of the answer: tool calls,
-// their results, the text. fn must not change the session. A Save, Append or Answer with its
-// context fails with [ErrTurnID]. So a crash leaves the whole answer or nothing. A Replace, Clear
-// or Delete is not refused: it takes effect at once, also if fn fails after that.
+// their results, the text. A crash leaves the whole answer or nothing. What fn itself writes has no
+// part in that: a Save, Replace or Clear with its context takes effect at once, also if fn fails
+// after it. If fn has stored the ID itself, Answer fails as SaveOnce does.
 //
-// For several Saves, use Turn with other IDs. A Turn may store one exchange under the ID and then
-// fail. Answer takes that exchange for a whole answer: it returns the answer, and does not run fn.
-//
-// Errors, beside those of fn, Turn and [LockedMemory.Save]:
+// Errors, beside those of fn, Turn and SaveOnce:
 //
 //	ErrAnswerGone              answered before, and trimmed, cleared or replaced since
-//	ErrTurnID                  the ID is invalid, or a Turn has stored several exchanges under it, or
-//	                           the Answer is inside a Turn of the session with an ID
 //	errors.ErrUnsupported      the inner memory is no [SessionStore]
 //	distlock.ErrInvalidOption  fn has returned no message; nothing was written
 //
@@ -42,12 +54,21 @@ func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 	if _, err := m.sessionStore(OpAnswer); err != nil {
 		return nil, err
 	}
-	err = m.turn(WithTurnID(ctx, id), OpAnswer, func(ctx context.Context) (err error) {
-		if answer, err = m.known(ctx, id); answer != nil || err != nil {
+	if err := CheckID(OpAnswer, id); err != nil {
+		return nil, err
+	}
+	err = m.turn(ctx, OpAnswer, func(ctx context.Context) error {
+		exchange, known, err := m.Answered(ctx, id)
+		switch {
+		case err != nil:
 			return err
+		case known && len(exchange.Messages) < 2:
+			return fmt.Errorf("%s: %w: the stored exchange has one message; nothing was written", OpAnswer, ErrAnswerGone)
+		case known:
+			answer = exchange.Messages[1:]
+			return nil
 		}
-		key, _ := m.key(ctx)
-		messages, err := fn(m.within(ctx, key, &NamedTurn{ID: id, sealed: true}))
+		messages, err := fn(ctx)
 		switch {
 		case err != nil:
 			return err
@@ -55,7 +76,7 @@ func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 			return fmt.Errorf("%s: %w: the function returned no message; nothing was written: return an answer or an error",
 				OpAnswer, distlock.ErrInvalidOption)
 		}
-		if err = m.Append(ctx, append([]M{question}, messages...)...); err == nil {
+		if err = m.SaveOnce(ctx, id, append([]M{question}, messages...)...); err == nil {
 			answer = messages
 		}
 		return err
@@ -64,25 +85,4 @@ func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 		return answer, nil
 	}
 	return nil, err
-}
-
-// known returns the answer that is stored under an ID, or nil.
-func (m *LockedMemory[M, D]) known(ctx context.Context, id string) (answer []M, err error) {
-	exchanges, stored, err := m.Answered(ctx, id)
-	switch {
-	case err != nil || stored == 0:
-		return nil, err
-	case stored > 1:
-		return nil, fmt.Errorf("%s: %w: a Turn has stored %d exchanges under it; nothing was written: "+
-			"use one ID for Answer and another one for Turn", OpAnswer, ErrTurnID, stored)
-	}
-	var messages []M
-	for _, e := range exchanges { // a Replace may have put several in the place of one
-		messages = append(messages, e.Messages...)
-	}
-	if len(messages) < 2 {
-		return nil, fmt.Errorf("%s: %w: it was trimmed, cleared or replaced; nothing was written",
-			OpAnswer, ErrAnswerGone)
-	}
-	return messages[1:], nil
 }

@@ -52,8 +52,11 @@ func TestAnswer_invalidID_noLock(t *testing.T) {
 				t.Error("the function was run")
 				return []string{"a"}, nil
 			})
-			if answer != nil || !errors.Is(err, lockedmemory.ErrTurnID) {
+			if answer != nil || !errors.Is(err, lockedmemory.ErrInvalidID) {
 				t.Errorf("an ID of %d bytes: %q, %v", len(id), answer, err)
+			}
+			if err := k.memory.SaveOnce(t.Context(), id, "q"); !errors.Is(err, lockedmemory.ErrInvalidID) {
+				t.Errorf("SaveOnce under an ID of %d bytes: %v", len(id), err)
 			}
 		}
 	})
@@ -110,18 +113,18 @@ func TestAnswer_S2_lostLease_nothingStored(t *testing.T) {
 	})
 }
 
-// lingering is a session store whose Append returns when its lease was lost.
+// lingering is a session store whose SaveOnce returns when its lease was lost.
 type lingering struct {
 	*sessionstore.Store[string, string]
 }
 
-func (l lingering) Append(ctx context.Context, messages ...string) error {
-	err := l.Store.Append(ctx, messages...)
+func (l lingering) SaveOnce(ctx context.Context, id string, messages ...string) error {
+	err := l.Store.SaveOnce(ctx, id, messages...)
 	<-ctx.Done()
 	return err
 }
 
-func TestAnswer_O_lostAfterAppend_noFailure(t *testing.T) {
+func TestAnswer_O_lostAfterSave_noFailure(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		k := newKept(t, distlock.Options{TTL: time.Second}, nil)
 		memory, err := lockedmemory.New(lingering{k.store}, k.locker, lockedmemory.FixedKey(session), nil)
@@ -159,19 +162,17 @@ func TestAnswer_busy_refused(t *testing.T) {
 type open struct {
 	history
 	lockedmemory.SessionStore[string]
-	appended []string
+	id    string
+	saved []string
 }
 
-func (o *open) Append(_ context.Context, messages ...string) error {
-	o.appended = append(o.appended, messages...)
+func (o *open) SaveOnce(_ context.Context, id string, messages ...string) error {
+	o.id, o.saved = id, messages
 	return nil
 }
 
-func (o *open) Answered(context.Context, string) ([]lockedmemory.Exchange[string], int, error) {
-	if o.appended == nil {
-		return nil, 0, nil
-	}
-	return []lockedmemory.Exchange[string]{{Messages: o.appended}}, 1, nil
+func (o *open) Answered(_ context.Context, id string) (lockedmemory.Exchange[string], bool, error) {
+	return lockedmemory.Exchange[string]{Messages: o.saved}, id == o.id, nil
 }
 
 // FailOpen lets an Answer run without the lock. The store alone decides about the ID then.
@@ -187,17 +188,14 @@ func TestAnswer_C_failOpen_runsUnlocked(t *testing.T) {
 		for range 2 {
 			answer, err := memory.Answer(t.Context(), "id", "q", func(ctx context.Context) ([]string, error) {
 				asked++
-				if err := memory.Append(ctx, "part"); !errors.Is(err, lockedmemory.ErrTurnID) {
-					t.Errorf("Append: %v", err)
-				}
 				return []string{"a"}, nil
 			})
 			if err != nil || !slices.Equal(answer, []string{"a"}) {
 				t.Errorf("Answer: %q, %v", answer, err)
 			}
 		}
-		if asked != 1 || !slices.Equal(inner.appended, []string{"q", "a"}) {
-			t.Errorf("asked %d times, appended is %q", asked, inner.appended)
+		if asked != 1 || !slices.Equal(inner.saved, []string{"q", "a"}) {
+			t.Errorf("asked %d times, saved is %q", asked, inner.saved)
 		}
 	})
 }

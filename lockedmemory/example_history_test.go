@@ -2,6 +2,7 @@ package lockedmemory_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -101,10 +102,31 @@ func ExampleLockedMemory_Answered() {
 	defer closeAll()
 	ctx := lockedmemory.WithSession(context.Background(), "conversation-42")
 
-	_ = memory.Save(lockedmemory.WithTurnID(ctx, "message-7"), "one", "ONE")
-	exchanges, stored, err := memory.Answered(ctx, "message-7")
-	fmt.Println(exchanges[0].Output(), stored, err)
-	// Output: ONE 1 <nil>
+	_ = memory.SaveOnce(ctx, "message-7", "one", "ONE")
+	exchange, known, err := memory.Answered(ctx, "message-7")
+	fmt.Println(exchange.Output(), known, err)
+	// Output: ONE true <nil>
+}
+
+// A turn of several steps gives each step an ID of its own. Repeated, it stores none of them twice.
+func ExampleLockedMemory_SaveOnce() {
+	memory, closeAll := openMemory()
+	defer closeAll()
+	ctx := lockedmemory.WithSession(context.Background(), "conversation-42")
+
+	for range 2 {
+		err := memory.Turn(ctx, func(ctx context.Context) error {
+			return errors.Join(
+				memory.SaveOnce(ctx, "message-7/1", "Where is my parcel?", "I look it up."),
+				memory.SaveOnce(ctx, "message-7/2", "tracking: in Oslo", "It is in Oslo."))
+		})
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	history, err := memory.Load(ctx, "")
+	fmt.Println(len(history), err)
+	// Output: 4 <nil>
 }
 
 // Clear empties a history. Delete removes the session, and a job sees the sessions that are left.

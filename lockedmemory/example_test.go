@@ -120,17 +120,6 @@ func ExampleLockedMemory_Turn_refuse() {
 	// It arrives tomorrow.
 }
 
-// An ID around one Save names (ID, 1). A store that knows of IDs stores that Save once, however often the
-// message is delivered.
-func ExampleWithTurnID() {
-	ctx := lockedmemory.WithTurnID(context.Background(), "message-7")
-
-	turn, ok := lockedmemory.TurnID(ctx) // in the store's Save
-	n, known := turn.Next()
-	fmt.Println(turn.ID, ok, n, known)
-	// Output: message-7 true 1 true
-}
-
 // A chat service whose queue delivers a message twice.
 func ExampleLockedMemory_Answer() {
 	ctx := context.Background()

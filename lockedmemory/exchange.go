@@ -5,11 +5,10 @@ import (
 	"fmt"
 )
 
-// Exchange is what one Save or Append has stored: a question, its answer, and what belongs to them.
+// Exchange is what one write has stored: a question, its answer, and what belongs to them.
 type Exchange[M any] struct {
 	Messages []M
-	ID       string // the turn's, see WithTurnID; empty if it had none
-	Number   int    // of the exchange under ID, from 1; 0 without an ID
+	ID       string // of the message, see LockedMemory.SaveOnce; empty if there was none
 	Place    Place
 }
 

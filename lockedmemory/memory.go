@@ -128,7 +128,7 @@ func isNil(v any) bool {
 // Save runs the inner memory's Save under the session's lock: that of the Turn or Do around it, or its
 // own. The inner context carries the lease, see [Lease], and ends when the lease is lost.
 //
-// After an error of distlock.Locker.Acquire and after [ErrTurnID], nothing was written. Otherwise Save
+// After an error of distlock.Locker.Acquire, nothing was written. Otherwise Save
 // fails with the error of the inner Save, with distlock.ErrLost if the lease was lost during that Save,
 // or with distlock.ErrClosed. The last two come with distlock.ErrOutcomeUnknown, unless the inner Save
 // states the outcome. A [Fenced] memory always does: if its Save returns nil, Save returns nil. A failed

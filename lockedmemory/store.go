@@ -15,12 +15,15 @@ import (
 type SessionStore[M any] interface {
 	// Append stores one exchange of any number of messages: all are stored, next to each other, or none.
 	Append(ctx context.Context, messages ...M) error
+	// SaveOnce is Append under the ID of a message. The same messages are stored once.
+	SaveOnce(ctx context.Context, id string, messages ...M) error
 	// Replace puts exchanges in the place of a range, in one step that readers see whole.
 	Replace(ctx context.Context, from, to Place, exchanges ...Exchange[M]) error
 	// Delete is Clear, and removes all that the memory remembers of the session.
 	Delete(ctx context.Context) error
-	// Answered returns the exchanges under a turn ID, and the highest number that was stored under it.
-	Answered(ctx context.Context, id string) (exchanges []Exchange[M], stored int, err error)
+	// Answered returns the exchange under an ID. known says that one was stored under it. With
+	// [ErrAnswerGone] it is no longer in the history.
+	Answered(ctx context.Context, id string) (exchange Exchange[M], known bool, err error)
 	// Last returns the newest exchanges: whole turns, and at most n.
 	Last(ctx context.Context, n int) ([]Exchange[M], error)
 	// Backward yields the exchanges before a place, the newest first. The zero Place is the end.
@@ -52,6 +55,23 @@ func (m *LockedMemory[M, D]) Append(ctx context.Context, messages ...M) error {
 	return m.step(ctx, OpAppend, func(ctx context.Context) error { return store.Append(ctx, messages...) })
 }
 
+// SaveOnce is [LockedMemory.Append] under an ID: the messages are stored once, however often the call is
+// repeated, in any process. The same messages again: nil, and nothing is stored. Other messages under the
+// ID: an error of the store, such as sessionstore.ErrTurnConflict.
+//
+// The ID is that of one exchange: of the message that is answered, or of a step, such as "message-7/2". Two
+// sessions may have the same ID. It has 1 to [MaxID] bytes.
+func (m *LockedMemory[M, D]) SaveOnce(ctx context.Context, id string, messages ...M) error {
+	store, err := m.sessionStore(OpSaveOnce)
+	if err == nil {
+		err = CheckID(OpSaveOnce, id)
+	}
+	if err != nil {
+		return err
+	}
+	return m.step(ctx, OpSaveOnce, func(ctx context.Context) error { return store.SaveOnce(ctx, id, messages...) })
+}
+
 // Replace puts exchanges in the place of those at the places from to to, both included, under the
 // session's lock: to edit an exchange, to answer anew, to compact or to erase a part of the history. See
 // sessionstore.Store.Replace. Read the exchanges in the same Turn. Otherwise another turn may come between.
@@ -69,7 +89,7 @@ func (m *LockedMemory[M, D]) Replace(ctx context.Context, from, to Place, exchan
 	}, opts...)
 }
 
-// Delete removes the session for good: the history and the turn IDs, under the session's lock.
+// Delete removes the session for good: the history and the IDs, under the session's lock.
 func (m *LockedMemory[M, D]) Delete(ctx context.Context) error {
 	store, err := m.sessionStore(OpDelete)
 	if err != nil {
@@ -78,14 +98,14 @@ func (m *LockedMemory[M, D]) Delete(ctx context.Context) error {
 	return m.step(ctx, OpDelete, store.Delete, fencing.Frees())
 }
 
-// Answered returns the exchanges that are stored under a turn ID, and the highest number stored under it.
-// If stored is not 0, the message was answered before. If exchanges has fewer than stored, the others were
-// trimmed, cleared or replaced. It takes no lock, as [LockedMemory.Load].
+// Answered returns the exchange that is stored under an ID. If known is false, there was none. With
+// [ErrAnswerGone], known is true, and the exchange was trimmed, cleared or replaced, or has expired. It
+// takes no lock, as [LockedMemory.Load].
 func (m *LockedMemory[M, D]) Answered(ctx context.Context, id string) (
-	exchanges []Exchange[M], stored int, err error) {
+	exchange Exchange[M], known bool, err error) {
 	ctx, store, err := m.readStore(ctx, "lockedmemory.answered")
 	if err != nil {
-		return nil, 0, err
+		return exchange, false, err
 	}
 	return store.Answered(ctx, id)
 }

@@ -12,14 +12,15 @@ import (
 
 // The operations that a Locker's Observer sees of this package.
 const (
-	OpLoad    = "lockedmemory.load" // not of a call without a session
-	OpSave    = "lockedmemory.save"
-	OpAppend  = "lockedmemory.append"
-	OpReplace = "lockedmemory.replace"
-	OpClear   = "lockedmemory.clear"
-	OpDelete  = "lockedmemory.delete"
-	OpTurn    = "lockedmemory.turn"
-	OpAnswer  = "lockedmemory.answer" // a turn
+	OpLoad     = "lockedmemory.load" // not of a call without a session
+	OpSave     = "lockedmemory.save"
+	OpAppend   = "lockedmemory.append"
+	OpSaveOnce = "lockedmemory.save_once"
+	OpReplace  = "lockedmemory.replace"
+	OpClear    = "lockedmemory.clear"
+	OpDelete   = "lockedmemory.delete"
+	OpTurn     = "lockedmemory.turn"
+	OpAnswer   = "lockedmemory.answer" // a turn
 )
 
 // Turn runs fn, one turn of the conversation, under the session's lease, which is renewed until fn
@@ -36,8 +37,8 @@ const (
 //
 // A Turn inside a Turn of the same session joins it. A Turn of another session has its own lock.
 //
-// Turn returns the error of fn, or an error of distlock.Locker.Do. After an error of Acquire and after
-// [ErrTurnID], fn was not run. distlock.ErrLost means that the lease was lost while fn ran. Afterwards,
+// Turn returns the error of fn, or an error of distlock.Locker.Do. After an error of Acquire, fn was not
+// run. distlock.ErrLost means that the lease was lost while fn ran. Afterwards,
 // Save, Clear and Load with fn's context fail with distlock.ErrNotHeld or distlock.ErrLost.
 func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Context) error,
 	opts ...distlock.CallOption) error {
@@ -50,8 +51,9 @@ func (m *LockedMemory[M, D]) turn(ctx context.Context, name string, fn func(ctx 
 		s := session{m.locker, op.Key}
 		a := s.account(ctx, op)
 		defer a.close()
-		return m.locked(ctx, op, func(ctx context.Context, turn *NamedTurn) error {
-			return a.run(m.within(ctx, op.Key, turn), s, func(ctx context.Context) error {
+		return m.locked(ctx, op, func(ctx context.Context) error {
+			lease, _ := m.locker.FromContext(ctx, op.Key)
+			return a.run(call{lease: lease}.of(ctx), s, func(ctx context.Context) error {
 				return running.Do(s, func() error { return fn(ctx) })
 			})
 		}, opts...)
@@ -79,13 +81,13 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 			wrote error
 		)
 		_, within := m.locker.FromContext(ctx, op.Key)
-		err := m.locked(ctx, op, func(ctx context.Context, turn *NamedTurn) error {
+		err := m.locked(ctx, op, func(ctx context.Context) error {
 			guard := m.unlockedTurn(ctx, op.Key).guard
 			if held, ok := m.locker.FromContext(ctx, op.Key); ok {
 				lease, guard = held, held.Guard
 			}
 			return guard(ctx, func(ctx context.Context) error {
-				c := call{lease: lease, turn: turn}
+				c := call{lease: lease}
 				if lease != nil && (!within || ctx.Value(lastWriteKey{}) != nil) {
 					c.last = m.inner
 				}
@@ -114,15 +116,11 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 
 // locked runs work of a Turn, Save or Clear under the session's lock, or without it as FailOpen allows.
 func (m *LockedMemory[M, D]) locked(ctx context.Context, op *distlock.Operation,
-	work func(ctx context.Context, turn *NamedTurn) error, opts ...distlock.CallOption) error {
-	turn, err := m.named(ctx, op)
-	if err != nil {
-		return err
-	}
+	work func(ctx context.Context) error, opts ...distlock.CallOption) error {
 	began := false
 	run := func(ctx context.Context) error {
 		began = true
-		return work(ctx, turn)
+		return work(ctx)
 	}
 	if unlocked := m.unlockedTurn(ctx, op.Key); unlocked != nil {
 		op.Unlocked = true
@@ -136,7 +134,7 @@ func (m *LockedMemory[M, D]) locked(ctx context.Context, op *distlock.Operation,
 		do = m.locker.TryDo
 	}
 	// Do joins the lease of a turn.
-	err = do(ctx, op.Key, run, append([]distlock.CallOption{distlock.WithWait(m.opts.Wait)}, opts...)...)
+	err := do(ctx, op.Key, run, append([]distlock.CallOption{distlock.WithWait(m.opts.Wait)}, opts...)...)
 	switch {
 	case !began && m.failsOpen(ctx, op, err):
 		return runUnlocked(ctx, session{m.locker, op.Key}, run)
@@ -185,7 +183,7 @@ func (m *LockedMemory[M, D]) reported(ctx context.Context, name, key string,
 	}()
 	op.Err = run(ctx, op)
 	op.Outcome = cmp.Or(op.Outcome, distlock.OutcomeOf(op.Err))
-	if op.Err == nil && (name == OpSave || name == OpAppend) {
+	if op.Err == nil && (name == OpSave || name == OpAppend || name == OpSaveOnce) {
 		session{m.locker, key}.around(ctx).note()
 	}
 	return op.Err
@@ -202,9 +200,19 @@ func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) 
 	} else if unlocked := m.unlockedTurn(ctx, key); unlocked != nil && unlocked.over.Load() {
 		return ctx, errTurnOver
 	}
-	turn, _ := ctx.Value(turnKey{m.locker, key}).(*NamedTurn)
-	return call{lease: lease, turn: turn}.of(ctx), nil
+	return call{lease: lease}.of(ctx), nil
 }
+
+type callKey struct{}
+
+// call is the lease of a call of the inner memory.
+type call struct {
+	lease *distlock.Lease // nil also hides the lease of another session's turn around the call
+	last  any             // the inner memory, if nothing uses the lease after the call
+}
+
+// of returns the context of the call.
+func (c call) of(ctx context.Context) context.Context { return context.WithValue(ctx, callKey{}, c) }
 
 // Lease returns the lease of a call of an inner memory, for stores that check fencing tokens. A Load
 // outside a Turn has none.

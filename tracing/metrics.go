@@ -66,7 +66,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 	m.stale, errs[6] = meter.Int64Counter("sessionstore.stale_writes", metric.WithUnit("{write}"),
 		metric.WithDescription("Writes that the store refused because a later lease had written."))
 	m.conflicts, errs[7] = meter.Int64Counter("sessionstore.conflicts", metric.WithUnit("{write}"),
-		metric.WithDescription("Writes that the store refused because their turn ID was used for other messages."))
+		metric.WithDescription("Writes that the store refused because their ID was used for other messages."))
 	return m, errors.Join(errs[:]...)
 }
 

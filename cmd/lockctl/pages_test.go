@@ -29,9 +29,9 @@ var promises = map[string]struct {
 		},
 		mistyped: "the lock is free; nothing was changed",
 	},
-	"session show KEY":   {prints: []string{"PLACE  GRANTED  TURN ID", "order-1 #1"}, mistyped: "the session has no exchange"},
+	"session show KEY":   {prints: []string{"PLACE  GRANTED  ID", "order-1"}, mistyped: "the session has no exchange"},
 	"session verify KEY": {prints: []string{"No problem was found."}, mistyped: "the session has no exchange"},
-	"session tail KEY":   {prints: []string{"order-1 #1"}},
+	"session tail KEY":   {prints: []string{"order-1"}},
 	"session delete KEY": {
 		before: func(t *testing.T, s scene) { s.endLocks(t) },
 		prints: []string{"Deleted."},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,7 +27,6 @@ type exchange struct {
 	Token    int64    `json:"token"`
 	Granted  string   `json:"granted"` // the moment that the token stands for
 	ID       string   `json:"id"`
-	Number   int      `json:"number"`
 	Messages int      `json:"messages"`
 	Bytes    int      `json:"bytes"`
 	Broken   string   `json:"broken,omitempty"`
@@ -36,7 +36,7 @@ type exchange struct {
 const noExchange = "the session has no exchange: check its name, and the namespace of --store"
 
 func exchangeOf(e driver.Entry, withText bool) exchange {
-	x := exchange{Place: e.Place.String(), Token: e.Place.Fence, ID: e.ID, Number: e.Number,
+	x := exchange{Place: e.Place.String(), Token: e.Place.Fence, ID: e.ID,
 		Granted: time.UnixMicro(e.Place.Fence).UTC().Format(time.RFC3339), Messages: len(e.Messages), Bytes: size(e)}
 	if e.Err != nil {
 		x.Broken = e.Err.Error()
@@ -127,7 +127,7 @@ func (t *tool) sessionShowCommand() *cobra.Command {
 		Use:   "show SESSION",
 		Short: "Show the last exchanges of a session",
 		Long: "Show the last exchanges of a session, in order: the place with the token,\n" +
-			"the moment of the grant, and the turn ID with its number.\n" +
+			"the moment of the grant, and the ID.\n" +
 			"The exit code is 1 if the session has no exchange.",
 		Args: wants("SESSION"),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
@@ -165,19 +165,11 @@ func (t *tool) exchangeTable(exchanges []exchange) string {
 	return text
 }
 
-var exchangeColumns = []column{{name: "PLACE", right: true}, {name: "GRANTED", spare: true}, {name: "TURN ID", least: 8},
+var exchangeColumns = []column{{name: "PLACE", right: true}, {name: "GRANTED", spare: true}, {name: "ID", least: 8},
 	{name: "MESSAGES", right: true}, {name: "BYTES", right: true}}
 
 func (x exchange) row() []string {
-	return []string{x.Place, x.Granted, x.turn(), strconv.Itoa(x.Messages), strconv.Itoa(x.Bytes)}
-}
-
-// turn shows the turn ID and the number of the exchange under the ID.
-func (x exchange) turn() string {
-	if x.ID == "" {
-		return "-"
-	}
-	return fmt.Sprintf("%s #%d", x.ID, x.Number)
+	return []string{x.Place, x.Granted, cmp.Or(x.ID, "-"), strconv.Itoa(x.Messages), strconv.Itoa(x.Bytes)}
 }
 
 // texts are the lines below an exchange.
@@ -198,7 +190,7 @@ func (t *tool) sessionTailCommand() *cobra.Command {
 		Use:   "tail SESSION",
 		Short: "Show new exchanges of a session until ctrl-C",
 		Long: "Show the last exchanges of a session, and new ones until ctrl-C.\n" +
-			"A line has the place, the moment of the grant, the turn ID with its number,\n" +
+			"A line has the place, the moment of the grant, the ID,\n" +
 			"and the messages.\n" +
 			"With -o json, each exchange is one line. Replaced content does not appear again.",
 		Args: wants("SESSION"),
@@ -242,7 +234,7 @@ func (t *tool) line(x exchange) error {
 	if t.output == "json" {
 		return json.NewEncoder(t.out).Encode(x)
 	}
-	line := fmt.Sprintf("%s  %s  %s  messages: %d, bytes: %d", x.Place, x.Granted, x.turn(), x.Messages, x.Bytes)
+	line := fmt.Sprintf("%s  %s  %s  messages: %d, bytes: %d", x.Place, x.Granted, cmp.Or(x.ID, "-"), x.Messages, x.Bytes)
 	_, err := fmt.Fprintln(t.out, clean(line)+x.texts())
 	return err
 }
@@ -251,8 +243,8 @@ func (t *tool) sessionDeleteCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "delete SESSION",
-		Short: "Delete a session for good: history and turn IDs",
-		Long: "Delete a session for good: its history and its turn IDs.\n" +
+		Short: "Delete a session for good: history and IDs",
+		Long: "Delete a session for good: its history and its IDs.\n" +
 			fmt.Sprintf("The command takes the lock of the same name, and waits for it up to %s.\n", deleteWait) +
 			"Turns that began to wait before the delete fail.\n" +
 			"Append-only files and backups of the server are out of reach.",

@@ -50,11 +50,13 @@ func newChat(t *testing.T, url, session string) chat {
 
 func (c chat) save(t *testing.T, id, question, answer string) {
 	t.Helper()
-	ctx := t.Context()
+	err := error(nil)
 	if id != "" {
-		ctx = lockedmemory.WithTurnID(ctx, id)
+		err = c.SaveOnce(t.Context(), id, []byte(question), []byte(answer))
+	} else {
+		err = c.Save(t.Context(), []byte(question), []byte(answer))
 	}
-	if err := c.Save(ctx, []byte(question), []byte(answer)); err != nil {
+	if err != nil {
 		t.Error(err)
 	}
 }
@@ -81,8 +83,8 @@ func TestSession_listShowVerifyDelete(t *testing.T) {
 		lockctl(t, "session", "list", "-o", "json", "--url", url, "--limit", "1").
 			is(t, 0, `"more": true`, `"chat-0"`, "raise --limit")
 		lockctl(t, "session", "show", "chat-1", "--url", url).places(t, 0, `
-PLACE  GRANTED  TURN ID  MESSAGES  BYTES
-TOKEN-1000000  CLOCK  order-1 #1  2  33
+PLACE  GRANTED  ID  MESSAGES  BYTES
+TOKEN-1000000  CLOCK  order-1  2  33
 TOKEN-1000000  CLOCK  -  2  32`)
 		lockctl(t, "session", "show", "chat-1", "--text", "--url", url).is(t, 0, "\n  What is a lease?\n  A lock that ends.\n",
 			`And a\ntoken?`)
@@ -93,7 +95,6 @@ TOKEN-1000000  CLOCK  -  2  32`)
       "token": TOKEN,
       "granted": "CLOCK",
       "id": "",
-      "number": 0,
       "messages": 2,
       "bytes": 32
     }
@@ -101,7 +102,7 @@ TOKEN-1000000  CLOCK  -  2  32`)
   "session": "chat-1"
 }`)
 		lockctl(t, "session", "verify", "chat-1", "--url", url).
-			prints(t, 0, "exchanges 2\ntokens    2\nturn IDs  1\nbytes     65\nNo problem was found.")
+			prints(t, 0, "exchanges 2\ntokens    2\nIDs       1\nbytes     65\nNo problem was found.")
 		lockctl(t, "session", "verify", "chat-1", "--store", url, "--limit", "1", "-o", "json").
 			is(t, 0, `"exchanges": 1`, `"more": true`, `"problems": []`)
 		lockctl(t, "session", "verify", "chat-1", "--store", url, "--limit", strconv.Itoa(math.MaxInt)).is(t, 0, "exchanges 2")
@@ -136,7 +137,7 @@ func TestSession_tailFollows(t *testing.T) {
 		r := startLockctl(t, "session", "tail", "chat-1", "--limit", "1", "--text", "-o", "json", "--url", url)
 		r.await(t, `"texts":["two","2"]`)
 		c.save(t, "turn-3", "three", "3")
-		r.await(t, `"id":"turn-3","number":1,"messages":2,"bytes":6,"texts":["three","3"]`)
+		r.await(t, `"id":"turn-3","messages":2,"bytes":6,"texts":["three","3"]`)
 		r.end(t)
 		if strings.Contains(r.out.String(), `"one"`) {
 			t.Errorf("--limit 1 printed %s", r.out.String())
@@ -221,13 +222,11 @@ func TestVerify_findsEachProblem(t *testing.T) {
 		"clock":   {[]driver.Entry{{Place: at(now.Add(25*time.Hour).UnixMicro(), 1), Messages: message}}, "ahead of this machine's clock"},
 		"broken":  {[]driver.Entry{{Place: at(1, 1), Err: fmt.Errorf("odd")}}, "cannot be read: odd"},
 		"empty":   {[]driver.Entry{{Place: at(1, 1)}}, "has no message"},
-		"doubled": {[]driver.Entry{{Place: at(1, 1), Messages: message, ID: "a", Number: 1}, {Place: at(2, 1), Messages: message, ID: "a", Number: 1}}, "has the number 1, after 1"},
-		"parts of a Replace": {[]driver.Entry{{Place: at(1, 1), Messages: message, ID: "a", Number: 1},
-			{Place: lockedmemory.Place{Fence: 1, N: 1, Sub: 1}, Messages: message, ID: "a", Number: 1}}, ""},
-		"none": {[]driver.Entry{{Place: at(1, 1), Messages: message, ID: "a", Number: 1}, {Place: at(1, 2), Messages: message, ID: "a", Number: 2}}, ""},
+		"doubled": {[]driver.Entry{{Place: at(1, 1), Messages: message, ID: "a"}, {Place: at(2, 1), Messages: message, ID: "a"}}, "an exchange before it has its ID"},
+		"none":    {[]driver.Entry{{Place: at(1, 1), Messages: message, ID: "a"}, {Place: at(1, 2), Messages: message, ID: "b"}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &verdict{numbers: map[string]int{}}
+			v := &verdict{known: map[string]bool{}}
 			for _, e := range c.entries {
 				v.check(e, now)
 			}

@@ -31,8 +31,8 @@ type verdict struct {
 	More      bool      `json:"more"`
 	Problems  []problem `json:"problems"`
 
-	last    lockedmemory.Place
-	numbers map[string]int // the highest of each turn ID
+	last  lockedmemory.Place
+	known map[string]bool // IDs
 }
 
 type problem struct {
@@ -46,13 +46,13 @@ func (t *tool) verifyCommand() *cobra.Command {
 		Use:   "verify SESSION",
 		Short: "Check the exchanges of a session",
 		Long: "Check a session from its beginning: entries that cannot be read, places out of\n" +
-			"order, exchanges stored twice under one turn ID, and tokens ahead of the clock.\n" +
+			"order, exchanges stored twice under one ID, and tokens ahead of the clock.\n" +
 			"If a lock of the same name is held, verify compares its token with the newest\n" +
 			"one of the session.\n" +
 			"The exit code is 1 with a finding, and if the session has no exchange.",
 		Args: wants("SESSION"),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
-			v := &verdict{Session: args[0], Problems: []problem{}, numbers: map[string]int{}}
+			v := &verdict{Session: args[0], Problems: []problem{}, known: map[string]bool{}}
 			for e, err := range s.exchanges(ctx, args[0], lockedmemory.Place{}, false, math.MaxInt) {
 				if err != nil {
 					return err
@@ -101,7 +101,6 @@ func (v *verdict) check(e driver.Entry, now time.Time) {
 	if at := time.UnixMicro(e.Place.Fence); at.After(now.Add(ahead)) {
 		found("the token is ahead of this machine's clock: it stands for %s", at.UTC().Format(time.RFC3339))
 	}
-	part := e.Place.Fence == v.last.Fence && e.Place.N == v.last.N // Replace may split an exchange
 	if v.last = e.Place; e.Err != nil {
 		found("the entry cannot be read: %v", e.Err)
 		return
@@ -110,12 +109,11 @@ func (v *verdict) check(e driver.Entry, now time.Time) {
 		found("the exchange has no message")
 	}
 	if e.ID != "" {
-		before, known := v.numbers[e.ID]
-		if known && (e.Number < before || e.Number == before && !part) {
-			found("its turn ID has the number %d, after %d: the exchange is stored twice or out of order", e.Number, before)
+		if v.known[e.ID] {
+			found("an exchange before it has its ID: it is stored twice")
 		}
-		v.numbers[e.ID] = max(v.numbers[e.ID], e.Number)
-		v.IDs = len(v.numbers)
+		v.known[e.ID] = true
+		v.IDs = len(v.known)
 	}
 }
 
@@ -139,7 +137,7 @@ func (t *tool) compare(ctx context.Context, v *verdict) error {
 
 func (v *verdict) lines() string {
 	text := pairs([2]string{"exchanges", strconv.Itoa(v.Exchanges)}, [2]string{"tokens", strconv.Itoa(v.Tokens)},
-		[2]string{"turn IDs", strconv.Itoa(v.IDs)}, [2]string{"bytes", strconv.Itoa(v.Bytes)})
+		[2]string{"IDs", strconv.Itoa(v.IDs)}, [2]string{"bytes", strconv.Itoa(v.Bytes)})
 	if v.More {
 		text += "\nThe session has more exchanges: raise --limit to check them."
 	}

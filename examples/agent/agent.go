@@ -107,23 +107,27 @@ func (a *agent) answer(ctx context.Context, d balancer.Delivery) (err error) {
 		}
 		return a.turn(ctx, locked, d.Message)
 	}
-	// The lock covers the whole turn. The ID of the message is that of the turn. A message keeps it
-	// however often it is delivered, and is stored once.
-	id := fmt.Sprint("message-", d.Message)
-	return a.store.Turn(lockedmemory.WithTurnID(ctx, id), func(ctx context.Context) error {
-		if _, stored, err := a.store.Answered(ctx, id); err != nil || stored > 0 {
-			return err // nil if the message was delivered before, and has its answer
-		}
-		return a.turn(ctx, a.store, d.Message)
-	})
+	// The lock covers the whole turn. A message keeps its ID however often it is delivered, and is answered
+	// once.
+	question := history.Question(d.Message, a.name)
+	_, err = a.store.Answer(ctx, fmt.Sprint("message-", d.Message), question,
+		func(ctx context.Context) ([]history.Message, error) {
+			seen, err := a.store.Load(ctx, "")
+			if err != nil {
+				return nil, err
+			}
+			answer, err := a.model(ctx, seen, question)
+			return []history.Message{answer}, err
+		})
+	return err
 }
 
-// turn is the same in each run.
+// turn is a turn without Answer.
 func (a *agent) turn(ctx context.Context, memory history.Memory, message int) error {
 	seen, err := memory.Load(ctx, "")
 	delivered := func(m history.Message) bool { return m.Turn == message }
 	if err != nil || slices.ContainsFunc(seen, delivered) {
-		return err // nil if the message was delivered before: a list knows no turn IDs, so the agent looks
+		return err // nil if the message was delivered before: a list knows no IDs, so the agent looks
 	}
 	question := history.Question(message, a.name)
 	answer, err := a.model(ctx, seen, question)

@@ -46,7 +46,7 @@ func hostileMessages(t *testing.T, s *service) {
 		for i, text := range contents {
 			other := contents[len(contents)-1-i]
 			expect("outside a turn", text, other, x.Save(t.Context(), text, other))
-			expect("with a turn ID", other, text, x.Save(lockedmemory.WithTurnID(t.Context(), "id-"+text[:min(len(text), 500)]), other, text))
+			expect("SaveOnce", other, text, x.SaveOnce(t.Context(), "id-"+text[:min(len(text), 500)], other, text))
 		}
 		turn := x.begin(t)
 		for _, text := range contents {
@@ -57,8 +57,8 @@ func hostileMessages(t *testing.T, s *service) {
 			for what, save := range map[string]func(input, output string) error{
 				"in a turn": func(input, output string) error { return x.Save(turn.ctx, input, output) },
 				"unchecked": func(input, output string) error { return x.store.Save(turn.unchecked(), input, output) },
-				"with a turn ID": func(input, output string) error {
-					return x.Save(lockedmemory.WithTurnID(turn.ctx, what(large)), input, output)
+				"SaveOnce": func(input, output string) error {
+					return x.SaveOnce(turn.ctx, what(large), input, output)
 				},
 			} {
 				if large < maxMessage {
@@ -71,9 +71,9 @@ func hostileMessages(t *testing.T, s *service) {
 		}
 		turn.mustEnd(t)
 		for id, sentinel := range map[string]error{
-			"": lockedmemory.ErrTurnID, strings.Repeat("i", 513): lockedmemory.ErrTurnID, "id-" + contents[3]: sessionstore.ErrTurnConflict,
+			"": lockedmemory.ErrInvalidID, strings.Repeat("i", 513): lockedmemory.ErrInvalidID, "id-" + contents[3]: sessionstore.ErrTurnConflict,
 		} {
-			wants(t, strconv.Quote(id), x.Save(lockedmemory.WithTurnID(t.Context(), id), "not", "this"), sentinel)
+			wants(t, strconv.Quote(id), x.SaveOnce(t.Context(), id, "not", "this"), sentinel)
 		}
 		messages, err := others.session(x.key, apart).Load(t.Context(), "")
 		if err != nil || !slices.Equal(messages, want) {
@@ -218,7 +218,7 @@ func foreignSessionData(t *testing.T, s *service) {
 			still := occupy(logKey(x.key))
 			turn := x.begin(t)
 			refused("Save", x.save(turn.ctx, "x"))
-			refused("Save with a turn ID", x.save(lockedmemory.WithTurnID(turn.ctx, "id"), "x"))
+			refused("SaveOnce", x.saveOnce(turn.ctx, "id", "x"))
 			refused("Clear", x.Clear(turn.ctx))
 			_, err := x.Load(turn.ctx, "")
 			refused("Load in a turn", err)
@@ -228,11 +228,11 @@ func foreignSessionData(t *testing.T, s *service) {
 			refused("Save outside a turn", x.save(t.Context(), "x"))
 			still()
 
-			x = in.session(s.keyAt(prefix+"-turnID", prefix), apart)
+			x = in.session(s.keyAt(prefix+"-id", prefix), apart)
 			b := new(book)
 			if kind != "hash" {
 				still = occupy("session:{" + x.key + "}:ids")
-				refused("Save with a turn ID", x.save(lockedmemory.WithTurnID(t.Context(), "id"), "x"))
+				refused("SaveOnce", x.saveOnce(t.Context(), "id", "x"))
 				still()
 			}
 			b.mustSave(t, t.Context(), x, "another")

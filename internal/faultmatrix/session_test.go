@@ -148,6 +148,11 @@ func (s *session) save(ctx context.Context, text string) error {
 	return s.Save(ctx, text, reply(text))
 }
 
+// saveOnce saves an exchange under an ID.
+func (s *session) saveOnce(ctx context.Context, id, text string) error {
+	return s.SaveOnce(ctx, id, text, reply(text))
+}
+
 func reply(text string) string { return "re: " + text }
 
 // book is what the callers of a session were told, and so what must be in it.
@@ -177,7 +182,7 @@ func (b *book) mustSave(t *testing.T, ctx context.Context, s *session, text stri
 // refused reports whether an error says that nothing was written.
 func refused(err error) bool {
 	var stale *sessionstore.StaleError
-	for _, sentinel := range []error{sessionstore.ErrTurnConflict, lockedmemory.ErrTurnID, sessionstore.ErrTooLarge, distlock.ErrNotAcquired} {
+	for _, sentinel := range []error{sessionstore.ErrTurnConflict, lockedmemory.ErrInvalidID, sessionstore.ErrTooLarge, distlock.ErrNotAcquired} {
 		if errors.Is(err, sentinel) {
 			return true
 		}

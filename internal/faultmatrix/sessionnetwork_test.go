@@ -12,7 +12,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 // sessionCall is a call on a session whose requests or replies a test does something to.
@@ -20,21 +19,25 @@ type sessionCall struct {
 	name   string
 	inTurn bool
 	first  bool // it is the turn's first
-	named  bool // it has a turn ID
+	named  bool // it is a SaveOnce, whose ID is the text
 	do     func(ctx context.Context, s *session, text string) error
 }
 
 func saves(ctx context.Context, s *session, text string) error { return s.save(ctx, text) }
 
+func savesOnce(ctx context.Context, s *session, text string) error {
+	return s.saveOnce(ctx, text, text)
+}
+
 func clears(ctx context.Context, s *session, _ string) error { return s.Clear(ctx) }
 
 var sessionCalls = []sessionCall{
 	{name: "Save", do: saves},
-	{name: "Save-named", do: saves, named: true},
+	{name: "Save-named", do: savesOnce, named: true},
 	{name: "Save-inTurn", do: saves, inTurn: true},
-	{name: "Save-inTurn-named", do: saves, inTurn: true, named: true},
+	{name: "Save-inTurn-named", do: savesOnce, inTurn: true, named: true},
 	{name: "Save-inTurn-first", do: saves, inTurn: true, first: true},
-	{name: "Save-inTurn-first-named", do: saves, inTurn: true, first: true, named: true},
+	{name: "Save-inTurn-first-named", do: savesOnce, inTurn: true, first: true, named: true},
 	{name: "Clear", do: clears},
 	{name: "Clear-inTurn", do: clears, inTurn: true},
 	{name: "Load-inTurn-first", inTurn: true, first: true, do: func(ctx context.Context, s *session, _ string) error {
@@ -49,7 +52,7 @@ func (c sessionCall) saves() bool  { return !c.clears() && !c.loads() }
 
 // The server has done the work, and its answers are lost with the connection: the n-th one, and
 // some after it, for every n. An acknowledged exchange is there once. One without an answer is
-// there once or not at all, and once after another Save under the same turn ID.
+// there once or not at all, and once after another SaveOnce under the same ID.
 func sessionRepliesLost(t *testing.T, s *service) {
 	tries, failed := 0, 0
 	for client, with := range map[string]setting{
@@ -121,9 +124,6 @@ func (c sessionCall) run(t *testing.T, s *service, x, other *session, b *book, t
 	case c.clears():
 		b.mustSave(t, ctx, other, before)
 	}
-	if c.named {
-		ctx = lockedmemory.WithTurnID(ctx, text)
-	}
 	end := fault()
 	err := c.do(ctx, x, text)
 	end()
@@ -176,7 +176,7 @@ func sessionPacketIsLate(t *testing.T, s *service) {
 					return next.Clear(next.ctx)
 				},
 				"repeat": func(next *turn, b *book) error {
-					return b.note("late", next.save(lockedmemory.WithTurnID(next.ctx, "id"), "late"))
+					return b.note("late", next.saveOnce(next.ctx, "late", "late"))
 				},
 			} {
 				if call.loads() || meanwhile == "repeat" && !call.named {
@@ -207,9 +207,6 @@ func (c sessionCall) held(t *testing.T, network *faultnet.Net, x, other *session
 		if ctx = turn.ctx; !c.first {
 			b.mustSave(t, ctx, x, "first")
 		}
-	}
-	if c.named {
-		ctx = lockedmemory.WithTurnID(ctx, "id")
 	}
 	about := faultnet.Containing(reply("late"))
 	if c.clears() {

@@ -25,7 +25,7 @@ type turnOrder struct {
 var lateWrites = map[string]func(ctx context.Context, s *session) error{
 	"save": func(ctx context.Context, s *session) error { return s.store.Save(ctx, "stale", reply("stale")) },
 	"named": func(ctx context.Context, s *session) error {
-		return s.store.Save(lockedmemory.WithTurnID(ctx, "id"), "stale", reply("stale"))
+		return s.store.SaveOnce(ctx, "id", "stale", reply("stale"))
 	},
 	"clear": func(ctx context.Context, s *session) error { return s.store.Clear(ctx) },
 	"load": func(ctx context.Context, s *session) error {

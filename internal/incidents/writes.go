@@ -59,15 +59,14 @@ func (s *stage) isStale(ctx context.Context, i *instance) error {
 	return nil
 }
 
-// conflicts saves two messages under one turn ID.
+// conflicts stores two exchanges under one ID.
 func (s *stage) conflicts(ctx context.Context, i *instance) error {
-	ctx = lockedmemory.WithTurnID(ctx, "message-7")
-	if err := i.memory.Save(ctx, "Buy one?", "Bought."); err != nil {
+	if err := i.memory.SaveOnce(ctx, "message-7", "Buy one?", "Bought."); err != nil {
 		return err
 	}
-	err := i.memory.Save(ctx, "Sell one?", "Sold.")
+	err := i.memory.SaveOnce(ctx, "message-7", "Sell one?", "Sold.")
 	s.report.Conflicts++
-	return want("the second Save", err, sessionstore.ErrTurnConflict)
+	return want("the second SaveOnce", err, sessionstore.ErrTurnConflict)
 }
 
 // isRefused finds data of another program under the name of its lock.

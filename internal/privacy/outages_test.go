@@ -36,15 +36,14 @@ func (w *witness) round(in *instance) {
 	w.take("List", err)
 	w.take("Ping", in.locker.Ping(ctx))
 	w.take("Release", lease.Release(ctx))
-	named := lockedmemory.WithTurnID(ctx, turnID)
 	w.take("Save", in.memory.Save(ctx, said(1), said(2)))
-	w.take("Save with an ID", in.memory.Save(named, said(1), said(2)))
+	w.take("SaveOnce", in.memory.SaveOnce(ctx, turnID, said(1), said(2)))
 	w.take("Turn", in.memory.Turn(ctx, func(ctx context.Context) error {
 		_, err := in.memory.Load(ctx, text)
 		w.take("Load in a turn", err)
 		w.take("Save in a turn", in.memory.Save(ctx, said(1), said(2)))
 		w.take("Save in a turn", in.memory.Save(ctx, said(1), said(2)))
-		w.take("Save with an ID in a turn", in.memory.Save(lockedmemory.WithTurnID(ctx, turnID+"2"), said(1), said(2)))
+		w.take("SaveOnce in a turn", in.memory.SaveOnce(ctx, turnID+"2", said(1), said(2)))
 		w.take("Clear in a turn", in.memory.Clear(ctx))
 		return nil
 	}))

@@ -156,22 +156,20 @@ func wrongInput(w *witness, server *testservers.Redis) {
 		_, err = in.locker.Inspect(ctx, key)
 		w.saw("a bad key", err, distlock.ErrInvalidKey)
 	}
-	named := lockedmemory.WithTurnID(ctx, turnID)
-	must(w.t, in.memory.Save(named, said(1), said(2)))
-	w.saw("another Save of the ID", in.memory.Save(named, said(3), said(4)), sessionstore.ErrTurnConflict)
+	must(w.t, in.memory.SaveOnce(ctx, turnID, said(1), said(2)))
+	w.saw("another SaveOnce of the ID", in.memory.SaveOnce(ctx, turnID, said(3), said(4)), sessionstore.ErrTurnConflict)
 	must(w.t, in.memory.Turn(ctx, func(ctx context.Context) error {
-		w.saw("likewise, in a turn", in.memory.Save(lockedmemory.WithTurnID(ctx, turnID), said(3), said(4)), sessionstore.ErrTurnConflict)
+		w.saw("likewise, in a turn", in.memory.SaveOnce(ctx, turnID, said(3), said(4)), sessionstore.ErrTurnConflict)
 		return nil
 	}))
-	long := lockedmemory.WithTurnID(ctx, turnID+strings.Repeat("x", 512))
-	w.saw("a long turn ID", in.memory.Save(long, said(1), said(2)), lockedmemory.ErrTurnID)
+	w.saw("a long ID", in.memory.SaveOnce(ctx, turnID+strings.Repeat("x", 512), said(1), said(2)), lockedmemory.ErrInvalidID)
 	must(w.t, in.memory.Clear(ctx))
 	for id, sentinel := range map[string]error{
-		turnID: lockedmemory.ErrAnswerGone, turnID + "2": lockedmemory.ErrTurnID,
-		turnID + strings.Repeat("x", 512): lockedmemory.ErrTurnID,
+		turnID: lockedmemory.ErrAnswerGone, turnID + "2": sessionstore.ErrTurnConflict,
+		turnID + strings.Repeat("x", 512): lockedmemory.ErrInvalidID,
 	} {
 		_, err := in.memory.Answer(ctx, id, said(1), func(ctx context.Context) ([]note, error) {
-			return nil, in.memory.Save(ctx, said(1), said(2))
+			return []note{said(3)}, in.memory.SaveOnce(ctx, id, said(1), said(2))
 		})
 		w.saw("Answer", err, sentinel)
 	}
@@ -253,9 +251,8 @@ func foreignData(w *witness, server *testservers.Redis) {
 			do(w.t, server, "FLUSHALL")
 			put[1] = "session:{" + session + "}:" + suffix
 			do(w.t, server, put...)
-			for _, ctx := range []context.Context{ctx, lockedmemory.WithTurnID(ctx, turnID)} {
-				w.take(suffix+", Save", in.memory.Save(ctx, said(1), said(2)))
-			}
+			w.take(suffix+", Save", in.memory.Save(ctx, said(1), said(2)))
+			w.take(suffix+", SaveOnce", in.memory.SaveOnce(ctx, turnID, said(1), said(2)))
 			_, err := in.memory.Load(ctx, "")
 			w.take(suffix+", Load", err)
 			w.take(suffix+", Clear", in.memory.Clear(ctx))

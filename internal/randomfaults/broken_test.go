@@ -94,6 +94,10 @@ func (d *document) Save(ctx context.Context, input, output message) error {
 	return errors.Join(d.add(ctx, input), d.add(ctx, output))
 }
 
+func (d *document) SaveOnce(ctx context.Context, _ string, messages ...message) error {
+	return d.Save(ctx, messages[0], messages[1])
+}
+
 func (d *document) Clear(ctx context.Context) error { return d.client.Del(ctx, keyOf(ctx)).Err() }
 
 func (*document) Search(context.Context, string, int) ([]message, error) {

@@ -38,7 +38,7 @@ type draft struct {
 	began    int64 // of the turn
 }
 
-// named is an exchange that was saved under a turn ID.
+// named is an exchange that was saved under an ID.
 type named struct {
 	id       string
 	messages []message
@@ -159,7 +159,7 @@ func (d *draft) edit(ctx context.Context, memory *locked) error {
 	return d.replace(ctx, all)
 }
 
-// append saves an exchange: mostly a new one, sometimes the last one again, under its turn ID.
+// append saves an exchange: mostly a new one, sometimes the last one again, under its ID.
 func (d *draft) append(ctx context.Context, memory *locked) error {
 	saves := d.again
 	if saves.id == "" || d.rng.IntN(6) > 0 {
@@ -170,10 +170,10 @@ func (d *draft) append(ctx context.Context, memory *locked) error {
 		d.again = saves
 	}
 	op := history.Op{Kind: history.Save, Entry: saves.messages[0].Write, Turn: saves.id}
-	if saves.id != "" {
-		ctx = lockedmemory.WithTurnID(ctx, saves.id)
-	}
 	p := d.begin(ctx, op)
+	if saves.id != "" {
+		return d.written(p, ctx, memory.SaveOnce(ctx, saves.id, saves.messages...))
+	}
 	return d.written(p, ctx, memory.Append(ctx, saves.messages...))
 }
 
@@ -192,7 +192,7 @@ func (d *draft) replace(ctx context.Context, all []lockedmemory.Exchange[message
 	for range d.rng.IntN(3) {
 		e := lockedmemory.Exchange[message]{Messages: d.exchange()}
 		if with = append(with, e); len(with) == 1 && d.rng.IntN(2) == 0 {
-			with[0].Place, with[0].ID, with[0].Number = all[from].Place, all[from].ID, all[from].Number
+			with[0].Place, with[0].ID = all[from].Place, all[from].ID
 		}
 		op.With = append(op.With, e.Messages[0].Write)
 	}

@@ -138,12 +138,15 @@ func (r recording) begin(ctx context.Context, op history.Op) *history.Pending {
 }
 
 func (r recording) Save(ctx context.Context, input, output message) error {
-	op := history.Op{Kind: history.Save, Entry: input.Write}
-	if turn, named := lockedmemory.TurnID(ctx); named {
-		op.Turn = turn.ID
-	}
-	p := r.begin(ctx, op)
+	p := r.begin(ctx, history.Op{Kind: history.Save, Entry: input.Write})
 	err := r.memory.Save(ctx, input, output)
+	answered(p, ctx, err)
+	return err
+}
+
+func (r recording) SaveOnce(ctx context.Context, id string, messages ...message) error {
+	p := r.begin(ctx, history.Op{Kind: history.Save, Entry: messages[0].Write, Turn: id})
+	err := r.memory.SaveOnce(ctx, id, messages...)
 	answered(p, ctx, err)
 	return err
 }

@@ -90,7 +90,7 @@ type task struct {
 	kind    kind
 	session string
 	turn    int
-	named   bool // it has a turn ID, and may be repeated
+	named   bool // it has an ID, and may be repeated
 	tools
 	inner, outer memory // those of the tools, or what records their calls
 	begun        int64  // of the attempt
@@ -211,10 +211,13 @@ func (t *task) paused(since int64) bool {
 
 // save saves, once more in place if it is not known whether it has.
 func (t *task) save(ctx context.Context, a *attempt, question, answer message) error {
-	if t.named && t.config.Broken == noIdentity {
-		ctx = lockedmemory.WithTurnID(ctx, fmt.Sprint(t.config.Run, "-", t.next()))
-	} else if t.named {
-		ctx = lockedmemory.WithTurnID(ctx, fmt.Sprint(t.turn))
+	saves := func(ctx context.Context) error { return t.outer.Save(ctx, question, answer) }
+	if t.named {
+		id := fmt.Sprint(t.turn)
+		if t.config.Broken == noIdentity {
+			id = fmt.Sprint(t.config.Run, "-", t.next())
+		}
+		saves = func(ctx context.Context) error { return t.outer.SaveOnce(ctx, id, question, answer) }
 	}
 	a.Sent = now()
 	if t.config.Broken == lostSave && t.rng.IntN(10) == 0 {
@@ -228,13 +231,13 @@ func (t *task) save(ctx context.Context, a *attempt, question, answer message) e
 	if t.named && t.rng.IntN(30) == 0 { // so little time that it may be stored or not
 		first, cancel = context.WithTimeout(ctx, between(t.rng, 0, 2*time.Millisecond))
 	}
-	err := t.outer.Save(first, question, answer)
+	err := saves(first)
 	cancel()
 	if err != nil && t.named && ctx.Err() == nil && (errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrOutcomeUnknown) || first.Err() != nil) {
-		err = t.outer.Save(ctx, question, answer)
+		err = saves(ctx)
 	}
 	if t.config.Broken == doubledSave && t.rng.IntN(10) == 0 {
-		_ = t.outer.Save(lockedmemory.WithTurnID(ctx, fmt.Sprint(t.turn, "again")), question, answer)
+		_ = t.outer.SaveOnce(ctx, fmt.Sprint(t.turn, "again"), question, answer)
 	}
 	if a.Done = now(); err == nil {
 		a.End, a.Fence = saved, a.Mine

@@ -39,7 +39,10 @@ const namespace = "campaign"
 func lockKey(key string) string { return namespace + ":" + redislock.HashTag(key) + "lock" }
 
 type (
-	memory = lockedmemory.Memory[message, message]
+	memory interface {
+		lockedmemory.Memory[message, message]
+		SaveOnce(ctx context.Context, id string, messages ...message) error
+	}
 	locked = lockedmemory.LockedMemory[message, message]
 )
 

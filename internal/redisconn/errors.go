@@ -138,7 +138,7 @@ func kindOf(err error, on topology) (advice string, kind error) {
 	return "", nil
 }
 
-// discreet leaves out the quotes of an error's text: they can be keys, messages and turn IDs. Redis
+// discreet leaves out the quotes of an error's text: they can be keys, messages and IDs. Redis
 // quotes the first arguments of an unknown command. go-redis quotes what it cannot read.
 func discreet(err error) error {
 	text := err.Error()

@@ -59,7 +59,7 @@ func newInstance(t testing.TB, server *testservers.Redis, seen distlock.Observer
 	if in.locker, err = redislock.New(in.client, &in.options); err != nil {
 		t.Fatal(err)
 	}
-	in.talks = in.newMemory(t, sessionstore.Retention{MaxExchanges: maxExchanges, RememberTurns: forget}, sessionstore.Options{Window: window})
+	in.talks = in.newMemory(t, sessionstore.Retention{MaxExchanges: maxExchanges, RememberIDs: forget}, sessionstore.Options{Window: window})
 	in.visits = in.newMemory(t, sessionstore.Retention{IdleTTL: forget}, sessionstore.Options{})
 	return in
 }

@@ -15,7 +15,7 @@
 //
 // The load has free locks, locks with a long queue, tries that find a lock busy, and acquisitions that
 // are cancelled at any moment. Leases are held for seconds and renewed a hundred times a TTL. It has
-// turns, Saves outside turns, and Saves under turn IDs, some of them repeated. It has Clears, sessions
+// turns, Saves outside turns, and SaveOnces, some of them repeated. It has Clears, sessions
 // that expire and come back, and Lockers that are opened and closed. Once a second, any connection is
 // killed. Package tracing observes all of it, and its spans are dropped.
 //

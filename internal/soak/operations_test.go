@@ -115,10 +115,8 @@ func (c *call) talk(ctx context.Context) context.Context {
 	return lockedmemory.WithSession(ctx, fmt.Sprint("talk-", c.random.IntN(talks)))
 }
 
-// withID gives a Save an ID that no other has.
-func (c *call) withID(ctx context.Context) context.Context {
-	return lockedmemory.WithTurnID(ctx, fmt.Sprint("message-", c.load.id.Add(1)))
-}
+// id returns one that no other exchange has.
+func (c *call) id() string { return fmt.Sprint("message-", c.load.id.Add(1)) }
 
 func (c *call) exchange() (question, answer message) {
 	text := strings.Repeat("word ", 10+c.random.IntN(20))
@@ -134,10 +132,10 @@ func (c *call) turn(ctx context.Context) error {
 		if len(history) > 2*window {
 			return fmt.Errorf("a window of %d turns has %d messages", window, len(history))
 		}
-		if c.random.IntN(2) == 0 {
-			ctx = c.withID(ctx)
-		}
 		question, answer := c.exchange()
+		if c.random.IntN(2) == 0 {
+			return c.in.talks.SaveOnce(ctx, c.id(), question, answer)
+		}
 		return c.in.talks.Save(ctx, question, answer)
 	})
 }
@@ -147,13 +145,13 @@ func (c *call) save(ctx context.Context) error {
 	return c.in.talks.Save(c.talk(ctx), question, answer)
 }
 
-// saveTwice repeats a Save under its turn ID, half of the time.
+// saveTwice repeats a SaveOnce, half of the time.
 func (c *call) saveTwice(ctx context.Context) error {
-	ctx = c.withID(c.talk(ctx))
+	ctx, id := c.talk(ctx), c.id()
 	question, answer := c.exchange()
-	err := c.in.talks.Save(ctx, question, answer)
+	err := c.in.talks.SaveOnce(ctx, id, question, answer)
 	if err == nil && c.random.IntN(2) == 0 {
-		err = c.in.talks.Save(ctx, question, answer)
+		err = c.in.talks.SaveOnce(ctx, id, question, answer)
 	}
 	return err
 }

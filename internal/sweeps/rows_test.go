@@ -297,40 +297,44 @@ func handles(get func(ctx context.Context, k *distlock.Lock) error) func(*scene)
 
 var storeRows = func() (rows []row) {
 	for _, named := range []bool{false, true} {
-		with := func(ctx context.Context) context.Context { return ctx }
-		suffix := ""
+		saves, suffix := func(s *scene) func(context.Context) error {
+			return func(ctx context.Context) error { return s.save(ctx, s.faulty.memory, secret) }
+		}, ""
+		again := func(*scene, context.Context) {}
 		if named {
-			with = func(ctx context.Context) context.Context { return lockedmemory.WithTurnID(ctx, secret+"-id") }
-			suffix = "WithAnID"
-		}
-		again := func(s *scene, ctx context.Context) {
-			if lease, ok := s.faulty.locker.FromContext(ctx, s.key); ok && lease.Err() != nil {
-				s.later = func() { s.repeat(with(s.ctx)) } // the turn is over
-			} else {
-				s.repeat(with(ctx))
+			suffix = "-once"
+			saves = func(s *scene) func(context.Context) error {
+				return func(ctx context.Context) error { return s.saveOnce(ctx, secret) }
+			}
+			again = func(s *scene, ctx context.Context) {
+				if lease, ok := s.faulty.locker.FromContext(ctx, s.key); ok && lease.Err() != nil {
+					s.later = func() { s.repeat(s.ctx) } // the turn is over
+				} else {
+					s.repeat(ctx)
+				}
 			}
 		}
 		rows = append(rows,
-			row{name: "save" + suffix, covers: "LockedMemory.Save Store.Save", run: func(s *scene) {
+			row{name: "save" + suffix, covers: "LockedMemory.Save Store.Save LockedMemory.SaveOnce Store.SaveOnce", run: func(s *scene) {
 				s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
-				s.sweep(s.ctx, func(ctx context.Context) error { return s.save(with(ctx), s.faulty.memory, secret) })
+				s.sweep(s.ctx, saves(s))
 				again(s, s.ctx)
 				s.judge()
 			}},
 			row{name: "save-whileBusy" + suffix, covers: "LockedMemory.Save Store.Save", run: func(s *scene) {
 				s.blocked()
-				s.sweep(s.ctx, func(ctx context.Context) error { return s.save(with(ctx), s.faulty.memory, secret) })
+				s.sweep(s.ctx, saves(s))
 				s.unblocked()
 				again(s, s.ctx)
 				s.judge(distlock.ErrNotAcquired)
 			}},
 			row{name: "save-first" + suffix, covers: "Store.Save", run: inTurn(func(s *scene, turn context.Context) {
-				s.sweep(turn, func(ctx context.Context) error { return s.save(with(ctx), s.faulty.memory, secret) })
+				s.sweep(turn, saves(s))
 				again(s, turn)
 			})},
 			row{name: "save-second" + suffix, covers: "Store.Save", run: inTurn(func(s *scene, turn context.Context) {
 				s.must(s.save(turn, s.faulty.memory, secret+" first"))
-				s.sweep(turn, func(ctx context.Context) error { return s.save(with(ctx), s.faulty.memory, secret) })
+				s.sweep(turn, saves(s))
 				again(s, turn)
 			})})
 	}
@@ -401,13 +405,13 @@ var storeRows = func() (rows []row) {
 		}})
 }()
 
-// repeat makes a Save again that has failed, if it had a turn ID: it is stored once then.
+// repeat makes a SaveOnce again that has failed: it is stored once then.
 func (s *scene) repeat(ctx context.Context) {
 	s.Helper()
-	if _, named := lockedmemory.TurnID(ctx); s.err == nil || !named {
+	if s.err == nil {
 		return
 	}
-	s.must(s.faulty.memory.Save(ctx, secret, answer(secret)))
+	s.must(s.faulty.memory.SaveOnce(ctx, secret+"-id", secret, answer(secret)))
 	s.maybe = slices.DeleteFunc(s.maybe, func(text string) bool { return text == secret })
 	s.saved = append(s.saved, secret)
 }
@@ -502,8 +506,8 @@ var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
 		return s.all(n, exchanges, nil)
 	},
 	"answered": func(ctx context.Context, s *scene, _ int) error {
-		found, stored, err := s.faulty.memory.Answered(ctx, "never")
-		return s.all(len(found)+stored, 0, err)
+		found, _, err := s.faulty.memory.Answered(ctx, "never")
+		return s.all(len(found.Messages), 0, err)
 	},
 	"sessions": func(ctx context.Context, s *scene, _ int) error {
 		n := 0

@@ -114,7 +114,15 @@ func (s *scene) blocked() {
 func (s *scene) save(ctx context.Context, m interface {
 	Save(ctx context.Context, input, output string) error
 }, text string) error {
-	err := m.Save(ctx, text, answer(text))
+	return s.note(text, m.Save(ctx, text, answer(text)))
+}
+
+// saveOnce saves a text under its ID.
+func (s *scene) saveOnce(ctx context.Context, text string) error {
+	return s.note(text, s.faulty.memory.SaveOnce(ctx, text+"-id", text, answer(text)))
+}
+
+func (s *scene) note(text string, err error) error {
 	switch {
 	case err == nil:
 		s.saved = append(s.saved, text)

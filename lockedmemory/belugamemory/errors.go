@@ -6,8 +6,8 @@ import "github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/code
 const (
 	// ErrOutcomeUnknown is the code of a write whose answer is lost: of Save, Append, Replace, Clear and
 	// Delete, and of the Update of a run. The write may have taken effect, or do so later. A repeated Save
-	// can store twice. A repeated Clear or Delete can erase what came between. Answer has an ID, and fails
-	// with core.ErrProviderDown instead.
+	// can store twice. A repeated Clear or Delete can erase what came between. SaveOnce and Answer have an
+	// ID, and fail with core.ErrProviderDown instead.
 	ErrOutcomeUnknown = codes.OutcomeUnknown
 	// ErrLockLost is the code of distlock.ErrLost: the lease has ended before its release. Repeat the
 	// turn or the run. If the error also matches distlock.ErrOutcomeUnknown, its write may be stored.

@@ -25,7 +25,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// sentinels lists those of distlock and sessionstore, with the code of a Save without a turn ID.
+// sentinels lists those of distlock and sessionstore, with the code of a Save.
 var sentinels = map[string]struct {
 	sentinel  error
 	code      core.ErrorCode
@@ -41,7 +41,7 @@ var sentinels = map[string]struct {
 	"distlock.ErrRefused":          {distlock.ErrRefused, core.ErrProviderDown, true},
 	"distlock.ErrOutcomeUnknown":   {distlock.ErrOutcomeUnknown, ErrOutcomeUnknown, false},
 	"sessionstore.ErrTurnConflict": {sessionstore.ErrTurnConflict, core.ErrInvalidInput, false},
-	"lockedmemory.ErrTurnID":       {lockedmemory.ErrTurnID, core.ErrInvalidInput, false},
+	"lockedmemory.ErrInvalidID":    {lockedmemory.ErrInvalidID, core.ErrInvalidInput, false},
 	"sessionstore.ErrTooLarge":     {sessionstore.ErrTooLarge, core.ErrInvalidInput, false},
 	"sessionstore.ErrCodec":        {sessionstore.ErrCodec, core.ErrInvalidInput, false},
 	"sessionstore.ErrGone":         {sessionstore.ErrGone, core.ErrNotFound, false},
@@ -134,15 +134,10 @@ func TestErrors_everySentinelIsListed(t *testing.T) {
 	}
 }
 
-func TestErrors_unknownSave_retryableWithTurnID(t *testing.T) {
+func TestErrors_unknownSave_notRetryable(t *testing.T) {
 	unknown := fmt.Errorf("store: %w", distlock.ErrOutcomeUnknown)
 	err := saved(t, t.Context(), unknown)
 	mustHaveCode(t, err, ErrOutcomeUnknown, distlock.ErrOutcomeUnknown)
-	err = saved(t, lockedmemory.WithTurnID(t.Context(), "id"), unknown)
-	mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrOutcomeUnknown)
-	if !core.IsRetryable(err) {
-		t.Error("with a turn ID, not retryable:", err)
-	}
 	m, _ := Wrap(failing{unknown}, localLocker(t, nil), WithSessionID("s"))
 	mustHaveCode(t, m.Clear(t.Context()), ErrOutcomeUnknown, distlock.ErrOutcomeUnknown)
 }
@@ -428,15 +423,18 @@ func TestErrors_hangingServer_saveNotRetryable(t *testing.T) {
 	for id, want := range map[string]core.ErrorCode{"": ErrOutcomeUnknown, "id": core.ErrProviderDown} {
 		m := open(t, server.URL(), nil)
 		_ = m.Turn(inSession(t, "s"), func(ctx context.Context) error {
-			if id != "" {
-				ctx = lockedmemory.WithTurnID(ctx, id)
-			}
 			save(t, ctx, m, "1") // and so the memory has a connection, over which the next Save is sent
 			server.Pause()
 			defer server.Resume()
 			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 			defer cancel()
-			err := m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
+			messages := []schema.Message{schema.NewHumanMessage("q"), schema.NewAIMessage("a")}
+			var err error
+			if id == "" {
+				err = m.Save(ctx, messages[0], messages[1])
+			} else {
+				err = m.SaveOnce(ctx, id, messages...)
+			}
 			mustHaveCode(t, err, want, distlock.ErrOutcomeUnknown)
 			if core.IsRetryable(err) != (id != "") {
 				t.Errorf("with the ID %q: retryable is %t", id, core.IsRetryable(err))

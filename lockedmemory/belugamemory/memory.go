@@ -70,7 +70,8 @@ func Middleware(locker *distlock.Locker, opts ...Option) (memory.Middleware, err
 	}, nil
 }
 
-// Save appends one exchange under the session's lock, as lockedmemory.LockedMemory does.
+// Save appends one exchange under the session's lock, as lockedmemory.LockedMemory does. It has no ID: a
+// repeated Save is stored again. Use [Memory.SaveOnce] or [Memory.Answer] where a message may come twice.
 func (m *Memory) Save(ctx context.Context, input, output schema.Message) error {
 	return m.store(ctx, "belugamemory.save", func() error { return m.locked.Save(ctx, input, output) }, input, output)
 }

@@ -16,7 +16,7 @@ import (
 
 var _ lockedmemory.SessionStore[schema.Message] = (*Memory)(nil)
 
-// Answer asks fn for the answer to a question, stores both as one exchange under a turn ID, and returns the
+// Answer asks fn for the answer to a question, stores both as one exchange under an ID, and returns the
 // messages of the answer. If the ID is known, it returns the stored answer and does not run fn. It returns
 // the error of fn unchanged, unless the lease was lost. See lockedmemory.LockedMemory.Answer.
 func (m *Memory) Answer(ctx context.Context, id string, question schema.Message,
@@ -36,13 +36,20 @@ func (m *Memory) Answer(ctx context.Context, id string, question schema.Message,
 	return answer, err
 }
 
+// SaveOnce is [Memory.Append] under the ID of the message that is answered: repeated with the same messages,
+// it stores nothing. Other messages under the ID: sessionstore.ErrTurnConflict.
+func (m *Memory) SaveOnce(ctx context.Context, id string, messages ...schema.Message) error {
+	return m.store(ctx, "belugamemory.save_once", func() error { return m.locked.SaveOnce(ctx, id, messages...) },
+		messages...)
+}
+
 // Append is [Memory.Save] for one exchange of any number of messages: a question, tool calls, their
 // results, and the answer.
 func (m *Memory) Append(ctx context.Context, messages ...schema.Message) error {
 	return m.store(ctx, "belugamemory.append", func() error { return m.locked.Append(ctx, messages...) }, messages...)
 }
 
-// store runs a Save or Append. If its outcome is unknown, a turn ID makes a retry safe.
+// store runs a Save, Append or SaveOnce.
 func (m *Memory) store(ctx context.Context, op string, save func() error, messages ...schema.Message) error {
 	err := m.writes(ctx)
 	if err == nil {
@@ -50,9 +57,6 @@ func (m *Memory) store(ctx context.Context, op string, save func() error, messag
 	}
 	if err == nil {
 		err = save()
-	}
-	if _, named := lockedmemory.TurnID(ctx); named {
-		op = "belugamemory.saveonce"
 	}
 	return codes.Of(op, err)
 }
@@ -64,18 +68,19 @@ func (m *Memory) Replace(ctx context.Context, from, to lockedmemory.Place,
 	return m.write(ctx, "belugamemory.replace", func() error { return m.locked.Replace(ctx, from, to, exchanges...) })
 }
 
-// Delete removes the session for good: the history and the turn IDs.
+// Delete removes the session for good: the history and the IDs.
 func (m *Memory) Delete(ctx context.Context) error {
 	return m.write(ctx, "belugamemory.delete", func() error { return m.locked.Delete(ctx) })
 }
 
-// Answered returns the exchanges that are stored under a turn ID, and the highest number stored under it.
+// Answered returns the exchange that is stored under an ID. With lockedmemory.ErrAnswerGone, known is true,
+// and the exchange is no longer in the history.
 func (m *Memory) Answered(ctx context.Context, id string) (
-	exchanges []lockedmemory.Exchange[schema.Message], stored int, err error) {
+	exchange lockedmemory.Exchange[schema.Message], known bool, err error) {
 	if err = m.usable(); err == nil {
-		exchanges, stored, err = m.locked.Answered(ctx, id)
+		exchange, known, err = m.locked.Answered(ctx, id)
 	}
-	return exchanges, stored, codes.Of("belugamemory.answered", err)
+	return exchange, known, codes.Of("belugamemory.answered", err)
 }
 
 // Last returns the last n exchanges in order, and the newest turn in any case.

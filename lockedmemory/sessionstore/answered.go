@@ -8,32 +8,38 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
 
-// Answered returns the exchanges that are stored under a turn ID, in order, and the highest number stored
-// under it. Ask before the model is paid for: if stored is not 0, the message was answered before.
-//
-// If exchanges has fewer than stored, the others were trimmed, cleared or replaced under no ID, or have
-// expired with the session. stored is 0 if nothing was stored under the ID within
-// Retention.RememberTurns.
+// Answered returns the exchange that is stored under an ID. Ask before the model is paid for: if known is
+// true, the message was answered before. With lockedmemory.ErrAnswerGone, known is true, and the exchange
+// was trimmed, cleared or replaced under no ID, or has expired with the session. known is false if nothing
+// was stored under the ID within Retention.RememberIDs.
 //
 // In a turn, the answer stays true until the turn ends. Without a lease, another turn may store the
-// answer at once. The errors are those of [Store.Load], and lockedmemory.ErrTurnID for an ID that is
-// empty or longer than 512 bytes.
+// exchange at once. The other errors are those of [Store.Load], and lockedmemory.ErrInvalidID for an ID
+// that is empty or longer than 512 bytes.
 func (s *Store[M, D]) Answered(ctx context.Context, id string) (
-	exchanges []lockedmemory.Exchange[M], stored int, err error) {
-	if id == "" || len(id) > lockedmemory.MaxTurnID {
-		return nil, 0, fmt.Errorf("sessionstore: %s: %w: it has %d bytes, 1 to %d are allowed: "+
-			"use the ID of the message, or a hash of that ID",
-			opAnswered, lockedmemory.ErrTurnID, len(id), lockedmemory.MaxTurnID)
+	exchange lockedmemory.Exchange[M], known bool, err error) {
+	if err := validID(opAnswered, id); err != nil {
+		return exchange, false, err
 	}
-	exchanges, err = readWhole(ctx, s, opAnswered, func(r *reading) (found []lockedmemory.Exchange[M]) {
-		for page := range r.pages(driver.Read{ID: id, Named: true}, unlimited) {
-			found = append(found, s.decode(r, page, nil)...)
+	found, err := readWhole(ctx, s, opAnswered, func(r *reading) (found []lockedmemory.Exchange[M]) {
+		for page := range r.pages(driver.Read{ID: id}, 1) {
+			found = s.decode(r, page, nil)
 		}
-		stored = r.stored
-		return present(r, found)
+		known = r.known
+		return found
 	})
-	if err != nil {
-		return nil, 0, err
+	switch {
+	case err != nil:
+		return exchange, false, err
+	case known && len(found) == 0:
+		return exchange, true, fmt.Errorf("sessionstore: %s: %w: it was trimmed, cleared or replaced; nothing was written",
+			opAnswered, lockedmemory.ErrAnswerGone)
+	case known:
+		exchange = found[0]
 	}
-	return exchanges, stored, nil
+	return exchange, known, nil
+}
+
+func validID(op operation, id string) error {
+	return lockedmemory.CheckID("sessionstore: "+string(op), id)
 }

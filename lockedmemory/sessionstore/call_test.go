@@ -58,8 +58,8 @@ func TestStore_O_lostAnswer_writtenOnce(t *testing.T) {
 	}{
 		"Save": {func(ctx context.Context) error { return memory.Save(ctx, "q", "a") },
 			[]string{"before", "", "q", "a"}},
-		"Save with a turn ID": {func(ctx context.Context) error {
-			return memory.Save(lockedmemory.WithTurnID(ctx, "id"), "q", "a")
+		"SaveOnce": {func(ctx context.Context) error {
+			return memory.SaveOnce(ctx, "id", "q", "a")
 		}, []string{"before", "", "q", "a"}},
 		"Clear": {memory.Clear, []string{}},
 	} {
@@ -210,7 +210,7 @@ func (plain) Decode(b []byte) (string, error) { return string(b), nil }
 func (plain) Text(m string) string            { return m }
 func (plain) Document(m string) string        { return m }
 
-// Messages under a turn ID are told apart by where one ends and the other begins, too.
+// Messages under an ID are told apart by where one ends and the other begins, too.
 func TestSave_O_sameTextOtherwiseSplit_conflict(t *testing.T) {
 	store, err := memstore.New(lockedmemory.FixedKey("s"), plain{}, nil, nil)
 	must(t, err)
@@ -219,9 +219,8 @@ func TestSave_O_sameTextOtherwiseSplit_conflict(t *testing.T) {
 	defer locker.Close(context.Background())
 	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
 	must(t, err)
-	ctx := lockedmemory.WithTurnID(t.Context(), "id")
-	must(t, memory.Save(ctx, "ab", "c"))
-	if err := memory.Save(ctx, "a", "bc"); !errors.Is(err, sessionstore.ErrTurnConflict) {
+	must(t, memory.SaveOnce(t.Context(), "id", "ab", "c"))
+	if err := memory.SaveOnce(t.Context(), "id", "a", "bc"); !errors.Is(err, sessionstore.ErrTurnConflict) {
 		t.Errorf("Save: %v", err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 // predecessors. [JSON] is a Codec for plain structs.
 type Codec[M, D any] interface {
 	// Encode must return the same bytes for the same message each time, in every process and version.
-	// By these bytes, the store sees whether a repeated Save of a turn ID has the same messages. A map
+	// By these bytes, the store sees whether a repeated SaveOnce has the same messages. A map
 	// in random order, or the time of the encoding, makes each retry an [ErrTurnConflict].
 	Encode(message M) ([]byte, error)
 	// Decode returns the message that Encode was given. It must fail for bytes that Encode cannot have

@@ -1,5 +1,5 @@
 // Package sessionstore is a conversation memory for agents that run as many instances. It keeps every
-// session in the order of its leases, stores a repeated Save with a turn ID once, and refuses a writer
+// session in the order of its leases, stores the exchange of a message ID once, and refuses a writer
 // whose lease is over, without a clock.
 //
 // A holder that was paused wakes up and writes, although its lease is over. Only the memory can refuse
@@ -21,8 +21,8 @@
 //		return model(ctx, history, question)
 //	})
 //
-// Answer is a turn with the ID of the question. docs/howto/retries.md explains turns with several
-// Saves, and failures. docs/reference/configuration.md lists the options and their defaults.
+// Answer is a turn that stores question and answer under the ID of the question.
+// docs/howto/retries.md explains turns with several steps, and failures. docs/reference/configuration.md lists the options and their defaults.
 //
 // # What holds
 //
@@ -30,7 +30,7 @@
 //   - All messages of an exchange are stored, next to each other, or none.
 //   - After a store was shown a token, it refuses every lower one. The first access under a lease, also
 //     a Load, shows the token.
-//   - Each Save of a turn with an ID is stored once, for Retention.RememberTurns.
+//   - The exchange of an Answer or SaveOnce is stored once, for Retention.RememberIDs.
 //   - A [Store.Replace], a Clear or a [Store.Delete] is one step. The service keeps no removed text.
 //   - Limits do not cut a turn: Load, Search, Forward and trimming keep whole turns.
 //
@@ -38,10 +38,10 @@
 //
 // # Errors
 //
-// After an error that matches distlock.ErrOutcomeUnknown, repeat the Save with the same turn ID, or
-// look in a new turn. After any other error, nothing was written by this call. Reads never fail with
+// After an error that matches distlock.ErrOutcomeUnknown, repeat an Answer or SaveOnce with its ID.
+// After another write, load the history in a new turn. After any other error, nothing was written by this call. Reads never fail with
 // distlock.ErrOutcomeUnknown. docs/reference/errors.md says what to do for each error. No error names
-// a session, a message or a turn ID, unless the codec or the KeyFunc does.
+// a session, a message or an ID, unless the codec or the KeyFunc does.
 //
 // # Memory of the process
 //

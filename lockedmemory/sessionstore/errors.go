@@ -13,10 +13,10 @@ import (
 )
 
 // The sentinels of a store, beside those of distlock: see the package documentation. No text names
-// a session, a message or a turn ID.
+// a session, a message or an ID.
 var (
-	// ErrTurnConflict: the turn ID was used before, for a Save of other messages. Nothing was written.
-	ErrTurnConflict error = turnConflict("sessionstore: turn ID used for other messages")
+	// ErrTurnConflict: the ID was used before, for other messages. Nothing was written.
+	ErrTurnConflict error = turnConflict("sessionstore: message ID used for other messages")
 	// ErrGone: the session has expired, or was deleted, since the turn used it. The loaded history
 	// no longer exists. Nothing was written. Begin a new turn, and load the history again.
 	ErrGone = errors.New("sessionstore: session gone")
@@ -112,8 +112,11 @@ func (r *request) callError(err error) error {
 	}
 	switch {
 	case unknown:
-		return fmt.Errorf("%w: %s: %w: load the history in a new turn, or repeat a Save with the same turn ID",
-			outcomeUnknown, r.op, err)
+		advice := "load the history in a new turn, and look"
+		if r.op == opSaveOnce {
+			advice = "repeat the call with the same ID and messages"
+		}
+		return fmt.Errorf("%w: %s: %w: %s", outcomeUnknown, r.op, err, advice)
 	case over:
 		return fmt.Errorf("sessionstore: %s: %w", r.op, err)
 	}

@@ -186,7 +186,7 @@ func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, wri
 			do    func(context.Context) error
 		}{
 			{"Save", true, save},
-			{"Save with an ID", true, func(ctx context.Context) error { return save(lockedmemory.WithTurnID(ctx, "id")) }},
+			{"SaveOnce", true, func(ctx context.Context) error { return memory.SaveOnce(ctx, "id", "q", "a") }},
 			{"Clear", true, memory.Clear},
 			{"Load", false, load},
 			{"Search", false, search},

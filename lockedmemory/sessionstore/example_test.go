@@ -69,17 +69,17 @@ func Example() {
 	// 4 messages <nil>
 }
 
-// A Save that is repeated under its turn ID is stored once. With other messages, nothing is stored.
-func ExampleStore_Save() {
+// A SaveOnce that is repeated is stored once. With other messages, nothing is stored.
+func ExampleStore_SaveOnce() {
 	_, memory, closeAll := open()
 	defer closeAll()
 
-	ctx := lockedmemory.WithTurnID(context.Background(), "message-1")
+	ctx := context.Background()
 	question := Text{Role: "user", Text: "How far is the moon?"}
-	fmt.Println(memory.Save(ctx, question, Text{Role: "assistant", Text: "384,400 km."}))
-	fmt.Println(memory.Save(ctx, question, Text{Role: "assistant", Text: "384,400 km."}))
+	fmt.Println(memory.SaveOnce(ctx, "message-1", question, Text{Role: "assistant", Text: "384,400 km."}))
+	fmt.Println(memory.SaveOnce(ctx, "message-1", question, Text{Role: "assistant", Text: "384,400 km."}))
 
-	err := memory.Save(ctx, question, Text{Role: "assistant", Text: "Far."})
+	err := memory.SaveOnce(ctx, "message-1", question, Text{Role: "assistant", Text: "Far."})
 	fmt.Println(errors.Is(err, sessionstore.ErrTurnConflict))
 
 	history, err := memory.Load(ctx, "")
@@ -116,14 +116,14 @@ func ExampleStore_Load() {
 	// <nil>
 }
 
-// Forward reads a history that is too long to be held at once, and yields the turn ID of each Save.
+// Forward reads a history that is too long to be held at once, and yields the ID of each exchange.
 func ExampleStore_Forward() {
 	store, memory, closeAll := open()
 	defer closeAll()
 	ctx := context.Background()
 
 	for _, id := range []string{"message-1", "message-2"} {
-		if err := memory.Save(lockedmemory.WithTurnID(ctx, id), Text{Text: "Hello?"}, Text{Text: "Hello!"}); err != nil {
+		if err := memory.SaveOnce(ctx, id, Text{Text: "Hello?"}, Text{Text: "Hello!"}); err != nil {
 			fmt.Println(err)
 		}
 	}

@@ -86,15 +86,17 @@ func TestWrite_refused_outcome(t *testing.T) {
 		driver.Conflict: {distlock.OutcomeConflict, distlock.OutcomeFailed},
 	} {
 		memory, seen := observed(t, with)
-		ctx := lockedmemory.WithTurnID(t.Context(), "id")
+		ctx := t.Context()
 		one := lockedmemory.Place{Fence: 1, N: 1}
-		err := errors.Join(memory.Save(ctx, "q", "a"), memory.Append(ctx, "q"), memory.Clear(ctx),
+		err := errors.Join(memory.Save(ctx, "q", "a"), memory.Append(ctx, "q"),
+			memory.SaveOnce(ctx, "id", "q"), memory.Clear(ctx),
 			memory.Replace(ctx, one, one), memory.Delete(ctx))
 		if err == nil {
 			t.Fatal("each write was stored")
 		}
 		expect(t, seen(), map[string]distlock.Outcome{lockedmemory.OpSave: want.write, lockedmemory.OpAppend: want.write,
-			lockedmemory.OpClear: want.write, lockedmemory.OpReplace: want.write, lockedmemory.OpDelete: want.write})
+			lockedmemory.OpSaveOnce: want.write,
+			lockedmemory.OpClear:    want.write, lockedmemory.OpReplace: want.write, lockedmemory.OpDelete: want.write})
 
 		memory, seen = observed(t, with)
 		_ = memory.Turn(t.Context(), func(ctx context.Context) error { return memory.Clear(ctx) })

@@ -30,7 +30,7 @@ type reading struct {
 	revision     int64              // of the first page
 	last         lockedmemory.Place // of the last entry read
 	oldest       lockedmemory.Place // see driver.Page, of the last page
-	stored       int                // see driver.Page, of the last page
+	known        bool               // see driver.Page, of the last page
 	err          error              // has ended the pages
 }
 
@@ -65,7 +65,7 @@ func (r *reading) pages(req driver.Read, limit int) iter.Seq[[]driver.Entry] {
 				r.size = max(r.size, size)
 				r.last = entry.Place
 			}
-			r.oldest, r.stored = page.Oldest, page.Stored
+			r.oldest, r.known = page.Oldest, page.Known
 			if !yield(page.Entries) || page.Last == (lockedmemory.Place{}) {
 				return
 			}
@@ -133,26 +133,15 @@ func (r *reading) beginning(after lockedmemory.Place) (before lockedmemory.Place
 	return before
 }
 
-// read reads a page. Under a lease, it shows the token of the lease, and brings the highest number
-// of the turn.
+// read reads a page. Under a lease, it shows the token of the lease.
 func (r *request) read(req driver.Read) (page driver.Page, err error) {
 	req.Session = r.session
 	if r.lease == nil {
 		page, err = retry(r.ctx, 0, func() (driver.Page, error) { return r.driver.Read(r.ctx, req) })
 		return page, r.callError(err)
 	}
-	turn, _ := lockedmemory.TurnID(r.ctx)
-	if turn != nil && (req.ID == "" || req.ID == turn.ID) {
-		if _, known := turn.Next(); !known {
-			req.ID = turn.ID
-		}
-	}
-	page, err = r.underLease(func(w driver.Write) (driver.Page, error) {
+	return r.underLease(func(w driver.Write) (driver.Page, error) {
 		req.Access = &w.Access
 		return r.driver.Read(r.ctx, req)
 	})
-	if err == nil && turn != nil && req.ID == turn.ID {
-		turn.Resume(page.Stored)
-	}
-	return page, err
 }

@@ -213,7 +213,7 @@ func (s *Store[M, D]) decode(r *reading, entries []driver.Entry, words []string)
 		if entry.Place.Compare(r.oldest) < 0 || entry.Place.Fence < r.since {
 			continue
 		}
-		e := lockedmemory.Exchange[M]{Place: entry.Place, ID: entry.ID, Number: entry.Number}
+		e := lockedmemory.Exchange[M]{Place: entry.Place, ID: entry.ID}
 		err := entry.Err
 		for i, text := range entry.Messages {
 			var m M

@@ -18,19 +18,19 @@ import (
 // Forward in the same turn. The exchanges get new places, with a Sub that no exchange there has had.
 // So a place that was kept from before gives [ErrRange].
 //
-// Give an exchange the Place, ID and Number of an exchange in the range to keep it in the turn of
-// that exchange: [Store.Answered] finds it under the ID. The Places that are given must be in the
-// order of the history. Two may be equal. Replace does not compare ID and Number with those of the
-// exchange at the Place: give those that were read, or Answered does not find the exchange. Of an
-// exchange without a Place, ID and Number are dropped. It stands with the exchange after it, or at
-// the end of the range.
+// Give an exchange the Place and ID of an exchange in the range to keep it in the turn of that
+// exchange: [Store.Answered] finds it under the ID. The Places that are given must be in the order
+// of the history. Two may be equal, but no two IDs. Replace does not compare the ID with that of the
+// exchange at the Place: give the one that was read, or Answered does not find the exchange. Of an
+// exchange without a Place, the ID is dropped. It stands with the exchange after it, or at the end
+// of the range.
 //
 // The service copies the history, a part at a time, beside the old one. That takes as long as writing the
 // history anew, and twice its memory until the end. Of the removed exchanges the service then keeps no text.
 //
 // The errors are those of [Store.Save], without [ErrTurnConflict] and [ErrGone]. It fails, and has
 // written nothing, with [ErrRange] if the session has no exchange at from or to, or if a Place is out of
-// order, with lockedmemory.ErrTurnID if an ID is longer than 512 bytes or lacks its Number, and with
+// order, with lockedmemory.ErrInvalidID if an ID is longer than 512 bytes or stands twice, and with
 // distlock.ErrInvalidOption for an exchange without messages. After distlock.ErrOutcomeUnknown, repeat
 // it in the same turn: [ErrRange] then says that it was done.
 func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
@@ -47,24 +47,29 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 		return fmt.Errorf("%w: nothing was written: it begins at %s, above its end at %s: exchange the two Places",
 			ErrRange, from, to)
 	}
-	entries := make([]driver.Entry, len(exchanges))
+	entries, ids := make([]driver.Entry, len(exchanges)), make(map[string]bool)
 	next := to
 	for i := len(exchanges) - 1; i >= 0; i-- {
 		e := exchanges[i]
 		if e.Place == (lockedmemory.Place{}) {
-			e.Place, e.ID, e.Number = next, "", 0
+			e.Place, e.ID = next, ""
 		}
 		if !ofExchange(e.Place) || before(e.Place, from) || before(next, e.Place) {
 			return fmt.Errorf("%w: nothing was written: the Place of exchange %d, %+v, is outside the range or out of order, "+
 				"or no exchange can have it: give Places that were read", ErrRange, i+1, e.Place)
 		}
 		next = e.Place
-		named := e.ID != "" && len(e.ID) <= lockedmemory.MaxTurnID && e.Number > 0
-		if !named && (e.ID != "" || e.Number != 0) { // no read could return it
-			return fmt.Errorf("%w: nothing was written: exchange %d has an ID of %d bytes and the Number %d: "+
-				"keep those of the exchange at its Place", lockedmemory.ErrTurnID, i+1, len(e.ID), e.Number)
+		if e.ID != "" {
+			if err := validID(opReplace, e.ID); err != nil {
+				return err
+			}
+			if ids[e.ID] {
+				return fmt.Errorf("sessionstore: %s: %w: exchange %d has the ID of a later one; nothing was written: "+
+					"give the ID to one exchange alone", opReplace, lockedmemory.ErrInvalidID, i+1)
+			}
+			ids[e.ID] = true
 		}
-		entries[i] = driver.Entry{Place: next, ID: e.ID, Number: e.Number}
+		entries[i] = driver.Entry{Place: next, ID: e.ID}
 		if entries[i].Messages, err = s.encode(e.Messages); err != nil {
 			return err
 		}

@@ -28,10 +28,10 @@ type operation string
 
 const (
 	opSave     operation = "save"
+	opSaveOnce operation = "save once"
 	opClear    operation = "clear"
 	opReplace  operation = "replace"
 	opDelete   operation = "delete"
-	opNumber   operation = "save: reading the turn's highest number"
 	opLoad     operation = "load"
 	opSearch   operation = "search"
 	opAnswered operation = "answered"
@@ -45,7 +45,7 @@ const (
 // writes reports whether the effect of the call is what the caller asked for. A read may leave a
 // mark, which changes no history.
 func (op operation) writes() bool {
-	return op == opSave || op == opClear || op == opReplace || op == opDelete
+	return op == opSave || op == opSaveOnce || op == opClear || op == opReplace || op == opDelete
 }
 
 // request begins a call. It fails if the session is not known, or if the lease does not fit.
@@ -134,7 +134,7 @@ func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bo
 	case driver.Known:
 		return false, nil
 	case driver.Conflict:
-		return false, fmt.Errorf("%w: %s: nothing was written: another exchange is stored under the ID and number: "+
+		return false, fmt.Errorf("%w: %s: nothing was written: another exchange is stored under the ID: "+
 			"use the stored one, which Answered returns", ErrTurnConflict, r.op)
 	case driver.Gone:
 		err := ErrGone

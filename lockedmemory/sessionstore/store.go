@@ -54,20 +54,14 @@ func (s *Store[M, D]) AcceptsLocker(locker *distlock.Locker) error {
 	return s.driver.AcceptsLocker(locker)
 }
 
-// Save appends one exchange, as one entry: both messages are stored, next to each other, or none.
-//
-// In a turn with an ID, see lockedmemory.WithTurnID, the Saves are numbered from 1. Each number is
-// stored once, also if its exchange was cleared or trimmed since, for Retention.RememberTurns. A Save
-// that has failed keeps its number: repeat it with the same messages. A turn that is repeated under
-// its ID goes on after the highest number stored. Without an ID, a Save whose outcome is unknown
-// may be stored twice if it is repeated.
+// Save appends one exchange, as one entry: both messages are stored, next to each other, or none. A Save
+// has no ID: if its outcome is unknown and it is repeated, it may be stored twice. See [Store.SaveOnce].
 //
 // It fails, and has written nothing, with distlock.ErrNotHeld if ctx carries no lease, with
 // distlock.ErrNotHeld or distlock.ErrLost if the lease has ended and the session has no exchange, with
 // a [StaleError], which is distlock.ErrLost, if the store has seen a later holder, with [ErrDeleted] if
 // the session was deleted while the turn waited for it, with [ErrGone],
-// [ErrTurnConflict], [ErrTooLarge], [ErrCodec] or distlock.ErrInvalidKey, with
-// distlock.ErrUnavailable if the service does not answer, with distlock.ErrRefused if it refuses,
+// [ErrTooLarge], [ErrCodec] or distlock.ErrInvalidKey, with distlock.ErrUnavailable if the service does not answer, with distlock.ErrRefused if it refuses,
 // and with the error of ctx if that ended before the Save was sent. It fails, and has written
 // nothing, with distlock.ErrInvalidOption if the store has seen a token more than a year ahead of
 // the lock service's clock. The session's mark may be damaged, or that clock may be wrong.
@@ -83,7 +77,23 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 // distlock.ErrInvalidOption without a message, and with [ErrTooLarge] for more than 256, or if they are
 // larger than 2 × Options.MaxMessage together.
 func (s *Store[M, D]) Append(ctx context.Context, messages ...M) error {
-	r, err := s.request(ctx, opSave)
+	return s.append(ctx, opSave, "", messages)
+}
+
+// SaveOnce is [Store.Append] under an ID, that of the message that is answered: it is stored once, however
+// often it is repeated, also if its exchange was cleared or trimmed since, for Retention.RememberIDs. The
+// same messages again: nil, and nothing is stored. Other messages: [ErrTurnConflict]. The messages are
+// compared by the bytes of the Codec. An ID has 1 to 512 bytes; for others, the error is
+// lockedmemory.ErrInvalidID.
+func (s *Store[M, D]) SaveOnce(ctx context.Context, id string, messages ...M) error {
+	if err := validID(opSaveOnce, id); err != nil {
+		return err
+	}
+	return s.append(ctx, opSaveOnce, id, messages)
+}
+
+func (s *Store[M, D]) append(ctx context.Context, op operation, id string, messages []M) error {
+	r, err := s.request(ctx, op)
 	if err != nil {
 		return err
 	}
@@ -91,12 +101,8 @@ func (s *Store[M, D]) Append(ctx context.Context, messages ...M) error {
 	if content.Messages, err = s.encode(messages); err != nil {
 		return err
 	}
-	turn, named := lockedmemory.TurnID(ctx)
-	if named {
-		content.ID, content.Digest = turn.ID, digest(content.Messages)
-		if content.Number, err = r.number(turn); err != nil {
-			return err
-		}
+	if id != "" {
+		content.ID, content.Digest = id, digest(content.Messages)
 	}
 	ends := lockedmemory.EndsLease(ctx, s)
 	_, err = r.underLease(func(w driver.Write) (driver.Page, error) {
@@ -104,26 +110,11 @@ func (s *Store[M, D]) Append(ctx context.Context, messages ...M) error {
 		stored := []driver.Entry{{Place: lockedmemory.Place{Fence: w.Fence, N: w.N}}}
 		return driver.Page{Verdict: v, Entries: stored}, err
 	})
-	if named && err == nil {
-		turn.Stored(content.Number)
-	}
 	return err
 }
 
-// number returns the number of the next exchange of a turn. A lease guards its Saves, see
-// distlock.Lease.Guard: they come one at a time, so no two take the same number.
-func (r request) number(turn *lockedmemory.NamedTurn) (n int, err error) {
-	n, known := turn.Next()
-	if !known { // no Load has brought it
-		r.op = opNumber
-		_, err = r.read(driver.Read{Backward: true, Limit: 1})
-		n, _ = turn.Next()
-	}
-	return n, err
-}
-
-// Clear removes the history. Writers with an older lease cannot undo it. Turn IDs stay known. The
-// errors are those of [Store.Save], without [ErrGone], [ErrTurnConflict], [ErrTooLarge] and [ErrCodec].
+// Clear removes the history. Writers with an older lease cannot undo it. IDs stay known. The errors are
+// those of [Store.Save], without [ErrGone], [ErrTooLarge] and [ErrCodec].
 func (s *Store[M, D]) Clear(ctx context.Context) error {
 	r, err := s.request(ctx, opClear)
 	if err != nil {
@@ -132,7 +123,7 @@ func (s *Store[M, D]) Clear(ctx context.Context) error {
 	return r.clear()
 }
 
-// Delete removes the session for good: the history and the turn IDs. For 24 hours, the service keeps the
+// Delete removes the session for good: the history and the IDs. For 24 hours, the service keeps the
 // place of the Delete and nothing else, to refuse writers with an older lease. Turns whose wait began
 // before the Delete fail with [ErrDeleted]. A later turn begins the session anew. Append-only files and
 // backups of the service are out of reach. The errors are those of [Store.Clear], without ErrDeleted.

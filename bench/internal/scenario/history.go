@@ -23,7 +23,7 @@ const (
 	shortTurns  = 100
 	lastTurns   = 20
 	editedTurns = 1000
-	recordSize  = 58 // of a turn ID with one number
+	recordSize  = 58 // of an ID
 )
 
 // editedExchange is an exchange of 1 KB.
@@ -134,7 +134,7 @@ func longestStep(rounds [][]float64) (longest stats.Spread) {
 	return longest
 }
 
-// answeredID is the turn ID of the newest turn of the short session.
+// answeredID is the ID of the newest turn of the short session.
 const answeredID = "message"
 
 // histories are the sessions of the scenario history.
@@ -166,13 +166,13 @@ func (h *histories) fill(ctx context.Context, b *Bench) error {
 		}
 	}
 	question, answer := exchange(0)
-	if err := h.short.Save(lockedmemory.WithTurnID(ctx, answeredID), question, answer); err != nil {
+	if err := h.short.SaveOnce(ctx, answeredID, question, answer); err != nil {
 		return err
 	}
 	pipe := h.client.Pipeline()
 	for n := range h.turns {
 		sum := sha256.Sum256([]byte(strconv.Itoa(n)))
-		pipe.HSet(ctx, h.long.Prefix+"ids", sum[:16], strings.Repeat("0", recordSize))
+		pipe.HSet(ctx, h.long.Prefix+"ids", sum[:16], "1"+strings.Repeat("0", recordSize))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return err
@@ -184,9 +184,9 @@ func (h *histories) fill(ctx context.Context, b *Bench) error {
 
 // answered asks for the turn of the short session that has an ID.
 func (h *histories) answered(ctx context.Context) error {
-	exchanges, _, err := h.short.Store.Answered(ctx, answeredID)
-	if err == nil && len(exchanges) != 1 {
-		err = fmt.Errorf("%d exchanges are found under the turn ID", len(exchanges))
+	_, known, err := h.short.Store.Answered(ctx, answeredID)
+	if err == nil && !known {
+		err = errors.New("no exchange is found under the ID")
 	}
 	return err
 }

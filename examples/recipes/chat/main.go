@@ -79,7 +79,7 @@ func (s service) post(w http.ResponseWriter, r *http.Request) {
 	})
 	if err == nil && !asked { // the answer is an earlier one: it must be that of the same question
 		known, _, unread := s.memory.Answered(ctx, key)
-		if err = unread; err == nil && (len(known) == 0 || known[0].Input() != question) {
+		if err = unread; err == nil && known.Input() != question {
 			err = sessionstore.ErrTurnConflict
 		}
 	}
@@ -108,7 +108,7 @@ func reply(w http.ResponseWriter, messages []Message, err error) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(messages)
 		return
-	case is(distlock.ErrInvalidKey), is(lockedmemory.ErrTurnID), is(sessionstore.ErrTooLarge), is(sessionstore.ErrCodec):
+	case is(distlock.ErrInvalidKey), is(lockedmemory.ErrInvalidID), is(sessionstore.ErrTooLarge), is(sessionstore.ErrCodec):
 		status = http.StatusBadRequest
 	case is(sessionstore.ErrTurnConflict), is(lockedmemory.ErrAnswerGone):
 		status = http.StatusConflict

@@ -34,7 +34,7 @@ var withoutExample = map[string]string{
 	"lockedmemory/sessionstore/*.NewColocated*": "as Open, for sessionstore.New with a wrapped driver",
 	"lockedmemory.EndsLease":                    "for inner memories: sessionstore calls it",
 	"lockedmemory.Lease":                        "for inner memories: sessionstore calls it",
-	"lockedmemory.NamedTurn.*":                  "for inner memories: sessionstore calls it",
+	"lockedmemory.CheckID":                      "for stores: sessionstore calls it",
 	"lockedmemory.LockedMemory.Search":          "as Load, with a query",
 	"lockedmemory/sessionstore.Store.*":         "LockedMemory has the same methods, with Examples",
 	"lockedmemory/sessionstore.JSON.*":          "the store calls the methods of a Codec",

@@ -126,7 +126,7 @@ func TestReference_limitsOfSessionstoreOptions(t *testing.T) {
 		{"no braces", "Namespace", &keep{Namespace: "n"}, &keep{Namespace: "n}"}},
 		{"At least 1 s", "IdleTTL", &keep{IdleTTL: time.Second}, &keep{IdleTTL: 999 * ms}},
 		{"At most 256 MiB", "MaxMessage", &view{MaxMessage: 256 << 20}, &view{MaxMessage: 256<<20 + 1}},
-		{"At least 1 s", "RememberTurns", &keep{RememberTurns: time.Second}, &keep{RememberTurns: 999 * ms}},
+		{"At least 1 s", "RememberIDs", &keep{RememberIDs: time.Second}, &keep{RememberIDs: 999 * ms}},
 	} {
 		if !slices.ContainsFunc(rows, func(row []string) bool { return row[0] == c.field && strings.Contains(row[2], c.says) }) {
 			t.Errorf("the row of %s does not say %q", c.field, c.says)

@@ -61,14 +61,13 @@ var storeTroubles = map[string]func(t *testing.T) error{
 		}
 		return s.memory.Save(t.Context(), "question", "answer")
 	},
-	"a turn ID that is known": func(t *testing.T) error {
+	"an ID that is known": func(t *testing.T) error {
 		s := ownServer(t)
 		return s.turn(t, func(ctx context.Context) error {
-			ctx = lockedmemory.WithTurnID(ctx, "1")
-			if err := s.memory.Save(ctx, "question", "answer"); err != nil {
+			if err := s.memory.SaveOnce(ctx, "1", "question", "answer"); err != nil {
 				t.Fatal(err)
 			}
-			return s.memory.Save(ctx, "question", "another answer")
+			return s.memory.SaveOnce(ctx, "1", "question", "another answer")
 		})
 	},
 	"a session that disappears during a turn": func(t *testing.T) error {

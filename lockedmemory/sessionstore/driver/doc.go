@@ -39,9 +39,9 @@
 // the copy as it answered the first one, as long as the first one's entry stands there or nothing
 // came after it.
 //
-// A turn ID has a record: of each number the digest and the place, without the sub-place. The record
-// outlives the entries, for Retention.RememberTurns. A Named Read returns the entries at its places in one
-// step with the highest number.
+// An ID has a record: the digest of its messages and the place, without the sub-place. The record
+// outlives the entry, for Retention.RememberIDs. A Read with an ID returns the entry at that place, or
+// the one that a Replace has put there under the ID.
 //
 // After an Append with EndsLease that is Done or Known, a driver on the server of the lock may
 // release the lock in the same step. It uses fencing.ReleaseWith, and leaves the lock alone after

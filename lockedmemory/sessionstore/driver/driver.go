@@ -10,8 +10,7 @@ import (
 // Entry is one stored exchange.
 type Entry struct {
 	Place    lockedmemory.Place
-	ID       string // the turn's; empty if there was none
-	Number   int    // of the exchange under ID, from 1; 0 without an ID
+	ID       string // of the message; empty if there was none
 	Messages [][]byte
 	// Err says that the entry is broken, or that another program has written it. Then only Place and
 	// Size are set. Size is in bytes.
@@ -70,11 +69,9 @@ type Append struct {
 // Content is one exchange to be written.
 type Content struct {
 	Messages [][]byte
-	// ID, if not empty, is the turn's. ID and Number are remembered with Digest and the place, for
-	// Retention.RememberTurns, whatever becomes of the entry. A Number that is known already writes
-	// nothing.
+	// ID, if not empty, is remembered with Digest and the place, for Retention.RememberIDs, whatever
+	// becomes of the entry. An ID that is known already writes nothing.
 	ID     string
-	Number int      // from 1
 	Digest [16]byte // of Messages
 }
 
@@ -85,7 +82,7 @@ type Replace struct {
 	// From and To are the first and the last entry of the range. Both are in the session, or the call
 	// has no effect, see Range. Both are zero for a Clear.
 	From, To lockedmemory.Place
-	// Forget also removes the turn IDs: the call is a Delete. Only without From and To. The session keeps the
+	// Forget also removes the IDs: the call is a Delete. Only without From and To. The session keeps the
 	// token of its last Delete, see Access.Awaited.
 	Forget bool
 	// New are the entries that take their place, in order. Fence and N of their Places lie in the range
@@ -109,10 +106,10 @@ type Outcome int
 const (
 	// Done: the call took effect, now or before.
 	Done Outcome = iota
-	// Known: the number is known under the ID, with the same digest. Nothing was written. The token
-	// was shown, unless that failed or it was refused.
+	// Known: the ID is known, with the same digest. Nothing was written. The token was shown, unless
+	// that failed or it was refused.
 	Known
-	// Conflict: the number is known under the ID, with another digest. Nothing was written.
+	// Conflict: the ID is known, with another digest. Nothing was written.
 	Conflict
 	// Taken: another write under the same token has the place or a higher one. Nothing was written.
 	Taken
@@ -143,11 +140,9 @@ type Read struct {
 	Limit int // at least 1
 	// Next says that other pages of the same read came before.
 	Next bool
-	// ID asks for the highest number that is stored under a turn ID. Empty: no question.
+	// ID, if not empty, asks for the entry stored under the ID alone, and for whether the ID is known, as of
+	// one moment. Backward, From and Limit have no meaning then.
 	ID string
-	// Named asks for the entries stored under ID alone, and for no others. The number and the entries are
-	// those of one moment. A Named Read has an ID and is not Backward.
-	Named bool
 }
 
 // Page is the answer to a Read.
@@ -164,9 +159,9 @@ type Page struct {
 	// Revision changes with each Replace of a range. It is that of the moment of the entries or
 	// before, and with Read.Next of that moment or later.
 	Revision int64
-	// Stored is the highest number that is known under Read.ID, or 0. If all pages of a Named Read have
-	// fewer entries, the others are no longer in the session: it was cleared or trimmed, or has expired.
-	Stored int
+	// Known says that Read.ID is known. Without an entry, that is no longer in the session: it was
+	// replaced or trimmed, or the session was cleared or has expired.
+	Known bool
 }
 
 // Driver keeps sessions. It is safe for concurrent use. Methods block until the service has answered
@@ -174,10 +169,10 @@ type Page struct {
 // names the outcome of the call. An error of no kind is an unknown outcome.
 type Driver interface {
 	// Append writes an entry if no higher token was shown, no other write has its place or a higher
-	// one, its number is not known under its ID, and the history is not gone.
+	// one, its ID is not known, and the history is not gone.
 	Append(ctx context.Context, a Append) (Verdict, error)
 	// Replace puts entries in the place of others if no higher token was shown and no other write has
-	// its place or a higher one. Its place stays taken, and turn IDs stay known. No byte of the removed
+	// its place or a higher one. Its place stays taken, and IDs stay known. No byte of the removed
 	// entries remains in the service.
 	Replace(ctx context.Context, r Replace) (Verdict, error)
 	// Read returns entries. With an Access whose First is set, the token is shown before anything is read.

@@ -37,10 +37,10 @@ type Retention struct {
 	// takes several leases: reads return all exchanges that are not removed yet.
 	// From 64 KiB to 64 MiB. Default: no limit.
 	MaxBytes int
-	// RememberTurns is how long a turn ID is known after its last stored Save, also through Clear and
-	// trimming: a Save that is repeated within this time is stored once. Whole milliseconds, at least
-	// one second. Default: 24 hours.
-	RememberTurns time.Duration
+	// RememberIDs is how long an ID is known after its exchange was stored, also through Clear and
+	// trimming: an Answer or SaveOnce that is repeated within this time is stored once. Whole
+	// milliseconds, at least one second. Default: 24 hours.
+	RememberIDs time.Duration
 }
 
 // Beside returns r with a default Namespace for sessions that are opened with their locks: that of the
@@ -85,7 +85,7 @@ func (r *Retention) WithDefaults() (Retention, error) {
 		keep = *r
 	}
 	keep.Namespace = cmp.Or(keep.Namespace, "session")
-	keep.RememberTurns = cmp.Or(keep.RememberTurns, 24*time.Hour)
+	keep.RememberIDs = cmp.Or(keep.RememberIDs, 24*time.Hour)
 	lasts := func(d time.Duration) bool { return d >= time.Second && d <= maxTime && d%time.Millisecond == 0 }
 	var problem string
 	switch {
@@ -107,9 +107,9 @@ func (r *Retention) WithDefaults() (Retention, error) {
 	case keep.MaxBytes != 0 && (keep.MaxBytes < minBytes || keep.MaxBytes > maxBytes):
 		problem = fmt.Sprintf("MaxBytes is %d, but must be from %d to %d, or 0 to keep all",
 			keep.MaxBytes, minBytes, maxBytes)
-	case !lasts(keep.RememberTurns):
-		problem = fmt.Sprintf("RememberTurns is %s, but must be from 1s to %s, in whole milliseconds",
-			keep.RememberTurns, maxTime)
+	case !lasts(keep.RememberIDs):
+		problem = fmt.Sprintf("RememberIDs is %s, but must be from 1s to %s, in whole milliseconds",
+			keep.RememberIDs, maxTime)
 	default:
 		return keep, nil
 	}

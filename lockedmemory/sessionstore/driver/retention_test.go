@@ -25,7 +25,7 @@ func TestRetention_outOfRange_refused(t *testing.T) {
 		"MaxExchanges too large":   {driver.Retention{MaxExchanges: 1_000_000_001}, false},
 		"MaxAge too short":         {driver.Retention{MaxAge: time.Second - time.Millisecond}, false},
 		"IdleTTL too short":        {driver.Retention{IdleTTL: time.Millisecond}, false},
-		"RememberTurns too short":  {driver.Retention{RememberTurns: -time.Second}, false},
+		"RememberIDs too short":    {driver.Retention{RememberIDs: -time.Second}, false},
 		"MaxAge in microseconds":   {driver.Retention{MaxAge: time.Second + time.Microsecond}, false},
 		"IdleTTL too long":         {driver.Retention{IdleTTL: 20 * 365 * 24 * time.Hour}, false},
 		"a namespace with a brace": {driver.Retention{Namespace: "a{b"}, false},

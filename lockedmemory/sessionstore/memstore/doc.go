@@ -11,5 +11,5 @@
 //	two, err := sessionstore.New(sessions, session, codec, nil)
 //
 // Everything ends with the process. Until then, a session that was cleared or has expired
-// leaves its highest token for 24 hours, and its turn IDs for as long as they are remembered.
+// leaves its highest token for 24 hours, and its IDs for as long as they are remembered.
 package memstore

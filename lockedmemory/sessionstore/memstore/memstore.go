@@ -55,7 +55,7 @@ type session struct {
 	entries []entry
 	// revision is the highest sub-place given out. It rises with each Replace, until a Clear.
 	revision int64
-	turns    map[string]turn // by ID
+	ids      map[string]record
 	used     time.Time
 }
 
@@ -73,23 +73,11 @@ type entry struct {
 	op string
 }
 
-// turn is the record of a turn ID.
-type turn struct {
-	stored []stored // by number, from 1
-	until  time.Time
-}
-
-// stored is what remains known of an exchange. The zero value is a skipped number: no content has
-// its digest.
-type stored struct {
+// record is what remains known of the exchange of an ID.
+type record struct {
 	digest [16]byte
 	place  lockedmemory.Place
-}
-
-// has reports whether an exchange is one of the turn. Replaced content has a sub-place.
-func (t turn) has(place lockedmemory.Place) bool {
-	place.Sub = 0
-	return slices.ContainsFunc(t.stored, func(one stored) bool { return one.place == place })
+	until  time.Time
 }
 
 func (s *service) Retention() driver.Retention { return s.keep }
@@ -108,7 +96,7 @@ func (s *service) at(name string) *session {
 	}
 	sess := s.sessions[name]
 	if sess == nil {
-		sess = &session{turns: make(map[string]turn)}
+		sess = &session{ids: make(map[string]record)}
 		s.sessions[name] = sess
 	}
 	s.expire(sess)
@@ -127,8 +115,8 @@ func (s *service) expire(sess *session) bool {
 	if sess.entries == nil && idle >= keep {
 		sess.mark, sess.op, sess.state, sess.deleted = lockedmemory.Place{}, "", empty, 0
 	}
-	maps.DeleteFunc(sess.turns, func(_ string, t turn) bool { return time.Until(t.until) <= 0 })
-	return sess.mark == lockedmemory.Place{} && len(sess.turns) == 0
+	maps.DeleteFunc(sess.ids, func(_ string, known record) bool { return time.Until(known.until) <= 0 })
+	return sess.mark == lockedmemory.Place{} && len(sess.ids) == 0
 }
 
 // barred refuses a lease that was overtaken, or that waited through a Delete, or that is too old for an
@@ -224,9 +212,8 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 	if v := sess.barred(a.Access); v.Outcome != driver.Done {
 		return v, nil
 	}
-	known, place := sess.turns[a.ID].stored, lockedmemory.Place{Fence: a.Fence, N: a.N}
-	if a.ID != "" && a.Number <= len(known) {
-		if known[a.Number-1].digest != a.Digest {
+	if known, isKnown := sess.ids[a.ID]; isKnown {
+		if known.digest != a.Digest {
 			return driver.Verdict{Outcome: driver.Conflict}, nil
 		}
 		s.show(sess, a.Access) // refused or not: the exchange has been stored
@@ -239,16 +226,14 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 	if v.Outcome != driver.Done {
 		return v, nil
 	}
+	place := lockedmemory.Place{Fence: a.Fence, N: a.N}
 	if !isCopy {
 		sess.state = begun
 		sess.entries = append(sess.entries, entry{
-			driver.Entry{Place: place, ID: a.ID, Number: a.Number, Messages: cloned(a.Messages)}, a.Op})
+			driver.Entry{Place: place, ID: a.ID, Messages: cloned(a.Messages)}, a.Op})
 	}
 	if a.ID != "" {
-		for len(known) < a.Number-1 {
-			known = append(known, stored{})
-		}
-		sess.turns[a.ID] = turn{append(known, stored{a.Digest, place}), time.Now().Add(s.keep.RememberTurns)}
+		sess.ids[a.ID] = record{a.Digest, place, time.Now().Add(s.keep.RememberIDs)}
 	}
 	return v, nil
 }
@@ -269,7 +254,7 @@ func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, 
 	case r.From == lockedmemory.Place{}: // Clear
 		sess.entries, sess.state = nil, cleared
 		if r.Forget {
-			clear(sess.turns)
+			clear(sess.ids)
 			sess.deleted = r.Fence
 		}
 		sess.revision = 0
@@ -330,8 +315,8 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 			return page, nil
 		}
 	}
-	named := sess.turns[r.ID]
-	page.Stored = len(named.stored)
+	known, isKnown := sess.ids[r.ID]
+	page.Known = isKnown
 	page.Mark = sess.mark
 	page.Revision, page.Oldest = sess.revision, lockedmemory.Place{Fence: math.MaxInt64}
 	if len(sess.entries) > 0 {
@@ -344,7 +329,7 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	for _, e := range entries {
 		switch {
 		case r.From != lockedmemory.Place{} && e.Place.Compare(r.From) != ahead,
-			r.Named && (e.ID != r.ID || !named.has(e.Place)):
+			r.ID != "" && (e.ID != r.ID || e.Place.Fence != known.place.Fence || e.Place.N != known.place.N):
 			continue
 		case len(page.Entries) == r.Limit: // and there is more
 			page.Last = page.Entries[r.Limit-1].Place

@@ -34,7 +34,7 @@ func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
 		kept time.Duration
 	}{"without an exchange": {false, storedriver.KeepEmpty}, "with an exchange": {true, idle + storedriver.KeepEmpty}} {
 		synctest.Test(t, func(t *testing.T) {
-			sessions, err := memstore.NewDriver(&storedriver.Retention{IdleTTL: idle, RememberTurns: time.Hour})
+			sessions, err := memstore.NewDriver(&storedriver.Retention{IdleTTL: idle, RememberIDs: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,15 +5,13 @@ CREATE FUNCTION {schema}.append_v1(
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_n bigint, p_op uuid, p_seen_fence bigint, p_seen_n bigint, p_seen_sub bigint,
   p_messages bytea[], p_size bigint,
-  p_id bytea, p_hash uuid, p_number integer, p_digest uuid, p_remember interval, -- p_id is null: no turn ID
+  p_id bytea, p_hash uuid, p_digest uuid, p_remember interval, -- p_id is null: no ID
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
   s      {schema}.session;
-  t      {schema}.turn;
-  known  integer := 0;
-  is_new boolean;
+  known  {schema}.known;
 BEGIN
   PERFORM {schema}.durable_v1(true, current_setting('synchronous_commit'));
   -- Most Saves of a turn end here: all their conditions are facts of the row.
@@ -24,7 +22,7 @@ BEGIN
         AND exchanges > 0 AND kept_until > clock_timestamp()
       RETURNING id, 0, fence, n INTO s.id, outcome, mark_fence, mark_n;
     IF FOUND THEN
-      INSERT INTO {schema}.exchange VALUES (s.id, p_fence, p_n, 0, p_op, NULL, NULL, p_size, p_messages);
+      INSERT INTO {schema}.exchange VALUES (s.id, p_fence, p_n, 0, p_op, NULL, p_size, p_messages);
       RETURN;
     END IF;
   END IF;
@@ -36,13 +34,9 @@ BEGIN
     RETURN;
   END IF;
   IF p_id IS NOT NULL THEN
-    SELECT * INTO t FROM {schema}.turn WHERE session = s.id AND id = p_hash;
-    is_new := NOT FOUND;
-    IF t.until > clock_timestamp() THEN
-      known := cardinality(t.digests);
-    END IF;
-    IF p_number <= known THEN
-      IF t.digests[p_number] IS DISTINCT FROM p_digest THEN
+    SELECT * INTO known FROM {schema}.known WHERE session = s.id AND id = p_hash;
+    IF known.until > clock_timestamp() THEN
+      IF known.digest <> p_digest THEN
         outcome := 2;
         RETURN;
       END IF;
@@ -71,26 +65,17 @@ BEGIN
     s.state := 'begun';
     s.exchanges := s.exchanges + 1;
     s.bytes := s.bytes + p_size;
-    INSERT INTO {schema}.exchange VALUES (s.id, p_fence, p_n, 0, p_op, p_id, p_number, p_size, p_messages);
+    INSERT INTO {schema}.exchange VALUES (s.id, p_fence, p_n, 0, p_op, p_id, p_size, p_messages);
     PERFORM {schema}.session_keep_v1(s, p_idle, p_first);
   END IF;
   outcome := 0;
   IF p_id IS NULL THEN
     RETURN;
   END IF;
-  IF known = 0 THEN
-    t.digests := '{}';
-    t.fences := '{}';
-    t.ns := '{}';
-  END IF;
-  INSERT INTO {schema}.turn VALUES (s.id, p_hash, clock_timestamp() + p_remember,
-      t.digests || array_fill(NULL::uuid, ARRAY[p_number - 1 - known]) || p_digest,
-      t.fences || array_fill(NULL::bigint, ARRAY[p_number - 1 - known]) || p_fence,
-      t.ns || array_fill(NULL::bigint, ARRAY[p_number - 1 - known]) || p_n)
+  INSERT INTO {schema}.known VALUES (s.id, p_hash, clock_timestamp() + p_remember, p_digest, p_fence, p_n)
     ON CONFLICT (session, id) DO UPDATE
-      SET until = excluded.until, digests = excluded.digests, fences = excluded.fences, ns = excluded.ns;
-  IF is_new THEN -- a new turn ID looks at the 4 after it: so at most a quarter of them has expired
-    DELETE FROM {schema}.turn WHERE session = s.id AND until <= clock_timestamp() AND id IN
-      (SELECT id FROM {schema}.turn WHERE session = s.id AND id > p_hash ORDER BY id LIMIT 4);
-  END IF;
+      SET until = excluded.until, digest = excluded.digest, fence = excluded.fence, n = excluded.n;
+  -- A new ID looks at the 4 after it: so at most a quarter of them has expired.
+  DELETE FROM {schema}.known WHERE session = s.id AND until <= clock_timestamp() AND id IN
+    (SELECT id FROM {schema}.known WHERE session = s.id AND id > p_hash ORDER BY id LIMIT 4);
 END $$;

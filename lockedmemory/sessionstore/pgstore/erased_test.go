@@ -14,7 +14,7 @@ import (
 func (r *rig) tables() string {
 	r.Helper()
 	return r.do(`SELECT (SELECT string_agg(s::text, ' ') FROM session s),
-		(SELECT string_agg(e::text, ' ') FROM exchange e), (SELECT string_agg(t::text, ' ') FROM turn t)`)
+		(SELECT string_agg(e::text, ' ') FROM exchange e), (SELECT string_agg(k::text, ' ') FROM known k)`)
 }
 
 // After a Clear, a Replace, a Delete and trimming, no table has the text.
@@ -39,7 +39,7 @@ func TestErased_noTableHasText(t *testing.T) {
 			}
 		},
 	} {
-		c := named(content(secret), "id of "+name, 1)
+		c := named(content(secret), "id of "+name)
 		r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: r.write(name, r.fence, 1), Content: c}))
 		if !has() {
 			t.Fatalf("%s: the text is not there before", name)
@@ -48,12 +48,12 @@ func TestErased_noTableHasText(t *testing.T) {
 			t.Errorf("%s: a table has the text", name)
 		}
 	}
-	if ids := r.do("SELECT count(*) FROM turn t JOIN session s ON s.id = t.session WHERE s.name = 'delete'"); ids != "0" {
-		t.Errorf("after a Delete, %s turn IDs", ids)
+	if ids := r.do("SELECT count(*) FROM known k JOIN session s ON s.id = k.session WHERE s.name = 'delete'"); ids != "0" {
+		t.Errorf("after a Delete, %s IDs", ids)
 	}
 }
 
-// Every byte survives, in messages and in turn IDs.
+// Every byte survives, in messages and in IDs.
 func TestBytes_allSurvive(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, driver.Retention{})
@@ -62,23 +62,23 @@ func TestBytes_allSurvive(t *testing.T) {
 		all = append(all, byte(b))
 	}
 	messages := [][]byte{all, {}, []byte("{\"\\x00,NULL}"), nil}
-	c := driver.Content{Messages: messages, ID: string(all), Number: 1}
+	c := driver.Content{Messages: messages, ID: string(all)}
 	r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: r.write("s", r.fence, 1), Content: c}))
 	place := lockedmemory.Place{Fence: r.fence, N: 1}
-	check := func(number int) {
+	check := func() {
 		t.Helper()
-		page, err := r.Read(t.Context(), driver.Read{Session: "s", Limit: 1, ID: string(all), Named: true})
-		if err != nil || len(page.Entries) != 1 || page.Stored != 1 {
+		page, err := r.Read(t.Context(), driver.Read{Session: "s", Limit: 1, ID: string(all)})
+		if err != nil || len(page.Entries) != 1 || !page.Known {
 			t.Fatalf("%+v, %v", page, err)
 		}
 		e := page.Entries[0]
 		same := func(a, b []byte) bool { return slices.Equal(a, b) }
-		if !slices.EqualFunc(e.Messages, messages, same) || e.ID != string(all) || e.Number != number {
+		if !slices.EqualFunc(e.Messages, messages, same) || e.ID != string(all) {
 			t.Errorf("%+v", e)
 		}
 	}
-	check(1)
+	check()
 	r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("s", r.fence, 2), From: place, To: place,
-		New: []driver.Entry{{Place: place, ID: string(all), Number: 1, Messages: messages}}}))
-	check(1)
+		New: []driver.Entry{{Place: place, ID: string(all), Messages: messages}}}))
+	check()
 }

@@ -14,12 +14,12 @@ import (
 
 const hour = int64(time.Hour / time.Microsecond)
 
-// later lets time pass for all sessions and turn IDs.
+// later lets time pass for all sessions and IDs.
 func (r *rig) later(d time.Duration) {
 	r.Helper()
 	r.do(fmt.Sprintf(`UPDATE session SET kept_until = kept_until - '%[1]d ms'::interval,
 			sweep_at = sweep_at - '%[1]d ms'::interval;
-		UPDATE turn SET until = until - '%[1]d ms'::interval`, d.Milliseconds()))
+		UPDATE known SET until = until - '%[1]d ms'::interval`, d.Milliseconds()))
 }
 
 // The mark of a session without an exchange lasts for 24 hours, and that of an expired one for
@@ -51,11 +51,11 @@ func TestExpiry_S2_markOutlivesExchanges(t *testing.T) {
 }
 
 // Sessions that nothing uses any more are removed by the first accesses of others: their exchanges
-// after IdleTTL, a part at a time, then their turn IDs, then their rows.
+// after IdleTTL, a part at a time, then their IDs, then their rows.
 func TestExpiry_sweep_removesAll(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{IdleTTL: time.Hour, RememberTurns: 48 * time.Hour})
-	c := named(content("an exchange with an ID"), "id", 1)
+	r := newRig(t, driver.Retention{IdleTTL: time.Hour, RememberIDs: 48 * time.Hour})
+	c := named(content("an exchange with an ID"), "id")
 	r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: r.write("old", r.fence, 1), Content: c}))
 	r.saves("old", r.fence, 2, strings.Split(strings.Repeat("x ", 149), " ")...)
 	busy := int64(0)
@@ -66,7 +66,7 @@ func TestExpiry_sweep_removesAll(t *testing.T) {
 			r.saves("busy", r.fence+busy, 1, "x")
 		}
 		if got := r.do(`SELECT (SELECT string_agg(name, ' ' ORDER BY name) FROM session),
-			(SELECT count(*) FROM exchange WHERE session = 1), (SELECT count(*) FROM turn)`); got != want {
+			(SELECT count(*) FROM exchange WHERE session = 1), (SELECT count(*) FROM known)`); got != want {
 			t.Errorf("left: %s, want %s", got, want)
 		}
 	}
@@ -90,7 +90,7 @@ func TestExpiry_oneSaveEach_rowsBounded(t *testing.T) {
 	for round := range 5 {
 		for n := range each {
 			w := r.write(fmt.Sprint(round, "-", n), r.fence, 1)
-			c := named(content("an exchange with an ID"), "id", 1)
+			c := named(content("an exchange with an ID"), "id")
 			r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: w, Content: c}))
 			r.later(2 * time.Hour)
 		}
@@ -99,31 +99,31 @@ func TestExpiry_oneSaveEach_rowsBounded(t *testing.T) {
 	if n, _ := strconv.Atoi(r.do("SELECT count(*) FROM session")); n > 20 {
 		t.Errorf("of %d sessions, %d are left", 5*each, n)
 	}
-	if n, _ := strconv.Atoi(r.do("SELECT count(*) FROM turn")); n > 20 {
-		t.Errorf("of %d turn IDs, %d are left", 5*each, n)
+	if n, _ := strconv.Atoi(r.do("SELECT count(*) FROM known")); n > 20 {
+		t.Errorf("of %d IDs, %d are left", 5*each, n)
 	}
 }
 
-// New turn IDs remove expired ones of their session.
-func TestExpiry_turnIDs_prunedByNewOnes(t *testing.T) {
+// New IDs remove expired ones of their session.
+func TestExpiry_ids_prunedByNewOnes(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{RememberTurns: time.Hour})
+	r := newRig(t, driver.Retention{RememberIDs: time.Hour})
 	n := int64(0)
-	turns := func(count int) {
+	ids := func(count int) {
 		for range count {
 			n++
-			c := named(content(fmt.Sprintf("%32d", n)), fmt.Sprint(n), 1)
+			c := named(content(fmt.Sprintf("%32d", n)), fmt.Sprint(n))
 			r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: r.write("s", r.fence, n), Content: c}))
 		}
 	}
-	turns(200)
+	ids(200)
 	r.later(2 * time.Hour)
-	turns(200)
-	if expired := r.do("SELECT count(*) FROM turn WHERE until < now()"); len(expired) > 2 {
-		t.Errorf("%s of 200 expired turn IDs are left after 200 new ones", expired)
+	ids(200)
+	if expired := r.do("SELECT count(*) FROM known WHERE until < now()"); len(expired) > 2 {
+		t.Errorf("%s of 200 expired IDs are left after 200 new ones", expired)
 	}
-	if live := r.do("SELECT count(*) FROM turn WHERE until > now()"); live != "200" {
-		t.Errorf("%s of 200 turn IDs are known", live)
+	if live := r.do("SELECT count(*) FROM known WHERE until > now()"); live != "200" {
+		t.Errorf("%s of 200 IDs are known", live)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestExpiry_stricterIsolation_noSweep(t *testing.T) {
 	r.later(time.Minute)
 	tx := returned(r.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
 	const show = "SELECT outcome FROM belugalock.read_v1('session', 'busy', true, 9e15::bigint, 0, 0, NULL, " +
-		"'{0,0,0}', false, '{0,0,0}', 1, NULL, NULL, false)"
+		"'{0,0,0}', false, '{0,0,0}', 1, NULL, NULL)"
 	returned(tx.Exec(t.Context(), show))(t)
 	must(t, tx.Commit(t.Context()))
 	if left := r.do("SELECT exchanges FROM session WHERE name = 'old'"); left != "1" {

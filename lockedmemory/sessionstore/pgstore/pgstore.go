@@ -129,12 +129,12 @@ func (s *service) appendArgs(a driver.Append) []any {
 	args := append(s.access(a.Access), a.N, a.Op, a.Seen.Fence, a.Seen.N, a.Seen.Sub, some(a.Messages),
 		driver.Bytes(a.ID, a.Messages))
 	if a.ID == "" {
-		return append(args, nil, nil, nil, nil, nil)
+		return append(args, nil, nil, nil, nil)
 	}
-	return append(args, []byte(a.ID), hash(a.ID), a.Number, uuid(a.Digest[:]), s.keep.RememberTurns)
+	return append(args, []byte(a.ID), hash(a.ID), uuid(a.Digest[:]), s.keep.RememberIDs)
 }
 
-// hash is the key of a turn ID among all of a session. An ID may be any text.
+// hash is the key of an ID among all of a session. An ID may be any text.
 func hash(id string) pgtype.UUID {
 	sum := sha256.Sum256([]byte(id))
 	return uuid(sum[:16])
@@ -163,21 +163,19 @@ func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict
 		from, to = numbers(r.From), numbers(r.To)
 	}
 	fences, ns, of, sizes := []int64{}, []int64{}, []int64{}, []int64{}
-	nums, ids, messages := []*int64{}, [][]byte{}, [][]byte{}
+	ids, messages := [][]byte{}, [][]byte{}
 	for i, e := range r.New {
 		fences, ns, sizes = append(fences, e.Place.Fence), append(ns, e.Place.N), append(sizes, int64(driver.Bytes(e.ID, e.Messages)))
 		var id []byte
-		var number *int64
 		if e.ID != "" {
-			n := int64(e.Number)
-			id, number = []byte(e.ID), &n
+			id = []byte(e.ID)
 		}
-		ids, nums = append(ids, id), append(nums, number)
+		ids = append(ids, id)
 		for _, m := range e.Messages {
 			of, messages = append(of, int64(i+1)), append(messages, m)
 		}
 	}
-	args := append(s.access(r.Access), r.N, r.Op, r.Forget, from, to, fences, ns, ids, nums, sizes, of, some(messages),
+	args := append(s.access(r.Access), r.N, r.Op, r.Forget, from, to, fences, ns, ids, sizes, of, some(messages),
 		int64(lockedmemory.MaxSub))
 	return s.verdict(ctx, "replace_v1", args)
 }

@@ -26,7 +26,7 @@ func (s *service) Read(ctx context.Context, r driver.Read) (page driver.Page, er
 		from.Fence = math.MaxInt64
 	}
 	args := []any{s.keep.Namespace, r.Session, a.First, a.Fence, a.Shown, a.Awaited, s.idle, s.limits,
-		r.Backward, numbers(from), limit + 1, nil, nil, r.Named} // one more shows if there is more
+		r.Backward, numbers(from), limit + 1, nil, nil} // one more shows if there is more
 	if r.ID != "" {
 		args[11], args[12] = []byte(r.ID), hash(r.ID)
 	}
@@ -66,7 +66,7 @@ func scanRow(found pgx.CollectableRow) (r row, err error) {
 	var id []byte
 	mark, oldest, at := &r.page.Mark, &r.page.Oldest, &r.entry.Place
 	err = found.Scan(&r.page.Outcome, &mark.Fence, &mark.N, &r.page.Revision, &oldest.Fence, &oldest.N, &oldest.Sub,
-		&r.page.Stored, &at.Fence, &at.N, &at.Sub, &id, &r.entry.Number, &r.entry.Messages)
+		&r.page.Known, &at.Fence, &at.N, &at.Sub, &id, &r.entry.Messages)
 	r.entry.ID = string(id)
 	return r, err
 }

@@ -1,17 +1,17 @@
--- Reads exchanges from a place on, or back from it, or those of a turn ID. With a first access of a
--- lease, it shows the token before. Reply: rows that begin with the outcome, the mark (of a read its
--- token), the revision, the oldest place, and the highest number under the turn ID. Each has an exchange.
--- Without one, there is one row, whose place is 0.
+-- Reads exchanges from a place on, or back from it, or the one of an ID. With a first access of a lease,
+-- it shows the token before. Reply: rows that begin with the outcome, the mark (of a read its token),
+-- the revision, the oldest place, and whether the ID is known. Each has an exchange. Without one, there
+-- is one row, whose place is 0.
 --
 -- ⚑ One query reads all: it sees one moment.
 CREATE FUNCTION {schema}.read_v1(
   p_namespace text, p_name text, p_shows boolean, p_fence bigint, p_shown bigint, p_awaited bigint,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_backward boolean, p_from bigint[], p_limit bigint,   -- token, n and sub
-  p_id bytea, p_hash uuid, p_named boolean)              -- p_id is null: no turn ID
+  p_id bytea, p_hash uuid)                               -- p_id is null: no ID
 RETURNS TABLE (outcome integer, mark_fence bigint, mark_n bigint, revision bigint, oldest_fence bigint,
-  oldest_n bigint, oldest_sub bigint, stored bigint,
-  fence bigint, n bigint, sub bigint, turn_id bytea, number integer, messages bytea[])
+  oldest_n bigint, oldest_sub bigint, known boolean,
+  fence bigint, n bigint, sub bigint, id bytea, messages bytea[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -28,7 +28,7 @@ BEGIN
       refusal := 4;
     END IF;
     IF refusal > 0 THEN
-      RETURN QUERY SELECT refusal, s.fence, s.n, zero, zero, zero, zero, zero, zero, zero, zero, NULL::bytea, 0,
+      RETURN QUERY SELECT refusal, s.fence, s.n, zero, zero, zero, zero, false, zero, zero, zero, NULL::bytea,
         NULL::bytea[];
       RETURN;
     END IF;
@@ -38,29 +38,28 @@ BEGIN
   END IF;
   RETURN QUERY
     WITH header AS MATERIALIZED (
-      SELECT s.id, coalesce(s.fence, 0) AS fence, coalesce(s.revision, 0) AS revision, t.fences, t.ns, coalesce(cardinality(t.digests), 0) AS stored,
+      SELECT s.id, coalesce(s.fence, 0) AS fence, coalesce(s.revision, 0) AS revision, k.fence AS known_fence,
+        k.n AS known_n,
         o.fence AS oldest_fence, o.n AS oldest_n, o.sub AS oldest_sub
       FROM (VALUES (1)) AS one
       LEFT JOIN {schema}.session AS s ON s.namespace = p_namespace AND s.name = p_name
-      LEFT JOIN {schema}.turn AS t ON t.session = s.id AND t.id = p_hash AND t.until > clock_timestamp()
+      LEFT JOIN {schema}.known AS k ON k.session = s.id AND k.id = p_hash AND k.until > clock_timestamp()
       LEFT JOIN LATERAL (SELECT fence, n, sub FROM {schema}.exchange
         WHERE session = s.id AND s.kept_until > clock_timestamp() ORDER BY fence, n, sub LIMIT 1) AS o ON true)
     SELECT 0, h.fence, zero, h.revision, coalesce(h.oldest_fence, 9223372036854775807), coalesce(h.oldest_n, 0),
-      coalesce(h.oldest_sub, 0), h.stored::bigint, coalesce(e.fence, 0), coalesce(e.n, 0), coalesce(e.sub, 0),
-      e.turn_id, coalesce(e.number, 0), e.messages
+      coalesce(h.oldest_sub, 0), h.known_n IS NOT NULL, coalesce(e.fence, 0), coalesce(e.n, 0), coalesce(e.sub, 0),
+      e.id, e.messages
     FROM header AS h
     LEFT JOIN LATERAL (
       (SELECT * FROM {schema}.exchange
-        WHERE NOT p_named AND NOT p_backward AND h.oldest_fence IS NOT NULL AND session = h.id
+        WHERE p_id IS NULL AND NOT p_backward AND h.oldest_fence IS NOT NULL AND session = h.id
         AND (fence, n, sub) > (p_from[1], p_from[2], p_from[3]) ORDER BY fence, n, sub LIMIT p_limit)
       UNION ALL
       (SELECT * FROM {schema}.exchange
-        WHERE NOT p_named AND p_backward AND h.oldest_fence IS NOT NULL AND session = h.id
+        WHERE p_id IS NULL AND p_backward AND h.oldest_fence IS NOT NULL AND session = h.id
         AND (fence, n, sub) < (p_from[1], p_from[2], p_from[3]) ORDER BY fence DESC, n DESC, sub DESC LIMIT p_limit)
       UNION ALL
-      (SELECT x.* FROM unnest(h.fences, h.ns) AS known (fence, n)
-        CROSS JOIN LATERAL (SELECT * FROM {schema}.exchange
-          WHERE session = h.id AND fence = known.fence AND n = known.n AND turn_id = p_id
-          AND (fence, n, sub) > (p_from[1], p_from[2], p_from[3]) ORDER BY sub LIMIT p_limit) AS x
-        WHERE p_named AND h.oldest_fence IS NOT NULL ORDER BY x.fence, x.n, x.sub LIMIT p_limit)) AS e ON true;
+      (SELECT * FROM {schema}.exchange
+        WHERE h.oldest_fence IS NOT NULL AND session = h.id AND fence = h.known_fence AND n = h.known_n
+        AND id = p_id LIMIT 1)) AS e ON true;
 END $$;

@@ -6,7 +6,7 @@ CREATE FUNCTION {schema}.replace_v1(
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_n bigint, p_op uuid, p_forget boolean,
   p_from bigint[], p_to bigint[],                        -- token, n and sub; null: all
-  p_fences bigint[], p_ns bigint[], p_ids bytea[], p_numbers integer[], p_sizes bigint[], -- of the new ones
+  p_fences bigint[], p_ns bigint[], p_ids bytea[], p_sizes bigint[], -- of the new ones
   p_of bigint[], p_messages bytea[],                     -- of each message: which of them has it, from 1
   p_max_sub bigint,
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
@@ -39,7 +39,7 @@ BEGIN
     s.revision := 0; -- readers see a Clear by the places
     s.state := 'cleared';
     IF p_forget THEN
-      DELETE FROM {schema}.turn WHERE session = s.id;
+      DELETE FROM {schema}.known WHERE session = s.id;
       s.deleted := p_fence;
     END IF;
   ELSE
@@ -57,7 +57,7 @@ BEGIN
     IF outcome > 0 THEN
       s.op := NULL; -- the place stays taken
     ELSE
-      s := {schema}.session_put_v1(s, p_from, p_to, p_fences, p_ns, p_ids, p_numbers, p_sizes, p_of, p_messages);
+      s := {schema}.session_put_v1(s, p_from, p_to, p_fences, p_ns, p_ids, p_sizes, p_of, p_messages);
     END IF;
   END IF;
   PERFORM {schema}.session_keep_v1(s, p_idle, p_first);
@@ -66,8 +66,8 @@ END $$;
 -- Carries out a Replace of a range. Each new exchange has a new sub-place, and so has each exchange
 -- behind the range that the new ones have overtaken.
 CREATE FUNCTION {schema}.session_put_v1(s {schema}.session, p_from bigint[], p_to bigint[],
-  p_fences bigint[], p_ns bigint[], p_ids bytea[], p_numbers integer[], p_sizes bigint[], p_of bigint[],
-  p_messages bytea[]) RETURNS {schema}.session
+  p_fences bigint[], p_ns bigint[], p_ids bytea[], p_sizes bigint[], p_of bigint[], p_messages bytea[])
+RETURNS {schema}.session
 LANGUAGE plpgsql AS $$
 DECLARE
   added bigint := cardinality(p_fences);
@@ -84,8 +84,8 @@ BEGIN
       WHERE session = s.id AND fence = p_fences[added] AND n = p_ns[added] AND sub = old;
   GET DIAGNOSTICS moved = ROW_COUNT;
   INSERT INTO {schema}.exchange
-    SELECT s.id, e.fence, e.n, s.revision + e.nth, NULL, e.id, e.number, e.size, coalesce(m.messages, '{}')
-    FROM unnest(p_fences, p_ns, p_ids, p_numbers, p_sizes) WITH ORDINALITY AS e (fence, n, id, number, size, nth)
+    SELECT s.id, e.fence, e.n, s.revision + e.nth, NULL, e.id, e.size, coalesce(m.messages, '{}')
+    FROM unnest(p_fences, p_ns, p_ids, p_sizes) WITH ORDINALITY AS e (fence, n, id, size, nth)
     LEFT JOIN (SELECT nth, array_agg(message ORDER BY at) AS messages
       FROM unnest(p_of, p_messages) WITH ORDINALITY AS each (nth, message, at) GROUP BY nth) AS m USING (nth);
   s.exchanges := s.exchanges + added;

@@ -36,7 +36,7 @@ func TestRights_documented_suffice(t *testing.T) {
 	key := lockedmemory.FixedKey("s")
 	store := returned(pgstore.New(pool, key, sessionstore.JSON[string]{}, nil))(t)
 	memory := returned(lockedmemory.New(store, locker, key, nil))(t)
-	must(t, memory.Save(lockedmemory.WithTurnID(t.Context(), "id"), "q", "a"))
+	must(t, memory.SaveOnce(t.Context(), "id", "q", "a"))
 	must(t, memory.Save(t.Context(), "q", "a"))
 	last := returned(store.Last(t.Context(), 1))(t)
 	must(t, memory.Replace(t.Context(), last[0].Place, last[0].Place))
@@ -87,7 +87,7 @@ func TestMigrate_functionsOfOthers_keepRights(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, driver.Retention{})
 	r.do("CREATE FUNCTION other() RETURNS int LANGUAGE sql RETURN 1; DELETE FROM version WHERE part = 'store'; " +
-		"DROP TABLE session, exchange, turn CASCADE")
+		"DROP TABLE session, exchange, known CASCADE")
 	for _, f := range strings.Fields(r.do(`SELECT string_agg(oid::regprocedure::text, ' ') FROM pg_proc
 		WHERE pronamespace = 'belugalock'::regnamespace AND proname IN ('append_v1', 'append_release_v1',
 		'replace_v1', 'read_v1', 'sessions_v1', 'session_sweep_v1', 'session_lock_v1')`)) {

@@ -130,7 +130,7 @@ BEGIN
 END $$;
 
 -- Looks at 4 sessions whose time has come, and removes what has expired: of each at most 100 exchanges
--- and 100 turn IDs. A session without both is removed 24 hours after its last use.
+-- and 100 IDs. A session without both is removed 24 hours after its last use.
 -- ⚑ It waits for no row: the caller has one already.
 CREATE FUNCTION {schema}.session_sweep_v1() RETURNS void
 LANGUAGE plpgsql AS $$
@@ -148,13 +148,13 @@ BEGIN
       FROM {schema}.exchange WHERE session = s.id ORDER BY fence, n, sub LIMIT 100);
     GET DIAGNOSTICS count = ROW_COUNT;
     s.exchanges := s.exchanges - count;
-    DELETE FROM {schema}.turn WHERE session = s.id AND id IN (SELECT id FROM {schema}.turn
+    DELETE FROM {schema}.known WHERE session = s.id AND id IN (SELECT id FROM {schema}.known
       WHERE session = s.id AND until <= now LIMIT 100);
     GET DIAGNOSTICS count = ROW_COUNT;
     IF s.exchanges = 0 AND count < 100 THEN -- otherwise there may be more
       s.bytes := 0;
       s.sweep_at := greatest(s.kept_until + interval '24 hours',
-        (SELECT max(until) FROM {schema}.turn WHERE session = s.id));
+        (SELECT max(until) FROM {schema}.known WHERE session = s.id));
       IF s.sweep_at <= now THEN
         DELETE FROM {schema}.session WHERE namespace = s.namespace AND name = s.name;
         CONTINUE;

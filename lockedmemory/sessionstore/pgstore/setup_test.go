@@ -109,9 +109,9 @@ func (r *rig) saves(session string, fence, from int64, texts ...string) {
 
 func content(text string) driver.Content { return driver.Content{Messages: [][]byte{[]byte(text)}} }
 
-// named gives a content a turn ID and a number.
-func named(c driver.Content, id string, number int) driver.Content {
-	c.ID, c.Number, c.Digest = id, number, [16]byte(c.Messages[0])
+// named gives a content an ID.
+func named(c driver.Content, id string) driver.Content {
+	c.ID, c.Digest = id, [16]byte(c.Messages[0])
 	return c
 }
 

@@ -29,21 +29,20 @@ CREATE TABLE {schema}.exchange (
   n        bigint NOT NULL,
   sub      bigint NOT NULL,
   op       uuid,              -- identity of the Save; null for replaced content
-  turn_id  bytea,
-  number   integer,           -- under turn_id
+  id       bytea,             -- of the message; null without one
   size     bigint NOT NULL,
   messages bytea[] NOT NULL,
   PRIMARY KEY (session, fence, n, sub)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
   toast.autovacuum_vacuum_scale_factor = 0.02, toast.autovacuum_vacuum_threshold = 1000);
 
--- A turn ID. The arrays have an item for each number from 1. It is null for a skipped number.
-CREATE TABLE {schema}.turn (
+-- A message ID, and the place of its exchange.
+CREATE TABLE {schema}.known (
   session bigint NOT NULL,
   id      uuid NOT NULL,      -- the first 16 bytes of its SHA-256
   until   timestamptz NOT NULL,
-  digests uuid[] NOT NULL,
-  fences  bigint[] NOT NULL,
-  ns      bigint[] NOT NULL,
+  digest  uuid NOT NULL,      -- of the messages
+  fence   bigint NOT NULL,
+  n       bigint NOT NULL,
   PRIMARY KEY (session, id)
 );

@@ -87,7 +87,7 @@ func BenchmarkTurnSaveID(b *testing.B) {
 	inTurn(b, m, func(ctx context.Context) {
 		b.ReportAllocs()
 		for n := 0; b.Loop(); n++ {
-			save(lockedmemory.WithTurnID(ctx, "message-"+strconv.Itoa(n)), b, m)
+			must(b, m.SaveOnce(ctx, "message-"+strconv.Itoa(n), question, answer))
 		}
 	})
 }

@@ -20,21 +20,21 @@
 //
 //	N:{K}:log    the exchanges; lives for Retention.IdleTTL after the last use, by default for ever
 //	N:{K}:mark   the highest token that the session has seen; lives for 24 hours longer than the log
-//	N:{K}:ids    hashes of turn IDs; lives for Retention.RememberTurns, and up to 1/32 longer
+//	N:{K}:ids    hashes of message IDs; lives for Retention.RememberIDs, and up to 1/32 longer
 //	N:{K}:stage  a new log, while a Replace copies it; lives for 60 s after a step
 //
 // To remove a session, use Delete. By hand, remove its log and leave the mark: it refuses older holders.
 //
 // # Settings and sizes
 //
-// Set maxmemory-policy to noeviction: with another policy Redis may evict sessions, turn IDs and locks.
+// Set maxmemory-policy to noeviction: with another policy Redis may evict sessions, IDs and locks.
 // Set lazyfree-lazy-expire to yes: otherwise Redis blocks while it frees a long session that has expired.
 // Ping of the store advises on both. docs/operations/deploy.md has the other settings, and what a
 // failover can lose.
 //
-// A session without an exchange costs some 200 B for 24 hours. A turn ID costs up to 140 B until it
-// expires, and 45 B more for each exchange after its first. Retention.MaxBytes bounds what MEMORY USAGE
-// counts of the log, give or take 8 KB (2 × stream-node-max-bytes).
+// A session without an exchange costs some 200 B for 24 hours. An ID costs up to 130 B until it
+// expires. Retention.MaxBytes bounds what MEMORY USAGE counts of the log, give or take 8 KB
+// (2 × stream-node-max-bytes).
 //
 // # Rights
 //

@@ -41,8 +41,7 @@ func (r *rig) giveUp(t *testing.T, proxy *faultnet.Proxy, n int) (held *faultnet
 	err := r.memory.Turn(t.Context(), func(ctx context.Context) error {
 		long := strings.Repeat("x", 33<<10)
 		for n := range 9 {
-			named := lockedmemory.WithTurnID(ctx, fmt.Sprintf("id-%d.", n))
-			must(t, r.store.Save(named, "question"+long, fmt.Sprintf("secret-%d.", n)))
+			must(t, r.store.SaveOnce(ctx, fmt.Sprintf("id-%d.", n), "question"+long, fmt.Sprintf("secret-%d.", n)))
 		}
 		all := r.places(t)
 		with := make([]lockedmemory.Exchange[string], 4)
@@ -169,7 +168,7 @@ func TestErased_O_afterDelete_everyKeyExpires(t *testing.T) {
 	held.Release()
 	check("after a late step of a Replace")
 	var stale *sessionstore.StaleError
-	if err := r.store.Save(lockedmemory.WithTurnID(old, "id-late"), "question", "secret"); !errors.As(err, &stale) {
+	if err := r.store.SaveOnce(old, "id-late", "question", "secret"); !errors.As(err, &stale) {
 		t.Errorf("a late Save: %v; want a StaleError", err)
 	}
 	check("after a late Save")
@@ -188,8 +187,8 @@ func TestReplace_badInput_stagesNothing(t *testing.T) {
 		must(t, r.memory.Save(t.Context(), "question", "answer"))
 	}
 	all := r.places(t)
-	exchange := func(id string, number int, messages ...string) lockedmemory.Exchange[string] {
-		return lockedmemory.Exchange[string]{Place: all[1], ID: id, Number: number, Messages: messages}
+	exchange := func(id string, messages ...string) lockedmemory.Exchange[string] {
+		return lockedmemory.Exchange[string]{Place: all[1], ID: id, Messages: messages}
 	}
 	beyond := all[2]
 	beyond.N++
@@ -200,14 +199,14 @@ func TestReplace_badInput_stagesNothing(t *testing.T) {
 			with     lockedmemory.Exchange[string]
 			want     error
 		}{
-			"turned round":      {inner, all[2], all[0], exchange("", 0, "m"), sessionstore.ErrRange},
-			"no range":          {inner, all[0], beyond, exchange("", 0, "m"), sessionstore.ErrRange},
-			"a large ID":        {inner, all[1], all[1], exchange(strings.Repeat("x", 10<<10), 1, "m"), lockedmemory.ErrTurnID},
-			"a large message":   {inner, all[1], all[1], exchange("", 0, strings.Repeat("x", 9<<20)), sessionstore.ErrTooLarge},
-			"large messages":    {inner, all[1], all[1], exchange("", 0, slices.Repeat([]string{strings.Repeat("x", 6<<20)}, 3)...), sessionstore.ErrTooLarge},
-			"too many messages": {inner, all[1], all[1], exchange("", 0, slices.Repeat([]string{"m"}, 257)...), sessionstore.ErrTooLarge},
-			"no message":        {inner, all[1], all[1], exchange("", 0), distlock.ErrInvalidOption},
-			"no lease":          {t.Context(), all[1], all[1], exchange("", 0, "m"), distlock.ErrNotHeld},
+			"turned round":      {inner, all[2], all[0], exchange("", "m"), sessionstore.ErrRange},
+			"no range":          {inner, all[0], beyond, exchange("", "m"), sessionstore.ErrRange},
+			"a large ID":        {inner, all[1], all[1], exchange(strings.Repeat("x", 10<<10), "m"), lockedmemory.ErrInvalidID},
+			"a large message":   {inner, all[1], all[1], exchange("", strings.Repeat("x", 9<<20)), sessionstore.ErrTooLarge},
+			"large messages":    {inner, all[1], all[1], exchange("", slices.Repeat([]string{strings.Repeat("x", 6<<20)}, 3)...), sessionstore.ErrTooLarge},
+			"too many messages": {inner, all[1], all[1], exchange("", slices.Repeat([]string{"m"}, 257)...), sessionstore.ErrTooLarge},
+			"no message":        {inner, all[1], all[1], exchange(""), distlock.ErrInvalidOption},
+			"no lease":          {t.Context(), all[1], all[1], exchange("", "m"), distlock.ErrNotHeld},
 		} {
 			if err := r.store.Replace(c.ctx, c.from, c.to, c.with); !errors.Is(err, c.want) {
 				t.Errorf("%s: %v; want %v", name, err, c.want)

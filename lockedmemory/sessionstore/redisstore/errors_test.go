@@ -78,7 +78,7 @@ var calls = map[string]func(context.Context, *ground) error{
 	"Save":       func(ctx context.Context, g *ground) error { return g.memory.Save(ctx, "q", "a") },
 	"first Save": func(ctx context.Context, g *ground) error { return g.memory.Save(ctx, "q", "a") },
 	"named Save": func(ctx context.Context, g *ground) error {
-		return g.memory.Save(lockedmemory.WithTurnID(ctx, "id"), "q", "a")
+		return g.memory.SaveOnce(ctx, "id", "q", "a")
 	},
 	"Clear":       func(ctx context.Context, g *ground) error { return g.memory.Clear(ctx) },
 	"first Clear": func(ctx context.Context, g *ground) error { return g.memory.Clear(ctx) },

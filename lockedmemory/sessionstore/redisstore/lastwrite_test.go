@@ -137,8 +137,8 @@ func TestSave_outsideATurn_twoRoundTrips(t *testing.T) {
 	t.Parallel()
 	seen := new(outcomes)
 	r, proxy := proxied(t, redis.Options{}, &distlock.Options{Observer: seen})
-	named := lockedmemory.WithTurnID(t.Context(), "id")
-	must(t, r.memory.Save(named, "named", "re: named"))
+	once := func(id string) error { return r.memory.SaveOnce(t.Context(), id, "named", "re: named") }
+	must(t, once("id"))
 	n := countRequests(t, proxy)
 	save := func(ctx context.Context) error { return r.memory.Save(ctx, "q", "re: q") }
 	for name, c := range map[string]struct {
@@ -146,9 +146,9 @@ func TestSave_outsideATurn_twoRoundTrips(t *testing.T) {
 		want int
 		own  int // requests of the release
 	}{
-		"Save":                          {func() error { return save(t.Context()) }, 2, 0},
-		"Save with a turn ID":           {func() error { return save(lockedmemory.WithTurnID(t.Context(), "new")) }, 2, 0},
-		"Save with a turn ID, repeated": {func() error { return r.memory.Save(named, "named", "re: named") }, 2, 0},
+		"Save":               {func() error { return save(t.Context()) }, 2, 0},
+		"SaveOnce":           {func() error { return once("new") }, 2, 0},
+		"SaveOnce, repeated": {func() error { return once("id") }, 2, 0},
 		"Save in a turn": {func() error {
 			return r.memory.Turn(t.Context(), save)
 		}, 3, 1},
@@ -230,17 +230,17 @@ func TestSave_locksElsewhere_ownRelease(t *testing.T) {
 // A lost answer is asked for again. The second copy finds its entry, and the lock is released.
 func TestSave_O_lostAnswer_storedOnce(t *testing.T) {
 	t.Parallel()
-	for name, withID := range map[string]bool{"plain": false, "with a turn ID": true} {
+	for name, withID := range map[string]bool{"plain": false, "with an ID": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen := new(outcomes)
 			r, proxy := proxied(t, redis.Options{}, &distlock.Options{Observer: seen})
-			ctx := t.Context()
-			if withID {
-				ctx = lockedmemory.WithTurnID(ctx, "id")
-			}
 			lost := proxy.DropReplies(faultnet.First(1, faultnet.Containing("re: q")))
-			must(t, r.memory.Save(ctx, "q", "re: q"))
+			if withID {
+				must(t, r.memory.SaveOnce(t.Context(), "id", "q", "re: q"))
+			} else {
+				must(t, r.memory.Save(t.Context(), "q", "re: q"))
+			}
 			lost.Wait(1)
 			r.wantHistory(t, "first", "q")
 			r.wantFree(t)

@@ -142,19 +142,18 @@ func TestSave_O_latePacket_clearStands(t *testing.T) {
 	}
 }
 
-// A Save with a known turn ID succeeds although Redis is full, and shows its token: a stale Save is refused.
-func TestStore_S2_knownTurn_fullMemory(t *testing.T) {
+// A SaveOnce with a known ID succeeds although Redis is full, and shows its token: a stale Save is refused.
+func TestStore_S2_knownID_fullMemory(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	old, next := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil), newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
-	named := func(ctx context.Context) context.Context { return lockedmemory.WithTurnID(ctx, "id") }
-	must(t, old.memory.Save(named(t.Context()), "q", "a"))
+	must(t, old.memory.SaveOnce(t.Context(), "id", "q", "a"))
 	err := old.memory.Turn(t.Context(), func(ctx context.Context) error {
 		stale := context.WithoutCancel(ctx)
 		old.expire(ctx) // the lease has ended, and its process has not noticed
 		must(t, next.memory.Turn(t.Context(), func(ctx context.Context) error {
 			must(t, next.client.ConfigSet(ctx, "maxmemory", "1").Err())
-			if err := next.memory.Save(named(ctx), "q", "a"); err != nil {
+			if err := next.memory.SaveOnce(ctx, "id", "q", "a"); err != nil {
 				t.Errorf("the repeated Save: %v", err)
 			}
 			must(t, next.client.ConfigSet(ctx, "maxmemory", "0").Err())
@@ -253,17 +252,16 @@ func TestSave_O_errorAfterWrite_oneEntry(t *testing.T) {
 	}
 }
 
-// After a Save with a known turn ID, a stale lease is still refused.
-func TestStore_S2_knownTurn_staleLease(t *testing.T) {
+// After a SaveOnce with a known ID, a stale lease is still refused.
+func TestStore_S2_knownID_staleLease(t *testing.T) {
 	t.Parallel()
 	old, next := newRig(t, redis.Options{}, nil, nil), newRig(t, redis.Options{}, nil, nil)
-	named := func(ctx context.Context) context.Context { return lockedmemory.WithTurnID(ctx, "id") }
-	must(t, old.memory.Save(named(t.Context()), "q", "a"))
+	must(t, old.memory.SaveOnce(t.Context(), "id", "q", "a"))
 	err := old.memory.Turn(t.Context(), func(ctx context.Context) error {
 		old.expire(ctx)
 		must(t, next.memory.Save(t.Context(), "q2", "a2"))
 		must(t, next.memory.Turn(t.Context(), next.opens))
-		if err := old.memory.Save(named(ctx), "q", "a"); err != nil {
+		if err := old.memory.SaveOnce(ctx, "id", "q", "a"); err != nil {
 			t.Log("Save:", err)
 		}
 		if got, err := old.memory.Load(ctx, ""); err == nil {
@@ -313,7 +311,7 @@ func TestStore_O_randomFailures(t *testing.T) {
 						_ = note(name, r.memory.Save(ctx, name, ""))
 					case 2:
 						for range 3 {
-							if r.memory.Save(lockedmemory.WithTurnID(ctx, name), name, "") == nil {
+							if r.memory.SaveOnce(ctx, name, name, "") == nil {
 								_ = note(name, nil)
 								break
 							}
@@ -325,7 +323,7 @@ func TestStore_O_randomFailures(t *testing.T) {
 								_, _ = r.memory.Load(ctx, "")
 							}
 							_ = note(name+"a", r.memory.Save(ctx, name+"a", ""))
-							return note(name+"b", r.memory.Save(lockedmemory.WithTurnID(ctx, name+"b"), name+"b", ""))
+							return note(name+"b", r.memory.SaveOnce(ctx, name+"b", name+"b", ""))
 						})
 					}
 					cancel()
@@ -363,9 +361,9 @@ func TestStore_slotMoves_onCluster(t *testing.T) {
 	memory := r.memory
 	must(t, memory.Save(t.Context(), "before", ""))
 	for name, do := range map[string]func(ctx context.Context) error{
-		"Save with a turn ID": func(ctx context.Context) error { return memory.Save(lockedmemory.WithTurnID(ctx, "id"), "q", "a") },
-		"Load":                r.opens,
-		"Save":                func(ctx context.Context) error { return memory.Save(ctx, "q", "a") },
+		"SaveOnce": func(ctx context.Context) error { return memory.SaveOnce(ctx, "id", "q", "a") },
+		"Load":     r.opens,
+		"Save":     func(ctx context.Context) error { return memory.Save(ctx, "q", "a") },
 	} {
 		err := memory.Turn(t.Context(), func(ctx context.Context) error {
 			finish := cluster.BeginMove(r.log(), r.log())
@@ -404,7 +402,7 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 	write.Access = driver.Access{Session: r.key, Lease: lease, Fence: stored.Fence, Seen: stored}
 	old := write
 	old.Fence, old.Seen = stored.Fence-(24*time.Hour).Microseconds(), lockedmemory.Place{}
-	content := driver.Content{Messages: [][]byte{[]byte("q"), []byte("a")}, ID: "question", Number: 2}
+	content := driver.Content{Messages: [][]byte{[]byte("q"), []byte("a")}, ID: "question"}
 	save := func(w driver.Write) (driver.Verdict, error) {
 		return d.Append(t.Context(), driver.Append{Write: w, Content: content})
 	}
@@ -432,8 +430,8 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 		call  func(driver.Write) (driver.Verdict, error)
 		write driver.Write
 	}{
-		{"Save with a known turn ID", save, known},
-		{"Save of other messages with a known turn ID", saveOther, known},
+		{"SaveOnce with a known ID", save, known},
+		{"SaveOnce of other messages with a known ID", saveOther, known},
 		{"Save after another Save", save, write},
 		{"Save under an old token", save, old},
 		{"Replace", replace, write},

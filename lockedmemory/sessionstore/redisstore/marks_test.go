@@ -17,7 +17,6 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
@@ -116,19 +115,18 @@ func TestSave_S2_staleHolder_noNewSession(t *testing.T) {
 	}
 }
 
-// If a right is missing to write the turn ID, the Save writes no entry. Otherwise its repetition
+// If a right is missing to write the ID, the SaveOnce writes no entry. Otherwise its repetition
 // would be a second entry.
-func TestSave_O_turnIDNotWritten_noEntry(t *testing.T) {
+func TestSave_O_idNotWritten_noEntry(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	s := newRig(t, redis.Options{Addr: server.Addr()}, &distlock.Options{Wait: time.Second}, nil)
-	ctx := lockedmemory.WithTurnID(t.Context(), "id")
 	must(t, s.memory.Save(t.Context(), "q", "a"))
 	for _, rule := range []string{"-hset", "+hset"} {
 		if _, err := server.Do("ACL", "SETUSER", "default", rule); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.memory.Save(ctx, "q2", "a2"); (err != nil) != (rule == "-hset") {
+		if err := s.memory.SaveOnce(t.Context(), "id", "q2", "a2"); (err != nil) != (rule == "-hset") {
 			t.Errorf("with %s: %v", rule, err)
 		}
 	}

@@ -25,7 +25,7 @@ func TestSave_S2_refused_nothingWritten(t *testing.T) {
 	}{
 		"stale":          {"", "a", nil},
 		"stale, with ID": {"new", "a", nil},
-		"used turn ID":   {"id", "other", sessionstore.ErrTurnConflict},
+		"used ID":        {"id", "other", sessionstore.ErrTurnConflict},
 		"too large":      {"", long, sessionstore.ErrTooLarge},
 		"not encodable":  {"", "bad", sessionstore.ErrCodec},
 	} {
@@ -34,7 +34,7 @@ func TestSave_S2_refused_nothingWritten(t *testing.T) {
 			noticed := new(noticing)
 			s, theirs := newRig(t, redis.Options{}, &distlock.Options{Observer: noticed}, nil), newRig(t, redis.Options{}, nil, nil)
 			ctx := t.Context()
-			must(t, s.memory.Save(lockedmemory.WithTurnID(ctx, "id"), "q", "a"))
+			must(t, s.memory.SaveOnce(ctx, "id", "q", "a"))
 			store, err := redisstore.New(s.client, lockedmemory.FixedKey(s.key), picky{}, nil, &sessionstore.Options{MaxMessage: 1000})
 			must(t, err)
 			ours := s.around(t, &overtaken{store, func(ctx context.Context) {
@@ -48,10 +48,11 @@ func TestSave_S2_refused_nothingWritten(t *testing.T) {
 				}
 			}})
 			err = ours.Turn(ctx, func(ctx context.Context) error {
+				save := func() error { return ours.Save(ctx, "q", c.output) }
 				if c.id != "" {
-					ctx = lockedmemory.WithTurnID(ctx, c.id)
+					save = func() error { return ours.SaveOnce(ctx, c.id, "q", c.output) }
 				}
-				err := ours.Save(ctx, "q", c.output)
+				err := save()
 				stale := new(sessionstore.StaleError)
 				if !errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrOutcomeUnknown) || c.as != nil && !errors.Is(err, c.as) ||
 					c.as == nil && !errors.As(err, &stale) {
@@ -76,15 +77,23 @@ func (p picky) Encode(text string) ([]byte, error) {
 	return p.JSON.Encode(text)
 }
 
-// overtaken calls before each Save of the store, and returns after the loss of the lease.
+// overtaken calls before each Save and SaveOnce of the store, and returns after the loss of the lease.
 type overtaken struct {
 	*sessionstore.Store[string, string]
 	before func(ctx context.Context)
 }
 
 func (o *overtaken) Save(ctx context.Context, input, output string) error {
+	return o.then(ctx, func() error { return o.Store.Save(ctx, input, output) })
+}
+
+func (o *overtaken) SaveOnce(ctx context.Context, id string, messages ...string) error {
+	return o.then(ctx, func() error { return o.Store.SaveOnce(ctx, id, messages...) })
+}
+
+func (o *overtaken) then(ctx context.Context, save func() error) error {
 	o.before(ctx)
-	err := o.Store.Save(ctx, input, output)
+	err := save()
 	if lease, ok := lockedmemory.Lease(ctx); ok {
 		_ = lease.Extend(ctx, time.Minute)
 	}

@@ -10,7 +10,7 @@ import (
 // settings are what Ping checks.
 var settings = []struct{ name, want, advice string }{
 	{"lazyfree-lazy-expire", "yes", "otherwise Redis blocks while it frees a long session that has expired"},
-	{"maxmemory-policy", "noeviction", "otherwise Redis may evict sessions, turn IDs and locks"},
+	{"maxmemory-policy", "noeviction", "otherwise Redis may evict sessions, IDs and locks"},
 }
 
 // Ping implements driver.Driver. It asks each master for the settings. Where Redis refuses CONFIG GET, it

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -55,17 +54,12 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	if !r.Next {
 		cmds = append(cmds, mark)
 	}
-	if !r.Named {
+	if r.ID != "" {
+		idCall = storedScript.Call(ctx, []string{k.log, k.ids}, field(r.ID), r.ID)
+		cmds = append(cmds, idCall)
+	} else {
 		entries = redis.NewCmd(ctx, name, k.log, first, second, "count", limit)
 		cmds = append(cmds, entries)
-	}
-	if r.ID != "" {
-		most := 0
-		if r.Named {
-			most = limit
-		}
-		idCall = storedScript.Call(ctx, []string{k.log, k.ids}, field(r.ID), digits(r.From), r.From.String(), most)
-		cmds = append(cmds, idCall)
 	}
 	if continues { // after the entries: an entry that was cleared in between is older than the oldest
 		oldest = redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1)
@@ -91,22 +85,18 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 			return page, err
 		}
 	}
-	var found []any
 	if r.ID != "" {
-		if page.Stored, found, err = parseStored(idCall.Cmd); err != nil {
-			return page, err
+		var found []any
+		if page.Known, found, err = parseStored(idCall.Cmd); err == nil {
+			page.Entries, _, err = parseEntries(found)
 		}
+		return page, err
 	}
-	if !r.Named {
-		if found, err = entries.Slice(); err != nil {
-			return page, err
-		}
+	found, err := entries.Slice()
+	if err != nil {
+		return page, err
 	}
-	err = fill(&page, found, r.Limit, limit)
-	if r.Named { // content under another ID may have replaced an entry
-		page.Entries = slices.DeleteFunc(page.Entries, func(e driver.Entry) bool { return e.Err == nil && e.ID != r.ID })
-	}
-	return page, err
+	return page, fill(&page, found, r.Limit, limit)
 }
 
 // parseMark reads the token and the revision in a mark. Without a mark of a session, they are 0.
@@ -122,14 +112,14 @@ func parseMark(mark *redis.Cmd) (token, revision int64, err error) {
 }
 
 // parseStored reads the reply of lua/stored.lua.
-func parseStored(cmd *redis.Cmd) (stored int, entries []any, err error) {
+func parseStored(cmd *redis.Cmd) (known bool, entries []any, err error) {
 	words, err := cmd.Slice()
 	if err != nil {
-		return 0, nil, err
+		return false, nil, err
 	}
 	reply := replyOf(words)
-	stored, entries = int(reply.Number()), reply.List()
-	return stored, entries, reply.End()
+	known, entries = reply.Number() == 1, reply.List()
+	return known, entries, reply.End()
 }
 
 // firstPlace is the place of the first entry or marker in a reply of XRANGE. In an empty reply, it
@@ -206,12 +196,11 @@ func parseEntry(place lockedmemory.Place, fields []any) (e driver.Entry, isMarke
 		return broken(place, fields, errFields), false
 	}
 	n := len(fields)
-	if n >= 6 && text(n-4) == "id" && text(n-2) == "no" {
-		e.ID = text(n - 3)
-		if e.Number, _ = strconv.Atoi(text(n - 1)); e.ID == "" || e.Number < 1 {
+	if n >= 4 && text(n-2) == "id" {
+		if e.ID = text(n - 1); e.ID == "" {
 			return broken(place, fields, errFields), false
 		}
-		n -= 4
+		n -= 2
 	}
 	for i := 2; i < n; i += 2 {
 		if text(i) != "m" {

@@ -83,14 +83,11 @@ func (s *service) keys(session string) keys {
 	return keys{prefix + "log", prefix + "mark", prefix + "ids", prefix + "stage"}
 }
 
-// field is that of a turn ID among all of a session. An ID may be any text.
+// field is that of an ID among all of a session. An ID may be any text.
 func field(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return string(sum[:16])
 }
-
-// digits is a place in the record of a turn ID, see lua/turnids.lua.
-func digits(p lockedmemory.Place) string { return fmt.Sprintf("%016d%013d", p.Fence, p.N) }
 
 // access returns the first keys and arguments of each script; see lua/session.lua.
 func (s *service) access(a driver.Access) ([]string, []any) {
@@ -133,7 +130,7 @@ func (s *service) Append(ctx context.Context, a driver.Append) (v driver.Verdict
 
 // append appends, and then releases the lock for its owner, unless that is empty.
 func (s *service) append(ctx context.Context, a driver.Append, owner string) (v driver.Verdict, released bool, err error) {
-	entry := make([]any, 0, 2*len(a.Messages)+6)
+	entry := make([]any, 0, 2*len(a.Messages)+4)
 	entry = append(entry, "op", a.Op)
 	for _, message := range a.Messages {
 		entry = append(entry, "m", message)
@@ -162,11 +159,11 @@ func (s *service) runAppend(ctx context.Context, a driver.Append, entry []any, o
 	}
 	args = append(args, seq(lockedmemory.Place{N: a.N}), a.Op, a.Seen.Fence, seq(a.Seen))
 	if a.ID == "" {
-		args = append(args, "", 0, "", 0)
+		args = append(args, "", "", 0)
 	} else {
-		item := string(a.Digest[:]) + digits(lockedmemory.Place{Fence: a.Fence, N: a.N})
-		args = append(args, field(a.ID), a.Number, item, s.keep.RememberTurns.Milliseconds())
-		entry = append(entry, "id", a.ID, "no", a.Number)
+		known := fmt.Sprintf("%s%016d%013d", a.Digest[:], a.Fence, a.N)
+		args = append(args, field(a.ID), known, s.keep.RememberIDs.Milliseconds())
+		entry = append(entry, "id", a.ID)
 	}
 	args = append(args, a.First)
 	return appendScript.Once(ctx, s.redis, keys, append(args, entry...)...)

@@ -176,7 +176,7 @@ func entryWords(e driver.Entry) (words []any, size int) {
 		size += len(m)
 	}
 	if e.ID != "" {
-		words = append(words, "id", e.ID, "no", e.Number)
+		words = append(words, "id", e.ID)
 	}
 	return words, size + wordBytes*len(words)
 }

@@ -225,8 +225,7 @@ func TestDelete_keysThatRemain(t *testing.T) {
 	server := testservers.StartRedis(t, "--rdbcompression", "no")
 	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
 	for n := range 200 {
-		ctx := lockedmemory.WithTurnID(t.Context(), fmt.Sprint("id ", n))
-		must(t, r.memory.Save(ctx, "question", "secret"))
+		must(t, r.memory.SaveOnce(t.Context(), fmt.Sprint("id ", n), "question", "secret"))
 	}
 	must(t, r.memory.Delete(t.Context()))
 	for _, key := range r.client.Keys(t.Context(), "*").Val() {

@@ -186,15 +186,20 @@ func (r *rightless) expire() {
 	}
 }
 
-func (r *rightless) save(ctx context.Context, what, text string) {
+// save stores an exchange; with once, under its text as the ID.
+func (r *rightless) save(ctx context.Context, what, text string, once bool) {
 	r.Helper()
 	start := time.Now()
-	err := r.memory.Save(ctx, text, "re: "+text)
+	var err error
+	if once {
+		err = r.memory.SaveOnce(ctx, text, text, "re: "+text)
+	} else {
+		err = r.memory.Save(ctx, text, "re: "+text)
+	}
 	r.did(what, start, err)
 	if _, inTurn := lockedmemory.Lease(ctx); !inTurn {
 		r.expire()
 	}
-	_, named := lockedmemory.TurnID(ctx)
 	switch {
 	case err == nil:
 		r.saved = append(r.saved, text)
@@ -202,7 +207,7 @@ func (r *rightless) save(ctx context.Context, what, text string) {
 		r.unknown = append(r.unknown, text)
 		fallthrough
 	default:
-		if named {
+		if once {
 			r.named = append(r.named, text)
 		}
 	}
@@ -212,17 +217,16 @@ func (r *rightless) save(ctx context.Context, what, text string) {
 func (r *rightless) round(when string) {
 	r.Helper()
 	ctx := r.Context()
-	withID := func(ctx context.Context, id string) context.Context { return lockedmemory.WithTurnID(ctx, id) }
-	r.save(ctx, "Save", when+"-1")
-	r.save(withID(ctx, when+"-2"), "Save with an ID", when+"-2")
+	r.save(ctx, "Save", when+"-1", false)
+	r.save(ctx, "SaveOnce", when+"-2", true)
 	start := time.Now()
 	err := r.memory.Turn(ctx, func(ctx context.Context) error {
 		start := time.Now()
 		_, err := r.memory.Load(ctx, "")
 		r.did("Load in a turn", start, err)
-		r.save(ctx, "Save in a turn", when+"-3")
-		r.save(withID(ctx, when+"-4"), "Save with an ID in a turn", when+"-4")
-		r.save(withID(ctx, when+"-4"), "Save with an ID in a turn, again", when+"-4")
+		r.save(ctx, "Save in a turn", when+"-3", false)
+		r.save(ctx, "SaveOnce in a turn", when+"-4", true)
+		r.save(ctx, "SaveOnce in a turn, again", when+"-4", true)
 		if n := len(r.saved); n > 1 && r.saved[n-1] == r.saved[n-2] {
 			r.saved = r.saved[:n-1]
 		}
@@ -266,8 +270,8 @@ func (r *rightless) round(when string) {
 	r.rare(when)
 }
 
-// rare makes the calls of a driver that trim, refuse a place, and remove the turn ID of a refused
-// one. Without a right, turn IDs still expire, those of refused Saves are not known, and a Clear
+// rare makes the calls of a driver that trim, refuse a place, and remove the ID of a refused
+// one. Without a right, IDs still expire, those of refused Saves are not known, and a Clear
 // that has written refuses older leases.
 func (r *rightless) rare(when string) {
 	r.Helper()
@@ -280,7 +284,7 @@ func (r *rightless) rare(when string) {
 		r.admin.PExpire(r.Context(), "distlock:{"+lease.Key()+"}:lock", 24*time.Hour)
 	}()
 	d, err := redisstore.NewDriver(r.client, &driver.Retention{Namespace: "session", MaxExchanges: 1, MaxBytes: 64 << 10,
-		RememberTurns: time.Hour})
+		RememberIDs: time.Hour})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -288,7 +292,7 @@ func (r *rightless) rare(when string) {
 		a := driver.Access{Session: lease.Key(), Lease: lease, Fence: lease.Fence() + token, First: true}
 		op := fmt.Sprintf("%032x", a.Fence)
 		return driver.Append{Write: driver.Write{Access: a, N: 1, Op: op},
-			Content: driver.Content{Messages: [][]byte{{'x'}}, ID: pruning(op), Number: 1, Digest: [16]byte([]byte(op))}}
+			Content: driver.Content{Messages: [][]byte{{'x'}}, ID: pruning(op), Digest: [16]byte([]byte(op))}}
 	}
 	did := func(err error) {
 		if err == nil {
@@ -310,7 +314,7 @@ func (r *rightless) rare(when string) {
 	if err != nil && !errors.Is(err, lockdriver.ErrReplayed) { // nothing is written
 		return
 	}
-	all, err := redisstore.NewDriver(r.admin, &driver.Retention{Namespace: "session", RememberTurns: time.Hour})
+	all, err := redisstore.NewDriver(r.admin, &driver.Retention{Namespace: "session", RememberIDs: time.Hour})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -352,7 +356,7 @@ func (r *rightless) log() string { return "session:{" + r.key + "}:log" }
 func (r *rightless) repeat() {
 	r.Helper()
 	for _, text := range r.named {
-		if err := r.memory.Save(lockedmemory.WithTurnID(r.Context(), text), text, "re: "+text); err != nil {
+		if err := r.memory.SaveOnce(r.Context(), text, text, "re: "+text); err != nil {
 			r.Errorf("the repetition of %s: %v", text, err)
 		}
 	}

@@ -20,9 +20,9 @@ func checked(frees bool, names ...string) string {
 
 var (
 	loadScript   = redisconn.NewScript(checked(false, "load"))
-	appendScript = redisconn.NewScript(lua("reply", "turnids", "named") + redislock.ColocatedLua +
+	appendScript = redisconn.NewScript(lua("reply", "ids", "named") + redislock.ColocatedLua +
 		"local frees = false\n" + lua("session", "append"))
-	storedScript = redisconn.NewScript(lua("turnids", "stored"))
+	storedScript = redisconn.NewScript(lua("ids", "stored"))
 	stageScript  = redisconn.NewScript(checked(false, "staging", "stage"))
 	stageFreeing = redisconn.NewScript(checked(true, "staging", "stage")) // of a Replace by nothing
 	swapScript   = redisconn.NewScript(checked(true, "staging", "swap"))  // the old log goes

@@ -64,11 +64,11 @@ func TestRead_longLog_oneRoundTrip(t *testing.T) {
 		return &counted{Conn: c, trips: &trips}, err
 	}}, nil, nil)
 	r.fill(t, 3000, "q")
-	must(t, r.memory.Save(lockedmemory.WithTurnID(t.Context(), "id"), "q", "a"))
+	must(t, r.memory.SaveOnce(t.Context(), "id", "q", "a"))
 	for name, call := range map[string]func() (int, error){
 		"Answered": func() (int, error) {
-			found, stored, err := r.store.Answered(t.Context(), "id")
-			return len(found) + stored - 1, err
+			e, _, err := r.store.Answered(t.Context(), "id")
+			return len(e.Messages) / 2, err
 		},
 		"Last": func() (int, error) {
 			last, err := r.store.Last(t.Context(), 1)

@@ -45,10 +45,10 @@ func TestSave_storedForm(t *testing.T) {
 	t.Parallel()
 	s := newRig(t, redis.Options{}, nil, nil)
 	var place string
-	must(t, s.memory.Turn(lockedmemory.WithTurnID(t.Context(), "a turn"), func(ctx context.Context) error {
+	must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
 		lease, _ := lockedmemory.Lease(ctx)
 		place = fmt.Sprintf("%d-1000000", lease.Fence())
-		return s.memory.Save(ctx, "q", "a")
+		return s.memory.SaveOnce(ctx, "a message", "q", "a")
 	}))
 	entries, err := s.client.Do(t.Context(), "xrange", s.log(), place, place).Slice()
 	must(t, err)
@@ -57,7 +57,7 @@ func TestSave_storedForm(t *testing.T) {
 	}
 	fields := fmt.Sprint(entries[0].([]any)[1])
 	op, rest, _ := strings.Cut(strings.TrimPrefix(fields, "[op "), " ")
-	if len(op) != 32 || rest != `m "q" m "a" id a turn no 1]` {
+	if len(op) != 32 || rest != `m "q" m "a" id a message]` {
 		t.Errorf("the entry has %s", fields)
 	}
 }
@@ -176,20 +176,20 @@ func TestSession_empty_isSmallAndExpires(t *testing.T) {
 	}
 }
 
-// A session has one key of turn IDs. The key lives as long as its last ID. Named Saves remove
+// A session has one key of IDs. The key lives as long as its last ID. A SaveOnce removes
 // expired IDs.
-func TestTurnIDs_areInOneKey(t *testing.T) {
+func TestIDs_areInOneKey(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	long, short := driverOf(t, client, driver.Retention{RememberTurns: time.Hour}), driverOf(t, client, driver.Retention{RememberTurns: time.Second})
+	long, short := driverOf(t, client, driver.Retention{RememberIDs: time.Hour}), driverOf(t, client, driver.Retention{RememberIDs: time.Second})
 	markKnown(t, client)
 	n := int64(0)
 	save := func(by func(string, int64) (driver.Driver, driver.Access), fence int64, id string, want driver.Outcome) {
 		d, access := by("s", fence)
 		n++
 		v, err := d.Append(t.Context(), driver.Append{Write: driver.Write{Access: access, N: 1, Op: fmt.Sprintf("%032x", n)},
-			Content: driver.Content{Messages: [][]byte{{'m'}}, ID: id, Number: 1, Digest: [16]byte{'d'}}})
+			Content: driver.Content{Messages: [][]byte{{'m'}}, ID: id, Digest: [16]byte{'d'}}})
 		if err != nil || v.Outcome != want {
 			t.Fatal(v, err)
 		}
@@ -202,7 +202,7 @@ func TestTurnIDs_areInOneKey(t *testing.T) {
 	many(long, 1)
 	many(short, 40)
 	if life := client.PTTL(t.Context(), "session:{s}:ids").Val(); life < time.Hour/2 {
-		t.Errorf("a shorter RememberTurns has cut the life of the turn IDs to %s", life)
+		t.Errorf("a shorter RememberIDs has cut the life of the IDs to %s", life)
 	}
 	time.Sleep(time.Second + 10*time.Millisecond) // the 40 expire
 	save(long, 1, "stale", driver.Stale)

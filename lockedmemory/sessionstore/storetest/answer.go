@@ -53,13 +53,13 @@ func answeredOnce(h *harness) {
 	history := a.all(h.Context())
 	for n, id := range []string{"one", "two"} {
 		want := append([]Message{question(n + 1)}, m.said(int64(n+1))...)
-		if e := history[n]; e.ID != id || e.Number != 1 || !slices.Equal(e.Messages, want) {
+		if e := history[n]; e.ID != id || !slices.Equal(e.Messages, want) {
 			h.Errorf("exchange %d: %+v", n, e)
 		}
 	}
-	parts := []lockedmemory.Exchange[Message]{history[0], history[0]}
-	parts[0].Messages, parts[1].Messages = []Message{question("edited"), answer("x")}, []Message{answer("y")}
-	if err := b.memory.Replace(h.Context(), history[0].Place, history[0].Place, parts...); err != nil {
+	edited := history[0]
+	edited.Messages = []Message{question("edited"), answer("x"), answer("y")}
+	if err := b.memory.Replace(h.Context(), edited.Place, edited.Place, edited); err != nil {
 		h.Error(err)
 	}
 	a.answers(h.Context(), "one", 1, m.reply, []Message{answer("x"), answer("y")})
@@ -141,91 +141,49 @@ func answersGone(h *harness) {
 	a.answers(h.Context(), "cleared", 2, m.reply, m.said(4))
 }
 
-// The function of an Answer stores nothing under the ID, whatever way it takes. So a repetition after a crash
-// does not take a part of the turn for the answer.
-func answersWhole(h *harness) {
+// What the function of an Answer writes itself stands at once, and has no part in the answer: it is stored
+// whole under the ID, or not at all. A write under the ID itself is the one that stands.
+func answersInside(h *harness) {
 	a, m := h.instance(nil, nil), &model{}
-	named := func(ctx context.Context) context.Context { return lockedmemory.WithTurnID(ctx, "id") }
-	part := func(ctx context.Context) error { return a.save(ctx, "part") }
-	ask := func(ctx context.Context, id string) error {
-		_, err := a.memory.Answer(ctx, id, question(1), m.reply)
-		return err
-	}
-	refused := map[string]func(context.Context) error{
-		"Save":           part,
-		"Save with ID":   func(ctx context.Context) error { return part(named(ctx)) },
-		"Append":         func(ctx context.Context) error { return a.memory.Append(ctx, messages(3)...) },
-		"Turn":           func(ctx context.Context) error { return a.memory.Turn(ctx, part) },
-		"Turn with ID":   func(ctx context.Context) error { return a.memory.Turn(named(ctx), part) },
-		"Answer":         func(ctx context.Context) error { return ask(ctx, "id") },
-		"another Answer": func(ctx context.Context) error { return ask(ctx, "other") },
-	}
-	unnamed := []func(context.Context) error{
-		func(ctx context.Context) error { return a.store.Save(ctx, question(1), answer(1)) },
-		func(ctx context.Context) error { return a.store.Save(named(ctx), question(2), answer(2)) },
-		func(ctx context.Context) error {
-			return a.memory.Turn(ctx, func(ctx context.Context) error { return a.store.Save(ctx, question(3), answer(3)) })
-		},
-	}
 	crash := errors.New("crash")
 	_, err := a.memory.Answer(h.Context(), "id", question(1), func(ctx context.Context) ([]Message, error) {
-		for way, store := range refused {
-			if err := store(ctx); !errors.Is(err, lockedmemory.ErrTurnID) {
-				h.Errorf("%s: %v; want ErrTurnID", way, err)
-			}
+		a.mustSave(ctx, "plain")
+		a.mustSaveOnce(ctx, "id/1", "step")
+		if err := a.memory.Turn(ctx, func(ctx context.Context) error { return a.save(ctx, "turn") }); err != nil {
+			h.Errorf("a Turn inside: %v", err)
 		}
-		a.has()
-		for way, store := range unnamed {
-			if err := store(ctx); err != nil {
-				h.Errorf("the store itself, %d: %v", way, err)
-			}
-		}
+		a.answers(ctx, "other", 2, m.reply, m.said(1))
 		return nil, crash
 	})
 	if err != crash {
 		h.Errorf("Answer: %v", err)
 	}
-	a.has(1, 2, 3)
-	a.answers(h.Context(), "id", 4, func(ctx context.Context) ([]Message, error) {
-		history, err := a.memory.Load(ctx, "")
-		if err == nil {
-			err = a.memory.Clear(ctx)
+	a.isUnknown("id")
+	a.answers(h.Context(), "id", 1, func(ctx context.Context) ([]Message, error) {
+		a.mustSaveOnce(ctx, "id/1", "step") // again
+		a.answers(ctx, "other", 2, m.reply, m.said(1))
+		if n := len(a.all(ctx)); n != 4 {
+			h.Errorf("%d exchanges", n)
 		}
-		if err != nil || len(history) != 6 {
-			h.Errorf("%s, %v", text(history), err)
+		if err := a.memory.Clear(ctx); err != nil {
+			h.Errorf("Clear: %v", err)
 		}
-		return []Message{answer(4)}, nil
-	}, []Message{answer(4)})
-	a.has(4)
-	a.isUnder("id", 1, 1)
-}
-
-// What a Turn has stored under an ID is the answer if it is one exchange. Several may be a part of the turn.
-func answersOfTurns(h *harness) {
-	a, m := h.instance(nil, nil), &model{}
-	a.saveTurn("one", 1)
-	a.answers(h.Context(), "one", 1, m.reply, []Message{answer(1)})
-	a.saveTurn("several", 2, 3)
-	if got, err := a.memory.Answer(h.Context(), "several", question(2), m.reply); got != nil ||
-		!errors.Is(err, lockedmemory.ErrTurnID) {
-		h.Errorf("%s, %v; want ErrTurnID", text(got), err)
-	}
-	err := a.memory.Turn(lockedmemory.WithTurnID(h.Context(), "outer"), func(ctx context.Context) error {
-		a.mustSave(ctx, 4)
-		for _, id := range []string{"outer", "inner"} {
-			got, err := a.memory.Answer(ctx, id, question(4), m.reply)
-			if got != nil || !errors.Is(err, lockedmemory.ErrTurnID) {
-				h.Errorf("in a turn with an ID: %s, %v; want ErrTurnID", text(got), err)
-			}
-		}
-		return nil
+		return []Message{answer(1)}, nil
+	}, []Message{answer(1)})
+	a.has(1)
+	// The outer Answer meets the ID of the inner one.
+	got, err := a.memory.Answer(h.Context(), "twice", question(3), func(ctx context.Context) ([]Message, error) {
+		a.answers(ctx, "twice", 3, m.reply, m.said(2))
+		return m.reply(ctx)
 	})
-	if err != nil || m.asked.Load() != 0 {
-		h.Errorf("Turn: %v; the model was asked %d times", err, m.asked.Load())
+	if got != nil || !errors.Is(err, sessionstore.ErrTurnConflict) {
+		h.Errorf("the outer Answer: %s, %v; want ErrTurnConflict", text(got), err)
 	}
-	a.turn(func(ctx context.Context) {
-		for range 2 {
-			a.answers(ctx, "inner", 5, m.reply, m.said(1))
-		}
-	})
+	a.answers(h.Context(), "same", 4, func(ctx context.Context) ([]Message, error) {
+		return a.memory.Answer(ctx, "same", question(4), m.reply)
+	}, m.said(4))
+	a.answers(h.Context(), "twice", 3, m.reply, m.said(2))
+	if n := len(a.all(h.Context())); n != 3 || m.asked.Load() != 4 {
+		h.Errorf("%d exchanges; the model was asked %d times", n, m.asked.Load())
+	}
 }

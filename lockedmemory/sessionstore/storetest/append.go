@@ -32,13 +32,12 @@ func appended(h *harness) {
 			h.Errorf("%d messages: %d exchanges, the last has %d", size, len(all), len(all[n].Messages))
 		}
 	}
-	ctx := lockedmemory.WithTurnID(h.Context(), "id")
 	for range 2 {
-		if err := a.memory.Append(ctx, messages(4)...); err != nil {
+		if err := a.memory.SaveOnce(h.Context(), "id", messages(4)...); err != nil {
 			h.Error(err)
 		}
 	}
-	if err := a.memory.Append(ctx, messages(5)...); !errors.Is(err, sessionstore.ErrTurnConflict) {
+	if err := a.memory.SaveOnce(h.Context(), "id", messages(5)...); !errors.Is(err, sessionstore.ErrTurnConflict) {
 		h.Errorf("other messages: %v; want ErrTurnConflict", err)
 	}
 	if n := len(a.all(h.Context())); n != 3 {
@@ -62,61 +61,58 @@ func appended(h *harness) {
 	}
 }
 
-// Answered returns the exchanges of an ID, and the number of those stored. It does so after trimming,
-// Replace and Clear, and in a turn with another ID.
+// Answered returns the exchange of an ID, or that it is gone: after trimming, Replace and Clear, and in a turn.
 func answered(h *harness) {
 	a := h.instance(&options{Retention: sessionstore.Retention{MaxExchanges: 60}}, nil)
-	check := func(ctx context.Context, id string, stored int, want ...string) {
-		h.Helper()
-		exchanges, n, err := a.store.Answered(ctx, id)
-		var got []string
-		for _, e := range exchanges {
-			got = append(got, e.Input().Text)
-		}
-		if err != nil || n != stored || !slices.Equal(got, want) {
-			h.Errorf("under %s: %v of %d, %v; want %v of %d", id, got, n, err, want, stored)
-		}
-	}
-	check(h.Context(), "one", 0)
-	a.saveTurn("one", 1, 2)
-	a.mustSave(h.Context(), "plain")
-	check(h.Context(), "one", 2, "q1", "q2")
-	a.turn(func(ctx context.Context) { check(ctx, "one", 2, "q1", "q2") })
-	err := a.memory.Turn(lockedmemory.WithTurnID(h.Context(), "two"), func(ctx context.Context) error {
-		check(ctx, "one", 2, "q1", "q2")
-		check(ctx, "two", 0)
-		a.mustSave(ctx, 3)
-		check(ctx, "two", 1, "q3")
-		return nil
+	a.isUnknown("one")
+	a.turn(func(ctx context.Context) {
+		a.mustSaveOnce(ctx, "one", 1)
+		a.mustSave(ctx, 2)
 	})
-	if err != nil {
-		h.Error(err)
-	}
-	check(h.Context(), "two", 1, "q3")
+	a.mustSave(h.Context(), "plain")
+	a.isUnder(h.Context(), "one", 1)
+	a.turn(func(ctx context.Context) {
+		a.isUnder(ctx, "one", 1)
+		a.mustSaveOnce(ctx, "two", 3)
+		a.isUnder(ctx, "two", 3)
+	})
 	a.turn(func(ctx context.Context) {
 		all := a.all(ctx)
-		all[1].Messages = exchange("edited").Messages
-		if err := a.store.Replace(ctx, all[0].Place, all[1].Place, all[1]); err != nil {
+		added := slices.Repeat([]Exchange{exchange("added")}, 120) // all stand at the place of the edited one
+		all[0].Messages = exchange("edited").Messages
+		if err := a.store.Replace(ctx, all[0].Place, all[0].Place, append(added[:50], all[0])...); err != nil {
 			h.Error(err)
 		}
 	})
-	check(h.Context(), "one", 2, "qedited")
-	var names []any
-	var want []string
-	for n := range 59 {
-		names, want = append(names, n), append(want, question(n).Text)
-	}
-	a.saveTurn("long", names...)
-	a.mustSave(h.Context(), "last")
-	check(h.Context(), "long", 59, want...)
-	check(h.Context(), "one", 2) // it is trimmed
+	a.isUnder(h.Context(), "one", "edited")
+	a.turn(func(ctx context.Context) {
+		all := a.all(ctx)
+		last := all[len(all)-1]
+		last.ID = ""
+		if err := a.store.Replace(ctx, last.Place, last.Place, last); err != nil {
+			h.Error(err)
+		}
+	})
+	a.isGoneUnder("two")
+	a.turn(func(ctx context.Context) {
+		for n := range 59 {
+			a.mustSave(ctx, n)
+		}
+	})
+	a.mustSaveOnce(h.Context(), "last", "last")
+	a.isUnder(h.Context(), "last", "last")
+	a.isGoneUnder("one") // it is trimmed
 	if err := a.memory.Clear(h.Context()); err != nil {
 		h.Error(err)
 	}
-	check(h.Context(), "long", 59)
+	a.isGoneUnder("last")
 	for _, id := range []string{"", strings.Repeat("x", 10<<10)} {
-		if _, _, err := a.store.Answered(h.Context(), id); !errors.Is(err, lockedmemory.ErrTurnID) {
-			h.Errorf("an ID of %d bytes: %v; want ErrTurnID", len(id), err)
+		_, _, err := a.store.Answered(h.Context(), id)
+		for _, err := range []error{err, a.saveOnce(h.Context(), id, 1)} {
+			if !errors.Is(err, lockedmemory.ErrInvalidID) {
+				h.Errorf("an ID of %d bytes: %v; want ErrInvalidID", len(id), err)
+			}
 		}
 	}
+	a.has()
 }

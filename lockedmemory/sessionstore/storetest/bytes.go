@@ -40,7 +40,7 @@ func maxBytes(h *harness) {
 			all = append(all, names...)
 		})
 	}
-	a.saveTurn("id", "first")
+	a.mustSaveOnce(h.Context(), "id", "first")
 	all = append(all, "first")
 	for n := range turns {
 		turn(n)
@@ -52,7 +52,7 @@ func maxBytes(h *harness) {
 			h.Fatalf("with MaxBytes %d, %d exchanges of %d bytes stay", most, len(kept), size)
 		}
 	}
-	a.isUnder("id", 1) // without its exchange
+	a.isGoneUnder("id")
 
 	var long []any
 	for n := range 80 {

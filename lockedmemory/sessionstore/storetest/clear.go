@@ -51,22 +51,23 @@ func clearWithinATurn(h *harness) {
 	b.has(4, 5)
 }
 
-// After a Delete, neither history nor turn IDs remain. An older holder is refused, and a later turn begins
+// After a Delete, neither history nor IDs remain. An older holder is refused, and a later turn begins
 // anew, also the turn of the Delete.
 func deleted(h *harness) {
 	a, b := h.instance(nil, nil), h.instance(nil, nil)
-	a.saveTurn("id", 1, 2)
+	a.mustSaveOnce(h.Context(), "id", 1)
+	a.mustSave(h.Context(), 2)
 	used, fence := a.stale(func(ctx context.Context) { a.mustSave(ctx, 3) })
 	if err := b.memory.Delete(h.Context()); err != nil {
 		h.Fatal(err)
 	}
 	b.has()
-	b.isUnder("id", 0)
+	b.isUnknown("id")
 	a.refused("Save", a.store.Save(used, question("late"), answer("late")), fence, fence+1)
 	a.refused("Delete", a.store.Delete(used), fence, fence+1)
-	a.saveTurn("id", 1)
+	a.mustSaveOnce(h.Context(), "id", 1)
 	b.has(1)
-	b.isUnder("id", 1, 1)
+	b.isUnder(h.Context(), "id", 1)
 	a.turn(func(ctx context.Context) {
 		a.mustSave(ctx, 4)
 		lease, _ := lockedmemory.Lease(ctx)

@@ -2,7 +2,10 @@ package storetest
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -128,4 +131,72 @@ func lateSavesOfTheOtherStore(h *harness) {
 		}
 	})
 	a.has(4)
+}
+
+func newOp() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, says crypto/rand
+	return hex.EncodeToString(b[:])
+}
+
+// lost is a driver that loses the answer of the next write, if next is set.
+type lost struct {
+	driver.Driver
+	next bool
+}
+
+func (d *lost) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+	return d.answer(d.Driver.Append(ctx, a))
+}
+
+func (d *lost) Replace(ctx context.Context, r driver.Replace) (driver.Verdict, error) {
+	return d.answer(d.Driver.Replace(ctx, r))
+}
+
+func (d *lost) answer(v driver.Verdict, err error) (driver.Verdict, error) {
+	if d.next {
+		d.next = false
+		return driver.Verdict{}, errors.New("no answer")
+	}
+	return v, err
+}
+
+// A driver whose client sends requests again answers a copy as the first.
+func repeatedWrites(h *harness) {
+	a := h.instance(nil, nil)
+	a.turn(func(ctx context.Context) {
+		lease, _ := lockedmemory.Lease(ctx)
+		for i, n := range []int64{1, 2, 5, 4} { // 4 is late
+			c, want := content("plain"), driver.Done
+			if n == 2 || n == 5 {
+				c = withID(content("with an ID"), fmt.Sprint("id-", n))
+			}
+			if n == 4 {
+				want = driver.Taken
+			}
+			write := driver.Append{Write: a.write(lease, n), Content: c}
+			write.First = i == 0
+			first, err := a.driver.Append(ctx, write)
+			write.First = false
+			again, err2 := a.driver.Append(ctx, write)
+			if known := want == driver.Done && again.Outcome == driver.Known; err != nil || err2 != nil ||
+				first.Outcome != want || again.Outcome != want && !known {
+				h.Errorf("place %d: %+v, %v, and again %+v, %v", n, first, err, again, err2)
+			}
+		}
+		w := a.write(lease, 6)
+		for range 2 {
+			if v, err := a.driver.Replace(ctx, driver.Replace{Write: w}); err != nil || v.Outcome != driver.Done {
+				h.Errorf("Clear: %+v, %v", v, err)
+			}
+		}
+		after := driver.Append{Write: a.write(lease, 7), Content: content("after")}
+		if v, err := a.driver.Append(ctx, after); err != nil || v.Outcome != driver.Done {
+			h.Errorf("%+v, %v", v, err)
+		}
+		if v, err := a.driver.Replace(ctx, driver.Replace{Write: w}); err != nil || v.Outcome != driver.Taken {
+			h.Errorf("a late copy of Clear: %+v, %v", v, err)
+		}
+	})
+	a.has("after")
 }

@@ -17,7 +17,7 @@ import (
 // began after the Delete begins the session anew, also if it waits for the turn of the Delete.
 func waitedForDelete(h *harness) {
 	a, b, c := h.instance(nil, nil), h.instance(nil, nil), h.instance(nil, nil)
-	a.saveTurn("id", 0)
+	a.mustSaveOnce(h.Context(), "id", 0)
 	var before, after waiting
 	a.turn(func(ctx context.Context) {
 		a.mustSave(ctx, 1)
@@ -38,7 +38,7 @@ func waitedForDelete(h *harness) {
 	before.Wait()
 	after.Wait()
 	a.has("new", "after")
-	b.isUnder("id", 0)
+	b.isUnknown("id")
 	b.mustSave(h.Context(), 2)
 	a.has("new", "after", 2)
 }
@@ -222,9 +222,9 @@ func deleteOvertaken(h *harness) {
 			h.Fatalf("%+v, %v", v, err)
 		}
 		for what, call := range map[string]func() error{
-			"Delete":              func() error { return a.memory.Delete(ctx) },
-			"Save":                func() error { return a.save(ctx, "unaware") },
-			"Save with a turn ID": func() error { return a.save(lockedmemory.WithTurnID(ctx, "id"), "unaware") },
+			"Delete":   func() error { return a.memory.Delete(ctx) },
+			"Save":     func() error { return a.save(ctx, "unaware") },
+			"SaveOnce": func() error { return a.saveOnce(ctx, "id", "unaware") },
 		} {
 			err := a.memory.Delete(ctx)
 			if err == nil {
@@ -294,10 +294,10 @@ func (i *instance) isDeleted(ctx context.Context) {
 	_, searches := i.memory.Search(ctx, "q", 1)
 	for what, err := range map[string]error{
 		"Load": loads, "Search": searches,
-		"Save":                i.save(ctx, "waited"),
-		"Save with a turn ID": i.save(lockedmemory.WithTurnID(ctx, "waited"), "waited"),
-		"Replace":             i.store.Replace(ctx, lockedmemory.Place{Fence: 1, N: 1}, lockedmemory.Place{Fence: 1, N: 1}),
-		"Clear":               i.memory.Clear(ctx),
+		"Save":     i.save(ctx, "waited"),
+		"SaveOnce": i.saveOnce(ctx, "waited", "waited"),
+		"Replace":  i.store.Replace(ctx, lockedmemory.Place{Fence: 1, N: 1}, lockedmemory.Place{Fence: 1, N: 1}),
+		"Clear":    i.memory.Clear(ctx),
 	} {
 		if !errors.Is(err, sessionstore.ErrDeleted) || errors.Is(err, distlock.ErrLost) {
 			i.Errorf("%s: %v; want ErrDeleted", what, err)

@@ -29,13 +29,13 @@ func refusesOlderLeases(h *harness) {
 			want = append(want, "new")
 			return b.save(ctx, "new")
 		},
-		"Save of a turn that is known": func(ctx context.Context) error {
-			return b.save(lockedmemory.WithTurnID(ctx, "known"), "known")
+		"SaveOnce that is known": func(ctx context.Context) error {
+			return b.saveOnce(ctx, "known", "known")
 		},
 	} {
-		if name == "Save of a turn that is known" {
+		if name == "SaveOnce that is known" {
 			want = append(want, "known")
-			a.mustSave(lockedmemory.WithTurnID(h.Context(), "known"), "known")
+			a.mustSaveOnce(h.Context(), "known", "known")
 		}
 		used, fence := a.stale(func(ctx context.Context) {
 			want = append(want, name)
@@ -51,8 +51,8 @@ func refusesOlderLeases(h *harness) {
 			mark = lease.Fence()
 			a.refused("Save after "+name, a.store.Save(used, question("stale"), answer("stale")), fence, mark)
 			a.refused("first Save after "+name, a.store.Save(unused, question("stale"), answer("stale")), fence2, mark)
-			a.refused("Save with a turn ID after "+name,
-				a.store.Save(lockedmemory.WithTurnID(unused, "stale"), question("stale"), answer("stale")), fence2, mark)
+			a.refused("SaveOnce after "+name,
+				a.store.SaveOnce(unused, "stale", question("stale"), answer("stale")), fence2, mark)
 			a.refused("Clear after "+name, a.store.Clear(used), fence, mark)
 			_, err := a.store.Load(unused, "")
 			a.refused("Load after "+name, err, fence2, mark)
@@ -125,7 +125,7 @@ func overtakenHolder(h *harness) {
 				h.Fatalf("%+v, %v", v, err)
 			}
 			a.refused("Save", a.save(ctx, "unaware"), fence, w.Fence)
-			a.refused("Save with a turn ID", a.save(lockedmemory.WithTurnID(ctx, "unaware"), "unaware"), fence, w.Fence)
+			a.refused("SaveOnce", a.saveOnce(ctx, "unaware", "unaware"), fence, w.Fence)
 			a.refused("Clear", a.memory.Clear(ctx), fence, w.Fence)
 		})
 	}

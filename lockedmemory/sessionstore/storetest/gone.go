@@ -78,8 +78,8 @@ func goneAfter(begin func(ctx context.Context, a, b *instance)) func(*harness) {
 			begin(ctx, a, b)
 			a.awaitEmpty()
 			a.isGone("Save", a.save(ctx, 2))
-			a.isGone("Save with a turn ID", a.save(lockedmemory.WithTurnID(ctx, "id"), 2))
-			a.isUnder("id", 0)
+			a.isGone("SaveOnce", a.saveOnce(ctx, "id", 2))
+			a.isUnknown("id")
 			a.has()
 			if err := a.memory.Clear(ctx); err != nil {
 				h.Errorf("Clear: %v", err)

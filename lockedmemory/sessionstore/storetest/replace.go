@@ -108,26 +108,29 @@ func replaced(h *harness) {
 // An exchange keeps its turn and its ID if it keeps its place.
 func replacedKeepsIDs(h *harness) {
 	a := h.instance(&options{Retention: sessionstore.Retention{MaxExchanges: 3}}, nil)
-	a.saveTurn("one", 1, 2)
-	a.saveTurn("two", 3)
+	a.turn(func(ctx context.Context) {
+		a.mustSaveOnce(ctx, "one", 1)
+		a.mustSave(ctx, 2)
+	})
+	a.mustSaveOnce(h.Context(), "two", 3)
 	a.turn(func(ctx context.Context) {
 		all := a.all(ctx)
 		all[0].Messages, all[2].Messages = exchange("1a").Messages, exchange("3a").Messages
 		added := exchange("new")
-		added.ID, added.Number = "one", 2 // it has no Place, so it has no ID
+		added.ID = "one" // it has no Place, so it has no ID
 		if err := a.store.Replace(ctx, all[0].Place, all[2].Place, all[0], added, all[2]); err != nil {
 			h.Fatal(err)
 		}
 	})
 	a.has("1a", "new", "3a")
-	a.isUnder("one", 2, 1)
-	a.isUnder("two", 1, 1)
+	a.isUnder(h.Context(), "one", "1a")
+	a.isUnder(h.Context(), "two", "3a")
 	all := a.all(h.Context())
 	fences := [3]int64{all[0].Place.Fence, all[1].Place.Fence, all[2].Place.Fence}
 	if fences[0] == fences[1] || fences[1] != fences[2] || all[1].ID != "" {
 		h.Errorf("%+v", all)
 	}
-	a.mustSave(lockedmemory.WithTurnID(h.Context(), "two"), 3) // it is known
+	a.mustSaveOnce(h.Context(), "two", 3) // it is known
 	a.has("1a", "new", "3a")
 	a.mustSave(h.Context(), 4) // the first turn is trimmed
 	a.has("new", "3a", 4)
@@ -272,17 +275,16 @@ func replaceRefused(h *harness) {
 				h.Errorf("%s: %v; want ErrRange", name, err)
 			}
 		}
-		named := func(id string, number int) Exchange {
+		named := func(id string) Exchange {
 			e := exchange("named")
-			e.Place, e.ID, e.Number = old[0].Place, id, number
+			e.Place, e.ID = old[0].Place, id
 			return e
 		}
-		for name, e := range map[string]Exchange{
-			"an ID of 10 KB": named(strings.Repeat("x", 10<<10), 1), "an ID without a Number": named("id", 0),
-			"a negative Number": named("id", -1), "a Number without an ID": named("", 1),
+		for name, with := range map[string][]Exchange{
+			"an ID of 10 KB": {named(strings.Repeat("x", 10<<10))}, "an ID that stands twice": {named("id"), named("id")},
 		} {
-			if err := a.replace(ctx, 0, 0, e); !errors.Is(err, lockedmemory.ErrTurnID) {
-				h.Errorf("%s: %v; want ErrTurnID", name, err)
+			if err := a.replace(ctx, 0, 0, with...); !errors.Is(err, lockedmemory.ErrInvalidID) {
+				h.Errorf("%s: %v; want ErrInvalidID", name, err)
 			}
 		}
 		if err := a.replace(ctx, 0, 0, Exchange{}); !errors.Is(err, distlock.ErrInvalidOption) {

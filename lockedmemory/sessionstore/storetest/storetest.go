@@ -50,8 +50,7 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"answered", answered},
 		{"O_answer_storedOnce", answeredOnce},
 		{"O_answer_afterUnknownOutcome", answeredAfterUnknownOutcome},
-		{"O_answer_afterPartOfTurn_whole", answersWhole},
-		{"O_answer_underIDOfTurn", answersOfTurns},
+		{"O_answer_callsInside", answersInside},
 		{"answer_gone", answersGone},
 		{"O_replace", replaced},
 		{"O_replace_turnsAndIDsKept", replacedKeepsIDs},
@@ -73,18 +72,12 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"S2_lowToken_ownerGetsHigher", lowToken},
 		{"S2_overtakenHolder_refused", overtakenHolder},
 		{"lastWrites", lastWrites},
-		{"O_turnIDs_storedOnce", turnIDs},
-		{"O_numbersOfTurnID", numbers},
-		{"O_namedTurns", namedTurns},
-		{"O_namedTurns_lostAnswers", lostAnswers},
-		{"turnIDs_forgottenInTime", turnIDsForgotten},
-		{"O_namedRead_storedExchanges", namedReads},
-		{"O_namedRead_afterTrimAndClear", namedReadsAfterTrimAndClear},
-		{"O_namedRead_afterExpiry", namedReadsAfterExpiry},
-		{"O_namedRead_oneMoment", namedReadsAreOneMoment},
-		{"S2_namedRead_showsToken", namedReadsShowToken},
-		{"namedRead_forgottenID", namedReadsOfForgottenID},
-		{"namedRead_pages", namedReadsInPages},
+		{"O_ids_storedOnce", storedOnce},
+		{"O_ids_copies", copiesOfIDs},
+		{"O_ids_read", readByID},
+		{"O_ids_afterExpiry", idsAfterExpiry},
+		{"S2_ids_readShowsToken", readsByIDShowToken},
+		{"ids_forgottenInTime", idsForgotten},
 		{"repeatedWrites", repeatedWrites},
 		{"idleSessions_expire", idleSessionsExpire},
 		{"maxExchangesAndWindow", maxExchangesAndWindow},
@@ -181,6 +174,18 @@ func (i *instance) mustSave(ctx context.Context, names ...any) {
 		if err := i.save(ctx, n); err != nil {
 			i.Fatalf("Save of %v: %v", n, err)
 		}
+	}
+}
+
+// saveOnce stores the exchange of a name under an ID.
+func (i *instance) saveOnce(ctx context.Context, id string, n any) error {
+	return i.memory.SaveOnce(ctx, id, question(n), answer(n))
+}
+
+func (i *instance) mustSaveOnce(ctx context.Context, id string, n any) {
+	i.Helper()
+	if err := i.saveOnce(ctx, id, n); err != nil {
+		i.Fatalf("SaveOnce of %v: %v", n, err)
 	}
 }
 

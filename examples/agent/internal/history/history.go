@@ -110,11 +110,11 @@ type Far struct {
 	*Store
 }
 
-// Save is that of the store.
-func (f Far) Save(ctx context.Context, input, output Message) error {
+// SaveOnce is that of the store.
+func (f Far) SaveOnce(ctx context.Context, id string, messages ...Message) error {
 	time.Sleep(latency)
 	hitch.At(ctx, hitch.Write)
-	err := f.Store.Save(context.WithoutCancel(ctx), input, output) // it is on its way
+	err := f.Store.SaveOnce(context.WithoutCancel(ctx), id, messages...) // it is on its way
 	hitch.At(ctx, hitch.Answer)
 	if errors.As(err, new(*sessionstore.StaleError)) {
 		spans.Refused(ctx)

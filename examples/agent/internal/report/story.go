@@ -38,7 +38,7 @@ func (c *Comparison) Story() (paragraphs []string) {
 		return paragraphs
 	}
 	paragraphs = append(paragraphs, "With a lock around the whole turn (load, model, save), each answer follows its question and has seen all messages before it. "+
-		"The store knows a message by its turn ID, and stores it once even if it is delivered twice.")
+		"The store knows a message by its ID, and stores it once even if it is delivered twice.")
 	if c.Chaos.Strikes > 0 {
 		paragraphs = append(paragraphs, c.chaos())
 	}

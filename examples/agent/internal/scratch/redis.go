@@ -72,7 +72,7 @@ func (r onRedis) Locker(_ context.Context, opts distlock.Options) (*distlock.Loc
 
 func (r onRedis) Store(key lockedmemory.KeyFunc) (*history.Store, error) {
 	return redisstore.New(r.client, key, sessionstore.JSON[history.Message]{},
-		&sessionstore.Retention{Namespace: r.run + ":session", IdleTTL: keep, RememberTurns: keep}, nil)
+		&sessionstore.Retention{Namespace: r.run + ":session", IdleTTL: keep, RememberIDs: keep}, nil)
 }
 
 func (r onRedis) Close() { _ = r.client.Close() }

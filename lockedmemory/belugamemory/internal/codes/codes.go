@@ -36,7 +36,7 @@ var all = []struct {
 	{distlock.ErrInvalidKey, core.ErrInvalidInput, "no valid session"},
 	{distlock.ErrInvalidOption, core.ErrInvalidInput, "invalid configuration"},
 	{sessionstore.ErrTurnConflict, core.ErrInvalidInput, "not stored"},
-	{lockedmemory.ErrTurnID, core.ErrInvalidInput, "not stored"},
+	{lockedmemory.ErrInvalidID, core.ErrInvalidInput, "not stored"},
 	{sessionstore.ErrTooLarge, core.ErrInvalidInput, "not stored"},
 	{sessionstore.ErrCodec, core.ErrInvalidInput, "a message cannot be stored"},
 	{lockedmemory.ErrAnswerGone, core.ErrInvalidInput, "answered before"},
@@ -53,7 +53,7 @@ var all = []struct {
 }
 
 // named lists the calls with an ID, which makes their repetition safe.
-var named = map[string]bool{"belugamemory.answer": true, "belugamemory.saveonce": true}
+var named = map[string]bool{"belugamemory.answer": true, "belugamemory.save_once": true}
 
 // of returns the code of the error of this project in err. op is the call that failed.
 func of(op string, err error) (code core.ErrorCode, message string, known bool) {

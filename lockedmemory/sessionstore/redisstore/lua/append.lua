@@ -2,16 +2,16 @@
 --
 -- KEYS, ARGV, Reply: see session.lua.
 -- ARGV  6 seq   7 op   8, 9 token and seq of driver.Access.Seen
---       10 field of the turn ID, or ''   11 its number   12 item of the record   13 RememberTurns in ms
---       14 '1' for the first access of the lease   15… the entry
+--       10 field of the ID, or ''   11 digest and place of its record   12 RememberIDs in ms
+--       13 '1' for the first access of the lease   14… the entry
 
 -- ⚑ A write without an effect, as in session.lua: a read-only replica may know an ID that is deleted.
-local writes = known_item and try('HDEL', ids, '')
+local writes = known and try('HDEL', ids, '')
 if type(writes) == 'table' then
   return writes
-elseif known_item and string.sub(known_item, 1, DIGEST) ~= string.sub(ARGV[12], 1, DIGEST) then
+elseif known and string.sub(known, 1, DIGEST) ~= string.sub(ARGV[11], 1, DIGEST) then
   return {CONFLICT}
-elseif known_item then
+elseif known then
   show() -- refused or not: the exchange is stored
   return finish({KNOWN})
 end
@@ -34,16 +34,16 @@ elseif not there and gone() then
   return {GONE}
 end
 
-refusal = new_record and write_id()
-refusal = refusal or add(n, ARGV[7], unpack(ARGV, 15))
+refusal = named and write_id()
+refusal = refusal or add(n, ARGV[7], unpack(ARGV, 14))
 if refusal then
-  if new_record then
-    restore_id()
+  if named then
+    remove_id()
   end
   return refusal
 end
 on_entry(0)
-if new_record then
+if named then
   prune()
 end
 return finish(result())

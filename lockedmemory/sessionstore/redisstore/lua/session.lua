@@ -1,7 +1,7 @@
 -- The common part of the scripts of a session. Its code follows granted.lua of redislock. The table
 -- of states is in docs/design/sessions.md. frees says that the script frees memory.
 --
--- KEYS  1 the log   2 the mark   3 the session's lock, or the mark again   4 the turn IDs
+-- KEYS  1 the log   2 the mark   3 the session's lock, or the mark again   4 the IDs
 -- ARGV  1 token, and driver.Access.Shown and Awaited, with spaces between
 --       2 '1' if the lock is on this Redis, else '0'; or the owner for which the script also releases
 --       the lock   3 IdleTTL in ms, or 0

@@ -1,24 +1,21 @@
--- Reads the exchanges of a turn ID: the highest number, and the entries that the log still has.
+-- Reads the exchange of an ID.
 --
--- KEYS  1 the log   2 the turn IDs
--- ARGV  1 field of the turn ID   2, 3 driver.Read.From as in a record, and as an ID   4 entries at most
--- Reply {highest number, {entries as of XRANGE}}
-local most = tonumber(ARGV[4])
-local items, refusal = items_of(redis.call('HGET', KEYS[2], ARGV[1]), clock())
+-- KEYS  1 the log   2 the IDs
+-- ARGV  1 field of the ID   2 the ID
+-- Reply {0}: not known; {1, {the entry as of XRANGE, if the log has it}}
+local known, refusal = known_of(redis.call('HGET', KEYS[2], ARGV[1]), clock())
 if refusal then
   return refusal
+elseif not known then
+  return {0, {}}
 end
-local found = {}
-for at = DIGEST + 1, #items, ITEM do
-  local digits = string.match(string.sub(items, at, at + ITEM - DIGEST - 1), '^%d+$') -- nil: a skipped number
-  if digits and digits >= ARGV[2] and #found < most then
-    local token, n = tonumber(string.sub(digits, 1, TOKEN)), tonumber(string.sub(digits, TOKEN + 1))
-    local place = string.format('%.0f-%.0f', token, n)
-    local first = digits == ARGV[2] and '(' .. ARGV[3] or place .. '000000'
-    local last = place .. '999999' -- the highest sub-place, where replaced content may stand
-    for _, entry in ipairs(redis.call('XRANGE', KEYS[1], first, last, 'COUNT', most - #found)) do
-      found[#found + 1] = entry
-    end
-  end
-end
-return {#items / ITEM, found}
+local token, n = tonumber(string.sub(known, DIGEST + 1, DIGEST + TOKEN)), tonumber(string.sub(known, DIGEST + TOKEN + 1))
+local place = string.format('%.0f-%.0f', token, n)
+-- Replaced content stands at a sub-place. ⚑ One entry at a time: others may be large.
+local from, entry = place .. '000000', nil
+repeat
+  entry = redis.call('XRANGE', KEYS[1], from, place .. '999999', 'COUNT', 1)[1]
+  local words = entry and entry[2]
+  from = entry and '(' .. entry[1]
+until not entry or words[#words - 1] == 'id' and words[#words] == ARGV[2]
+return {1, {entry}}

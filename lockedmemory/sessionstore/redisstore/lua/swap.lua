@@ -10,7 +10,7 @@
 -- Reply also {AGAIN}: stage from the beginning
 local stage, n, op, nonce, place = KEYS[5], ARGV[6], ARGV[7], ARGV[8], fence .. '-' .. ARGV[6]
 
--- clear removes all exchanges, and a Delete the turn IDs, too. The mark of a Delete has no op: its copy is
+-- clear removes all exchanges, and a Delete the IDs, too. The mark of a Delete has no op: its copy is
 -- known by the place.
 local function clear(deletes)
   local refusal
