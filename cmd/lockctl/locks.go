@@ -61,6 +61,8 @@ func traceID(metadata map[string]string) string {
 	return parts[1]
 }
 
+const noAnswer = "the service does not answer: "
+
 // failed explains an error of a driver.
 func failed(err error) error {
 	switch {
@@ -69,7 +71,7 @@ func failed(err error) error {
 	case errors.Is(err, driver.ErrForeign), errors.Is(err, driver.ErrRefused):
 		return fmt.Errorf("the service refuses: %w", err)
 	}
-	return fmt.Errorf("the service does not answer: %w", err)
+	return fmt.Errorf(noAnswer+"%w", err)
 }
 
 // ask makes one request within answerLimit.

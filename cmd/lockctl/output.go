@@ -72,7 +72,8 @@ func (t *tool) tabulate(columns []column, rows [][]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// narrow takes from the widths of columns until a row fits, or each has its least width. 0 leaves a column out.
+// narrow takes from the widths of columns until a row fits, or each has its least width. A width of 0
+// leaves the column out.
 func narrow(columns []column, widths []int, width int) {
 	over := -2 - width
 	for _, w := range widths {

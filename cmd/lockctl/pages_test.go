@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,6 +106,41 @@ func TestRunbook_listWithoutTheRightToScan(t *testing.T) {
 	if row := docs.FirstLook.Table(t)[0][0]; !strings.Contains(row, strconv.Itoa(exitRefused)) || !strings.Contains(row, "`scan`") {
 		t.Errorf("the first row of the runbook is about %s", row)
 	}
+}
+
+// An operator with the documented rights may look, and may end a lock with those of the program. doctor
+// finds no right that is missing.
+func TestOperator_documentedRights(t *testing.T) {
+	server := testservers.StartRedis(t, "--appendonly", "yes", "--lazyfree-lazy-expire", "yes")
+	grant := func(place docs.Place) {
+		t.Helper()
+		command := strings.Replace(place.Blocks(t, "redis")[0], "SETUSER agent", "SETUSER oncall", 1)
+		if _, err := server.Do(strings.Fields(command)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grant(docs.OperatorRights)
+	c := newChat(t, server.URL(), sceneKey)
+	c.save(t, "order-1", "q", "a")
+	d := open(t, server.URL())
+	holder := acquire(t, d, sceneKey, sceneHolder)
+	acquire(t, d, sceneKey, "agent-5f6d-k8s2c:1")
+	t.Setenv("LOCKCTL_URL", strings.Replace(server.URL(), "://", "://oncall:password@", 1))
+	t.Setenv("LOCKCTL_STORE", os.Getenv("LOCKCTL_URL"))
+	for _, line := range []string{"list", "show " + sceneKey, "queue " + sceneKey, "session list", "session show " + sceneKey,
+		"session verify " + sceneKey} {
+		lockctl(t, strings.Fields(line)...).is(t, 0)
+	}
+	if refused := testservers.RefusedToUsers(t, server); refused != "" {
+		t.Errorf("the server has refused %s", refused)
+	}
+	if r := lockctl(t, "doctor").is(t, 0, "0 problems, 0 warnings", "may read, and not write"); strings.Contains(r.out, "ACL SETUSER") {
+		t.Errorf("doctor advises rights:\n%s", r.out)
+	}
+	release := []string{"release", sceneKey, "--yes", "--token", token(holder)}
+	lockctl(t, release...).is(t, exitRefused, "lacks a right")
+	grant(docs.LockRights)
+	lockctl(t, release...).is(t, 0, "Released.")
 }
 
 // Each URL of a page reaches its server, with the user and the password in it.

@@ -132,7 +132,7 @@ func (t *tool) root() *cobra.Command {
 	return root
 }
 
-// flagError says in the words of lockctl what is wrong with a flag.
+// flagError writes an error of a flag in the words of lockctl.
 func flagError(err error) error {
 	var invalid *pflag.InvalidValueError
 	var lacking *pflag.ValueRequiredError

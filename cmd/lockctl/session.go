@@ -120,6 +120,20 @@ func (s *sessions) last(ctx context.Context, name string, n int) (entries []driv
 	return entries, nil
 }
 
+// newer reads the exchanges after a place, up to an edit of the session. The next reading continues there.
+func (s *sessions) newer(ctx context.Context, name string, from lockedmemory.Place) (entries []driver.Entry, err error) {
+	for e, err := range s.exchanges(ctx, name, from, false, maxEntries) {
+		if errors.Is(err, errChanged) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
 func (t *tool) sessionShowCommand() *cobra.Command {
 	var limit int
 	var text bool
@@ -208,20 +222,19 @@ func (t *tool) sessionTailCommand() *cobra.Command {
 					return err
 				}
 			}
-			return t.follow(ctx, time.Second, func() error {
-				for e, err := range s.exchanges(ctx, args[0], from, false, maxEntries) {
-					if err == nil {
-						from, err = e.Place, t.line(exchangeOf(e, text))
+			read := func() (show func() error, err error) {
+				fresh, err := s.newer(ctx, args[0], from)
+				return func() error {
+					for _, e := range fresh {
+						if err := t.line(exchangeOf(e, text)); err != nil {
+							return err
+						}
+						from = e.Place
 					}
-					if errors.Is(err, errChanged) {
-						return nil // the next reading continues after from
-					}
-					if err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+					return nil
+				}, err
+			}
+			return t.follow(ctx, time.Second, read, nil)
 		}),
 	}
 	cmd.Flags().IntVar(&limit, "limit", 10, "how many stored exchanges to begin with")

@@ -32,61 +32,127 @@ func (t *tool) watchCommand() *cobra.Command {
 				return err
 			}
 			defer s.close()
-			return t.follow(cmd.Context(), every, func() error {
+			var last picture
+			read := func() (show func() error, err error) {
 				locks, more, err := s.locks(cmd.Context(), watchLimit)
-				if err != nil {
-					return err
-				}
 				order(locks, true)
-				return t.picture(locks, more, time.Now())
-			})
+				return func() error {
+					last = picture{locks, more, time.Now()}
+					return t.draw(last, "")
+				}, err
+			}
+			return t.follow(cmd.Context(), every, read, func(silence string) error { return t.draw(last, silence) })
 		},
 	}
-	cmd.Flags().DurationVar(&every, "every", time.Second, "time between two readings")
+	cmd.Flags().DurationVar(&every, "every", 500*time.Millisecond, "time between two readings")
 	return cmd
 }
 
-// follow calls f now and after each pause. The end of ctx is no error. If the service answered before, an
-// outage ends nothing: an operator watches until a failover is over.
-func (t *tool) follow(ctx context.Context, pause time.Duration, f func() error) error {
-	for answered := false; ; {
-		err := f()
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err == nil:
-			answered = true
-		case !answered || exitCode(err) != exitUnavailable:
-			return err
-		default:
-			t.report(err)
+// patience is how long a reading takes until the service counts as silent. With the pause of watch, that is
+// within a second after the last answer.
+const patience = 400 * time.Millisecond
+
+// follow reads now and after each pause, and shows each reading. If a reading gets no answer, stale draws
+// the last one again in a terminal. Without stale, and elsewhere, one line names the outage. The end of ctx
+// is no error. If the service answered before, an outage ends nothing: the operator waits for its end.
+func (t *tool) follow(ctx context.Context, pause time.Duration, read func() (show func() error, err error),
+	stale func(silence string) error) error {
+	type reading struct {
+		show func() error
+		err  error
+	}
+	readings, reads := make(chan reading, 1), false
+	begin := func() {
+		reads = true
+		go func() {
+			show, err := read()
+			readings <- reading{show, err}
+		}()
+	}
+	since, answered, told := time.Now(), false, false
+	var failed error
+	silent := func() error {
+		silence := "no answer since " + since.Format(time.TimeOnly)
+		if failed != nil {
+			silence += ": " + strings.TrimPrefix(packages.ReplaceAllString(failed.Error(), ""), noAnswer)
 		}
+		if width, _ := t.size(); stale != nil && width > 0 && t.output != "json" {
+			return stale(silence)
+		}
+		if !told {
+			t.say("%s", silence)
+		}
+		told = true
+		return nil
+	}
+	begin()
+	for timer := time.NewTimer(patience); ; {
 		select {
-		case <-time.After(pause):
 		case <-ctx.Done():
+			if reads {
+				<-readings
+			}
 			return nil
+		case r := <-readings:
+			reads = false
+			var err error
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case r.err == nil:
+				since, answered, told, failed = time.Now(), true, false, nil
+				err = r.show()
+			case !answered || exitCode(r.err) != exitUnavailable:
+				return r.err
+			default:
+				failed = r.err
+				err = silent()
+			}
+			if err != nil {
+				return err
+			}
+			timer.Reset(pause)
+		case <-timer.C:
+			if !reads {
+				begin()
+			} else if err := silent(); err != nil {
+				return err
+			}
+			timer.Reset(patience)
 		}
 	}
 }
 
-// picture draws one reading over the one before.
-func (t *tool) picture(locks []lock, more bool, at time.Time) error {
+// picture is one reading.
+type picture struct {
+	locks []lock
+	more  bool
+	at    time.Time
+}
+
+// draw draws a reading over the one before. After a silence, its rows look old: they are faint.
+func (t *tool) draw(p picture, silence string) error {
 	if t.output == "json" {
 		return json.NewEncoder(t.out).Encode(map[string]any{
-			"at": at.UTC().Format(time.RFC3339Nano), "locks": orEmpty(locks), "more": more,
+			"at": p.at.UTC().Format(time.RFC3339Nano), "locks": orEmpty(p.locks), "more": p.more,
 		})
 	}
-	all := fmt.Sprint(len(locks))
-	if more {
+	all := fmt.Sprint(len(p.locks))
+	if p.more {
 		all += " or more"
 	}
-	shown := locks
+	shown := p.locks
 	width, height := t.size()
 	if room := height - 4; room > 0 && len(shown) > room {
 		shown = shown[:room]
 	}
-	text := fmt.Sprintf("%s  locks: %s, shown: %d  (ctrl-C ends)\n\n%s\n",
-		at.Format(time.TimeOnly), all, len(shown), t.lockTable(shown))
+	head := fmt.Sprintf("%s  locks: %s, shown: %d  (ctrl-C ends)\n", time.Now().Format(time.TimeOnly), all, len(shown))
+	table := t.lockTable(shown) + "\n"
+	if silence != "" {
+		head += shorten(clean(silence), width)
+		table = "\x1b[2m" + strings.ReplaceAll(table, "\n", "\x1b[0m\n\x1b[2m") + "\x1b[0m"
+	}
+	text := head + "\n" + table
 	if width > 0 {
 		// To the top left; each line is cleared to its end, and the screen below the last.
 		text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\n") + "\x1b[J"

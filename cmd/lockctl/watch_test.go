@@ -3,12 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -23,15 +26,11 @@ type running struct {
 
 // output is a buffer that a test reads while a command writes.
 type output struct {
-	mu      sync.Mutex
-	buffer  bytes.Buffer
-	written func(text string) // nil, or called before each write
+	mu     sync.Mutex
+	buffer bytes.Buffer
 }
 
 func (o *output) Write(p []byte) (int, error) {
-	if o.written != nil {
-		o.written(string(p))
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buffer.Write(p)
@@ -43,12 +42,9 @@ func (o *output) String() string {
 	return o.buffer.String()
 }
 
-func startLockctl(t *testing.T, args ...string) *running { return startWith(t, nil, args...) }
-
-// startWith calls written before each write of the command.
-func startWith(t *testing.T, written func(text string), args ...string) *running {
+func startLockctl(t *testing.T, args ...string) *running {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	r := &running{out: output{written: written}, stop: stop, code: make(chan int, 1)}
+	r := &running{stop: stop, code: make(chan int, 1)}
 	t.Cleanup(stop)
 	width := 0
 	if args[0] == "watch" && slices.Contains(args, "--every") {
@@ -123,9 +119,64 @@ func TestWatch_goesOnAfterAnOutage(t *testing.T) {
 	r := startLockctl(t, "watch", "-o", "json", "--url", server.URL()+"?max_retries=-1")
 	r.await(t, `"locks":[]`)
 	server.Kill()
-	r.await(t, "lockctl: the service does not answer")
+	r.await(t, "lockctl: no answer since ")
 	server.Restart()
 	acquire(t, open(t, server.URL()), "apple", "host-1:10")
 	r.await(t, `"key":"apple"`)
 	r.end(t)
+}
+
+// In a terminal, the rows of the last reading look old while the server hangs.
+func TestWatch_silentServer_rowsLookOld(t *testing.T) {
+	server := testservers.StartRedis(t)
+	acquire(t, open(t, server.URL()), "apple", "host-1:10")
+	r := startLockctl(t, "watch", "--every", "200ms", "--url", server.URL()+"?max_retries=-1")
+	r.await(t, "host-1:10")
+	server.Pause()
+	r.await(t, "no answer since ")
+	r.await(t, "\x1b[2mapple")
+	server.Resume()
+	drawn := len(r.out.String())
+	testservers.Await(t, 30*time.Second, "a picture without the silence", func() bool {
+		pictures := strings.Split(r.out.String()[drawn:], "\x1b[H")
+		last := pictures[len(pictures)-1]
+		return strings.HasSuffix(last, "\x1b[J") && strings.Contains(last, "apple") && !strings.Contains(last, "no answer")
+	})
+	r.end(t)
+}
+
+func TestFollow_silence_isToldWithin1s(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const every = 500 * time.Millisecond // as watch reads
+		ctx, cancel := context.WithCancel(t.Context())
+		run := &tool{out: io.Discard, errs: io.Discard, output: "table", size: func() (int, int) { return 80, 24 }}
+		var answered time.Time
+		hangs := false
+		read := func() (func() error, error) {
+			if hangs {
+				time.Sleep(answerLimit)
+				return nil, errors.New("no answer")
+			}
+			hangs = true
+			return func() error { answered = time.Now(); return nil }, nil
+		}
+		var told []time.Duration
+		err := run.follow(ctx, every, read, func(silence string) error {
+			if !strings.HasPrefix(silence, "no answer since "+answered.Format(time.TimeOnly)) {
+				t.Errorf("it says %q", silence)
+			}
+			if told = append(told, time.Since(answered)); time.Since(answered) > 2*answerLimit {
+				cancel()
+			}
+			return nil
+		})
+		if err != nil || told[0] > time.Second {
+			t.Errorf("told after %v, %v", told[0], err)
+		}
+		for i := range told[1:] {
+			if gap := told[i+1] - told[i]; gap > time.Second {
+				t.Errorf("nothing is drawn for %v", gap)
+			}
+		}
+	})
 }

@@ -26,6 +26,7 @@ var (
 	LockRights     = Place{"docs/reference/keys-and-rights.md", "## Rights for locks"}
 	StoreRights    = Place{"docs/reference/keys-and-rights.md", "## Rights for sessions"}
 	ClusterRights  = Place{"docs/reference/keys-and-rights.md", "## Rights in a Cluster"}
+	OperatorRights = Place{"docs/reference/keys-and-rights.md", "## Rights of an operator"}
 	PostgresRights = Place{"docs/reference/keys-and-rights.md", "## Rights in PostgreSQL"}
 	QuorumRights   = Place{"docs/reference/keys-and-rights.md", "## Rights on a quorum"}
 
