@@ -81,11 +81,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.grants = make(map[string]*grant)
 	l.slept.Store(int64(trust.Slept()))
 	l.cleaner = l.newCleaner()
-	stopLosses := l.watchLosses()
-	l.closeDriver = sync.OnceValue(func() error {
-		stopLosses()
-		return closeDriver()
-	})
+	l.closeDriver = sync.OnceValue(closeDriver)
 	return l, nil
 }
 

@@ -1,7 +1,7 @@
 // Package driver is the seam between a Locker and the backend that keeps its locks.
 //
 // A backend implements [Driver], and those of the optional interfaces that it can: [Listener],
-// [LossNotifier], [Lister], [Breaker], [Interrupter]. It runs drivertest.Run against a real server.
+// [Lister], [Breaker]. It runs drivertest.Run against a real server.
 // docs/howto/new-backend.md shows how to write one, and package memlock is the template.
 // docs/design/driver.md states the protocol: what each call decides, the states of an owner,
 // tombstones, the queue, and the backend's clock.
@@ -186,8 +186,6 @@ type ExtendReply struct {
 	// Held says that the owner holds the name and that its TTL is set. False without an error is
 	// final.
 	Held bool
-	// End is a request to the holder, see [Interrupter].
-	End EndRequest
 	// Err is the error of this one request.
 	Err error
 }

@@ -52,8 +52,6 @@ type Wake struct {
 	Seq int64
 	// TTL is how long the grant lasts from the moment of the handoff.
 	TTL time.Duration
-	// End is a request to the holder, see [Interrupter]. A Wake with it carries no grant.
-	End EndRequest
 }
 
 // Lister is implemented by a Driver that lists names. It serves operators: a backend may need
@@ -107,30 +105,4 @@ type Breaker interface {
 	// Release, and the name goes to the first waiter of the queue. Each other token has no effect,
 	// those reserved for the grant included, so a repetition ends no other grant.
 	Break(ctx context.Context, name Name, fence int64) (broken bool, err error)
-}
-
-// LossNotifier is implemented by a Driver that learns by itself that grants of its own owners have
-// ended before their time. No caller relies on it: an Extend finds the same.
-type LossNotifier interface {
-	// NotifyLosses calls lost with the name and the owner of each such grant, until stop is called
-	// or the driver is closed. A call may be late or repeated. lost returns at once and calls no
-	// method of the driver.
-	NotifyLosses(lost func(name Name, owner string)) (stop func())
-}
-
-// Interrupter is implemented by a Driver whose backend keeps a request to a holder to end.
-type Interrupter interface {
-	// AskToEnd asks the holder to release the name within the given time, if fence is the token of
-	// the present grant, as for Break. It reports whether it did. The holder learns of it by
-	// ExtendReply, and by a Wake if it listens. The earliest of several moments counts. The request
-	// ends with the grant, and changes no right of the holder.
-	AskToEnd(ctx context.Context, name Name, fence int64, within time.Duration) (asked bool, err error)
-}
-
-// EndRequest shows an AskToEnd to the holder. The zero EndRequest is no request.
-type EndRequest struct {
-	Asked bool
-	// Left is the time until the moment at which the holder is to have ended, by the backend's
-	// clock. It may have passed.
-	Left time.Duration
 }

@@ -70,12 +70,6 @@ func Run(t *testing.T, service Service) {
 	if _, ok := driver.As[driver.Breaker](d); ok {
 		maps.Copy(tests, breakTests)
 	}
-	if _, ok := driver.As[driver.Interrupter](d); ok {
-		maps.Copy(tests, askTests)
-	}
-	if _, ok := driver.As[driver.LossNotifier](d); ok {
-		maps.Copy(tests, lossTests)
-	}
 	for name, test := range service.faultTests() {
 		t.Run(name, func(t *testing.T) { test(t, service) })
 	}

@@ -92,15 +92,11 @@ func testCancelled(t *testing.T, newDriver New) {
 	if breaker, ok := driver.As[driver.Breaker](s.Driver); ok {
 		_, errs["Break"] = breaker.Break(ctx, s.name, grant.Fence)
 	}
-	if interrupter, ok := driver.As[driver.Interrupter](s.Driver); ok {
-		_, errs["AskToEnd"] = interrupter.AskToEnd(ctx, s.name, grant.Fence, long)
-	}
 	for call, err := range errs {
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotDone) || driver.MayHaveEffect(err) {
 			t.Errorf("%s: %v, want context.Canceled and ErrNotDone", call, err)
 		}
 	}
-	s.notAsked(req)
 	if st := s.state(); st.Fence != grant.Fence {
 		t.Errorf("the token is %d, want %d", st.Fence, grant.Fence)
 	}

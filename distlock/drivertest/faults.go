@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 )
@@ -23,7 +22,6 @@ const (
 	Listen  Op = "listen" // of driver.Listener
 	List    Op = "list"   // of driver.Lister
 	Break   Op = "break"  // of driver.Breaker
-	Ask     Op = "ask"    // of driver.Interrupter
 )
 
 // Call is one call of a driver's method.
@@ -169,17 +167,6 @@ func (f *Faults) Break(ctx context.Context, name driver.Name, fence int64) (bool
 		return false, errors.ErrUnsupported
 	}
 	return faulty(ctx, f, Break, func(ctx context.Context) (bool, error) { return breaker.Break(ctx, name, fence) })
-}
-
-// AskToEnd implements driver.Interrupter, if the wrapped driver does.
-func (f *Faults) AskToEnd(ctx context.Context, name driver.Name, fence int64, within time.Duration) (bool, error) {
-	interrupter, ok := driver.As[driver.Interrupter](f.Driver)
-	if !ok {
-		return false, errors.ErrUnsupported
-	}
-	return faulty(ctx, f, Ask, func(ctx context.Context) (bool, error) {
-		return interrupter.AskToEnd(ctx, name, fence, within)
-	})
 }
 
 func faulty[T any](ctx context.Context, f *Faults, op Op, call func(context.Context) (T, error)) (T, error) {

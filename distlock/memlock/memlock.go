@@ -32,7 +32,6 @@ func NewDriver() driver.Driver {
 		began:   time.Now(),
 		records: make(map[driver.Name]*record),
 		wakes:   make(map[string]chan driver.Wake),
-		lost:    make(map[*func(driver.Name, string)]bool),
 	}
 }
 
@@ -44,7 +43,6 @@ type table struct {
 	records map[driver.Name]*record
 	sweepAt int                         // the number of records at which the next sweep is due
 	wakes   map[string]chan driver.Wake // by owner
-	lost    map[*func(driver.Name, string)]bool
 }
 
 // withLock runs f under the mutex.
@@ -153,7 +151,7 @@ func (t *table) Extend(ctx context.Context, reqs []driver.ExtendRequest) []drive
 			if r.expires = max(r.expires, now+req.TTL); req.Exact {
 				r.expires = now + req.TTL
 			}
-			return driver.ExtendReply{Held: true, End: r.endRequest(now)}, nil
+			return driver.ExtendReply{Held: true}, nil
 		})
 	}
 	return replies

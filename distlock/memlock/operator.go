@@ -48,32 +48,8 @@ func (t *table) Break(ctx context.Context, name driver.Name, fence int64) (bool,
 		if !r.heldUnder(fence) {
 			return false, nil
 		}
-		for lost := range t.lost {
-			(*lost)(name, r.req.Owner)
-		}
 		r.release()
 		t.handOff(r, now)
-		return true, nil
-	})
-}
-
-// NotifyLosses implements driver.LossNotifier: a broken grant is lost.
-func (t *table) NotifyLosses(lost func(driver.Name, string)) (stop func()) {
-	t.withLock(func() { t.lost[&lost] = true })
-	return func() { t.withLock(func() { delete(t.lost, &lost) }) }
-}
-
-// AskToEnd implements driver.Interrupter.
-func (t *table) AskToEnd(ctx context.Context, name driver.Name, fence int64, within time.Duration) (bool, error) {
-	return call(ctx, t, func(now time.Duration) (bool, error) {
-		r := t.record(name, now)
-		if !r.heldUnder(fence) {
-			return false, nil
-		}
-		if end := now + within; r.end == 0 || end < r.end {
-			r.end = end
-			t.wake(r.req.Owner, driver.Wake{End: r.endRequest(now)})
-		}
 		return true, nil
 	})
 }

@@ -29,7 +29,6 @@ type grant struct {
 	fence   int64
 	since   time.Duration
 	expires time.Duration
-	end     time.Duration // the moment until which the holder is asked to end; zero: it is not asked
 }
 
 // keepTokens is how long the table remembers the last token of a free name beyond the moment that
@@ -109,12 +108,4 @@ func (r *record) state(now time.Duration) driver.State {
 		Held: true, Owner: r.req.Owner, Holder: r.req.Holder, Fence: r.fence, Age: now - r.since, TTL: r.expires - now,
 		Waiters: len(r.queue), Metadata: maps.Clone(r.req.Metadata),
 	}
-}
-
-// endRequest is empty if the holder is not asked to end.
-func (r *record) endRequest(now time.Duration) driver.EndRequest {
-	if r.end == 0 {
-		return driver.EndRequest{}
-	}
-	return driver.EndRequest{Asked: true, Left: r.end - now}
 }

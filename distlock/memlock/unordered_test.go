@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
@@ -49,14 +48,6 @@ func (u *unordered) Listen(_ context.Context, _ driver.Name, owner string) (<-ch
 		defer u.mu.Unlock()
 		delete(u.listeners, owner)
 	}, nil
-}
-
-func (u *unordered) AskToEnd(ctx context.Context, name driver.Name, fence int64, within time.Duration) (bool, error) {
-	asked, err := u.Driver.(driver.Interrupter).AskToEnd(ctx, name, fence, within)
-	if asked {
-		u.wake(driver.Wake{End: driver.EndRequest{Asked: true, Left: within}})
-	}
-	return asked, err
 }
 
 // wake notifies every listener that has received its last wake.

@@ -31,9 +31,6 @@ type scene struct {
 	lockers  [2]*distlock.Locker
 }
 
-// uninformed hides that memlock notices losses at once: a holder that was paused does not.
-type uninformed struct{ driver.Driver }
-
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := emptyScene(t)
@@ -57,7 +54,7 @@ func emptyScene(t *testing.T) *scene {
 func (s *scene) open(locks driver.Driver) {
 	s.locks = locks
 	for i := range s.lockers {
-		locker, err := distlock.New(uninformed{s.locks},
+		locker, err := distlock.New(s.locks,
 			&distlock.Options{Namespace: "shop", Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			s.t.Fatal(err)
