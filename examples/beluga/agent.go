@@ -20,7 +20,7 @@ import (
 // newAgent makes an agent with a tool, whose model gets up to 4000 tokens of the chat. Any other
 // llm.ChatModel can stand in the place of the scripted one.
 func newAgent(delay time.Duration) agent.Agent {
-	model := belugarunner.History(4000)(scripted{delay})
+	model := belugarunner.History(scripted{delay})
 	return agent.New("assistant", agent.WithLLM(model), agent.WithTools([]tool.Tool{
 		tool.NewFuncTool("order", "Tells when an order arrives", arrival),
 	}))

@@ -124,7 +124,7 @@ func (r scriptedRunner) Run(ctx context.Context, sessionID string, input schema.
 
 // The model gets the turns before the question.
 func ExampleHistory() {
-	model := belugarunner.History(4000)(&asked{}) // in an application, the model of a provider
+	model := belugarunner.History(&asked{}) // in an application, the model of a provider
 	runner, err := belugarunner.New(agent.New("assistant", agent.WithLLM(model)), "mem://", belugarunner.WithNamespace("history"))
 	if err != nil {
 		log.Fatal(err)

@@ -25,19 +25,13 @@ import (
 // stores its own calls and results with its turn: those of its events. Tools of an agent that another
 // agent invokes, such as a member of runtime.PipelinePattern, make no events, and are not stored.
 //
-// The turns have at most this number of tokens, as llm.SimpleTokenizer counts text, and the calls of
-// tools count too. A turn is put in whole or left out, the newest first. Of a tool's result, the
-// model gets the text.
+// The turns have at most the tokens of [WithHistory]. A turn is put in whole or left out, the newest
+// first. Of a tool's result, the model gets the text.
 //
 // Outside of a run of New, the model fails with core.ErrInvalidInput and distlock.ErrInvalidOption.
-func History(tokens int) llm.Middleware {
-	return func(next llm.ChatModel) llm.ChatModel { return historyModel{next, tokens} }
-}
+func History(next llm.ChatModel) llm.ChatModel { return historyModel{next} }
 
-type historyModel struct {
-	llm.ChatModel
-	tokens int
-}
+type historyModel struct{ llm.ChatModel }
 
 func (m historyModel) Generate(
 	ctx context.Context, messages []schema.Message, opts ...llm.GenerateOption,
@@ -60,7 +54,7 @@ func (m historyModel) Stream(
 }
 
 func (m historyModel) BindTools(tools []schema.ToolDefinition) llm.ChatModel {
-	return historyModel{m.ChatModel.BindTools(tools), m.tokens}
+	return historyModel{m.ChatModel.BindTools(tools)}
 }
 
 // recall returns the messages with the last turns of the session after the first system messages.
@@ -72,7 +66,7 @@ func (m historyModel) recall(ctx context.Context, messages []schema.Message) ([]
 	}
 	r.past.asked.Store(true)
 	var newest [][]schema.Message
-	left := m.tokens
+	left := r.past.tokens
 	for _, turn := range slices.Backward(r.past.turns) {
 		exchange, err := exchangeOf(turn)
 		if err != nil {
@@ -89,6 +83,12 @@ func (m historyModel) recall(ctx context.Context, messages []schema.Message) ([]
 		begin = len(messages)
 	}
 	return slices.Insert(slices.Clone(messages), begin, slices.Concat(newest...)...), nil
+}
+
+// tokensOfTurn counts a turn as its model does. A damaged one counts nothing.
+func tokensOfTurn(turn schema.Turn) int {
+	exchange, _ := exchangeOf(turn)
+	return tokensOf(exchange)
 }
 
 func tokensOf(exchange []schema.Message) int {
@@ -128,9 +128,10 @@ func exchangeOf(turn schema.Turn) (exchange []schema.Message, err error) {
 
 // runHistory is the conversation before a run, and what the run adds to its turn.
 type runHistory struct {
-	turns []schema.Turn
-	asked atomic.Bool // a model has a History
-	tools []schema.Message
+	turns  []schema.Turn
+	tokens int         // that a model gets at most
+	asked  atomic.Bool // a model has a History
+	tools  []schema.Message
 }
 
 // store adds the calls and results of the run to the metadata of the session's last turn.
@@ -154,15 +155,15 @@ func (p *runHistory) store(session *runtime.Session) error {
 }
 
 // historyPlugin is the last plugin of a run: it sees the turns and events as other plugins leave them.
-type historyPlugin struct{}
+type historyPlugin struct{ tokens int }
 
 func (historyPlugin) Name() string { return "belugarunner.history" }
 
-func (historyPlugin) BeforeTurn(
+func (p historyPlugin) BeforeTurn(
 	ctx context.Context, session *runtime.Session, input schema.Message,
 ) (schema.Message, error) {
 	r := runOf(ctx)
-	r.past = &runHistory{turns: session.Turns}
+	r.past = &runHistory{turns: session.Turns, tokens: p.tokens}
 	if err := codes.TypedNil(input); err != nil {
 		return nil, fmt.Errorf("the BeforeTurn of a plugin: %w", err)
 	}

@@ -63,8 +63,8 @@ func (m *asked) ModelID() string                                 { return "asked
 func (m *asked) last() string { return m.requests[len(m.requests)-1] }
 
 // remembering makes an agent with a tool, whose model has a History.
-func remembering(m llm.ChatModel, tokens int, result string) agent.Agent {
-	return agent.New("agent", agent.WithLLM(belugarunner.History(tokens)(m)), agent.WithTools([]tool.Tool{
+func remembering(m llm.ChatModel, result string) agent.Agent {
+	return agent.New("agent", agent.WithLLM(belugarunner.History(m)), agent.WithTools([]tool.Tool{
 		tool.NewFuncTool("order", "an order", func(context.Context, struct {
 			ID string `json:"id"`
 		}) (*tool.Result, error) {
@@ -77,8 +77,8 @@ func TestHistory_reachesTheModelOfTheNextInstance(t *testing.T) {
 	for name, url := range map[string]string{"in process": "mem://", "on Redis": testservers.SharedServer().URL()} {
 		t.Run(name, func(t *testing.T) {
 			first, second := &asked{}, &asked{}
-			a := newRunner(t, remembering(first, 1000, "Friday"), url, belugarunner.WithNamespace(t.Name()))
-			b := newRunner(t, remembering(second, 1000, "Friday"), url, belugarunner.WithNamespace(t.Name()))
+			a := newRunner(t, remembering(first, "Friday"), url, belugarunner.WithNamespace(t.Name()))
+			b := newRunner(t, remembering(second, "Friday"), url, belugarunner.WithNamespace(t.Name()))
 			ask := func(r *belugarunner.Runner, input string) {
 				t.Helper()
 				if _, errs := say(t.Context(), r, "s", input); errs != nil {
@@ -128,7 +128,7 @@ func TestHistory_followsTheSystemMessage_withinTheBudget(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		m := &asked{}
 		// Each turn has two messages of one or two tokens, and 4 for each message.
-		r := newRunner(t, asks(belugarunner.History(23)(m), stream), "mem://", belugarunner.WithNamespace(fmt.Sprint(t.Name(), stream)))
+		r := newRunner(t, asks(belugarunner.History(m), stream), "mem://", belugarunner.WithHistory(23), belugarunner.WithNamespace(fmt.Sprint(t.Name(), stream)))
 		for _, input := range []string{"1", "2", "3", "4"} {
 			if _, errs := say(t.Context(), r, "s", input); errs != nil {
 				t.Fatal(errs)
@@ -144,7 +144,7 @@ func TestHistory_followsTheSystemMessage_withinTheBudget(t *testing.T) {
 func TestHistory_systemMessagesAlone_stayFirst(t *testing.T) {
 	t.Parallel()
 	m := &asked{}
-	model := belugarunner.History(1000)(m)
+	model := belugarunner.History(m)
 	r := newRunner(t, answers(func(ctx context.Context, input string) (string, error) {
 		answer, err := model.Generate(ctx, []schema.Message{schema.NewSystemMessage(input)})
 		return answer.Text(), err
@@ -164,7 +164,7 @@ func TestHistory_callsCountInTheBudget(t *testing.T) {
 	t.Parallel()
 	for tokens, want := range map[int]string{25: "human hi", 26: `human my order?|ai [{1 order {"id":"7"}}]|tool Fri|ai re Fri|human hi`} {
 		m := &asked{}
-		r := newRunner(t, remembering(m, tokens, "Fri"), "mem://", belugarunner.WithNamespace(fmt.Sprint(t.Name(), tokens)))
+		r := newRunner(t, remembering(m, "Fri"), "mem://", belugarunner.WithHistory(tokens), belugarunner.WithNamespace(fmt.Sprint(t.Name(), tokens)))
 		for _, input := range []string{"my order?", "hi"} {
 			if _, errs := say(t.Context(), r, "s", input); errs != nil {
 				t.Fatal(errs)
@@ -198,7 +198,7 @@ func (*hiding) AfterTurn(_ context.Context, _ *runtime.Session, events []agent.E
 func TestHistory_isAsPluginsLeaveIt(t *testing.T) {
 	t.Parallel()
 	m := &asked{}
-	r := newRunner(t, remembering(m, 1000, "secret"), "mem://", belugarunner.WithNamespace(t.Name()), belugarunner.WithPlugins(&hiding{}))
+	r := newRunner(t, remembering(m, "secret"), "mem://", belugarunner.WithNamespace(t.Name()), belugarunner.WithPlugins(&hiding{}))
 	for _, input := range []string{"one", "my order?", "bye"} {
 		if _, errs := say(t.Context(), r, "s", input); errs != nil {
 			t.Fatal(errs)
@@ -213,7 +213,7 @@ func TestHistory_isAsPluginsLeaveIt(t *testing.T) {
 func TestHistory_toolWithBytes_isStoredAsJSONShowsIt(t *testing.T) {
 	t.Parallel()
 	m := &asked{}
-	r := newRunner(t, remembering(m, 1000, "a\xffb"), "mem://", belugarunner.WithNamespace(t.Name()),
+	r := newRunner(t, remembering(m, "a\xffb"), "mem://", belugarunner.WithNamespace(t.Name()),
 		belugarunner.WithPlugins(&answerless{}))
 	for _, input := range []string{"my order?", "bye"} {
 		if _, errs := say(t.Context(), r, "s", input); errs != nil {
@@ -252,7 +252,7 @@ func (*atOnce) AfterTurn(_ context.Context, _ *runtime.Session, events []agent.E
 func TestHistory_agentsAtOnce_keepTheirResults(t *testing.T) {
 	t.Parallel()
 	m := &asked{}
-	r := newRunner(t, remembering(m, 1000, ""), "mem://", belugarunner.WithNamespace(t.Name()), belugarunner.WithPlugins(&atOnce{}))
+	r := newRunner(t, remembering(m, ""), "mem://", belugarunner.WithNamespace(t.Name()), belugarunner.WithPlugins(&atOnce{}))
 	for _, input := range []string{"one", "bye"} {
 		if _, errs := say(t.Context(), r, "s", input); errs != nil {
 			t.Fatal(errs)
@@ -311,7 +311,7 @@ func TestHistory_everyCall_hasItsResult(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := &asked{}
-			r := newRunner(t, remembering(m, 1000, ""), "mem://", belugarunner.WithNamespace("results "+name),
+			r := newRunner(t, remembering(m, ""), "mem://", belugarunner.WithNamespace("results "+name),
 				belugarunner.WithPlugins(&these{events: test.events}))
 			for _, input := range []string{"one", "bye"} {
 				if _, errs := say(t.Context(), r, "s", input); errs != nil {
@@ -334,7 +334,7 @@ func TestHistory_everyCall_hasItsResult(t *testing.T) {
 func TestHistory_ofAPipeline_hasTheAnswers(t *testing.T) {
 	t.Parallel()
 	m := &asked{}
-	member := remembering(m, 1000, "Friday")
+	member := remembering(m, "Friday")
 	r := newRunner(t, answers(func(ctx context.Context, input string) (string, error) { return member.Invoke(ctx, input) }),
 		"mem://", belugarunner.WithNamespace(t.Name()))
 	for _, input := range []string{"my order?", "bye"} {
@@ -350,7 +350,7 @@ func TestHistory_ofAPipeline_hasTheAnswers(t *testing.T) {
 func TestHistory_outsideOfARun_isRefused(t *testing.T) {
 	t.Parallel()
 	m := &asked{}
-	model := belugarunner.History(100)(m)
+	model := belugarunner.History(m)
 	_, err := model.Generate(t.Context(), []schema.Message{schema.NewHumanMessage("hi")})
 	refusedWith(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
 	for _, err := range model.Stream(t.Context(), nil) {

@@ -34,6 +34,7 @@ type settings struct {
 	locks    distlock.Options
 	keep     driver.Retention
 	agentID  string
+	tokens   int // of the turns that a run reads
 }
 
 // use is a set of functions that accept an option.
@@ -147,6 +148,26 @@ func WithIdleTTL(ttl time.Duration) Option {
 	return newOption("WithIdleTTL", forRunners, ttl >= time.Second,
 		fmt.Sprintf("WithIdleTTL has %s, but must be 1s or more: leave it out to keep sessions for ever", ttl),
 		func(s *settings) { s.keep.IdleTTL = ttl })
+}
+
+// WithMaxTurns sets how many turns of a session are kept at most: the newest, from 1 to 1,000,000,000.
+// Default: all. Runners of one process agree on it for a URL and namespace. An Update counts as one turn:
+// one without a new turn, too, and one that stores turns again which a plugin has changed.
+func WithMaxTurns(n int) Option {
+	return newOption("WithMaxTurns", forRunners, n > 0,
+		fmt.Sprintf("WithMaxTurns has %d, but must be positive: leave it out to keep all turns", n),
+		func(s *settings) { s.keep.MaxExchanges = n })
+}
+
+const defaultHistory = 4000
+
+// WithHistory sets how many tokens the turns have that a run reads, as llm.SimpleTokenizer counts text,
+// and the calls of tools count too. Turns are read whole, the newest first. Plugins see these turns in
+// session.Turns, and [History] gives them to the model. Older turns stay stored. Default: 4000.
+func WithHistory(tokens int) Option {
+	return newOption("WithHistory", forRunners, tokens > 0,
+		fmt.Sprintf("WithHistory has %d, but must be positive: leave it out for %d", tokens, defaultHistory),
+		func(s *settings) { s.tokens = tokens })
 }
 
 // WithAgentID sets the ID of the agent that sessions belong to. Default: the ID() of the agent.

@@ -48,10 +48,10 @@ type Runner struct {
 // Runners and memories "locked" of this process share the connections of a URL, and a Locker if the
 // options of their locks are equal: namespace and TTL. Give such a memory neither "wait" nor "max_hold".
 //
-// Options are [WithStore], [WithNamespace], [WithTTL], [WithIdleTTL], [WithWait], [WithBusy],
-// [WithMaxHold], [WithPlugins] and [WithAgentID]. A nil agent, an agent without an ID, and wrong
-// options fail with core.ErrInvalidInput. A server that refuses or does not answer fails with
-// core.ErrProviderDown. Then nothing stays open.
+// Options are [WithStore], [WithNamespace], [WithTTL], [WithIdleTTL], [WithMaxTurns], [WithHistory],
+// [WithWait], [WithBusy], [WithMaxHold], [WithPlugins] and [WithAgentID]. A nil agent, an agent without
+// an ID, and wrong options fail with core.ErrInvalidInput. A server that refuses or does not answer
+// fails with core.ErrProviderDown. Then nothing stays open.
 func New(a agent.Agent, url string, opts ...Option) (*Runner, error) {
 	r, err := open(a, url, opts)
 	return r, codes.Of("belugarunner.new", err)
@@ -60,7 +60,7 @@ func New(a agent.Agent, url string, opts ...Option) (*Runner, error) {
 const newTimeout = 5 * time.Second
 
 func open(a agent.Agent, url string, opts []Option) (*Runner, error) {
-	s, err := apply(settings{runs: newOpenRuns()}, opts, forRunners)
+	s, err := apply(settings{runs: newOpenRuns(), tokens: defaultHistory}, opts, forRunners)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ type insideKey struct{ *Runner }
 func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
 		own := runtime.NewRunner(r.agent, runtime.WithSessionService(r.wrapped),
-			runtime.WithPlugins(append(slices.Clip(r.plugins), historyPlugin{})...))
+			runtime.WithPlugins(append(slices.Clip(r.plugins), historyPlugin{r.tokens})...))
 		runOf(ctx).work.begin() // of the worker
 		defer r.awaitWorker(ctx, own)
 		own.Run(context.WithValue(ctx, insideKey{r}, true), sessionID, input)(yield)

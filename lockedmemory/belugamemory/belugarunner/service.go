@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	goruntime "runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,15 +72,16 @@ func newSessionService(d driver.Driver, s settings) (*SessionService, error) {
 
 const (
 	maxSession = 64 << 20 // of the turns that one Update stores
-	maxPiece   = 1 << 20  // of the turns in one exchange of a changed history
+	maxPiece   = 64 << 10 // of the turns in one exchange of a changed history: a run reads whole exchanges
 )
 
 // version is the state of a stored session, as the holder of a *Session knows it.
 type version struct {
 	id     string
-	lease  *distlock.Lease // nil: read without a lease, or under one that has ended
-	writes int64           // of the session under the lease
-	turns  []uint64        // the digests of the stored turns
+	lease  *distlock.Lease    // nil: read without a lease, or under one that has ended
+	writes int64              // of the session under the lease
+	turns  []uint64           // the digests of the turns that were read or stored
+	oldest lockedmemory.Place // of the exchange with the first of them; zero: the session's first
 }
 
 // Create stores a new session with the ID of core.GetSessionID, or a random ID without one. So a Runner
@@ -95,15 +98,11 @@ func (s *SessionService) Create(ctx context.Context, agentID string) (*runtime.S
 	session := &runtime.Session{ID: id, AgentID: agentID, TenantID: string(core.GetTenant(ctx)),
 		State: map[string]any{}, CreatedAt: now, UpdatedAt: now}
 	err := s.locked.Turn(ctx, func(ctx context.Context) error {
-		newest, err := s.locked.Last(ctx, 1)
+		stored, _, _, err := decodeSession(id, s.locked.Backward(ctx, lockedmemory.Place{}), 0)
 		if err != nil {
 			return err
 		}
-		if len(newest) > 0 {
-			stored, _, err := decodeSession(id, newest)
-			if err != nil {
-				return err
-			}
+		if stored != nil {
 			if !expired(stored) {
 				return codes.Invalid("the session exists; nothing was written: read it with Get, or choose another ID")
 			}
@@ -127,6 +126,11 @@ func (s *SessionService) Create(ctx context.Context, agentID string) (*runtime.S
 // Get returns the session, or core.ErrNotFound. It takes no lock. An Update needs a Get under the same
 // lease.
 func (s *SessionService) Get(ctx context.Context, sessionID string) (*runtime.Session, error) {
+	return s.get(ctx, sessionID, math.MaxInt)
+}
+
+// get returns the session with the newest turns within a budget of tokens.
+func (s *SessionService) get(ctx context.Context, sessionID string, budget int) (*runtime.Session, error) {
 	const op = "belugarunner.get"
 	if sessionID == "" {
 		return nil, codes.Of(op, errEmptyID)
@@ -136,23 +140,34 @@ func (s *SessionService) Get(ctx context.Context, sessionID string) (*runtime.Se
 	if v.lease != nil {
 		v.writes = writes(v.lease).Load() // ⚑ before the read: a later Update makes the version outdated
 	}
-	stored, err := s.locked.Last(ctx, math.MaxInt)
+	session, digests, oldest, err := decodeSession(sessionID, s.newestFirst(ctx, budget), budget)
 	if err != nil {
 		return nil, codes.Of(op, err)
 	}
-	if len(stored) == 0 {
+	if session == nil || expired(session) {
 		return nil, notFound(op)
 	}
-	session, digests, err := decodeSession(sessionID, stored)
-	if err != nil {
-		return nil, codes.Of(op, err)
-	}
-	v.turns = digests
-	if expired(session) {
-		return nil, notFound(op)
-	}
+	v.turns, v.oldest = digests, oldest
 	s.keep(session, v)
 	return session, nil
+}
+
+// newestFirst yields the Updates. Without a budget it reads all of one moment.
+func (s *SessionService) newestFirst(ctx context.Context, budget int) iter.Seq2[lockedmemory.Exchange[[]byte], error] {
+	if budget < math.MaxInt {
+		return s.locked.Backward(ctx, lockedmemory.Place{})
+	}
+	return func(yield func(lockedmemory.Exchange[[]byte], error) bool) {
+		all, err := s.locked.Last(ctx, math.MaxInt)
+		if err != nil {
+			yield(lockedmemory.Exchange[[]byte]{}, err)
+		}
+		for _, exchange := range slices.Backward(all) {
+			if !yield(exchange, nil) {
+				return
+			}
+		}
+	}
 }
 
 // Update stores the session: its new turns, and the other fields. Turns that were changed or removed are
@@ -235,7 +250,7 @@ func (s *SessionService) write(ctx context.Context, session *runtime.Session, v 
 	if same == len(v.turns) {
 		err = s.locked.Append(ctx, joined(head, turns[same:]))
 	} else {
-		err = s.replace(ctx, head, turns)
+		err = s.replace(ctx, v.oldest, head, turns)
 	}
 	if err != nil {
 		if !errors.Is(err, distlock.ErrOutcomeUnknown) { // nothing was written
@@ -247,15 +262,19 @@ func (s *SessionService) write(ctx context.Context, session *runtime.Session, v 
 	return v, nil
 }
 
-// replace stores a changed history in one step, in pieces, each of which has the head.
-func (s *SessionService) replace(ctx context.Context, head []byte, turns [][]byte) error {
+// replace stores a changed history from the exchange at oldest on in one step, in pieces, each of which
+// has the head.
+func (s *SessionService) replace(ctx context.Context, oldest lockedmemory.Place, head []byte, turns [][]byte) error {
 	var first, last lockedmemory.Place
-	for exchange, err := range s.locked.Forward(ctx, lockedmemory.Place{}) {
+	for exchange, err := range s.locked.Backward(ctx, lockedmemory.Place{}) {
 		if err != nil {
 			return err
 		}
-		if last = exchange.Place; first == (lockedmemory.Place{}) {
-			first = exchange.Place
+		if exchange.Place.Compare(oldest) < 0 {
+			break
+		}
+		if first = exchange.Place; last == (lockedmemory.Place{}) {
+			last = exchange.Place
 		}
 	}
 	var pieces []lockedmemory.Exchange[[]byte]

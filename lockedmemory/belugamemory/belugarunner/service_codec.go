@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"iter"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/lookatitude/beluga-ai/v2/runtime"
@@ -118,40 +120,61 @@ func joined(head []byte, turns [][]byte) []byte {
 	return bytes.Join(append([][]byte{head}, turns...), []byte("\n"))
 }
 
-// decodeSession returns the session of all stored Updates, and the digests of its turns. encodeSession
-// returns the same digests until the turns change.
-func decodeSession(id string, stored []lockedmemory.Exchange[[]byte]) (*runtime.Session, []uint64, error) {
-	session := &runtime.Session{ID: id}
-	var digests []uint64
-	for i, exchange := range stored {
-		if err := func() error {
-			head, rest, more := bytes.Cut(exchange.Input(), []byte("\n"))
-			newer := bytes.Contains(exchange.Input(), nextVersion)
-			if i == len(stored)-1 {
-				if err := decodeHead(session, head); err != nil {
-					return err
-				}
-			}
-			for more {
-				var text, facts, input, output []byte
-				text, rest, more = cutTurn(rest)
-				facts, input, _ = bytes.Cut(text, []byte("\n"))
-				input, output, _ = bytes.Cut(input, []byte("\n"))
-				turn, err := decodeTurn(facts, input, output)
-				if err == nil && newer { // ⚑ as Update encodes the turn: unknown fields and parts stay stored
-					text, err = encodeTurn(turn)
-				}
-				if err != nil {
-					return err
-				}
-				session.Turns, digests = append(session.Turns, turn), append(digests, maphash.Bytes(seed, text))
-			}
-			return nil
-		}(); err != nil {
-			return nil, nil, fmt.Errorf("%w: the update at %s: %w", sessionstore.ErrCodec, exchange.Place, err)
+// decodeSession returns the session of stored Updates, the newest first, and the digests of its turns.
+// encodeSession returns the same digests until the turns change. Beyond a budget of tokens it reads no
+// Update but the newest. oldest is that of the last Update read.
+func decodeSession(id string, stored iter.Seq2[lockedmemory.Exchange[[]byte], error], budget int) (
+	session *runtime.Session, digests []uint64, oldest lockedmemory.Place, err error) {
+	var turns [][]schema.Turn
+	var ofTurns [][]uint64
+	for exchange, err := range stored {
+		if err != nil {
+			return nil, nil, oldest, err
 		}
+		update, d, err := decodeUpdate(exchange.Input())
+		for _, turn := range update {
+			budget -= tokensOfTurn(turn)
+		}
+		if session != nil && budget < 0 && err == nil {
+			break
+		}
+		if session == nil && err == nil {
+			session = &runtime.Session{ID: id}
+			head, _, _ := bytes.Cut(exchange.Input(), []byte("\n"))
+			err = decodeHead(session, head)
+		}
+		if err != nil {
+			return nil, nil, oldest, fmt.Errorf("%w: the update at %s: %w", sessionstore.ErrCodec, exchange.Place, err)
+		}
+		turns, ofTurns, oldest = append(turns, update), append(ofTurns, d), exchange.Place
 	}
-	return session, digests, nil
+	slices.Reverse(turns)
+	slices.Reverse(ofTurns)
+	if session != nil {
+		session.Turns = slices.Concat(turns...)
+	}
+	return session, slices.Concat(ofTurns...), oldest, nil
+}
+
+// decodeUpdate returns the turns of a stored Update, and their digests.
+func decodeUpdate(stored []byte) (turns []schema.Turn, digests []uint64, err error) {
+	_, rest, more := bytes.Cut(stored, []byte("\n"))
+	newer := bytes.Contains(stored, nextVersion)
+	for more {
+		var text, facts, input, output []byte
+		text, rest, more = cutTurn(rest)
+		facts, input, _ = bytes.Cut(text, []byte("\n"))
+		input, output, _ = bytes.Cut(input, []byte("\n"))
+		turn, err := decodeTurn(facts, input, output)
+		if err == nil && newer { // ⚑ as Update encodes the turn: unknown fields and parts stay stored
+			text, err = encodeTurn(turn)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		turns, digests = append(turns, turn), append(digests, maphash.Bytes(seed, text))
+	}
+	return turns, digests, nil
 }
 
 // cutTurn returns the first three lines.

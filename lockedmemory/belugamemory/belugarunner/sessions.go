@@ -55,7 +55,11 @@ func (s *sessions) Create(ctx context.Context, agentID string) (*runtime.Session
 func (s *sessions) Get(ctx context.Context, sessionID string) (*runtime.Session, error) {
 	lease, err := s.lease(ctx, sessionID)
 	return s.read(ctx, "belugarunner.get", lease, err, func(*lockedRun) (session *runtime.Session, err error) {
-		if session, err = s.inner.Get(ctx, sessionID); err == nil && session != nil && session.ID != sessionID {
+		get := s.inner.Get
+		if service, ok := s.inner.(*SessionService); ok && s.runs != nil { // of a Runner of New
+			get = func(ctx context.Context, id string) (*runtime.Session, error) { return service.get(ctx, id, s.tokens) }
+		}
+		if session, err = get(ctx, sessionID); err == nil && session != nil && session.ID != sessionID {
 			err = codes.Of("belugarunner.get", codes.Invalid("the service returned a session with another ID: "+
 				"give the run the ID of the session"))
 		}

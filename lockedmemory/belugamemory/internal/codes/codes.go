@@ -8,7 +8,6 @@ import (
 	"reflect"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
-	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -151,7 +150,7 @@ func Invalid(format string, args ...any) error {
 }
 
 // TypedNil returns an ErrInvalidOption if a message is a nil pointer: Beluga would call its methods.
-func TypedNil(messages ...schema.Message) error {
+func TypedNil[M any](messages ...M) error {
 	for _, message := range messages {
 		if v := reflect.ValueOf(message); v.Kind() == reflect.Pointer && v.IsNil() {
 			return Invalid("a message is a nil %T; nothing was done: give a message", message)

@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lookatitude/beluga-ai/v2/core"
-
 	"github.com/belugalock/belugalock/internal/integrity"
 	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
 var (
@@ -67,7 +66,7 @@ func TestRunner_O_killsAndPauses(t *testing.T) {
 	for _, line := range c.report {
 		t.Error(line)
 	}
-	if lost := verdict.errors[core.ErrInvalidInput]; c.kills == 0 || c.pauses == 0 || lost == 0 ||
+	if lost := verdict.errors[belugamemory.ErrLockLost]; c.kills == 0 || c.pauses == 0 || lost == 0 ||
 		verdict.acknowledged == 0 {
 		t.Errorf("%d kills, %d pauses, and %d runs that lost their session: the faults prove nothing",
 			c.kills, c.pauses, lost)

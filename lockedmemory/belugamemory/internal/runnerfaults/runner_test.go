@@ -25,7 +25,8 @@ func open(c config, a agent.Agent) (*runner, error) {
 	if !c.Unlocked {
 		// Less than the TTL, so that clients of a killed process's sessions repeat their messages.
 		wait := belugarunner.WithWait(ttl / 2)
-		r, err := belugarunner.New(a, c.URL, belugarunner.WithTTL(ttl), wait, belugarunner.WithPlugins(counter{}))
+		r, err := belugarunner.New(a, c.URL, belugarunner.WithTTL(ttl), wait, belugarunner.WithPlugins(counter{}),
+			belugarunner.WithHistory(1<<30)) // the plugin counts all turns
 		if err != nil {
 			return nil, err
 		}

@@ -147,7 +147,7 @@ func (s *Service) Sessions(keep driver.Retention, shared bool) (made driver.Driv
 		return made, nil
 	}
 	if first.Retention() != made.Retention() {
-		return nil, codes.Invalid(`"idle_ttl", WithIdleTTL or "max_exchanges" differs from that of an earlier memory or Runner ` +
+		return nil, codes.Invalid(`"idle_ttl", "max_exchanges", WithIdleTTL or WithMaxTurns differs from that of an earlier memory or Runner ` +
 			`of this process with the same namespace: use the same, or another WithNamespace or "namespace"`)
 	}
 	return first, nil
