@@ -77,6 +77,37 @@ func TestTxLock_execModes(t *testing.T) {
 	}
 }
 
+// The caller's pool has the default mode of pgx, which leaves prepared statements.
+func TestTxLock_throughPgBouncer(t *testing.T) {
+	s := newScene(t)
+	pooler := testservers.StartPgBouncer(t, testservers.SharedPostgres(t), "transaction")
+	pool := s.connect(pooler.URL(s.database.Name()))
+	db := stdlib.OpenDBFromPool(pool)
+	defer db.Close()
+	locked := func(key string) error {
+		return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return pglock.TxLock(t.Context(), tx, key) })
+	}
+	for i := range 50 {
+		// A transaction between them, and many at once, so that the pooler changes the connections.
+		errs := make(chan error)
+		for range 4 {
+			go func() { errs <- locked(fmt.Sprint(i)) }()
+		}
+		for range 4 {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(pglock.TxLockSQL(t.Context(), tx, "k"), tx.Commit()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestTxLockSQL_excludesOtherTransactions(t *testing.T) {
 	s := newScene(t)
 	db := stdlib.OpenDBFromPool(s.pool)

@@ -181,3 +181,37 @@ func TestDriver_C_statementsForgotten_callsWork(t *testing.T) {
 		t.Error("no statement had a name, so the server parsed each call")
 	}
 }
+
+// The server ends all connections of the driver. The next call of each kind succeeds, on a new one.
+func TestDriver_C_connectionEndedByServer_callsWork(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	d := drivers(db.URL())(t)
+	ctx := context.Background()
+	calls := []struct {
+		name string
+		do   func() error
+	}{
+		{"Acquire", func() error { _, err := d.Acquire(ctx, acquire(owner1, time.Minute)); return err }},
+		{"Extend", func() error {
+			return d.Extend(ctx, []driver.ExtendRequest{{Name: name, Owner: owner1, TTL: time.Minute}})[0].Err
+		}},
+		{"Raise", func() error { _, err := d.Raise(ctx, driver.RaiseRequest{Name: name, Owner: owner1}); return err }},
+		{"Inspect", func() error { _, err := d.Inspect(ctx, name); return err }},
+		{"Release", func() error { _, err := d.Release(ctx, driver.ReleaseRequest{Name: name, Owner: owner1}); return err }},
+	}
+	for _, call := range calls {
+		for _, warm := range calls[:3] {
+			if err := warm.do(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ended := do(t, db, `SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid()`); ended == "0" {
+			t.Fatal("no connection was ended")
+		}
+		if err := call.do(); err != nil {
+			t.Errorf("%s: %v", call.name, err)
+		}
+	}
+}

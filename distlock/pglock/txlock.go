@@ -35,7 +35,8 @@ func TxLock(ctx context.Context, tx pgx.Tx, key string) error {
 	if tx == nil {
 		return errNoTx
 	}
-	return txLocked(tx.QueryRow(ctx, txLock, advisoryKey(key)))
+	done, err := tx.Exec(ctx, txLock(key))
+	return txLocked(done.RowsAffected(), err)
 }
 
 // TxLockSQL is [TxLock] for database/sql with the driver github.com/jackc/pgx/v5/stdlib.
@@ -43,20 +44,27 @@ func TxLockSQL(ctx context.Context, tx *sql.Tx, key string) error {
 	if tx == nil {
 		return errNoTx
 	}
-	return txLocked(tx.QueryRowContext(ctx, txLock, advisoryKey(key)))
+	done, err := tx.ExecContext(ctx, txLock(key))
+	if err != nil {
+		return txLocked(0, err)
+	}
+	return txLocked(done.RowsAffected())
 }
 
+// txLock is a message without arguments, so it leaves no prepared statement in a pooler.
+//
 // ⚑ At REPEATABLE READ, the statement that waits takes the snapshot of the whole transaction before
-// the wait. So no statement waits there.
-const txLock = `SELECT CASE WHEN current_setting('transaction_isolation') = 'read committed'
-	THEN pg_advisory_xact_lock($1)::text IS NOT NULL ELSE false END`
+// the wait. So no statement waits there: it returns no row.
+func txLock(key string) string {
+	return fmt.Sprintf("SELECT pg_advisory_xact_lock('%d'::bigint) WHERE current_setting('transaction_isolation') = 'read committed'",
+		advisoryKey(key))
+}
 
-func txLocked(row interface{ Scan(dest ...any) error }) error {
-	var locked bool
-	if err := row.Scan(&locked); err != nil {
+func txLocked(rows int64, err error) error {
+	if err != nil {
 		return fmt.Errorf("pglock: TxLock: %w; roll the transaction back", err)
 	}
-	if !locked {
+	if rows == 0 {
 		return fmt.Errorf("%w: nothing is locked; begin the transaction with READ COMMITTED", ErrIsolation)
 	}
 	return nil

@@ -148,7 +148,8 @@ func (p *Pool) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return c, nil
 }
 
-// acquire takes a connection out of the pool. One that was idle has answered a ping.
+// acquire takes a connection out of the pool. One that was idle, or that has said something, has answered
+// a ping: a server that ends a connection says so, and a request would get that for an answer.
 //
 // ⚑ The pool pings, too, but keeps the place of a connection that does not answer.
 func (p *Pool) acquire(ctx context.Context) (*pgxpool.Conn, error) {
@@ -157,8 +158,9 @@ func (p *Pool) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 		if err != nil {
 			return nil, notDone(err)
 		}
-		data := c.Conn().PgConn().CustomData()
-		if data[unproven] == nil {
+		conn := c.Conn().PgConn()
+		data := conn.CustomData()
+		if data[unproven] == nil && !hasInput(conn.Conn()) {
 			return c, nil
 		}
 		delete(data, unproven)
@@ -168,7 +170,8 @@ func (p *Pool) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 		if err == nil {
 			return c, nil
 		}
-		p.Discard(c)
+		_ = conn.Close(ping)
+		p.release(c)
 	}
 }
 
