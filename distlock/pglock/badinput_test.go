@@ -3,7 +3,10 @@ package pglock_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -51,7 +54,10 @@ func TestNew_C_badServer_typedError(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
 	url := grantedTo(t, db, "app")
-	empty := testservers.SharedPostgres(t).NewDatabase(t)
+	server, redis, web := testservers.SharedPostgres(t), testservers.StartRedis(t), httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	const noPostgres = "no PostgreSQL answers there with this sslmode: correct host, port or sslmode"
+	empty := server.NewDatabase(t)
 	ascii := strings.Replace(db.URL(), db.Name(), db.Name()+"ascii", 1)
 	do(t, empty, "CREATE DATABASE "+db.Name()+"ascii ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
 	t.Cleanup(func() { do(t, empty, "DROP DATABASE "+db.Name()+"ascii WITH (FORCE)") })
@@ -60,8 +66,11 @@ func TestNew_C_badServer_typedError(t *testing.T) {
 		want              error
 	}{
 		"password": {strings.Replace(url, "secret", "secreT", 1), "", "28P01); check the user, the password and pg_hba.conf", distlock.ErrRefused},
-		"database": {strings.Replace(url, "?", "x?", 1), "", "3D000", distlock.ErrRefused},
-		"server":   {"postgres://app:secret@127.0.0.1:1/x?sslmode=disable", "", "", distlock.ErrUnavailable},
+		"database": {strings.Replace(url, "?", "x?", 1), "", "3D000); create the database, or correct its name", distlock.ErrRefused},
+		"server":   {"postgres://app:secret@127.0.0.1:1/x", "", "connection refused; start PostgreSQL, or correct host and port", distlock.ErrUnavailable},
+		"Redis":    {strings.Replace(url, server.Addr(), redis.Addr(), 1), "", noPostgres, distlock.ErrUnavailable},
+		"HTTP":     {strings.Replace(url, server.Addr(), web.Listener.Addr().String(), 1), "", noPostgres, distlock.ErrUnavailable},
+		"TLS":      {strings.Replace(url, "=disable", "=require", 1), "", noPostgres, distlock.ErrUnavailable},
 		"schema":   {empty.URL(), "", "run pglock.Migrate", distlock.ErrRefused},
 		"another":  {db.URL(), "locks", `"locks" is missing`, distlock.ErrRefused},
 		"encoding": {ascii, "", "the encoding of the database is SQL_ASCII: use UTF8", distlock.ErrRefused},
@@ -70,8 +79,9 @@ func TestNew_C_badServer_typedError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := pglock.New(context.Background(), newPool(t, bad.url), &pglock.Options{Schema: bad.schema})
-			if !errors.Is(err, bad.want) || !strings.Contains(err.Error(), bad.text) || strings.Contains(err.Error(), "secre") {
-				t.Errorf("New: %v, want %v with %q", err, bad.want, bad.text)
+			if !errors.Is(err, bad.want) || !strings.Contains(err.Error(), bad.text) || strings.ContainsAny(err.Error(), "\n\t") ||
+				strings.Contains(err.Error(), "secre") {
+				t.Errorf("New: %v, want %v with %q in one line", err, bad.want, bad.text)
 			}
 			if name != "password" && name != "database" && name != "server" {
 				return
@@ -96,6 +106,30 @@ func TestNew_C_badServer_typedError(t *testing.T) {
 	}
 	if _, err := pglock.NewSessionLock(ctx, newPool(t, url)); !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrUnavailable) {
 		t.Errorf("NewSessionLock with a context that has ended: %v", err)
+	}
+}
+
+// A probe of a second learns why there is no connection.
+func TestPing_C_refusedPort_showsCause(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"postgres://127.0.0.1:1/x", "postgres://127.0.0.1:1,127.0.0.1:2/x"} {
+		d, err := pglock.OpenDriver(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		locker, err := distlock.New(d, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locker.Close(context.Background())
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := locker.Ping(ctx); !errors.Is(err, distlock.ErrUnavailable) || !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("Ping of %s: %v", url, err)
+		}
+		if _, err := locker.Acquire(ctx, "k"); !errors.Is(err, distlock.ErrUnavailable) || !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("Acquire at %s: %v", url, err)
+		}
 	}
 }
 

@@ -1,9 +1,12 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -13,12 +16,7 @@ import (
 // kindError adds the kind of a failure without an effect to the error of pgx. kind may be nil.
 type kindError struct{ kind, err error }
 
-func (e *kindError) Error() string {
-	if e.kind == nil {
-		return e.err.Error()
-	}
-	return e.kind.Error() + ": " + e.err.Error()
-}
+func (e *kindError) Error() string { return e.err.Error() }
 
 func (e *kindError) Unwrap() []error {
 	if e.kind == nil {
@@ -32,22 +30,58 @@ func notDone(err error) error {
 	var kind error
 	if server := serverError(err); server != nil {
 		kind = kindOfCode(server.Code)
-		if server.Code[:2] == "28" {
-			err = fmt.Errorf("%w; check the user, the password and pg_hba.conf", err)
-		}
 	}
-	if kind == nil && hasOtherHost(err) {
-		kind = driver.ErrTemporary // another server may be about to take over
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		if kind == nil && hasOtherHost(connect.Config) {
+			kind = driver.ErrTemporary // another server may be about to take over
+		}
+		err = &connectError{err, adviceFor(err)}
 	}
 	return &kindError{kind, err}
 }
 
-// hasOtherHost reports whether a connection that failed could have led to several servers.
-func hasOtherHost(err error) bool {
-	var connect *pgconn.ConnectError
-	return errors.As(err, &connect) && slices.ContainsFunc(connect.Config.Fallbacks, func(f *pgconn.FallbackConfig) bool {
-		return f.Host != connect.Config.Host || f.Port != connect.Config.Port
+// hasOtherHost reports whether a connection could have led to several servers.
+func hasOtherHost(config *pgconn.Config) bool {
+	return slices.ContainsFunc(config.Fallbacks, func(f *pgconn.FallbackConfig) bool {
+		return f.Host != config.Host || f.Port != config.Port
 	})
+}
+
+// connectError has one line, with the addresses and some advice.
+type connectError struct {
+	error
+	advice string
+}
+
+func (e *connectError) Unwrap() error {
+	if errors.Is(e.error, context.DeadlineExceeded) { // of the connection, and not of a caller
+		return nil
+	}
+	return e.error
+}
+
+func (e *connectError) Error() string {
+	tries := slices.Compact(strings.Split(e.error.Error(), "\n\t")) // with and without TLS, for each host
+	return strings.Replace(strings.Join(tries, "; "), ":; ", ": ", 1) + e.advice
+}
+
+// adviceFor says what to change if no connection was made.
+func adviceFor(err error) string {
+	var dial *net.OpError
+	var name *net.DNSError
+	switch server := serverError(err); {
+	case server != nil && server.Code == "3D000":
+		return "; create the database, or correct its name"
+	case server != nil && server.Code[:2] == "28":
+		return "; check the user, the password and pg_hba.conf"
+	case server != nil:
+	case errors.As(err, &name), errors.As(err, &dial) && dial.Op == "dial":
+		return "; start PostgreSQL, or correct host and port"
+	case strings.Contains(err.Error(), "failed to receive message"), strings.Contains(err.Error(), "tls error"):
+		return "; no PostgreSQL answers there with this sslmode: correct host, port or sslmode"
+	}
+	return ""
 }
 
 // KindOf gives the error of a statement, or of a connection that was not made, its kind.

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -80,6 +83,22 @@ func TestNotDone_L_severalHosts_isTemporary(t *testing.T) {
 		if err = notDone(err); errors.Is(err, driver.ErrTemporary) != want || driver.MayHaveEffect(err) {
 			t.Errorf("%s: %v; is ErrTemporary: %t", url, err, !want)
 		}
+	}
+}
+
+// A server of another kind waits for more. The Locker must not read its silence as the end of a caller.
+func TestNotDone_C_silentServer_saysWhatToChange(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err = pgconn.Connect(ctx, "postgres://"+silent.Addr().String()+"/x")
+	if err = notDone(err); errors.Is(err, context.DeadlineExceeded) || driver.MayHaveEffect(err) ||
+		!strings.Contains(err.Error(), "correct host, port or sslmode") {
+		t.Error(err)
 	}
 }
 

@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// connectLimit bounds the wait for a new connection, and then that for its hook and its check.
-	connectLimit = 5 * time.Second
+	// connectLimit bounds the wait for a new connection, and then that for its hook and its check. ⚑ It ends
+	// before the patience of a Locker: the error then shows the address.
+	connectLimit = 4 * time.Second
 	// pingLimit bounds the wait for the answer of a connection that was idle.
 	pingLimit = time.Second
 	// unproven is the key of a connection that was idle.
