@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -400,6 +401,35 @@ func TestCleanUp_doesNotWaitForANodeThatHangs(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		s.wantFree(t)
+	})
+}
+
+// A service that is away leaves jobs for two minutes. Close still does them.
+func TestCleanUp_C_manyUnknownAcquires_fewGoroutines(t *testing.T) {
+	const calls = 2000
+	inBubble(t, func(t *testing.T) {
+		d, s := newTimed()
+		l := s.locker(t, distlock.Options{})
+		before := runtime.NumGoroutine()
+		d.choose(all)
+		s.Inject(after(drivertest.Acquire, errSilence))
+		for i := range calls {
+			if _, err := l.Acquire(t.Context(), fmt.Sprint(i)); !errors.Is(err, distlock.ErrUnavailable) {
+				t.Fatalf("Acquire: %v", err)
+			}
+		}
+		synctest.Wait()
+		if n := runtime.NumGoroutine() - before; n > 50 {
+			t.Errorf("%d goroutines for %d calls", n, calls)
+		}
+		d.choose(nil)
+		mustClose(t, l)
+		for i := range calls {
+			name := driver.Name{Namespace: "distlock", Key: fmt.Sprint(i)}
+			if state, _ := s.spy.Driver.Inspect(t.Context(), name); state.Held {
+				t.Fatalf("lock %d stands", i)
+			}
+		}
 	})
 }
 

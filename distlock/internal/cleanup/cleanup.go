@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -34,26 +36,42 @@ const (
 )
 
 // Cleaner tries each job until the backend has answered, or until the lock has ended with its TTL
-// and no request can still arrive, see [Tombstone]. Each job has a goroutine.
+// and no request can still arrive, see [Tombstone]. The jobs wait in one queue, and one goroutine begins
+// their tries.
 type Cleaner struct {
 	// Release sends a request.
 	Release func(context.Context, driver.ReleaseRequest) error
-	// Go runs a job in a goroutine, or drops it.
-	Go func(job func())
+	// Go runs f, which does all jobs, in a goroutine. After the end of closing it may refuse.
+	Go func(f func())
 	// GaveUp reports a job that ends without an answer, and why.
 	GaveUp func(req driver.ReleaseRequest, tries int, err error)
 
 	ctx     context.Context // of the tries; ends CloseGrace after closing
 	closing context.Context
 	trying  chan struct{} // holds a token for each try under way
+	changed chan struct{} // holds a token if the queue has changed
+
+	mu      sync.Mutex
+	waiting []*job          // by the time of their next tries
+	left    int             // jobs that wait, or have a try under way
+	hurry   <-chan struct{} // ends the pauses between two tries: the end of closing, then that of ctx
+}
+
+// job is one lock to release.
+type job struct {
+	req         driver.ReleaseRequest
+	ttl         time.Duration
+	start, next time.Time // the first try, and the next
+	until       time.Time
+	tries       int
 }
 
 // New returns a Cleaner whose functions are to be set before its use. The end of closing starts the next
 // try of each job that has had one, and ends all jobs after [CloseGrace].
 func New(closing context.Context) *Cleaner {
-	c := &Cleaner{closing: closing, trying: make(chan struct{}, most)}
+	c := &Cleaner{closing: closing, trying: make(chan struct{}, most), changed: make(chan struct{}, 1)}
 	ctx, stop := context.WithCancel(context.WithoutCancel(closing))
-	c.ctx = ctx
+	c.ctx, c.hurry = ctx, closing.Done()
 	context.AfterFunc(closing, func() { time.AfterFunc(CloseGrace, stop) })
 	return c
 }
@@ -73,54 +91,120 @@ func (c *Cleaner) Cancel(req driver.AcquireRequest, pause time.Duration) {
 // Add sends req after a pause, and again until it succeeds, or until the longer of ttl and the life of
 // its tombstone has passed.
 func (c *Cleaner) Add(req driver.ReleaseRequest, ttl, pause time.Duration) {
-	c.Go(func() { c.run(req, ttl, pause) })
+	start := time.Now().Add(pause)
+	j := &job{req: req, ttl: ttl, start: start, next: start, until: start.Add(max(ttl, req.Tombstone))}
+	c.mu.Lock()
+	c.left++
+	first := c.left == 1
+	c.waitLocked(j)
+	c.mu.Unlock()
+	if first {
+		c.Go(c.run)
+	}
 }
 
-// run is one job. The end of closing ends a pause between two tries. It does not end the pause
-// before the first: the work under a lost lease keeps its margin.
-func (c *Cleaner) run(req driver.ReleaseRequest, ttl, pause time.Duration) {
-	if pause > 0 {
-		time.Sleep(pause)
+// waitLocked puts a job into the queue, behind those with the same time.
+func (c *Cleaner) waitLocked(j *job) {
+	i, _ := slices.BinarySearchFunc(c.waiting, j.next, func(j *job, next time.Time) int {
+		if j.next.After(next) {
+			return 1
+		}
+		return -1
+	})
+	c.waiting = slices.Insert(c.waiting, i, j)
+	c.notifyLocked()
+}
+
+func (c *Cleaner) notifyLocked() {
+	select {
+	case c.changed <- struct{}{}:
+	default:
 	}
-	start, hurry := time.Now(), c.closing.Done()
-	until := start.Add(max(ttl, req.Tombstone))
-	for tries := 0; ; {
-		err := c.try(req, tries, until)
-		if err == nil {
-			return
-		}
-		longest := maxPause
-		if time.Since(start) > ttl {
-			longest = latePause
-		}
-		pause := min(MinPause<<min(tries, 16), longest)
-		pause = pause/2 + rand.N(pause)
-		tries++
-		if time.Now().Add(pause).After(until) || c.ctx.Err() != nil {
-			c.GaveUp(req, tries, err)
-			return
+}
+
+// run begins each try when its time has come, until no job is left.
+func (c *Cleaner) run() {
+	for j, pause, left := c.first(); left; j, pause, left = c.first() {
+		if j != nil {
+			c.trying <- struct{}{}
+			go func() {
+				defer func() { <-c.trying }()
+				c.try(j)
+			}()
+			continue
 		}
 		timer := time.NewTimer(max(pause, 1))
 		select {
 		case <-timer.C:
-		case <-hurry:
-			hurry = nil
-		case <-c.ctx.Done():
+		case <-c.changed:
+		case <-c.hurry:
 		}
 		timer.Stop()
 	}
 }
 
+// first takes the first job out of the queue if its time has come. Otherwise pause is the time until then.
+func (c *Cleaner) first() (j *job, pause time.Duration, left bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.hurry:
+		for _, j := range c.waiting {
+			j.next = j.start // ⚑ without a try, later: the work under a lost lease keeps its margin
+		}
+		slices.SortStableFunc(c.waiting, func(a, b *job) int { return a.next.Compare(b.next) })
+		if c.hurry = nil; c.ctx.Err() == nil {
+			c.hurry = c.ctx.Done()
+		}
+	default:
+	}
+	if len(c.waiting) == 0 {
+		return nil, time.Hour, c.left > 0
+	}
+	if pause = time.Until(c.waiting[0].next); pause <= 0 {
+		j, c.waiting[0] = c.waiting[0], nil
+		c.waiting = c.waiting[1:]
+	}
+	return j, pause, true
+}
+
 var errOver = errors.New("the time for a clean-up was over before its next try")
 
-// try sends the request of a job. Each job has one try, also late or after Close.
-func (c *Cleaner) try(req driver.ReleaseRequest, tries int, until time.Time) error {
-	c.trying <- struct{}{}
-	defer func() { <-c.trying }()
-	if tries > 0 && time.Now().After(until) {
-		return errOver
+// try makes one try of a job.
+func (c *Cleaner) try(j *job) {
+	err := errOver
+	defer func() { c.tried(j, err) }()
+	if time.Now().After(j.until) {
+		return
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, min(firstTry<<min(tries, 16), lastTry))
+	ctx, cancel := context.WithTimeout(c.ctx, min(firstTry<<min(j.tries, 16), lastTry))
 	defer cancel()
-	return c.Release(ctx, req)
+	err = c.Release(ctx, j.req)
+}
+
+// tried puts a job back into the queue after a failed try, unless its time is over.
+func (c *Cleaner) tried(j *job, err error) {
+	now, longest := time.Now(), maxPause
+	switch {
+	case c.closing.Err() != nil:
+		longest = CloseGrace / 4
+	case now.Sub(j.start) > j.ttl:
+		longest = latePause
+	}
+	pause := min(MinPause<<min(j.tries, 16), longest)
+	pause = pause/2 + rand.N(pause)
+	j.tries++
+	again := err != nil && !now.Add(pause).After(j.until) && c.ctx.Err() == nil
+	if err != nil && !again {
+		c.GaveUp(j.req, j.tries, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if again {
+		j.next = now.Add(pause)
+		c.waitLocked(j)
+		return
+	}
+	c.left--
+	c.notifyLocked()
 }

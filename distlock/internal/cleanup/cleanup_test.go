@@ -3,6 +3,7 @@ package cleanup
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -118,6 +119,31 @@ func TestCleaner_C_manyJobs_sixteenAtATime(t *testing.T) {
 		synctest.Wait()
 		if len(b.tries) != 160 || b.begun != 0 || b.most != most {
 			t.Errorf("%d jobs were tried, %d left, at most %d at a time", len(b.tries), b.begun, b.most)
+		}
+	})
+}
+
+// A clean-up that cannot succeed for minutes costs no goroutine, and is given up when nothing can arrive
+// any more.
+func TestCleaner_C_awayForLong_fewGoroutines(t *testing.T) {
+	const jobs = 20_000
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBackend(time.Hour, always) // hangs
+		before := runtime.NumGoroutine()
+		for i := range jobs {
+			c.Cancel(request(strconv.Itoa(i)), 0)
+		}
+		for range 4 {
+			time.Sleep(30 * time.Second)
+			synctest.Wait()
+			if n := runtime.NumGoroutine() - before; n > most+1 {
+				t.Errorf("%d goroutines", n)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if b.begun != 0 || b.gaveUp != jobs {
+			t.Errorf("%d workers left, %d jobs given up", b.begun, b.gaveUp)
 		}
 	})
 }
