@@ -69,7 +69,7 @@ func (t *tool) diagnosis(findings []doctor.Finding) string {
 			}
 			fmt.Fprintf(&b, "%s\n", title)
 		}
-		fmt.Fprintf(&b, "  %-8s %-14s %s\n", f.Level, f.Check, t.wrap(clean(f.Found), indent))
+		fmt.Fprintf(&b, "  %-8s %-14s %s\n", f.Level, f.Check, t.wrap(clean(packages.ReplaceAllString(f.Found, "")), indent))
 		if f.Level != doctor.OK {
 			fmt.Fprintf(&b, "%*s%s\n%s\n", indent, "", t.wrap(clean(f.Means), indent), advice(clean(f.Do)))
 		}

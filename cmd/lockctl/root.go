@@ -103,7 +103,7 @@ func (t *tool) root() *cobra.Command {
 		Version: version(),
 		Short:   "Show locks and sessions, and end a lock by its token",
 		Long: "lockctl shows the locks and the sessions of a service.\n" +
-			"Give the service with --url or LOCKCTL_URL.\n" +
+			"Give the service with --url or LOCKCTL_URL, as redis://localhost:6379/0.\n" +
 			"Its parameter namespace chooses the locks.\n\n" +
 			"Exit codes: 0 done; 1 no, not held, or a finding; 2 wrong use; 3 no answer;\n" +
 			"4 refused by the service; 5 the backend cannot do that.",
@@ -143,8 +143,9 @@ func flagError(err error) error {
 		return fmt.Errorf("--%s is %q, but must be %s", invalid.GetFlag().Name, invalid.GetValue(), cmp.Or(kind, "a number"))
 	case errors.As(err, &lacking):
 		return fmt.Errorf("--%s needs a value", lacking.GetFlag().Name)
-	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
-		return fmt.Errorf("--%s is unknown", unknown.GetSpecifiedName())
+	case errors.As(err, &unknown):
+		dashes := strings.Repeat("-", min(2, len(unknown.GetSpecifiedName())))
+		return fmt.Errorf("%s%s is unknown", dashes, unknown.GetSpecifiedName())
 	}
 	return err
 }

@@ -174,7 +174,7 @@ func (t *tool) exchangeTable(exchanges []exchange) string {
 	lines := strings.Split(t.tabulate(exchangeColumns, rows), "\n")
 	text := lines[0]
 	for i, x := range exchanges {
-		text += "\n" + lines[i+1] + x.texts()
+		text += "\n" + lines[i+1] + t.texts(x)
 	}
 	return text
 }
@@ -187,12 +187,12 @@ func (x exchange) row() []string {
 }
 
 // texts are the lines below an exchange.
-func (x exchange) texts() (lines string) {
+func (t *tool) texts(x exchange) (lines string) {
 	if x.Broken != "" {
-		lines = "\n  broken: " + clean(x.Broken)
+		lines = "\n  " + t.wrap("broken: "+clean(x.Broken), 2)
 	}
 	for _, text := range x.Texts {
-		lines += "\n  " + clean(text)
+		lines += "\n  " + t.wrap(clean(text), 2)
 	}
 	return lines
 }
@@ -248,7 +248,7 @@ func (t *tool) line(x exchange) error {
 		return json.NewEncoder(t.out).Encode(x)
 	}
 	line := fmt.Sprintf("%s  %s  %s  messages: %d, bytes: %d", x.Place, x.Granted, cmp.Or(x.ID, "-"), x.Messages, x.Bytes)
-	_, err := fmt.Fprintln(t.out, clean(line)+x.texts())
+	_, err := fmt.Fprintln(t.out, t.wrap(clean(line), 2)+t.texts(x))
 	return err
 }
 

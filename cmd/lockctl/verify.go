@@ -70,7 +70,7 @@ func (t *tool) verifyCommand() *cobra.Command {
 					return err
 				}
 			}
-			if err := t.print(v, v.lines); err != nil {
+			if err := t.print(v, func() string { return t.verdict(v) }); err != nil {
 				return err
 			}
 			if len(v.Problems) > 0 {
@@ -135,14 +135,14 @@ func (t *tool) compare(ctx context.Context, v *verdict) error {
 	return nil
 }
 
-func (v *verdict) lines() string {
+func (t *tool) verdict(v *verdict) string {
 	text := pairs([2]string{"exchanges", strconv.Itoa(v.Exchanges)}, [2]string{"tokens", strconv.Itoa(v.Tokens)},
 		[2]string{"IDs", strconv.Itoa(v.IDs)}, [2]string{"bytes", strconv.Itoa(v.Bytes)})
 	if v.More {
 		text += "\nThe session has more exchanges: raise --limit to check them."
 	}
 	for _, p := range v.Problems {
-		text += fmt.Sprintf("\n%s  %s", p.Place, clean(p.Text))
+		text += "\n" + t.wrap(p.Place+"  "+clean(p.Text), 2)
 	}
 	if len(v.Problems) == 0 {
 		return text + "\nNo problem was found."
