@@ -115,6 +115,10 @@ var redisRules = []rule{
 
 	{"expiry", Note, is("lazyfree-lazy-expire", "no"), "lazyfree-lazy-expire no",
 		"Redis blocks while it frees a long session that has expired.", "CONFIG SET lazyfree-lazy-expire yes"},
+
+	{"streams", Note, is("stream-node-max-bytes", "4096"), "stream-node-max-bytes 4096",
+		"A session with few exchanges takes 5 KB at least. Leave it for long sessions, and with Retention.MaxBytes.",
+		"CONFIG SET stream-node-max-bytes 1024"},
 }
 
 // in holds for a topology alone.
@@ -161,7 +165,7 @@ func lostSlots(s *server) bool {
 
 // settings are those that rules read by CONFIG GET. The others are in INFO.
 var settings = []string{"appendfsync", "min-replicas-to-write", "maxclients", "timeout", "tcp-keepalive",
-	"cluster-node-timeout", "lazyfree-lazy-expire"}
+	"cluster-node-timeout", "lazyfree-lazy-expire", "stream-node-max-bytes"}
 
 // examine asks servers at the same time, and adds what the checks find.
 func (r *report) examine(ctx context.Context, servers []*redisServer) {

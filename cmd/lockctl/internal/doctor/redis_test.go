@@ -20,7 +20,7 @@ import (
 )
 
 // durable are the settings of a healthy node.
-var durable = []string{"--appendonly", "yes", "--lazyfree-lazy-expire", "yes"}
+var durable = []string{"--appendonly", "yes", "--lazyfree-lazy-expire", "yes", "--stream-node-max-bytes", "1024"}
 
 func startRedis(t *testing.T) *testservers.Redis {
 	return testservers.StartRedis(t, durable...)
@@ -66,6 +66,8 @@ func TestExamine_plantedInRedis(t *testing.T) {
 			"problem replicas", "0 replicas, min-replicas-to-write 1"},
 		{"idle timeout", []string{"timeout", "5"}, []string{"timeout", "0"}, "", "", "warning idle timeout", "timeout 5"},
 		{"keepalive", []string{"tcp-keepalive", "0"}, []string{"tcp-keepalive", "300"}, "", "", "warning idle timeout", "tcp-keepalive 300"},
+		{"large nodes", []string{"stream-node-max-bytes", "4096"}, []string{"stream-node-max-bytes", "1024"}, "", "",
+			"note streams", "stream-node-max-bytes 4096"},
 		{"read timeout", nil, nil, "", "?read_timeout=40s", "warning read timeout", "read_timeout 40s, TTL 30s"},
 		{"TLS", nil, nil, "", "", "problem connection", "Use redis:// if the server has no TLS"},
 		{"password", nil, nil, "agent:wrong@", "", "problem connection", "Correct the user and the password"},
