@@ -66,7 +66,6 @@ type Operation struct {
 	Held     time.Duration     // with Ended: from the grant to the end of the lease
 	Handoff  Handoff           // of OpAcquire; of OpRelease: HandoffLocal without a request
 	Blocker  map[string]string // of OpAcquire: the Metadata of the last holder that was in the way
-	Unlocked bool              // it ran without the lock, as FailOpen of lockedmemory allows
 
 	// Exchanges is the number of stored Saves of a turn of lockedmemory, or 1 if a run of belugarunner
 	// is stored. Wait lasts until the function begins, Held until it ends or the lease is lost.

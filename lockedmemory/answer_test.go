@@ -174,28 +174,3 @@ func (o *open) SaveOnce(_ context.Context, id string, messages ...string) error 
 func (o *open) Answered(_ context.Context, id string) (lockedmemory.Exchange[string], bool, error) {
 	return lockedmemory.Exchange[string]{Messages: o.saved}, id == o.id, nil
 }
-
-// FailOpen lets an Answer run without the lock. The store alone decides about the ID then.
-func TestAnswer_C_failOpen_runsUnlocked(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{}, nil)
-		down(s.faults)
-		inner := &open{}
-		memory, err := lockedmemory.New[string, int](inner, s.locker, lockedmemory.FixedKey(session),
-			&lockedmemory.Options{FailOpen: true})
-		must(t, err)
-		asked := 0
-		for range 2 {
-			answer, err := memory.Answer(t.Context(), "id", "q", func(ctx context.Context) ([]string, error) {
-				asked++
-				return []string{"a"}, nil
-			})
-			if err != nil || !slices.Equal(answer, []string{"a"}) {
-				t.Errorf("Answer: %q, %v", answer, err)
-			}
-		}
-		if asked != 1 || !slices.Equal(inner.saved, []string{"q", "a"}) {
-			t.Errorf("asked %d times, saved is %q", asked, inner.saved)
-		}
-	})
-}

@@ -91,23 +91,3 @@ func TestSave_N_heldLease_errorOfTheMemory(t *testing.T) {
 		}
 	})
 }
-
-// FailOpen repeats no write that the memory has begun.
-func TestFailOpen_C_repeatsNoWrite(t *testing.T) {
-	for name, own := range map[string]error{
-		"unavailable": distlock.ErrUnavailable, "unknown": distlock.ErrOutcomeUnknown,
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newSetup(t, distlock.Options{}, nil)
-				inner := &history{fail: fmt.Errorf("store: %w", own)}
-				memory, err := lockedmemory.New(inner, s.locker, lockedmemory.FixedKey(session),
-					&lockedmemory.Options{FailOpen: true})
-				must(t, err)
-				if err := memory.Save(t.Context(), "q", "a"); !errors.Is(err, own) || len(inner.seen) != 1 {
-					t.Errorf("Save: %v after %d calls", err, len(inner.seen))
-				}
-			})
-		})
-	}
-}

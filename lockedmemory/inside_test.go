@@ -151,37 +151,6 @@ func TestTurn_refusesItsOuterContextInALostTurn(t *testing.T) {
 	})
 }
 
-func TestFailOpen_refusesTheOuterContextAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{FailOpen: true})
-		strict := s.of(t, session, nil)
-		for range 2 { // one turn after the other
-			down(s.faults)
-			err := s.a.Turn(t.Context(), func(ctx context.Context) error {
-				s.refused(t.Context(), t, s.a)
-				s.faults.Inject(nil)
-				s.refused(t.Context(), t, s.a) // the service is back
-				joined := make(chan error)
-				go func() {
-					joined <- s.a.Turn(ctx, func(ctx context.Context) error {
-						s.refused(t.Context(), t, s.a)
-						return s.a.Save(ctx, "q", "a")
-					})
-				}()
-				err := <-joined
-				// The right context in a memory that does not run without the lock: it takes the lock.
-				return errors.Join(err, strict.Save(ctx, "q", "a"))
-			})
-			if err != nil {
-				t.Errorf("Turn: %v", err)
-			}
-		}
-		if err := s.a.Save(t.Context(), "q", "a"); err != nil {
-			t.Errorf("after the turns: %v", err)
-		}
-	})
-}
-
 // A call that waits for another turn is not refused, whatever contexts the goroutines share.
 func TestTurn_L_goroutinesThatShareAContextWait(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -260,37 +229,31 @@ func TestTurn_aGoroutineWithTheOuterContextWaits(t *testing.T) {
 // A turn that has panicked, or whose goroutine has ended, is over for later calls on the same stack.
 func TestTurn_isOverWhenItsFunctionPanics(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		for name, opts := range map[string]*lockedmemory.Options{"with the lock": nil, "without it": {FailOpen: true}} {
-			s := newSetup(t, distlock.Options{}, opts)
-			other := s.of(t, "another", opts)
-			err := s.a.Turn(t.Context(), func(context.Context) error {
-				if opts != nil {
-					down(s.faults)
-				}
-				func() {
-					defer func() {
-						if recover() != "boom" {
-							t.Errorf("%s: the panic did not come through", name)
-						}
-					}()
-					_ = other.Turn(t.Context(), func(context.Context) error { panic("boom") })
+		s := newSetup(t, distlock.Options{}, nil)
+		other := s.of(t, "another", nil)
+		err := s.a.Turn(t.Context(), func(context.Context) error {
+			func() {
+				defer func() {
+					if recover() != "boom" {
+						t.Error("the panic did not come through")
+					}
 				}()
-				s.faults.Inject(nil)
-				s.refused(t.Context(), t, s.a) // it is still inside this one
-				return other.Save(t.Context(), "q", "a")
-			})
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-			gone := make(chan struct{})
-			go func() {
-				defer close(gone)
-				_ = s.a.Turn(t.Context(), func(context.Context) error { runtime.Goexit(); return nil })
+				_ = other.Turn(t.Context(), func(context.Context) error { panic("boom") })
 			}()
-			<-gone
-			if err := s.a.Save(t.Context(), "q", "a"); err != nil {
-				t.Errorf("%s, after a goroutine that has ended in its turn: %v", name, err)
-			}
+			s.refused(t.Context(), t, s.a) // it is still inside this one
+			return other.Save(t.Context(), "q", "a")
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			_ = s.a.Turn(t.Context(), func(context.Context) error { runtime.Goexit(); return nil })
+		}()
+		<-gone
+		if err := s.a.Save(t.Context(), "q", "a"); err != nil {
+			t.Errorf("after a goroutine that has ended in its turn: %v", err)
 		}
 	})
 }

@@ -32,12 +32,6 @@ type Options struct {
 	Wait time.Duration
 	// Busy is what a Turn does if its session is busy. Default [Wait]. Writes outside a turn always wait.
 	Busy BusyPolicy
-	// FailOpen lets writes and Turns run without the lock instead of failing with
-	// distlock.ErrUnavailable: two instances may then write to one session at once. Such an operation
-	// is marked as Unlocked for the Observer, and logged as a warning, at most 10 times a minute. Every
-	// other error is returned. A [Fenced] memory cannot have it. Default: nothing is written without
-	// the lock.
-	FailOpen bool
 }
 
 // DefaultWait is the default of Options.Wait.
@@ -107,11 +101,7 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 	if fenced, ok := any(inner).(Fenced); ok {
 		m.fenced = fenced.Fenced()
 	}
-	switch {
-	case m.opts.FailOpen && m.fenced:
-		return nil, fmt.Errorf("%w: FailOpen is set, but the inner memory checks fencing tokens and "+
-			"refuses writes without a lease: leave FailOpen off", distlock.ErrInvalidOption)
-	case m.opts.Busy != Wait && m.opts.Busy != Refuse:
+	if m.opts.Busy != Wait && m.opts.Busy != Refuse {
 		return nil, fmt.Errorf("%w: Busy is %d, which is no BusyPolicy: use Wait or Refuse",
 			distlock.ErrInvalidOption, m.opts.Busy)
 	}
@@ -146,7 +136,6 @@ func (m *LockedMemory[M, D]) Clear(ctx context.Context) error {
 // with distlock.ErrLost or distlock.ErrNotHeld.
 func (m *LockedMemory[M, D]) Load(ctx context.Context, query string) (messages []M, err error) {
 	load := func(ctx context.Context, op *distlock.Operation) error {
-		op.Unlocked = m.unlockedTurn(ctx, op.Key) != nil
 		ctx, err := m.read(ctx)
 		if err == nil {
 			messages, err = m.inner.Load(ctx, query)

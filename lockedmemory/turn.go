@@ -76,19 +76,16 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 	opts ...distlock.CallOption) error {
 	return m.observed(ctx, name, func(ctx context.Context, op *distlock.Operation) error {
 		var (
-			lease *distlock.Lease // nil without the lock
+			lease *distlock.Lease // nil before the lock is granted
 			began bool
 			wrote error
 		)
 		_, within := m.locker.FromContext(ctx, op.Key)
 		err := m.locked(ctx, op, func(ctx context.Context) error {
-			guard := m.unlockedTurn(ctx, op.Key).guard
-			if held, ok := m.locker.FromContext(ctx, op.Key); ok {
-				lease, guard = held, held.Guard
-			}
-			return guard(ctx, func(ctx context.Context) error {
+			lease, _ = m.locker.FromContext(ctx, op.Key)
+			return lease.Guard(ctx, func(ctx context.Context) error {
 				c := call{lease: lease}
-				if lease != nil && (!within || ctx.Value(lastWriteKey{}) != nil) {
+				if !within || ctx.Value(lastWriteKey{}) != nil {
 					c.last = m.inner
 				}
 				began, wrote = true, write(c.of(ctx))
@@ -114,17 +111,13 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 	})
 }
 
-// locked runs work of a Turn, Save or Clear under the session's lock, or without it as FailOpen allows.
+// locked runs work of a Turn, Save or Clear under the session's lock.
 func (m *LockedMemory[M, D]) locked(ctx context.Context, op *distlock.Operation,
 	work func(ctx context.Context) error, opts ...distlock.CallOption) error {
 	began := false
 	run := func(ctx context.Context) error {
 		began = true
 		return work(ctx)
-	}
-	if unlocked := m.unlockedTurn(ctx, op.Key); unlocked != nil {
-		op.Unlocked = true
-		return unlocked.join(ctx, run)
 	}
 	if err := m.outside(ctx, op); err != nil {
 		return err
@@ -135,10 +128,7 @@ func (m *LockedMemory[M, D]) locked(ctx context.Context, op *distlock.Operation,
 	}
 	// Do joins the lease of a turn.
 	err := do(ctx, op.Key, run, append([]distlock.CallOption{distlock.WithWait(m.opts.Wait)}, opts...)...)
-	switch {
-	case !began && m.failsOpen(ctx, op, err):
-		return runUnlocked(ctx, session{m.locker, op.Key}, run)
-	case !began && refuse && distlock.OutcomeOf(err) == distlock.OutcomeTimeout:
+	if !began && refuse && distlock.OutcomeOf(err) == distlock.OutcomeTimeout {
 		op.Outcome = distlock.OutcomeBusy
 	}
 	return err
@@ -197,8 +187,6 @@ func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) 
 		if err := fencing.Check(ctx, lease); err != nil {
 			return ctx, err
 		}
-	} else if unlocked := m.unlockedTurn(ctx, key); unlocked != nil && unlocked.over.Load() {
-		return ctx, errTurnOver
 	}
 	return call{lease: lease}.of(ctx), nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/drivertest"
-	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/tracing"
 )
 
@@ -24,10 +23,9 @@ var logLines = map[string]func(context.Context, *testing.T, *setup){
 		s.broken()
 		<-lease.Context().Done()
 	},
-	"could not be released":    failedRelease,
-	"without a holder failed":  failedRelease, // nor by the clean-up that follows
-	"cannot notify waiters":    waiterWithoutWakes,
-	"running without the lock": unlockedSave,
+	"could not be released":   failedRelease,
+	"without a holder failed": failedRelease, // nor by the clean-up that follows
+	"cannot notify waiters":   waiterWithoutWakes,
 }
 
 func (s *setup) broken() {
@@ -57,14 +55,6 @@ func waiterWithoutWakes(ctx context.Context, t *testing.T, s *setup) {
 		return drivertest.Fault{}
 	})
 	must(t, s.locker.Do(ctx, session, func(context.Context) error { return nil }))
-}
-
-func unlockedSave(ctx context.Context, t *testing.T, s *setup) {
-	memory, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session),
-		&lockedmemory.Options{FailOpen: true})
-	must(t, err)
-	s.broken()
-	must(t, memory.Save(ctx, "q", "a"))
 }
 
 // Log lines are joined with spans by the key's attribute, under the same mode.
@@ -121,8 +111,6 @@ func TestLogs_haveTheTraceOfTheCaller(t *testing.T) {
 				switch text {
 				case "cannot notify waiters":
 					name = "distlock.acquire"
-				case "running without the lock":
-					name = "lockedmemory.save"
 				}
 				span := s.span(t, name)
 				if line["trace_id"] != span.SpanContext.TraceID().String() ||

@@ -242,9 +242,6 @@ func endAttributes(op *distlock.Operation) []attribute.KeyValue {
 	if op.Handoff != "" {
 		attrs = append(attrs, attribute.String("distlock.handoff", string(op.Handoff)))
 	}
-	if op.Unlocked {
-		attrs = append(attrs, attribute.Bool("distlock.unlocked", true))
-	}
 	return attrs
 }
 

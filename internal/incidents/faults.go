@@ -19,8 +19,7 @@ const (
 		"its clean-up goes on in the background, and the lock ends with its TTL"
 	LinePolls = "distlock: the backend cannot notify waiters, so they poll; " +
 		"check the right to subscribe and the network"
-	LinePanic    = "distlock: a hook of the Observer panicked; the operation went on"
-	LineUnlocked = "lockedmemory: the lock service is unavailable, running without the lock"
+	LinePanic = "distlock: a hook of the Observer panicked; the operation went on"
 )
 
 // faults plays the faults of the lock service and of the network of one instance, one after the other.
@@ -31,7 +30,7 @@ func (s *stage) faults(ctx context.Context) error {
 		play func(ctx context.Context, i *instance) error
 	}{
 		{Polled, s.cannotBeNotified}, {Lost, s.losesItsLease}, {Outage, s.cannotRenew},
-		{Unavailable, s.isUnavailable}, {Open, s.runsUnlocked}, {Kept, s.cannotRelease},
+		{Unavailable, s.isUnavailable}, {Kept, s.cannotRelease},
 		{Unheard, s.hearsNoAnswer}, {Panics, s.hookPanics},
 	} {
 		err := i.message(ctx, fault.key, func(ctx context.Context, _ trace.TraceID) error { return fault.play(ctx, i) })
@@ -95,12 +94,6 @@ func (s *stage) isUnavailable(ctx context.Context, i *instance) error {
 	i.net.set(down)
 	_, err := i.locker.TryAcquire(ctx, Unavailable)
 	return want("TryAcquire", err, distlock.ErrUnavailable)
-}
-
-// runsUnlocked is a Save that goes on without the lock service.
-func (s *stage) runsUnlocked(ctx context.Context, i *instance) error {
-	i.net.set(down)
-	return i.open.Save(ctx, "Is it safe?", "No.")
 }
 
 // cannotRelease releases a lock without the lock service.

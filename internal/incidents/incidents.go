@@ -62,7 +62,6 @@ const (
 	Kept        = "failed-release"   // a release without the lock service
 	Unheard     = "unknown-outcome"  // a Save whose answer is lost
 	Polled      = "no-notifications" // a waiter that the lock service cannot notify
-	Open        = "without-the-lock" // a Save that FailOpen lets run
 	Panics      = "hook-that-panics" // an operation whose Observer panics
 	Stale       = "stale-write"      // a paused turn writes after another instance
 	Conflict    = "turn-id-conflict" // one turn ID for two messages

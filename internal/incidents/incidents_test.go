@@ -109,7 +109,7 @@ func TestPlay_everythingHappens(t *testing.T) {
 		}
 	}
 	for _, message := range []string{incidents.LineLost, incidents.LineOutage, incidents.LineOutageOver,
-		incidents.LineNotReleased, incidents.LinePolls, incidents.LinePanic, incidents.LineUnlocked} {
+		incidents.LineNotReleased, incidents.LinePolls, incidents.LinePanic} {
 		if scene.Lines[message] == 0 {
 			t.Errorf("no line %q in %v", message, scene.Lines)
 		}

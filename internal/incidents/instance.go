@@ -29,7 +29,6 @@ type instance struct {
 	locker *distlock.Locker
 	memory *lockedmemory.LockedMemory[string, string]
 	refuse *lockedmemory.LockedMemory[string, string] // does not wait
-	open   *lockedmemory.LockedMemory[string, string] // runs without the lock if there is no lock service
 	tracer trace.Tracer
 }
 
@@ -70,11 +69,6 @@ func newInstance(s *stage, addr, name string) (*instance, error) {
 	}
 	i.refuse, err = lockedmemory.New(store, i.locker, lockedmemory.SessionKey,
 		&lockedmemory.Options{Busy: lockedmemory.Refuse})
-	if err != nil {
-		return nil, err
-	}
-	i.open, err = lockedmemory.New(unfenced{}, i.locker, lockedmemory.SessionKey,
-		&lockedmemory.Options{FailOpen: true})
 	return i, err
 }
 
@@ -85,14 +79,6 @@ func (i *instance) message(ctx context.Context, key string,
 	defer span.End()
 	return fn(ctx, span.SpanContext().TraceID())
 }
-
-// unfenced is a memory of the application that checks no token, and stores nothing.
-type unfenced struct{}
-
-func (unfenced) Save(context.Context, string, string) error            { return nil }
-func (unfenced) Load(context.Context, string) ([]string, error)        { return nil, nil }
-func (unfenced) Search(context.Context, string, int) ([]string, error) { return nil, nil }
-func (unfenced) Clear(context.Context) error                           { return nil }
 
 // network is the network of an instance. A fault applies to all connections, also to those that exist.
 type network struct {

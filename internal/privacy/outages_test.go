@@ -128,23 +128,6 @@ func cancelled(w *witness, server *testservers.Redis) {
 	must(w.t, lease.Release(w.t.Context()))
 }
 
-// forgetful is an inner memory of the application.
-type forgetful struct{}
-
-func (forgetful) Save(context.Context, note, note) error              { return nil }
-func (forgetful) Load(context.Context, string) ([]note, error)        { return nil, nil }
-func (forgetful) Search(context.Context, string, int) ([]note, error) { return nil, nil }
-func (forgetful) Clear(context.Context) error                         { return nil }
-
-func failOpen(w *witness, _ *testservers.Redis) {
-	in := w.over(redisOptions(w.t, "redis://u:"+password+"@127.0.0.1:1"))
-	memory, err := lockedmemory.New(forgetful{}, in.locker, lockedmemory.FixedKey(session), &lockedmemory.Options{FailOpen: true})
-	must(w.t, err)
-	must(w.t, memory.Save(w.t.Context(), said(1), said(2))) // and a warning in the log
-	_, err = in.locker.Acquire(w.t.Context(), session)
-	w.saw("Acquire", err, distlock.ErrUnavailable)
-}
-
 func outOfMemory(w *witness, server *testservers.Redis) {
 	in := w.open(server, "all")
 	must(w.t, in.memory.Save(w.t.Context(), said(1), said(2)))

@@ -33,7 +33,6 @@ var scenes = []struct {
 	{name: "wrongPassword", run: wrongPassword},
 	{name: "unavailable", run: unavailable},
 	{name: "cancelled", run: cancelled},
-	{name: "failOpen", run: failOpen},
 	{name: "outOfMemory", run: outOfMemory, args: []string{}},
 	{name: "readOnly", run: readOnly, args: []string{}},
 	// Redis repeats the first arguments of a command that it does not know.

@@ -12,15 +12,11 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/memory"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 	"github.com/belugalock/belugalock/tracing"
 )
 
@@ -190,51 +186,6 @@ func TestTurn_needsTheLockToComeFirst(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-}
-
-func TestWithFailOpen_continuesWithoutTheLock(t *testing.T) {
-	spans := record()
-	server := testservers.StartRedis(t)
-	opts := observed(t)
-	opts.Wait = 2 * time.Second
-	locker, err := lockurl.Open(t.Context(), server.URL()+"?max_retries=-1", opts)
-	must(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = locker.Close(ctx)
-	})
-	server.Kill()
-	ctx := inSession(t, "s")
-	closed, err := Wrap(recall(), locker, WithSessionID("s"))
-	must(t, err)
-	err = closed.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
-	mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrUnavailable)
-	if got := history(t, ctx, closed); got != "" {
-		t.Errorf("without the lock, it has written %s", got)
-	}
-	open, err := Wrap(recall(), locker, WithFailOpen(), WithSessionID("s"))
-	must(t, err)
-	save(t, ctx, open, "1")
-	if got := history(t, ctx, open); got != "q 1|a 1" {
-		t.Error(got)
-	}
-	span, marked := spans()["lockedmemory.save"], false
-	for _, a := range span.Attributes() {
-		marked = marked || strings.Contains(string(a.Key), "unlocked") && a.Value.Type() == attribute.BOOL && a.Value.AsBool()
-	}
-	if !marked {
-		t.Errorf("the span does not say so: %v", span.Attributes())
-	}
-}
-
-func TestWithFailOpen_fencedMemory_refused(t *testing.T) {
-	store, err := memstore.New[schema.Message, schema.Document](SessionKey, Codec{}, nil, nil)
-	must(t, err)
-	_, err = Wrap(store, localLocker(t, nil), WithFailOpen(), WithSessionID("s"))
-	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-	m := memory.ApplyMiddleware(store, middleware(t, localLocker(t, nil), WithFailOpen()))
-	mustHaveCode(t, m.Clear(inSession(t, "s")), core.ErrInvalidInput, distlock.ErrInvalidOption)
 }
 
 func TestWrap_optionsHaveTheirEffect(t *testing.T) {

@@ -108,12 +108,6 @@ func WithBusy(policy lockedmemory.BusyPolicy) Option {
 		func(s *settings) { s.Busy = policy })
 }
 
-// WithFailOpen lets a memory continue without the lock while the lock service is unavailable, see
-// lockedmemory.Options.FailOpen.
-func WithFailOpen() Option {
-	return newOption(true, "", func(s *settings) { s.FailOpen = true })
-}
-
 var errNoSession = errors.New("the context names no session: put its ID there with core.WithSessionID")
 
 // SessionKey is the lockedmemory.KeyFunc for contexts of Beluga. It refuses a context without a

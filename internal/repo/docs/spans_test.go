@@ -2,8 +2,6 @@ package docs
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/tracing"
@@ -54,7 +51,6 @@ func TestSpans_asOnThePage(t *testing.T) {
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	runUnlocked(t, observer)
 	runOnNodes(t, observer)
 	got, links := map[string]bool{}, 0
 	for _, span := range exporter.GetSpans() {
@@ -72,25 +68,6 @@ func TestSpans_asOnThePage(t *testing.T) {
 	}
 	if links != 1 {
 		t.Errorf("%d links, want that of the acquire that found the lock busy", links)
-	}
-}
-
-// runUnlocked saves something while the lock service is away.
-func runUnlocked(t *testing.T, observer distlock.Observer) {
-	t.Helper()
-	away := drivertest.NewFaults(memlock.NewDriver())
-	away.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errors.New("away")} })
-	locker, err := distlock.New(away, &distlock.Options{Observer: observer, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locker.Close(t.Context())
-	memory, err := lockedmemory.New(quick{}, locker, lockedmemory.FixedKey("session"), &lockedmemory.Options{FailOpen: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := memory.Save(t.Context(), "question", "answer"); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -447,10 +447,6 @@ func badInput(h *harness) {
 	if _, err := a.store.Search(ctx, "q", -1); !errors.Is(err, distlock.ErrInvalidOption) {
 		h.Errorf("Search with a negative k: %v", err)
 	}
-	_, err := lockedmemory.New(a.store, a.locker, own, &lockedmemory.Options{FailOpen: true})
-	if !errors.Is(err, distlock.ErrInvalidOption) {
-		h.Errorf("FailOpen: %v", err)
-	}
 	ended, cancel := context.WithCancelCause(ctx)
 	cancel(errRefusing)
 	if err := a.save(ended, 0); !errors.Is(err, context.Canceled) {
