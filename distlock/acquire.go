@@ -3,6 +3,8 @@ package distlock
 import (
 	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"time"
 )
 
@@ -17,6 +19,9 @@ import (
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
 	return l.acquire(ctx, key, callOptions{ttl: l.opts.TTL, wait: l.opts.Wait}, opts)
 }
+
+// workKey is the key of fencing.ForWork in the metadata of a lock.
+const workKey = "work"
 
 // TryAcquire asks the backend once, and never queues. It is not granted a lock that a waiter in the
 // backend's queue is to have. Errors: as [Locker.Acquire].
@@ -50,6 +55,11 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions, opts []
 		}
 	}()
 	a.ctx = l.begin(ctx, op)
+	if a.work != "" {
+		shown := map[string]string{workKey: a.work}
+		maps.Copy(shown, op.Metadata)
+		op.Metadata = shown
+	}
 	defer func() {
 		if lease != nil {
 			defer lease.setObserved()
@@ -60,6 +70,9 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions, opts []
 
 	out := a.contend()
 	lease, err = out.lease, out.err
+	if busy := (*BusyError)(nil); a.work != "" && op.Blocker[workKey] == a.work && errors.As(err, &busy) {
+		busy.SameID = true
+	}
 	op.Err = err
 	op.Outcome = OutcomeOf(err)
 	switch {

@@ -15,6 +15,7 @@ type callOptions struct {
 	attempts   int           // 0: as many as fit, from a place in the queue
 	retryDelay time.Duration // between several attempts
 	frees      bool          // see driver.AcquireRequest
+	work       string        // see fencing.ForWork
 }
 
 // WithTTL sets the TTL of one lease. 0 means Options.TTL. A lease with its own TTL has no local handoff.

@@ -42,6 +42,9 @@ type BusyError struct {
 	Refused int           // how many nodes of a quorum refused; 0 without a quorum
 	Nodes   int           // how many nodes the quorum has; 0 without a quorum
 	Self    bool          // the caller holds the lock, by its context or as its Turn of lockedmemory
+	// SameID: the holder got the lock for the message ID of this call, in an Answer or SaveOnce of
+	// lockedmemory. That message is being answered, or was within the last 10 ms.
+	SameID bool
 }
 
 func (e *BusyError) Error() string {
@@ -57,6 +60,9 @@ func (e *BusyError) Error() string {
 	}
 	if e.Waiters > 0 {
 		text += fmt.Sprintf(", %d waiting", e.Waiters)
+	}
+	if e.SameID {
+		text += ", with the same message ID"
 	}
 	return text
 }

@@ -233,3 +233,33 @@ func TestOutcomeOf(t *testing.T) {
 		}
 	}
 }
+
+// The work of a call stands beside the metadata of its Observer, and a call for the same work learns of it.
+func TestAcquire_work_besideMetadata(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		seen := &recorder{t: t}
+		holder, other := s.locker(t, distlock.Options{Observer: seen}), s.locker(t, distlock.Options{Observer: seen})
+		lease, err := holder.Acquire(t.Context(), key, fencing.ForWork("one"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for work, same := range map[string]bool{"one": true, "two": false} {
+			_, err := other.TryAcquire(t.Context(), key, fencing.ForWork(work))
+			var busy *distlock.BusyError
+			if !errors.As(err, &busy) || busy.SameID != same {
+				t.Errorf("for %s: %+v, %v", work, busy, err)
+			}
+			if _, err := other.TryAcquire(t.Context(), key); !errors.As(err, &busy) || busy.SameID {
+				t.Errorf("for no work: %+v, %v", busy, err)
+			}
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for _, op := range seen.ended {
+			if op.Err != nil && op.Blocker["number"] != "1" {
+				t.Errorf("blocked by %v", op.Blocker)
+			}
+		}
+	})
+}

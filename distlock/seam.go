@@ -21,5 +21,6 @@ func init() {
 	seam.KeyAttr = KeyMode.attr
 	seam.ValidKeyMode = KeyMode.validate
 	seam.Frees = CallOption(func(o *callOptions) { o.frees = true })
+	seam.ForWork = func(id string) CallOption { return func(o *callOptions) { o.work = id } }
 	seam.Options = func(l *Locker) Options { return l.opts }
 }

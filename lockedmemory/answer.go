@@ -2,10 +2,13 @@ package lockedmemory
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
 var (
@@ -29,6 +32,12 @@ func CheckID(operation, id string) error {
 		"use the ID of the message, or a hash of that ID", operation, ErrInvalidID, len(id), MaxID)
 }
 
+// forID shows the ID to calls that find the session busy, see distlock.BusyError.
+func forID(id string) distlock.CallOption {
+	sum := sha256.Sum256([]byte(id))
+	return fencing.ForWork(hex.EncodeToString(sum[:16]))
+}
+
 // Answer is the loop of a chat service: a [LockedMemory.Turn] that asks fn for the answer to a
 // question, stores both as one exchange, see [LockedMemory.SaveOnce], and returns the answer. The ID
 // is that of the question. If the ID is known, Answer returns the stored answer and does not run fn.
@@ -46,6 +55,9 @@ func CheckID(operation, id string) error {
 //	ErrAnswerGone              answered before, and trimmed, cleared or replaced since
 //	errors.ErrUnsupported      the inner memory is no [SessionStore]
 //	distlock.ErrInvalidOption  fn has returned no message; nothing was written
+//
+// With Options.Busy set to [Refuse], a distlock.BusyError whose SameID is true says that another Answer is at
+// work on the same message.
 //
 // With an error, the answer is nil and was not stored, unless the error is distlock.ErrOutcomeUnknown.
 // Without an error the answer is stored, and has at least one message.
@@ -68,6 +80,11 @@ func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 			answer = exchange.Messages[1:]
 			return nil
 		}
+		if check, ok := m.inner.(interface{ Check(messages ...M) error }); ok { // before fn is paid for
+			if err := check.Check(question); err != nil {
+				return err
+			}
+		}
 		messages, err := fn(ctx)
 		switch {
 		case err != nil:
@@ -80,7 +97,7 @@ func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 			answer = messages
 		}
 		return err
-	}, opts...)
+	}, append(opts[:len(opts):len(opts)], forID(id))...)
 	if answer != nil { // it is stored, even if the lease was lost since
 		return answer, nil
 	}

@@ -12,6 +12,9 @@ import (
 
 // SessionStore is implemented by an inner memory that keeps exchanges, such as a sessionstore.Store. The
 // methods of [LockedMemory] with these names call it. Without it, they fail with errors.ErrUnsupported.
+//
+// A store may have a method Check(messages ...M) error, which returns nil if the messages can be stored.
+// [LockedMemory.Answer] then checks the question before its function is run.
 type SessionStore[M any] interface {
 	// Append stores one exchange of any number of messages: all are stored, next to each other, or none.
 	Append(ctx context.Context, messages ...M) error
@@ -69,7 +72,8 @@ func (m *LockedMemory[M, D]) SaveOnce(ctx context.Context, id string, messages .
 	if err != nil {
 		return err
 	}
-	return m.step(ctx, OpSaveOnce, func(ctx context.Context) error { return store.SaveOnce(ctx, id, messages...) })
+	return m.step(ctx, OpSaveOnce, func(ctx context.Context) error { return store.SaveOnce(ctx, id, messages...) },
+		forID(id))
 }
 
 // Replace puts exchanges in the place of those at the places from to to, both included, under the

@@ -30,6 +30,7 @@ var (
 	options    = seam.Options.(func(*distlock.Locker) distlock.Options)
 	keyAttr    = seam.KeyAttr.(func(distlock.KeyMode, string) slog.Attr)
 	frees      = seam.Frees.(distlock.CallOption)
+	forWork    = seam.ForWork.(func(string) distlock.CallOption)
 	validKeys  = seam.ValidKeyMode.(func(distlock.KeyMode) error)
 )
 
@@ -77,6 +78,10 @@ func ReleaseWith(lease *distlock.Lease, write func(owner string) (driver.Release
 // Frees is the option of a call that frees memory of its server, as a Delete. A backend without memory
 // grants it the lock, and refuses other calls.
 func Frees() distlock.CallOption { return frees }
+
+// ForWork is the option of a call that takes the lock for a piece of work. The backend shows its id to those
+// who find the lock busy: a distlock.BusyError then has SameID if their own is the same. Give a hash.
+func ForWork(id string) distlock.CallOption { return forWork(id) }
 
 // Check is [distlock.Lease.Err], and asks the backend if the clock is not enough. That is so on
 // systems other than Linux if the wall clock has run ahead: the machine may have been suspended for

@@ -112,11 +112,7 @@ func (r *request) callError(err error) error {
 	}
 	switch {
 	case unknown:
-		advice := "load the history in a new turn, and look"
-		if r.op == opSaveOnce {
-			advice = "repeat the call with the same ID and messages"
-		}
-		return fmt.Errorf("%w: %s: %w: %s", outcomeUnknown, r.op, err, advice)
+		return fmt.Errorf("%w: %s: %w: %s", outcomeUnknown, r.op, err, r.op.advice())
 	case over:
 		return fmt.Errorf("sessionstore: %s: %w", r.op, err)
 	}

@@ -34,13 +34,6 @@ func stateOf(store any, lease *distlock.Lease) *leaseState {
 	return fencing.Attach(lease, store, func() any { return &leaseState{places: places.(*atomic.Int64)} }).(*leaseState)
 }
 
-// skip notes that places up to n are taken. It may leave out free places.
-func (s *leaseState) skip(n int64) {
-	if s.places.Load() < n {
-		s.places.Add(n)
-	}
-}
-
 // access returns the access of a call under a lease, whose token may have risen. accepted reports
 // whether the service has accepted a token of the lease before.
 func (s *leaseState) access(lease *distlock.Lease) (a driver.Access, accepted bool) {

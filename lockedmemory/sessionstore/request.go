@@ -1,6 +1,7 @@
 package sessionstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -46,6 +47,14 @@ const (
 // mark, which changes no history.
 func (op operation) writes() bool {
 	return op == opSave || op == opSaveOnce || op == opClear || op == opReplace || op == opDelete
+}
+
+// advice is what to do after an unknown outcome.
+func (op operation) advice() string {
+	if op == opSaveOnce {
+		return "repeat the call with the same ID and messages"
+	}
+	return "load the history in a new turn to see whether it was carried out"
 }
 
 // request begins a call. It fails if the session is not known, or if the lease does not fit.
@@ -124,8 +133,8 @@ func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bo
 	if page.Replayed && r.op.writes() && page.Outcome > driver.Conflict {
 		// ⚑ The first copy may have been carried out. Other leases, or other stores under this lease, may
 		// have removed what it stored. In a turn too: a pause longer than the TTL loses the lease.
-		return false, fmt.Errorf("%w: %s: the request was sent more than once, and the store refused a copy: "+
-			"load the history again to see whether it was carried out", outcomeUnknown, r.op)
+		return false, fmt.Errorf("%w: %s: the request was sent more than once, and the store refused a copy: %s",
+			outcomeUnknown, r.op, r.op.advice())
 	}
 	switch page.Outcome {
 	case driver.Done:
@@ -152,11 +161,9 @@ func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bo
 	case driver.Deleted:
 		return false, fmt.Errorf("%w: %s: it was deleted while this turn waited for it; nothing was written: "+
 			"begin a new turn to start the session anew", ErrDeleted, r.op)
-	case driver.Taken: // by another call, under the same lease
-		r.state.accept(fence, nil)
-		r.state.skip(page.Mark.N)
-		return true, fmt.Errorf("%w: %s: other stores write under the same lease all the time: use one store in a turn",
-			unavailable, r.op)
+	case driver.Taken: // ⚑ the call has outlived its lease, and counts its places anew, see stateOf
+		return false, fmt.Errorf("sessionstore: %s: %w; nothing was written", r.op,
+			cmp.Or(r.lease.Err(), distlock.ErrNotHeld))
 	}
 	stale := &StaleError{Fence: fence, Mark: page.Mark.Fence}
 	// ⚑ Only another lease can have raised the mark above the token of this lease if the service has

@@ -113,6 +113,13 @@ func (s *Store[M, D]) append(ctx context.Context, op operation, id string, messa
 	return err
 }
 
+// Check returns nil, or the [ErrCodec] or [ErrTooLarge] with which an [Store.Append] of the messages would
+// fail. It does no I/O.
+func (s *Store[M, D]) Check(messages ...M) error {
+	_, err := s.encode(messages)
+	return err
+}
+
 // Clear removes the history. Writers with an older lease cannot undo it. IDs stay known. The errors are
 // those of [Store.Save], without [ErrGone], [ErrTooLarge] and [ErrCodec].
 func (s *Store[M, D]) Clear(ctx context.Context) error {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -186,4 +188,61 @@ func answersInside(h *harness) {
 	if n := len(a.all(h.Context())); n != 3 || m.asked.Load() != 4 {
 		h.Errorf("%d exchanges; the model was asked %d times", n, m.asked.Load())
 	}
+}
+
+// A call that finds its session busy says whether the holder is at work on the same message: of another
+// instance, and in the process of the holder.
+func answersBusy(h *harness) {
+	a, b := h.instance(nil, nil), h.instance(nil, nil)
+	same := func(i *instance, busy lockedmemory.BusyPolicy, id string, opts ...distlock.CallOption) bool {
+		h.Helper()
+		memory, err := lockedmemory.New(i.store, i.locker, lockedmemory.FixedKey(h.session), &lockedmemory.Options{Busy: busy})
+		if err != nil {
+			h.Fatal(err)
+		}
+		ended := make(chan error)
+		go func() { // not in the goroutine of the turn, whose call would be refused as its own
+			_, err := memory.Answer(h.Context(), id, question(id), (&model{}).reply, opts...)
+			ended <- err
+		}()
+		var refusal *distlock.BusyError
+		if err := <-ended; !errors.As(err, &refusal) {
+			h.Fatalf("Answer of a busy session: %v", err)
+		}
+		return refusal.SameID
+	}
+	ways := func(held string) {
+		h.Helper()
+		if waited := same(b, lockedmemory.Wait, "one", distlock.WithWait(time.Second)); waited != (held == "one") {
+			h.Errorf("during %q, after a wait: SameID is %t", held, waited)
+		}
+		for _, id := range []string{"one", "two"} {
+			for n, i := range []*instance{a, b} {
+				if same(i, lockedmemory.Refuse, id) != (id == held) {
+					h.Errorf("during %q, %q of instance %d: SameID is %t", held, id, n, id != held)
+				}
+			}
+		}
+	}
+	a.turn(func(context.Context) { ways("") })
+	a.answers(h.Context(), "one", 1, func(context.Context) ([]Message, error) {
+		ways("one")
+		return []Message{answer(1)}, nil
+	}, []Message{answer(1)})
+}
+
+// A question that cannot be stored is refused before the model is asked.
+func answersBadQuestion(h *harness) {
+	a := h.instance(&options{view: sessionstore.Options{MaxMessage: 1000}}, nil)
+	for bad, want := range map[string]error{"\xff": sessionstore.ErrCodec, strings.Repeat("x", 1000): sessionstore.ErrTooLarge} {
+		got, err := a.memory.Answer(h.Context(), "id", Message{Text: bad}, func(context.Context) ([]Message, error) {
+			h.Error("the model was asked")
+			return []Message{answer(1)}, nil
+		})
+		if got != nil || !errors.Is(err, want) {
+			h.Errorf("%s, %v; want %v", text(got), err, want)
+		}
+	}
+	a.isUnknown("id")
+	a.answers(h.Context(), "id", 1, (&model{}).reply, (&model{}).said(1))
 }

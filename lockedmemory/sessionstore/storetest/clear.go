@@ -82,6 +82,8 @@ func deleted(h *harness) {
 			h.Errorf("a late Save: %+v, %v", v, err)
 		}
 		a.has()
+	})
+	a.turn(func(ctx context.Context) {
 		a.mustSave(ctx, 5)
 		if err := a.memory.Delete(ctx); err != nil {
 			h.Error(err)

@@ -139,28 +139,6 @@ func newOp() string {
 	return hex.EncodeToString(b[:])
 }
 
-// lost is a driver that loses the answer of the next write, if next is set.
-type lost struct {
-	driver.Driver
-	next bool
-}
-
-func (d *lost) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
-	return d.answer(d.Driver.Append(ctx, a))
-}
-
-func (d *lost) Replace(ctx context.Context, r driver.Replace) (driver.Verdict, error) {
-	return d.answer(d.Driver.Replace(ctx, r))
-}
-
-func (d *lost) answer(v driver.Verdict, err error) (driver.Verdict, error) {
-	if d.next {
-		d.next = false
-		return driver.Verdict{}, errors.New("no answer")
-	}
-	return v, err
-}
-
 // A driver whose client sends requests again answers a copy as the first.
 func repeatedWrites(h *harness) {
 	a := h.instance(nil, nil)
