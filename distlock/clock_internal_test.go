@@ -15,13 +15,24 @@ import (
 // suspendFor makes the clocks look as if the machine had been suspended.
 func suspendFor(t *testing.T, d time.Duration) {
 	t.Helper()
-	t.Cleanup(trust.Simulate(d, 0))
+	simulate(t, d, 0)
 }
 
 // wallRunsAhead makes the wall clock run ahead where the time spent suspended cannot be read.
 func wallRunsAhead(t *testing.T, d time.Duration) {
 	t.Helper()
-	t.Cleanup(trust.Simulate(0, d))
+	simulate(t, 0, d)
+}
+
+// simulate changes the clocks while no timer reads them.
+func simulate(t *testing.T, asleep, ahead time.Duration) {
+	t.Helper()
+	synctest.Wait()
+	restore := trust.Simulate(asleep, ahead)
+	t.Cleanup(func() {
+		synctest.Wait()
+		restore()
+	})
 }
 
 func TestLease_N_suspendLongerThanTTL_isLost(t *testing.T) {

@@ -68,7 +68,7 @@ func (g *grant) armLocked() {
 		at = r.overdue
 	}
 	if wait := trust.Until(at); g.timer == nil {
-		g.timer = time.AfterFunc(atLeastOneTick(wait), func() { g.locker.onGrantTimer(g) })
+		g.timer = time.AfterFunc(atLeastOneTick(wait), g.onTimer)
 	} else {
 		g.timer.Reset(atLeastOneTick(wait))
 	}

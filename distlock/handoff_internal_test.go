@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 func TestHandoff_conditions(t *testing.T) {
@@ -210,49 +208,26 @@ func TestRenewals_handoff_keepsScheduleAndFailures(t *testing.T) {
 	})
 }
 
-// Go's timers stand still while the machine is suspended. The first timer that fires ends all leases
-// whose deadline has passed.
-func TestLease_N_allLeasesEndSoonAfterASuspend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := open(t, granter{}, Options{RenewEvery: -1})
-		long := take(t, l)
-		t.Cleanup(trust.Simulate(time.Hour, 0))
-		short, err := l.Acquire(t.Context(), "short", WithTTL(time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		<-short.Context().Done()
-		synctest.Wait()
-		if context.Cause(long.Context()) != ErrLost {
-			t.Errorf("the other lease: %v", context.Cause(long.Context()))
-		}
-	})
-}
-
-// MaxHold has ended the renewal of one lease. The renewal of the other is the first timer that fires.
-func TestLease_N_suspend_endsAtTheNextAlarm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := open(t, renewer{}, Options{TTL: 30 * time.Second, RenewEvery: 10 * time.Second, MaxHold: 15 * time.Second})
-		first := take(t, l) // renewed once, after 10 s
-		time.Sleep(12 * time.Second)
-		second, err := l.Acquire(t.Context(), "another")
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(9 * time.Second)
-		synctest.Wait()
-		l.alarm.mu.Lock() // for the race detector
-		t.Cleanup(trust.Simulate(19*time.Second, 0))
-		l.alarm.mu.Unlock()
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if context.Cause(first.Context()) != ErrLost {
-			t.Errorf("the lease whose deadline has passed: %v", context.Cause(first.Context()))
-		}
-		if second.Context().Err() != nil {
-			t.Errorf("the lease that is renewed: %v", context.Cause(second.Context()))
-		}
-	})
+// Go's timers stand still while the machine is suspended.
+func TestLease_N_suspend_endsWithinASecond(t *testing.T) {
+	for name, every := range map[string]time.Duration{"renewed": 10 * time.Second, "not renewed": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := open(t, renewer{}, Options{TTL: 30 * time.Second, RenewEvery: every})
+				give(t, take(t, l))
+				time.Sleep(time.Minute) // without a lease
+				lease := take(t, l)
+				time.Sleep(time.Second)
+				suspendFor(t, time.Hour)
+				l.allGrants() // for the race detector
+				at := time.Now()
+				<-lease.Context().Done()
+				if took := time.Since(at); took > time.Second || context.Cause(lease.Context()) != ErrLost {
+					t.Errorf("after %s: %v", took, context.Cause(lease.Context()))
+				}
+			})
+		})
+	}
 }
 
 func TestRenewals_N_suspend_setsTheAlarmAgain(t *testing.T) {
@@ -260,16 +235,14 @@ func TestRenewals_N_suspend_setsTheAlarmAgain(t *testing.T) {
 		d := &minter{last: 1000}
 		l := open(t, d, Options{TTL: 30 * time.Second, RenewEvery: 10 * time.Second})
 		lease := take(t, l)
-		synctest.Wait()
-		l.alarm.mu.Lock() // for the race detector
-		t.Cleanup(trust.Simulate(5*time.Second, 0))
-		l.alarm.mu.Unlock()
-		l.onGrantTimer(lease.grant) // as any timer does
+		suspendFor(t, 5*time.Second)
+		l.allGrants() // for the race detector
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		if d.extends != 1 {
 			t.Errorf("%d renewals within 11 s, want 1", d.extends)
 		}
+		give(t, lease)
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/cleanup"
@@ -31,7 +31,6 @@ type Locker struct {
 	renewals     renewal.Sender[*request]
 	outage       outage
 	alarm        alarm
-	slept        atomic.Int64 // trust.Slept at the last look
 	cleaner      *cleanup.Cleaner
 	reports      reports
 	closing      context.Context // ended by Close: waiting calls give up
@@ -43,6 +42,9 @@ type Locker struct {
 	mu     sync.Mutex
 	active int               // operations and background work under way
 	grants map[string]*grant // by owner
+
+	watching bool          // for a suspend
+	slept    time.Duration // trust.Slept at the last look
 
 	closeDriver func() error // once
 	warnNoWakes sync.Once
@@ -79,7 +81,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.renewals.Limit, l.renewals.Send = cmp.Or(l.caps.MaxBatch, 1000), l.renew
 	l.outage.locker, l.alarm.ring = l, l.renewDue
 	l.grants = make(map[string]*grant)
-	l.slept.Store(int64(trust.Slept()))
+	l.slept = trust.Slept()
 	l.cleaner = l.newCleaner()
 	l.closeDriver = sync.OnceValue(closeDriver)
 	return l, nil
@@ -165,6 +167,10 @@ func (l *Locker) adopt(g *grant) bool {
 		return false
 	}
 	l.grants[g.owner] = g
+	if !l.watching {
+		l.watching = true
+		time.AfterFunc(watchEvery, l.watch)
+	}
 	return true
 }
 

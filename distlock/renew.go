@@ -122,7 +122,6 @@ func (a *alarm) rings() {
 
 // renewDue plans the batches of the renewals that are due. The alarm of a released lease rings for none.
 func (l *Locker) renewDue() {
-	l.resumed()
 	grants := l.allGrants()
 	due := slices.ContainsFunc(grants, (*grant).renewalDue)
 	var requests []*request
@@ -135,25 +134,29 @@ func (l *Locker) renewDue() {
 	l.renewals.Add(requests...)
 }
 
-// onGrantTimer is called by the timer of a grant.
-func (l *Locker) onGrantTimer(g *grant) {
-	g.onTimer()
-	if l.resumed() {
-		l.alarm.rings()
-	}
-}
+// watchEvery is how often a Locker that has leases looks for a suspend.
+const watchEvery = time.Second / 2
 
-// resumed reports whether this is the first timer that fires after a suspend. If so, it looks at all
-// grants: their timers stood still.
-func (l *Locker) resumed() bool {
-	slept := int64(trust.Slept())
-	if l.slept.Swap(slept) == slept {
-		return false
+// watch looks at all grants after a suspend, because timers stood still. It goes on while there are grants.
+func (l *Locker) watch() {
+	l.mu.Lock()
+	l.watching = len(l.grants) > 0
+	if !l.watching {
+		l.mu.Unlock()
+		return
+	}
+	time.AfterFunc(watchEvery, l.watch)
+	slept := trust.Slept()
+	resumed := slept != l.slept
+	l.slept = slept
+	l.mu.Unlock()
+	if !resumed {
+		return
 	}
 	for _, g := range l.allGrants() {
 		g.onTimer()
 	}
-	return true
+	l.alarm.rings()
 }
 
 // renew sends one batch. The driver is called here and not detached: no caller wants to leave, and
