@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -225,6 +227,40 @@ func TestOpen_C_noServer_causeWithinASecond(t *testing.T) {
 				t.Logf("%s: %s", name, took)
 			}
 		})
+	}
+}
+
+// A server that is not the one of the URL is named, with what to change.
+func TestOpen_wrongServer_isNamed(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	http, node := strings.TrimPrefix(web.URL, "http://"), testservers.StartRedis(t)
+	watched := testservers.StartSentinelFor(t, node.Addr()).Addr()
+	for rawURL, want := range map[string]struct {
+		kind error
+		text string
+	}{
+		"redis://" + node.Addr() + "/99":                             {distlock.ErrRefused, "the server has fewer databases"},
+		"redis://" + http:                                            {distlock.ErrUnavailable, "this is no Redis, but perhaps HTTP"},
+		"redis+sentinel://" + http + "?master_name=m":                {distlock.ErrUnavailable, "this is no Redis, but perhaps HTTP"},
+		"redis+cluster://" + http:                                    {distlock.ErrUnavailable, "this is no Redis, but perhaps HTTP"},
+		"redis+sentinel://" + watched + "?master_name=other":         {distlock.ErrRefused, "its name is not known (correct MasterName"},
+		"redis://" + watched:                                         {distlock.ErrRefused, "this is a Sentinel"},
+		"redis+cluster://" + watched:                                 {distlock.ErrRefused, "this is a Sentinel"},
+		"redis+sentinel://" + node.Addr() + "?master_name=m":         {distlock.ErrRefused, "this is a server, and no Sentinel"},
+		"redis+cluster://" + node.Addr():                             {distlock.ErrRefused, "this server is in no Cluster"},
+		"redlock+redis://" + watched + "," + http + ",127.0.0.1:1/1": {distlock.ErrUnavailable, "this is a Sentinel"},
+	} {
+		l, err := lockurl.Open(t.Context(), rawURL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close(t.Context())
+		if err := l.Ping(t.Context()); !errors.Is(err, want.kind) || !strings.Contains(err.Error(), want.text) ||
+			strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %q", rawURL, err, want.text)
+		}
 	}
 }
 

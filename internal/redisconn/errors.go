@@ -79,8 +79,8 @@ func IsTemporary(err error) bool {
 }
 
 func explain(err error, on topology, name string) error {
-	err = discreet(err)
 	advice, kind := kindOf(err, on)
+	err = discreet(err)
 	if advice == missingRight {
 		advice += name
 	}
@@ -119,17 +119,30 @@ func kindOf(err error, on topology) (advice string, kind error) {
 		return "raise maxmemory of Redis, or delete sessions, which needs no memory; held leases are still renewed and released", errFull
 	case has("MISCONF"):
 		return "Redis cannot write to its disk: free space there, or correct its settings", driver.ErrRefused
-	case has("ERR unknown command", "ERR Unknown Redis command", "ERR unsupported command"):
+	case has("ERR unknown command") && strings.Contains(err.Error(), "'sentinel'"):
+		return "this is a server, and no Sentinel: give the client the addresses of the Sentinels", driver.ErrRefused
+	case has("ERR unknown command"):
+		return "this is a Sentinel, or a Redis that lacks commands: for Sentinels write redis+sentinel:// or use " +
+			"redis.NewFailoverClient; a proxy or rename-command removes commands", driver.ErrRefused
+	case has("ERR Unknown Redis command", "ERR unsupported command"):
 		return "use Redis itself, with all its commands: a proxy or rename-command removes some", driver.ErrRefused
 	case has("ERR Protocol error:", "ERR wrong number of arguments", "ERR Error compiling script", "NOPROTO",
 		"CROSSSLOT", "DENIED"):
 		return "", driver.ErrRefused
-	case on != cluster && has("MOVED", "ASK"):
+	case has("ERR DB index is out of range"):
+		return "the server has fewer databases: choose another one, such as 0, or raise databases of Redis", driver.ErrRefused
+	case has("ERR This instance has cluster support disabled"):
+		return "this server is in no Cluster: make the client with redis.NewClient", driver.ErrRefused
+	case errors.Is(err, redis.Nil) && strings.Contains(err.Error(), unnamed) && !isDial(err):
+		return "correct MasterName of the client, or master_name of the URL", driver.ErrRefused
+	case has("ERR SELECT is not allowed in cluster mode"), on != cluster && has("MOVED", "ASK"):
 		return "this node belongs to a Redis Cluster: make the client with redis.NewClusterClient", driver.ErrRefused
 	case has("READONLY"):
 		return "this node is a replica, or became one in a failover: give the client the address of the master", driver.ErrTemporary
 	case IsTemporary(err):
 		return "", driver.ErrTemporary
+	case slices.ContainsFunc(notRedis, func(text string) bool { return strings.Contains(err.Error(), text) }):
+		return "this is no Redis, but perhaps HTTP: correct the host and the port of the client", nil
 	case isDial(err) && on != oneNode: // another node may be about to take over
 		return "start Redis, or correct the addresses of the client", driver.ErrTemporary
 	case isDial(err):
@@ -138,24 +151,34 @@ func kindOf(err error, on topology) (advice string, kind error) {
 	return "", nil
 }
 
+// notRedis begin the texts of go-redis about what it cannot read, and quotes.
+var notRedis = []string{"redis: can't parse", "redis: invalid reply"}
+
+// unnamed is in the error of a client that no Sentinel answers with a master.
+const unnamed = "redis: all sentinels specified in configuration are unreachable: "
+
 // discreet leaves out the quotes of an error's text: they can be keys, messages and IDs. Redis
-// quotes the first arguments of an unknown command. go-redis quotes what it cannot read.
+// quotes the first arguments of an unknown command. go-redis quotes what it cannot read, and has a line
+// for each Sentinel.
 func discreet(err error) error {
-	text := err.Error()
-	for _, quotes := range []struct {
-		after string
-		keep  bool
-	}{{", with args beginning with", false}, {"redis: can't parse", true}, {"redis: invalid reply", true}} {
-		i := strings.Index(text, quotes.after)
-		if i < 0 {
-			continue
-		}
-		if quotes.keep {
-			i += len(quotes.after)
-		}
-		return &discreetError{err, text[:i]}
+	begin, lines := "", []string{err.Error()}
+	_, answers, fromSentinels := strings.Cut(err.Error(), unnamed)
+	if fromSentinels {
+		begin, lines = "no Sentinel names the master: ", strings.Split(answers, "\n")
 	}
-	return err
+	for i, line := range lines {
+		line, _, _ = strings.Cut(line, ", with args beginning with")
+		for _, quoting := range notRedis {
+			if before, _, ok := strings.Cut(line, quoting); ok {
+				line = before + quoting
+			}
+		}
+		if fromSentinels && line == redis.Nil.Error() {
+			line = "its name is not known"
+		}
+		lines[i] = line
+	}
+	return &discreetError{err, begin + strings.Join(slices.Compact(lines), "; ")}
 }
 
 type discreetError struct {

@@ -51,6 +51,14 @@ func TestExplain_kinds(t *testing.T) {
 			reply(quoting + "-OOM command not allowed when used memory > 'maxmemory'."),
 		}},
 		{driver.ErrRefused, "NewClusterClient", []error{reply("MOVED 3999 127.0.0.1:6381"), reply("ASK 3999 127.0.0.1:6381")}},
+		{driver.ErrRefused, "fewer databases", []error{reply("ERR DB index is out of range")}},
+		{driver.ErrRefused, "redis.NewClient", []error{reply("ERR This instance has cluster support disabled")}},
+		{driver.ErrRefused, "NewClusterClient", []error{reply("ERR SELECT is not allowed in cluster mode")}},
+		{driver.ErrRefused, "addresses of the Sentinels", []error{reply("ERR unknown command 'sentinel', with args beginning with: 'x' ")}},
+		{driver.ErrRefused, "redis+sentinel://", []error{reply("ERR unknown command 'evalsha', with args beginning with: 'x' ")}},
+		{driver.ErrRefused, "master_name", []error{noMaster(redis.Nil, redis.Nil)}},
+		{nil, "start Redis", []error{noMaster(redis.Nil, refusedDial)}},
+		{nil, "perhaps HTTP", []error{errors.New(`redis: can't parse "HTTP/1.1 400 Bad Request"`), noMaster(errors.New(`redis: can't parse "HTTP"`))}},
 		{driver.ErrTemporary, "master", []error{
 			reply("READONLY You can't write against a read only replica."),
 			reply(quoting + "-READONLY You can't write against a read only replica."),
@@ -73,7 +81,7 @@ func TestExplain_kinds(t *testing.T) {
 			reply("ERR Protocol error: invalid bulk length"), reply("NOPROTO unsupported protocol version"),
 			reply("CROSSSLOT Keys in request don't hash to the same slot"), reply("DENIED Redis is running in protected mode"),
 		}},
-		{nil, "start Redis", []error{&net.OpError{Op: "dial", Err: io.EOF}}},
+		{nil, "start Redis", []error{refusedDial}},
 		{nil, "", []error{
 			&net.OpError{Op: "read", Err: io.EOF}, context.DeadlineExceeded, errors.New("OOM of another program"),
 			reply("ERR Connection timed out"), reply("upstream failure"), redis.Nil, // of proxies
@@ -98,11 +106,24 @@ func TestExplain_kinds(t *testing.T) {
 	}
 }
 
+var refusedDial = &net.OpError{Op: "dial", Net: "tcp", Err: io.EOF}
+
+// noMaster is the error of go-redis with the answers of Sentinels.
+func noMaster(answers ...error) error { return fmt.Errorf("%s%w", unnamed, errors.Join(answers...)) }
+
+// The answers of Sentinels are one line, without what go-redis quotes.
+func TestExplain_answersOfSentinels(t *testing.T) {
+	got := explain(noMaster(redis.Nil, redis.Nil, refusedDial, errors.New(`redis: can't parse "secret"`)), sentinels, "redislock")
+	want := "redislock: no Sentinel names the master: its name is not known; dial tcp: EOF; redis: can't parse ("
+	if !strings.HasPrefix(got.Error(), want) {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
+
 // A node that refuses connections is an outage. One of several nodes may be in a failover.
 func TestExplain_refusedDial_severalNodes(t *testing.T) {
-	refused := &net.OpError{Op: "dial", Net: "tcp", Err: io.EOF}
 	for on, temporary := range map[topology]bool{oneNode: false, sentinels: true, cluster: true} {
-		if err := explain(refused, on, "redislock"); errors.Is(err, driver.ErrTemporary) != temporary || errors.Is(err, driver.ErrRefused) {
+		if err := explain(refusedDial, on, "redislock"); errors.Is(err, driver.ErrTemporary) != temporary || errors.Is(err, driver.ErrRefused) {
 			t.Errorf("%d: %v", on, err)
 		}
 	}
