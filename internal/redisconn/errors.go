@@ -107,6 +107,8 @@ func kindOf(err error, on topology) (advice string, kind error) {
 	switch {
 	case has("WRONGTYPE", "FOREIGN"):
 		return "a Redis key holds data of another program: choose another Namespace, or remove the key", driver.ErrForeign
+	case has("NEWER"):
+		return "a newer version of this library has written it: use one version in all processes", driver.ErrRefused
 	case has("FENCE"):
 		return "correct the clock of the server: it is wrong, or was when the lock was last granted", driver.ErrRefused
 	case has("FLOOR"):

@@ -17,6 +17,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
@@ -185,7 +186,7 @@ func TestMarks_foreignData_isKept(t *testing.T) {
 	s := newRig(t, redis.Options{}, nil, nil)
 	ctx := t.Context()
 	must(t, s.memory.Turn(ctx, s.opens))
-	place, _, _ := strings.Cut(s.client.Get(ctx, s.mark()).Val(), ":")
+	place := strings.Split(s.client.Get(ctx, s.mark()).Val(), ":")[1]
 	s.client.Del(ctx, s.log())
 	foreign := redis.XAddArgs{Stream: s.log(), ID: place, Values: []string{"another", "program"}}
 	must(t, s.client.XAdd(ctx, &foreign).Err())
@@ -195,6 +196,54 @@ func TestMarks_foreignData_isKept(t *testing.T) {
 	}
 	if entries := s.client.XRange(ctx, foreign.Stream, place, place).Val(); len(entries) != 1 {
 		t.Errorf("the entry of another program: %v", entries)
+	}
+}
+
+// A mark of another program, or of a newer version of this library, refuses each call, and stays as it is.
+// The history does, too.
+func TestMarks_O_unknownForm_refusesEachCall(t *testing.T) {
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, &sessionstore.Retention{MaxExchanges: 2})
+	ctx := t.Context()
+	must(t, s.memory.Save(ctx, "q", "a"))
+	must(t, s.memory.Save(ctx, "q2", "a2"))
+	at := s.places(t)
+	mark, edited := s.client.Get(ctx, s.mark()).Val(), lockedmemory.Exchange[string]{Messages: []string{"edited"}}
+	calls := map[string]func(context.Context) error{
+		"Load":         s.opens,
+		"Turn":         func(ctx context.Context) error { return s.memory.Turn(ctx, s.opens) },
+		"Save":         func(ctx context.Context) error { return s.memory.Save(ctx, "q", "a") },
+		"SaveOnce":     func(ctx context.Context) error { return s.memory.SaveOnce(ctx, "id", "q", "a") },
+		"Answered":     func(ctx context.Context) error { _, _, err := s.memory.Answered(ctx, "id"); return err },
+		"Clear":        s.memory.Clear,
+		"Delete":       s.memory.Delete,
+		"Replace":      func(ctx context.Context) error { return s.memory.Replace(ctx, at[0], at[0], edited) },
+		"Replace none": func(ctx context.Context) error { return s.memory.Replace(ctx, at[0], at[0]) },
+	}
+	for text, put := range map[string][]any{
+		"newer":           {"set", s.mark(), "2" + mark[1:]},
+		"another form":    {"set", s.mark(), mark + ":more"},
+		"another program": {"set", s.mark(), "foreign"},
+		"WRONGTYPE":       {"rpush", s.mark(), "foreign"},
+	} {
+		must(t, s.client.Del(ctx, s.mark()).Err())
+		must(t, s.client.Do(ctx, put...).Err())
+		keys := func() (all []string) {
+			for _, key := range []string{s.log(), s.mark(), s.stage(), "session:{" + s.key + "}:ids"} {
+				all = append(all, s.client.Dump(ctx, key).Val())
+			}
+			return all
+		}
+		before := keys()
+		for name, call := range calls {
+			if err := call(ctx); !errors.Is(err, distlock.ErrRefused) ||
+				(text == "newer" || text == "another form") != strings.Contains(err.Error(), "newer version of this library") {
+				t.Errorf("%s, with a mark of %s: %v, want ErrRefused", name, text, err)
+			}
+			if !slices.Equal(keys(), before) {
+				t.Errorf("%s, with a mark of %s, has written", name, text)
+			}
+		}
 	}
 }
 

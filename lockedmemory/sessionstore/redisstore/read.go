@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"regexp"
 	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -99,17 +99,37 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	return page, fill(&page, found, r.Limit, limit)
 }
 
-// parseMark reads the token and the revision in a mark. Without a mark of a session, they are 0.
+// parseMark reads the token and the revision in a mark. Without a mark, they are 0. lua/session.lua judges the
+// same.
 func parseMark(mark *redis.Cmd) (token, revision int64, err error) {
 	text, err := mark.Text()
-	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+	if errors.Is(err, redis.Nil) {
+		return 0, 0, nil
+	} else if err != nil {
 		return 0, 0, err
 	}
-	first, _, _ := strings.Cut(text, "-")
-	token, _ = strconv.ParseInt(first, 10, 64)
-	revision, _ = strconv.ParseInt(text[strings.LastIndexByte(text, ':')+1:], 10, 64)
-	return token, revision, nil
+	if fields := markForm.FindStringSubmatch(text); fields != nil {
+		token, _ = strconv.ParseInt(fields[1], 10, 64)
+		revision, _ = strconv.ParseInt(fields[2], 10, 64)
+		return token, revision, nil
+	}
+	if newerForm.MatchString(text) {
+		return 0, 0, markError("NEWER the mark of the session has another form")
+	}
+	return 0, 0, markError(`WRONGTYPE the key that ends in "mark" is not the mark of a session`)
 }
+
+// The forms of a mark, see lua/session.lua.
+var (
+	markForm  = regexp.MustCompile(`^1:(\d+)-\d+:[el]:[0-9a-f]*:\d*:(\d+)$`)
+	newerForm = regexp.MustCompile(`^\d+:\d+-\d+:`)
+)
+
+// markError is the error that a script would reply.
+type markError string
+
+func (e markError) Error() string { return string(e) }
+func (markError) RedisError()     {}
 
 // parseStored reads the reply of lua/stored.lua.
 func parseStored(cmd *redis.Cmd) (known bool, entries []any, err error) {

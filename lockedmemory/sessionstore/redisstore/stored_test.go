@@ -38,7 +38,7 @@ func driverOf(t *testing.T, client *redis.Client, keep driver.Retention) func(se
 // markKnown gives the session "s" a mark. So the session also admits the small tokens of a test.
 func markKnown(t *testing.T, client *redis.Client) {
 	t.Helper()
-	must(t, client.Set(t.Context(), "session:{s}:mark", "0-0:e:::0", 0).Err())
+	must(t, client.Set(t.Context(), "session:{s}:mark", "1:0-0:e:::0", 0).Err())
 }
 
 func TestSave_storedForm(t *testing.T) {
@@ -110,25 +110,6 @@ func TestTrim_O_turnsStayWhole(t *testing.T) {
 		if !slices.Equal(got, step.want) {
 			t.Fatalf("after a turn of %d Saves the turns have %v exchanges, want %v", step.saves, got, step.want)
 		}
-	}
-}
-
-// If the mark is data of another program, old markers stay. Trimming does not count them as
-// exchanges.
-func TestTrim_O_foreignMark_keepsAll(t *testing.T) {
-	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, &sessionstore.Retention{MaxExchanges: 2})
-	must(t, s.memory.Save(t.Context(), "q", "a"))
-	must(t, s.memory.Save(t.Context(), "q2", "a2"))
-	must(t, s.client.Set(t.Context(), s.mark(), "foreign", 0).Err())
-	for range 4 {
-		must(t, s.memory.Turn(t.Context(), s.opens))
-	}
-	if got := s.history(t); len(got) != 4 {
-		t.Errorf("the history is %q, want both exchanges", got)
-	}
-	if mark := s.client.Get(t.Context(), s.mark()).Val(); mark != "foreign" {
-		t.Errorf("the data of another program is now %q", mark)
 	}
 }
 

@@ -21,16 +21,21 @@ local function finish(reply)
   return reply
 end
 
--- The mark: its place, the state of the session, the operation of the last Clear, the token of the last
--- Delete, and the revision.
+-- The mark: the version of this form, its place, the state of the session, the operation of the last Clear,
+-- the token of the last Delete, and the revision.
+-- ⚑ With a mark that it cannot read, a call would end the session: a Clear removes the log that refuses others.
 local mark = try('GET', KEYS[2])
-if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
+if type(mark) == 'table' then
   return mark
 end
-local token, seq, state, cleared, deleted, revision = string.match(type(mark) == 'string' and mark or '',
-  '^(%d+)%-(%d+):([el]):(%x*):(%d*):(%d+)$')
+local token, seq, state, cleared, deleted, revision = string.match(mark or '',
+  '^1:(%d+)%-(%d+):([el]):(%x*):(%d*):(%d+)$')
+if mark and not token then
+  return redis.error_reply(string.find(mark, '^%d+:%d+%-%d+:') and 'NEWER the mark of the session has another form'
+    or 'WRONGTYPE the key that ends in "mark" is not the mark of a session')
+end
 revision = tonumber(revision or 0)
-local foreign, top = mark and not token, token and token .. '-' .. seq
+local top = token and token .. '-' .. seq
 local there = redis.call('EXISTS', log) == 1
 -- ⚑ A write without an effect: a read-only replica fails here. A replica may lag behind. It must not report
 -- a session as gone or a lock as lost. A server without memory fails here, too, unless the script frees
@@ -61,7 +66,7 @@ end
 local most, age, bytes = string.match(ARGV[5], '^(%d+) (%d+) (%d+)$')
 most, age, bytes = tonumber(most), tonumber(age), tonumber(bytes)
 local used
-if there and bytes > 0 and not foreign and tonumber(token or 0) < tonumber(fence) then
+if there and bytes > 0 and tonumber(token or 0) < tonumber(fence) then
   used = try('MEMORY', 'USAGE', log, 'SAMPLES', math.floor(bytes / 2048) + 2)
   if type(used) == 'table' and string.find(used.err, 'syntax', 1, true) then
     used = try('MEMORY', 'USAGE', log) -- miniredis counts all
@@ -72,11 +77,8 @@ if there and bytes > 0 and not foreign and tonumber(token or 0) < tonumber(fence
 end
 
 local function set_mark(place, state, op)
-  if foreign then
-    return -- data of another program stays; the Stream refuses older writers by itself
-  end
   local life = state ~= 'l' and ARGV[4] or idle > 0 and idle + ARGV[4]
-  local text = string.format('%s:%s:%s:%s:%.0f', place, state, op, deleted or '', revision)
+  local text = string.format('1:%s:%s:%s:%s:%.0f', place, state, op, deleted or '', revision)
   if life then
     run('SET', KEYS[2], text, 'PX', life)
   else
@@ -86,9 +88,7 @@ end
 
 -- absent checks the place fence-n of a session without a log. It returns nothing, or the refusal.
 local function absent(n)
-  if foreign then
-    return redis.error_reply('WRONGTYPE the key that ends in "mark" is not the mark of a session')
-  elseif token and tonumber(token) > tonumber(fence) then
+  if token and tonumber(token) > tonumber(fence) then
     return {STALE, top}
   elseif token == fence and tonumber(seq) >= tonumber(n) then
     return {TAKEN, top}
@@ -144,8 +144,8 @@ end
 -- another one.
 -- ⚑ It reads one exchange at a time: a reply of many would block Redis for the time of all their bytes.
 local function trim(markers)
-  if ARGV[5] == '0 0 0' or foreign then
-    return -- without the mark, old markers stay, and would count
+  if ARGV[5] == '0 0 0' then
+    return
   end
   local over = most > 0 and (run('XLEN', log) or 0) - markers - most or 0
   local since = age > 0 and fence - age or 0

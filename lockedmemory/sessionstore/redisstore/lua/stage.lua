@@ -21,7 +21,7 @@ end
 -- ⚑ Only this step makes the key, under a token that is not stale. The log that it found is copied later:
 -- a Clear, Replace or Delete in between removes the key.
 local function begin()
-  local refusal = foreign and absent('0') or judged(ARGV[10], ARGV[11]) or there and show()
+  local refusal = judged(ARGV[10], ARGV[11]) or there and show()
   if refusal then
     return refusal
   elseif failed then
