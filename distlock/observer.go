@@ -50,6 +50,7 @@ type Operation struct {
 	// Known at Start.
 	Name      string
 	Backend   string // as "redis"
+	Namespace string // of the Locker
 	Key       string // often personal data: export KeyMode.Show of it
 	TTL       time.Duration
 	Fence     int64             // of OpAcquire known at End; 0 without a grant

@@ -49,6 +49,9 @@ func (s *started) Value(key any) any {
 }
 
 func (o *observers) Start(ctx context.Context, op *Operation) context.Context {
+	if o.reports != nil {
+		op.Namespace = o.reports.locker.opts.Namespace
+	}
 	var before *started
 	for _, each := range o.each {
 		if s := o.start(ctx, each, op); s != nil {

@@ -32,6 +32,7 @@
 //
 // # Metrics
 //
-// The attributes are distlock.backend, distlock.outcome and distlock.handoff alone, so a backend has at
-// most 24 attribute sets. A sampled span becomes an exemplar of its measurement.
+// The attributes are distlock.backend, distlock.namespace, distlock.outcome and distlock.handoff alone, so a
+// namespace has at most 24 attribute sets. After the first 20 namespaces of a Tracing, all others are
+// other. A sampled span becomes an exemplar of its measurement.
 package tracing

@@ -20,21 +20,28 @@ var bounds = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2
 var renewalFailures = []distlock.Outcome{distlock.OutcomeUnavailable, distlock.OutcomeRefused,
 	distlock.OutcomeUnknown, distlock.OutcomeLost, distlock.OutcomeFailed}
 
+// mostNamespaces bounds the values of the attribute distlock.namespace. All further namespaces are other.
+const (
+	mostNamespaces = 20
+	otherNamespace = "other"
+)
+
 // metrics measures operations. A nil *metrics measures nothing.
 type metrics struct {
 	acquire, hold                    metric.Float64Histogram
 	waiters, held                    metric.Int64UpDownCounter
 	lost, renewals, stale, conflicts metric.Int64Counter
 
-	mu   sync.Mutex
-	made map[labels]*options
+	mu         sync.Mutex
+	made       map[labels]*options
+	namespaces map[string]bool
 }
 
 // labels are the attributes of a measurement. An empty one is left out.
 type labels struct {
-	backend string
-	outcome distlock.Outcome
-	handoff distlock.Handoff
+	namespace, backend string
+	outcome            distlock.Outcome
+	handoff            distlock.Handoff
 }
 
 // options are those of a measurement with its attributes. They are made once: a measurement allocates
@@ -49,7 +56,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 	if _, off := meter.(noop.Meter); off {
 		return nil, nil
 	}
-	m := &metrics{made: make(map[labels]*options)}
+	m := &metrics{made: make(map[labels]*options), namespaces: make(map[string]bool)}
 	var errs [8]error
 	m.acquire, errs[0] = meter.Float64Histogram("distlock.acquire.duration", metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries(bounds...), metric.WithDescription("Time from the call of Acquire to its end."))
@@ -73,7 +80,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 // start measures an operation that begins under ctx, which has its span.
 func (m *metrics) start(ctx context.Context, op *distlock.Operation) {
 	if m != nil && op.Name == distlock.OpAcquire {
-		m.waiters.Add(ctx, 1, m.optionsFor(labels{backend: op.Backend}).add...)
+		m.waiters.Add(ctx, 1, m.optionsFor(labels{namespace: op.Namespace, backend: op.Backend}).add...)
 	}
 }
 
@@ -82,11 +89,12 @@ func (m *metrics) end(ctx context.Context, op *distlock.Operation) {
 	if m == nil {
 		return
 	}
-	backend := m.optionsFor(labels{backend: op.Backend})
+	with := labels{namespace: op.Namespace, backend: op.Backend}
+	backend := m.optionsFor(with)
+	with.outcome = op.Outcome
 	switch op.Name {
 	case distlock.OpAcquire:
 		m.waiters.Add(ctx, -1, backend.add...)
-		with := labels{backend: op.Backend, outcome: op.Outcome}
 		if op.Outcome == distlock.OutcomeAcquired {
 			m.held.Add(ctx, 1, backend.add...)
 			with.handoff = op.Handoff
@@ -94,7 +102,7 @@ func (m *metrics) end(ctx context.Context, op *distlock.Operation) {
 		m.acquire.Record(ctx, op.Wait.Seconds(), m.optionsFor(with).record...)
 	case distlock.OpExtend:
 		if op.Scheduled && isError(op.Outcome) {
-			m.renewals.Add(ctx, 1, m.optionsFor(labels{backend: op.Backend, outcome: op.Outcome}).add...)
+			m.renewals.Add(ctx, 1, m.optionsFor(with).add...)
 		}
 	}
 	if op.Ended {
@@ -118,16 +126,31 @@ func (m *metrics) optionsFor(with labels) *options {
 	defer m.mu.Unlock()
 	made := m.made[with]
 	if made == nil {
+		with.namespace = m.boundedLocked(with.namespace)
+		made = m.made[with]
+	}
+	if made == nil {
 		made = m.makeLocked(with)
-		if with == (labels{backend: with.backend}) {
+		if with.outcome == "" {
 			m.zeroLocked(with, made)
 		}
 	}
 	return made
 }
 
+func (m *metrics) boundedLocked(namespace string) string {
+	if !m.namespaces[namespace] && len(m.namespaces) == mostNamespaces {
+		return otherNamespace
+	}
+	m.namespaces[namespace] = true
+	return namespace
+}
+
 func (m *metrics) makeLocked(with labels) *options {
 	attrs := []attribute.KeyValue{attribute.String("distlock.backend", with.backend)}
+	if with.namespace != "" {
+		attrs = append(attrs, attribute.String("distlock.namespace", with.namespace))
+	}
 	if with.outcome != "" {
 		attrs = append(attrs, attribute.String("distlock.outcome", string(with.outcome)))
 	}

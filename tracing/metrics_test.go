@@ -19,6 +19,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/tracing"
 )
@@ -36,12 +37,16 @@ type point struct {
 	sum   float64
 }
 
-// collect returns all data points by metric and attributes, as "distlock.lost backend=memory".
+// collect returns all data points by metric and attributes, as "distlock.lost backend=memory". It leaves
+// out the default namespace.
 func collect(t *testing.T, reader *sdkmetric.ManualReader) map[string]point {
 	t.Helper()
 	points := make(map[string]point)
 	add := func(name string, attrs attribute.Set, p point) {
 		for _, a := range attrs.ToSlice() {
+			if a.Key == "distlock.namespace" && a.Value.AsString() == "distlock" {
+				continue
+			}
 			name += " " + strings.TrimPrefix(string(a.Key), "distlock.") + "=" + a.Value.AsString()
 		}
 		points[name] = p
@@ -255,6 +260,27 @@ func TestMetrics_countersBeginAtZero(t *testing.T) {
 		name = strings.Replace(name+" ", " ", " backend=memory ", 1)
 		if p, there := points[strings.TrimSpace(name)]; !there || p.sum != 0 {
 			t.Errorf("%s is %v, %t, want 0", name, p, there)
+		}
+	}
+}
+
+// Lockers that share a Tracing are different series, but not without bound.
+func TestMetrics_namespaces(t *testing.T) {
+	const lockers = 30
+	reader := sdkmetric.NewManualReader()
+	observer, err := tracing.New(tracing.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+	must(t, err)
+	for i := range lockers {
+		l, err := memlock.New(&distlock.Options{Observer: observer, Namespace: fmt.Sprint("tenant-", i)})
+		must(t, err)
+		must(t, l.Do(t.Context(), "k", func(context.Context) error { return nil }))
+		must(t, l.Close(t.Context()))
+	}
+	points := collect(t, reader)
+	for name, count := range map[string]uint64{"tenant-0": 1, "tenant-19": 1, "tenant-20": 0, "other": lockers - 20} {
+		name = "distlock.hold.duration backend=memory namespace=" + name
+		if points[name].count != count {
+			t.Errorf("%s: %d, want %d", name, points[name].count, count)
 		}
 	}
 }
