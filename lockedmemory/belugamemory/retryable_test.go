@@ -21,6 +21,10 @@ func TestRetryable_lostReply_onlyWithAnID(t *testing.T) {
 		"Save":   func(ctx context.Context, m *Memory, pause func()) error { pause(); return m.Save(ctx, q, a) },
 		"Append": func(ctx context.Context, m *Memory, pause func()) error { pause(); return m.Append(ctx, q, a) },
 		"Clear":  func(ctx context.Context, m *Memory, pause func()) error { pause(); return m.Clear(ctx) },
+		"SaveOnce": func(ctx context.Context, m *Memory, pause func()) error {
+			pause()
+			return m.SaveOnce(ctx, "id", q, a)
+		},
 		"Answer": func(ctx context.Context, m *Memory, pause func()) error {
 			_, err := m.Answer(ctx, "id", q, func(context.Context) ([]schema.Message, error) {
 				pause()
@@ -36,7 +40,7 @@ func TestRetryable_lostReply_onlyWithAnID(t *testing.T) {
 				ctx, cancel := context.WithTimeout(ctx, time.Second)
 				defer cancel()
 				defer server.Resume()
-				unknown(t, call(ctx, m, server.Pause), name == "Answer")
+				unknown(t, call(ctx, m, server.Pause), name == "Answer" || name == "SaveOnce")
 				return nil
 			})
 		})

@@ -148,7 +148,7 @@ func TestErrors_nilMessagesAndChangedIDs_sayWhatIsWrong(t *testing.T) {
 		plugin        meddles
 		sentinel      error
 	}{
-		"a nil input":           {"s", "nil *schema.HumanMessage", (*schema.HumanMessage)(nil), meddles{}, distlock.ErrInvalidOption},
+		"a nil input":           {"s", "configuration: distlock: invalid option: a message is a nil *schema.HumanMessage", (*schema.HumanMessage)(nil), meddles{}, distlock.ErrInvalidOption},
 		"a nil of another type": {"s", "nil *schema.AIMessage", (*schema.AIMessage)(nil), meddles{}, distlock.ErrInvalidOption},
 		"a nil of a plugin": {"s", "BeforeTurn of a plugin: distlock: invalid option: a message is a nil *schema.HumanMessage", q, meddles{
 			before: func(*runtime.Session, schema.Message) schema.Message { return (*schema.HumanMessage)(nil) }},

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/agent"
-	"github.com/lookatitude/beluga-ai/v2/core"
 	"github.com/lookatitude/beluga-ai/v2/runtime"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
