@@ -178,7 +178,7 @@ func (le *Lease) lossLocked(reason error) error {
 	le.reportLocked(le.ctx, &Operation{Name: OpLost, Backend: l.caps.Backend, Key: g.name.Key, Fence: le.Fence(),
 		Began: at, Ended: true, Held: age, Err: le.endReason, Outcome: OutcomeLost})
 	l.log(le.ctx, slog.LevelWarn, "distlock: a lease was lost", g.name.Key,
-		"fence", le.Fence(), "held", age, "reason", reason)
+		"fence", le.Fence(), "held_ms", age.Milliseconds(), "reason", reason)
 	request := driver.AcquireRequest{Name: g.name, Owner: g.owner, TTL: g.ttl}
 	switch {
 	case reason == errDeadline:

@@ -109,6 +109,31 @@ func TestRenewals_flappingService_bounded(t *testing.T) {
 	})
 }
 
+// A duration is a number in JSON, so its name has the unit.
+func TestLog_durations_inMilliseconds(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		var log strings.Builder
+		l := s.locker(t, distlock.Options{Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+		lease := mustAcquire(t, l)
+		time.Sleep(ttl / 2) // renewed at a third
+		s.Inject(cutOff(errTurnedAway))
+		<-lease.Context().Done()
+		s.Inject(nil)
+		time.Sleep(time.Second)
+		lease = mustAcquire(t, l)
+		s.Inject(always(drivertest.Release, errTurnedAway))
+		_ = lease.Release(t.Context())
+		synctest.Wait()
+		for name, most := range map[string]float64{"held_ms": 2 * 3000, "outage_ms": 3000, "ttl_ms": 3000} {
+			_, number, _ := strings.Cut(log.String(), fmt.Sprintf("%q:", name))
+			var got float64
+			if _, err := fmt.Sscanf(number, "%g", &got); err != nil || got <= 100 || got > most {
+				t.Errorf("%s is %v, %v, in %s", name, got, err, log.String())
+			}
+		}
+	})
+}
+
 // Jobs without a caller give up in large numbers after an outage.
 func TestLog_abandonedCleanUps_bounded(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {

@@ -220,7 +220,7 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 			le.logged = true
 			l.log(le.ctx, slog.LevelWarn, "distlock: a lock could not be released; "+
 				"its clean-up goes on in the background, and the lock ends with its TTL",
-				g.name.Key, "fence", le.Fence(), "ttl", g.ttl, "error", err)
+				g.name.Key, "fence", le.Fence(), "ttl_ms", g.ttl.Milliseconds(), "error", err)
 		}
 	}()
 	if freed {

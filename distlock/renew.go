@@ -315,7 +315,7 @@ func (o *outage) log(err error) {
 	case o.failing == 0 && !o.since.IsZero():
 		o.locker.log(context.Background(), slog.LevelInfo,
 			"distlock: the outage of renewals is over: each lease was renewed or has ended", "",
-			"outage", time.Since(o.since), "leases", o.most)
+			"outage_ms", time.Since(o.since).Milliseconds(), "leases", o.most)
 		o.since, o.most = time.Time{}, 0
 	}
 }

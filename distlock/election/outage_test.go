@@ -77,8 +77,8 @@ func TestRun_L_failedRelease_atMostTTLPlus1s(t *testing.T) {
 type logged struct {
 	Level, Msg, Error string
 	Led               bool
-	Pause             time.Duration
-	LockKey           string `json:"lock_key"`
+	Pause             time.Duration `json:"pause_ms"`
+	LockKey           string        `json:"lock_key"`
 }
 
 // The pauses grow in an outage. After a campaign of a minute, they begin anew.
@@ -94,6 +94,7 @@ func TestRun_calmMinute_pausesBeginAnew(t *testing.T) {
 				if decoder.Decode(&line) != nil {
 					return all
 				}
+				line.Pause *= time.Millisecond
 				if strings.HasPrefix(line.Msg, "election: ") {
 					all = append(all, line)
 				}
