@@ -109,6 +109,8 @@ func kindOfCode(code string) error {
 		return driver.ErrFloor
 	case code == "42501", code[:2] == "28":
 		return driver.ErrRights
+	case code == "53100": // the disk is full
+		return driver.ErrRefused
 	case code[:2] == "53", slices.Contains(temporary, code):
 		return driver.ErrTemporary
 	case slices.Contains(refusedClasses, code[:2]):
