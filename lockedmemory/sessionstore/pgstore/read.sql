@@ -35,6 +35,10 @@ BEGIN
     PERFORM {schema}.session_keep_v1({schema}.session_show_v1(s, p_fence, true, p_limits), p_idle, true);
   ELSIF pg_is_in_recovery() THEN
     RAISE 'the server is a standby: it may lack acknowledged exchanges' USING ERRCODE = 'read_only_sql_transaction';
+  ELSIF p_id IS NOT NULL THEN
+    -- ⚑ Who finds an ID repeats nothing. So the answer waits until a synchronous standby has the exchange:
+    -- a wait that was cancelled has made it visible before. Without a write, a commit waits for nothing.
+    PERFORM {schema}.durable_v1(true, current_setting('synchronous_commit')), pg_logical_emit_message(true, 'belugalock', '');
   END IF;
   RETURN QUERY
     WITH header AS MATERIALIZED (

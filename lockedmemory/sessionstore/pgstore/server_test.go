@@ -60,7 +60,8 @@ func TestStandby_temporary(t *testing.T) {
 }
 
 // In synchronous replication, a Save whose wait for the standby is cancelled has an unknown
-// outcome, also in a role that hides warnings. ⚑ A repetition, which stores nothing, waits, too.
+// outcome, also in a role that hides warnings. ⚑ So has
+// what finds it stored, and stores nothing.
 func TestStandby_commitCancelled_unknown(t *testing.T) {
 	t.Parallel()
 	pair := testservers.StartPostgresPair(t, true)
@@ -74,21 +75,37 @@ func TestStandby_commitCancelled_unknown(t *testing.T) {
 	r.Driver = returned(pgstore.NewColocatedDriver(locks, nil))(t)
 	r.saves("s", r.fence, 2, "y")
 	pair.Detach()
-	errs := make(chan error, 1)
-	for n, first := range []bool{false, true} {
-		w := r.write("s", r.fence+int64(n), int64(n)+3)
-		w.First = first
-		for range 2 {
-			go func() {
-				_, err := r.Append(context.Background(), driver.Append{Write: w, Content: content("z")})
-				errs <- err
-			}()
-			testservers.Await(t, time.Minute, "a commit that waits", func() bool {
-				return r.do("SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1"
-			})
-			if err := <-errs; !lockdriver.MayHaveEffect(err) {
-				t.Errorf("first access %t: %v; want an unknown outcome", first, err)
-			}
+	first := r.write("s", r.fence+1, 4)
+	first.First = true
+	append := func(w driver.Write, c driver.Content) func() error {
+		return func() error {
+			_, err := r.Append(context.Background(), driver.Append{Write: w, Content: c})
+			return err
+		}
+	}
+	for _, c := range []struct {
+		what string
+		call func() error
+	}{
+		{"a Save", append(r.write("s", r.fence, 3), content("z"))},
+		{"its repetition", append(r.write("s", r.fence, 3), content("z"))},
+		{"a first access", append(first, content("z"))},
+		{"its repetition", append(first, content("z"))},
+		{"a Save with an ID", append(r.write("s", r.fence+1, 5), named(content("the message with an ID"), "id"))},
+		{"another with that ID", append(r.write("s", r.fence+1, 6), named(content("the message with an ID"), "id"))},
+		{"a look for the ID", func() error {
+			_, err := r.Read(context.Background(), driver.Read{Session: "s", ID: "id", Limit: 1})
+			return err
+		}},
+	} {
+		errs := make(chan error, 1)
+		go func() { errs <- c.call() }()
+		testservers.Await(t, time.Minute, c.what+" that waits", func() bool {
+			return len(errs) > 0 ||
+				r.do("SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1"
+		})
+		if err := <-errs; !lockdriver.MayHaveEffect(err) {
+			t.Errorf("%s: %v; want an unknown outcome", c.what, err)
 		}
 	}
 }
