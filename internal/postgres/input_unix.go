@@ -20,10 +20,10 @@ func hasInput(conn net.Conn) (waits bool) {
 	if err != nil {
 		return false
 	}
-	_ = raw.Read(func(fd uintptr) bool {
+	// ⚑ Not Read: a reader of pgx may wait on the connection, after a write that took long.
+	_ = raw.Control(func(fd uintptr) {
 		_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
 		waits = err != syscall.EAGAIN
-		return true // wait for nothing
 	})
 	return waits
 }

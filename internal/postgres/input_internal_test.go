@@ -1,0 +1,46 @@
+//go:build unix && !aix
+
+package postgres
+
+import (
+	"net"
+	"testing"
+	"time"
+)
+
+// A reader of pgx may wait on a connection that is in the pool.
+func TestHasInput_anotherReaderWaits_returns(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = conn.Read(make([]byte, 1))
+	}()
+	limit := time.AfterFunc(10*time.Second, func() { _ = peer.Close() })
+	defer limit.Stop()
+	for range 100 {
+		if hasInput(conn) {
+			t.Fatal("there is input, or the reader was waited for")
+		}
+		time.Sleep(time.Millisecond) // the reader waits by then
+	}
+	if err := peer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-read
+	for !hasInput(conn) { // the end of the stream
+	}
+	_ = conn.Close()
+}
