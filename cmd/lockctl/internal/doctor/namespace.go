@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,7 +47,9 @@ func namespaces(ctx context.Context, lock, store target) Finding {
 	}
 	defer done()
 	if !any {
-		return empty(ctx, store)
+		return result(Note, fmt.Sprintf("the namespace %q of the store has no session", store.namespace),
+			"No program has stored an exchange there, or the namespace is mistyped. Sessions and locks are not compared.",
+			"Compare the parameter namespace of --store with that of the programs.")
 	}
 	wrong := 0
 	for session, token := range written {
@@ -101,66 +101,6 @@ func lastWrites(ctx context.Context, store target) (written map[string]int64, an
 		}
 	}
 	return written, any || after != "", nil // a page may be empty, and have a next page
-}
-
-// empty says that a namespace has no session. A mistyped namespace looks the same.
-func empty(ctx context.Context, store target) Finding {
-	found := fmt.Sprintf("the namespace %q of the store has no session", store.namespace)
-	others, err := otherNamespaces(ctx, store)
-	if err != nil || len(others) == 0 {
-		return result(Note, found, "No program has stored an exchange there, or the namespace is mistyped. Sessions and locks are not compared.",
-			"Compare the parameter namespace of --store with that of the programs.")
-	}
-	return result(Warning, found+", but these have: "+strings.Join(others, ", "),
-		"The namespace may be mistyped. Sessions and locks are not compared.", "Correct the parameter namespace of --store.")
-}
-
-// otherNamespaces reads a part of the store, and returns up to five namespaces that have sessions.
-func otherNamespaces(ctx context.Context, store target) (others []string, err error) {
-	if isPostgres(store.url) {
-		conn, schema, err := connect(ctx, store.url)
-		if err != nil {
-			return nil, err
-		}
-		defer conn.Close(context.WithoutCancel(ctx))
-		rows, _ := conn.Query(ctx, "SELECT DISTINCT namespace FROM "+pgx.Identifier{schema, "session"}.Sanitize()+
-			" WHERE namespace <> $1 ORDER BY 1 LIMIT 5", store.namespace)
-		return pgx.CollectRows(rows, pgx.RowTo[string])
-	}
-	client, err := redislock.ParseURL(store.url)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	var mu sync.Mutex
-	scan := func(ctx context.Context, node *redis.Client) error {
-		cursor := uint64(0)
-		for range pages {
-			keys, next, err := node.Scan(ctx, cursor, "*:{*}:log", 1000).Result()
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			for _, key := range keys {
-				if name, _, _ := strings.Cut(key, ":{"); name != store.namespace && len(others) < 5 {
-					others = appendNew(others, name)
-				}
-			}
-			mu.Unlock()
-			if cursor = next; cursor == 0 {
-				break
-			}
-		}
-		return nil
-	}
-	switch c := client.(type) {
-	case *redis.ClusterClient:
-		err = c.ForEachMaster(ctx, scan)
-	case *redis.Client:
-		err = scan(ctx, c)
-	}
-	slices.Sort(others)
-	return others, err
 }
 
 // OpenSessions opens the store of a URL without parameters of a Locker. It sends nothing.
