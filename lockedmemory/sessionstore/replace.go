@@ -28,7 +28,7 @@ import (
 // The service copies the history, a part at a time, beside the old one. That takes as long as writing the
 // history anew, and twice its memory until the end. Of the removed exchanges the service then keeps no text.
 //
-// The errors are those of [Store.Save], without [ErrTurnConflict] and [ErrGone]. It fails, and has
+// The errors are those of [Store.Save], without [ErrTurnConflict]. It fails, and has
 // written nothing, with [ErrRange] if the session has no exchange at from or to, or if a Place is out of
 // order, with lockedmemory.ErrInvalidID if an ID is longer than 512 bytes or stands twice, and with
 // distlock.ErrInvalidOption for an exchange without messages. After distlock.ErrOutcomeUnknown, repeat

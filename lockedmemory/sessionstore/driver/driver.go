@@ -119,7 +119,7 @@ const (
 	// has another owner now, or none. Nothing was written.
 	Unowned
 	// Gone: the exchanges up to Access.Seen have disappeared: the session has expired, or was
-	// deleted. Nothing was written. Only Append has this outcome.
+	// deleted. Nothing was written. Only Append, and Replace of a range, have this outcome.
 	Gone
 	// Range: the session has no entry at Replace.From or Replace.To. Nothing was written.
 	Range

@@ -245,6 +245,9 @@ func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, 
 	if v := sess.barred(r.Access); v.Outcome != driver.Done {
 		return v, nil
 	}
+	if r.From != (lockedmemory.Place{}) && sess.gone(r.Access) {
+		return driver.Verdict{Outcome: driver.Gone}, nil
+	}
 	v, isCopy := s.take(sess, r.Write)
 	if v.Outcome != driver.Done || isCopy {
 		return v, nil

@@ -47,11 +47,7 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  -- ⚑ The exchanges that the lease has read or stored have disappeared, and no Clear says why.
-  -- Another store may share the lease: it has seen what this one has not.
-  IF s.exchanges = 0 AND p_fence >= s.fence
-    AND (p_seen_fence > 0 OR s.state = 'begun' AND p_fence = s.fence)
-    AND NOT (s.state = 'cleared' AND (s.fence, s.n, 0) > (p_seen_fence, p_seen_n, p_seen_sub)) THEN
+  IF {schema}.session_gone_v1(s, p_fence, ARRAY[p_seen_fence, p_seen_n, p_seen_sub]) THEN
     outcome := 6;
     RETURN;
   END IF;

@@ -175,7 +175,7 @@ func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict
 			of, messages = append(of, int64(i+1)), append(messages, m)
 		}
 	}
-	args := append(s.access(r.Access), r.N, r.Op, r.Forget, from, to, fences, ns, ids, sizes, of, some(messages),
+	args := append(s.access(r.Access), r.N, r.Op, r.Forget, numbers(r.Seen), from, to, fences, ns, ids, sizes, of, some(messages),
 		int64(lockedmemory.MaxSub))
 	return s.verdict(ctx, "replace_v1", args)
 }

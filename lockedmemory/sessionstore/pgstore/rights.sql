@@ -5,6 +5,7 @@ REVOKE ALL ON FUNCTION
   {schema}.read_v1,
   {schema}.replace_v1,
   {schema}.session_barred_v1,
+  {schema}.session_gone_v1,
   {schema}.session_judged_v1,
   {schema}.session_keep_v1,
   {schema}.session_lock_v1,

@@ -49,6 +49,16 @@ BEGIN
   END;
 END $$;
 
+-- ⚑ Reports whether the exchanges that a lease has read or stored have disappeared, and no Clear says why.
+-- Another store may share the lease: it has seen what this one has not.
+CREATE FUNCTION {schema}.session_gone_v1(s {schema}.session, p_fence bigint, p_seen bigint[]) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN s.exchanges = 0 AND p_fence >= s.fence
+    AND (p_seen[1] > 0 OR s.state = 'begun' AND p_fence = s.fence)
+    AND NOT (s.state = 'cleared' AND (s.fence, s.n, 0) > (p_seen[1], p_seen[2], p_seen[3]));
+END $$;
+
 -- Judges a write at a place: -1 is a copy of a write that took effect before.
 CREATE FUNCTION {schema}.session_judged_v1(s {schema}.session, p_fence bigint, p_n bigint, p_op uuid)
 RETURNS integer

@@ -135,7 +135,8 @@ func (p *replacing) next() (requests [][]any) {
 	args := append(make([]any, 0, 16), p.access...)
 	switch p.step {
 	case begin:
-		args = append(args, p.nonce, "begin", p.From.String(), p.To.String(), seq(lockedmemory.Place{N: p.N}), p.Op)
+		args = append(args, p.nonce, "begin", p.From.String(), p.To.String(), seq(lockedmemory.Place{N: p.N}), p.Op,
+			p.Seen.Fence, seq(p.Seen))
 	case copyHead:
 		args = append(args, p.nonce, "copy", p.staged, p.seen, "("+p.From.String())
 	case addNew:

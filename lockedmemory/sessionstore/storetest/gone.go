@@ -68,18 +68,22 @@ func (i *instance) isGone(what string, err error) {
 }
 
 // The session expires under a turn that has read or stored an exchange. A later Save would leave the
-// end of a turn without its beginning, so the store refuses it, until a Clear.
+// end of a turn without its beginning, so the store refuses it, and a Replace, until a Clear.
 func goneAfter(begin func(ctx context.Context, a, b *instance)) func(*harness) {
 	return func(h *harness) {
 		opts := &options{Retention: sessionstore.Retention{IdleTTL: 3 * time.Second}}
 		a, b := h.instance(opts, nil), h.instance(opts, nil)
 		a.mustSave(h.Context(), 0)
+		at := a.all(h.Context())[0].Place
 		a.turn(func(ctx context.Context) {
 			begin(ctx, a, b)
 			a.awaitEmpty()
 			a.isGone("Save", a.save(ctx, 2))
 			a.isGone("SaveOnce", a.saveOnce(ctx, "id", 2))
 			a.isUnknown("id")
+			for what, with := range map[string][]Exchange{"Replace": {{Messages: []Message{question(2)}}}, "Replace by nothing": nil} {
+				a.isGone(what, a.memory.Replace(ctx, at, at, with...))
+			}
 			a.has()
 			if err := a.memory.Clear(ctx); err != nil {
 				h.Errorf("Clear: %v", err)

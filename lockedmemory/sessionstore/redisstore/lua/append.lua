@@ -16,21 +16,10 @@ elseif known then
   return finish({KNOWN})
 end
 
--- gone reports whether the exchanges that the lease has read or stored have disappeared, and no Clear or
--- Delete says why.
-local function gone()
-  local seen, mark = tonumber(ARGV[8]), tonumber(token or 0)
-  if seen == 0 then
-    return token == fence and state == 'l'
-  end
-  local emptied = state == 'e' and (cleared ~= '' or deleted == token)
-  return not emptied or mark < seen or mark == seen and tonumber(seq) <= tonumber(ARGV[9])
-end
-
 local refusal = not there and absent(n)
 if refusal then
   return refusal
-elseif not there and gone() then
+elseif not there and gone(ARGV[8], ARGV[9]) then
   return {GONE}
 end
 

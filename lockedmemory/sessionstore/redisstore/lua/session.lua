@@ -99,6 +99,18 @@ local function absent(n)
   end
 end
 
+-- gone reports whether the exchanges that the lease has read or stored, up to a place, have disappeared,
+-- and no Clear or Delete says why. The session has no log.
+local function gone(seen, seen_seq)
+  local mark = tonumber(token or 0)
+  seen = tonumber(seen)
+  if seen == 0 then
+    return token == fence and state == 'l'
+  end
+  local emptied = state == 'e' and (cleared ~= '' or deleted == token)
+  return not emptied or mark < seen or mark == seen and tonumber(seq) <= tonumber(seen_seq)
+end
+
 -- add adds an entry at fence-n. It returns nothing, or the refusal of the Stream. An earlier copy
 -- of the call, known by its op, is no refusal.
 local function add(n, op, ...)

@@ -4,9 +4,10 @@
 -- KEYS  5 the staging key
 -- ARGV  6 identity of the staging
 --       7 'begin'   8, 9 first and last place of the range   10 seq   11 op
+--                   12, 13 token and seq of driver.Access.Seen
 --       7 'copy'    8 last place staged   9 place in the log before the part   10 its end: '+' or '(place'
 --       7 'add'     8 last place staged   9… for each entry: place, number of words, words
--- Reply to begin   {DONE, revision}; {DONE}: the Replace has taken effect before; {RANGE}
+-- Reply to begin   {DONE, revision}; {DONE}: the Replace has taken effect before; {RANGE}; {GONE}
 --       to others  {DONE, last place staged, last place of the log seen, 1 if it has more, highest new
 --                  sub-place or 0}; {FULL}; {AGAIN}: stage from the beginning
 local stage, nonce, step = KEYS[5], ARGV[6], ARGV[7]
@@ -26,6 +27,8 @@ local function begin()
     return refusal
   elseif failed then
     return result()
+  elseif not there and gone(ARGV[12], ARGV[13]) then
+    return {GONE}
   elseif not there or not has(ARGV[8]) or not has(ARGV[9]) then
     return {RANGE}
   end
