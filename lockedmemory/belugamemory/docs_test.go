@@ -16,9 +16,11 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/core"
 	_ "github.com/lookatitude/beluga-ai/v2/memory/stores/inmemory"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/repo/docs"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 )
 
 const belugaPath = "github.com/lookatitude/beluga-ai/v2/"
@@ -229,6 +231,26 @@ func TestDocs_configurationsAreValid(t *testing.T) {
 	}
 }
 
+// After a lost reply, Retryable says of each call what the table says.
+func TestDocs_repetitions(t *testing.T) {
+	rows := docs.Repetitions.Table(t)
+	for call, op := range map[string]string{"Answer": "answer", "SaveOnce": "save_once", "Save": "save", "Append": "append",
+		"Replace": "replace", "Clear": "clear", "Delete": "delete"} {
+		i := slices.IndexFunc(rows, func(row []string) bool {
+			calls := strings.FieldsFunc(row[0], func(r rune) bool { return strings.ContainsRune("`, ", r) })
+			return slices.Contains(calls, call) && calls[0] != "Turn"
+		})
+		if i < 0 {
+			t.Errorf("the table has no %s", call)
+			continue
+		}
+		err := codes.Of("belugamemory."+op, distlock.ErrOutcomeUnknown)
+		if safe := rows[i][2] == "yes"; belugamemory.Retryable(err) != safe || core.IsRetryable(err) != safe {
+			t.Errorf("%s: the table says %q, Retryable %t", call, rows[i][2], belugamemory.Retryable(err))
+		}
+	}
+}
+
 // The table of errors has every sentinel with its code.
 func TestDocs_errors(t *testing.T) {
 	rows := docs.Errors.Table(t)
@@ -243,6 +265,6 @@ func TestDocs_errors(t *testing.T) {
 	for sentinel, code := range belugamemory.Codes() {
 		check(sentinel, code)
 	}
-	check("distlock.ErrOutcomeUnknown", core.ErrProviderDown) // with a turn ID
+	check("distlock.ErrOutcomeUnknown", core.ErrProviderDown) // of Answer and SaveOnce
 	check("distlock.ErrRefused", core.ErrAuth)                // of a right
 }

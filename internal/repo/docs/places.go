@@ -18,6 +18,7 @@ var (
 
 	// Tables of errors, and blocks of error texts.
 	Errors         = Place{"docs/reference/errors.md", "## Errors"}
+	Repetitions    = Place{"docs/reference/errors.md", "## Safe repetitions"}
 	PostgresErrors = Place{"docs/reference/errors.md", "### PostgreSQL"}
 	QuorumErrors   = Place{"docs/reference/errors.md", "### Quorum"}
 	ErrorTexts     = Place{"docs/reference/errors.md", "## Error texts"}
