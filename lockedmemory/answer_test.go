@@ -174,3 +174,36 @@ func (o *open) SaveOnce(_ context.Context, id string, messages ...string) error 
 func (o *open) Answered(_ context.Context, id string) (lockedmemory.Exchange[string], bool, error) {
 	return lockedmemory.Exchange[string]{Messages: o.saved}, id == o.id, nil
 }
+
+// split is a memory of another kind over a locked memory: its Save is a turn of two Appends, as Beluga's recall
+// makes two.
+type split struct {
+	history
+	to *lockedmemory.LockedMemory[string, string]
+}
+
+func (s split) Save(ctx context.Context, input, output string) error {
+	return s.to.Turn(ctx, func(ctx context.Context) error {
+		return errors.Join(s.to.Append(ctx, input), s.to.Append(ctx, output))
+	})
+}
+
+// A memory whose Save makes several calls, and a turn, stores them whole inside an Answer: no ID reaches them.
+func TestAnswer_O_memoryOfAppendsInside_stored(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		k := newKept(t, distlock.Options{}, nil)
+		recall, err := lockedmemory.New[string, int](&split{to: k.memory}, k.locker, lockedmemory.FixedKey(session), nil)
+		must(t, err)
+		for range 2 {
+			answer, err := k.memory.Answer(t.Context(), "id", "q", func(ctx context.Context) ([]string, error) {
+				return []string{"a"}, recall.Save(ctx, "inner q", "inner a")
+			})
+			if err != nil || !slices.Equal(answer, []string{"a"}) {
+				t.Errorf("Answer: %q, %v", answer, err)
+			}
+		}
+		k.holds(t, "inner q", "inner a", "q", "a")
+		must(t, recall.Save(t.Context(), "q2", "a2"))
+		k.holds(t, "inner q", "inner a", "q", "a", "q2", "a2")
+	})
+}
