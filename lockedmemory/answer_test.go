@@ -182,7 +182,7 @@ type split struct {
 	to *lockedmemory.LockedMemory[string, string]
 }
 
-func (s split) Save(ctx context.Context, input, output string) error {
+func (s *split) Save(ctx context.Context, input, output string) error {
 	return s.to.Turn(ctx, func(ctx context.Context) error {
 		return errors.Join(s.to.Append(ctx, input), s.to.Append(ctx, output))
 	})
