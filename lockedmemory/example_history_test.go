@@ -129,6 +129,30 @@ func ExampleLockedMemory_SaveOnce() {
 	// Output: 4 <nil>
 }
 
+// Fork begins another conversation with the turns of this one.
+func ExampleLockedMemory_Fork() {
+	memory, closeAll := openMemory()
+	defer closeAll()
+	ctx := lockedmemory.WithSession(context.Background(), "conversation-42")
+	for _, text := range []string{"one", "two", "three"} {
+		if err := memory.Save(ctx, text, strings.ToUpper(text)); err != nil {
+			fmt.Println(err)
+		}
+	}
+	var second lockedmemory.Place
+	for exchange := range memory.Forward(ctx, lockedmemory.Place{}) {
+		if exchange.Input() == "two" {
+			second = exchange.Place
+		}
+	}
+	fmt.Println(memory.Fork(ctx, "conversation-43", second))
+	history, err := memory.Load(lockedmemory.WithSession(ctx, "conversation-43"), "")
+	fmt.Println(history, err)
+	// Output:
+	// <nil>
+	// [one ONE two TWO] <nil>
+}
+
 // Clear empties a history. Delete removes the session, and a job sees the sessions that are left.
 func ExampleLockedMemory_Delete() {
 	memory, closeAll := openMemory()

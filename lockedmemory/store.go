@@ -22,6 +22,9 @@ type SessionStore[M any] interface {
 	SaveOnce(ctx context.Context, id string, messages ...M) error
 	// Replace puts exchanges in the place of a range, in one step that readers see whole.
 	Replace(ctx context.Context, from, to Place, exchanges ...Exchange[M]) error
+	// Fork copies the turns up to that of a place into another session, which has no exchange. The session of
+	// ctx is the source, and its lease is that of the other one. The zero Place means all.
+	Fork(ctx context.Context, to string, upTo Place) error
 	// Delete is Clear, and removes all that the memory remembers of the session.
 	Delete(ctx context.Context) error
 	// Answered returns the exchange under an ID. known says that one was stored under it. With
@@ -91,6 +94,23 @@ func (m *LockedMemory[M, D]) Replace(ctx context.Context, from, to Place, exchan
 	return m.step(ctx, OpReplace, func(ctx context.Context) error {
 		return store.Replace(ctx, from, to, exchanges...)
 	}, opts...)
+}
+
+// Fork copies the history of the session into another one, under the lock of that one: to is what the
+// KeyFunc would return for it. The other session must have no exchange. It gets the turns up to that of the
+// exchange at upTo, each whole, or with the zero Place all. No reader sees a part of the copy. IDs are not
+// copied. See sessionstore.Store.Fork.
+//
+// Fork takes no lock on the session of ctx. It may be called in a Turn of that session. Two such turns that
+// fork into each other's sessions wait until Options.Wait ends.
+func (m *LockedMemory[M, D]) Fork(ctx context.Context, to string, upTo Place) error {
+	store, err := m.sessionStore(OpFork)
+	if err != nil {
+		return err
+	}
+	other := *m
+	other.key = FixedKey(to)
+	return other.step(ctx, OpFork, func(ctx context.Context) error { return store.Fork(ctx, to, upTo) })
 }
 
 // Delete removes the session for good: the history and the IDs, under the session's lock.

@@ -18,6 +18,7 @@ const (
 	OpSaveOnce = "lockedmemory.save_once"
 	OpReplace  = "lockedmemory.replace"
 	OpClear    = "lockedmemory.clear"
+	OpFork     = "lockedmemory.fork"
 	OpDelete   = "lockedmemory.delete"
 	OpTurn     = "lockedmemory.turn"
 	OpAnswer   = "lockedmemory.answer" // a turn

@@ -33,6 +33,13 @@ var promises = map[string]struct {
 	"session show KEY":   {prints: []string{"PLACE  GRANTED  ID", "order-1"}, mistyped: "the session has no exchange"},
 	"session verify KEY": {prints: []string{"No problem was found."}, mistyped: "the session has no exchange"},
 	"session tail KEY":   {prints: []string{"order-1"}},
+	"session fork KEY TO": {
+		prints: []string{"Copied."},
+		after: func(t *testing.T, s scene) {
+			lockctl(t, "session", "show", "TO").is(t, 0, "PLACE")
+		},
+		mistyped: "the session has no exchange",
+	},
 	"session delete KEY": {
 		before: func(t *testing.T, s scene) { s.endLocks(t) },
 		prints: []string{"Deleted."},

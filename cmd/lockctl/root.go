@@ -18,6 +18,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // The exit codes of all commands.
@@ -83,6 +84,7 @@ var exitCodes = []struct {
 }{
 	{nil, 0},
 	{errFinding, exitFinding}, {errChanged, exitFinding}, {distlock.ErrNotAcquired, exitFinding},
+	{sessionstore.ErrNotEmpty, exitFinding}, {sessionstore.ErrRange, exitFinding},
 	{distlock.ErrInvalidOption, exitUsage}, {distlock.ErrInvalidKey, exitUsage},
 	{errors.ErrUnsupported, exitUnsupported},
 	{distlock.ErrRefused, exitRefused}, {driver.ErrRefused, exitRefused}, {driver.ErrForeign, exitRefused},

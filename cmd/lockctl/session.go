@@ -52,8 +52,8 @@ func exchangeOf(e driver.Entry, withText bool) exchange {
 func (t *tool) sessionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "session",
-		Short: "Show, check and delete the sessions of a store",
-		Long: "Show, check and delete the sessions of a session store in Redis or PostgreSQL.\n" +
+		Short: "Show, check, copy and delete the sessions of a store",
+		Long: "Show, check, copy and delete the sessions of a session store in Redis or PostgreSQL.\n" +
 			"The parameter namespace of --store is that of the sessions.\n" +
 			"Without --store, the sessions are on the server of --url, in the namespace\n" +
 			"\"session\", or \"chat:session\" beside locks in \"chat\".\n" +
@@ -62,7 +62,7 @@ func (t *tool) sessionCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(t.sessionListCommand(), t.sessionShowCommand(), t.sessionTailCommand(), t.verifyCommand(),
-		t.sessionDeleteCommand())
+		t.sessionForkCommand(), t.sessionDeleteCommand())
 	return cmd
 }
 
@@ -252,6 +252,62 @@ func (t *tool) line(x exchange) error {
 	return err
 }
 
+// memoryOf opens a session under its lock. The caller closes the locks.
+func (t *tool) memoryOf(ctx context.Context, s *sessions, name string) (
+	memory *lockedmemory.LockedMemory[[]byte, []byte], locks *service, err error) {
+	key := lockedmemory.FixedKey(name)
+	store, err := sessionstore.New(s.Driver, key, raw{}, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if locks, err = t.open(ctx); err != nil {
+		return nil, nil, err
+	}
+	if memory, err = lockedmemory.New(store, locks.locker, key, &lockedmemory.Options{Wait: deleteWait}); err != nil {
+		locks.close()
+	}
+	return memory, locks, err
+}
+
+func (t *tool) sessionForkCommand() *cobra.Command {
+	var upTo string
+	cmd := &cobra.Command{
+		Use:   "fork SESSION TO",
+		Short: "Copy a session into a new one",
+		Long: "Copy the history of a session into the session TO, which must have no exchange.\n" +
+			"IDs are not copied.\n" +
+			fmt.Sprintf("The command takes the lock of TO, and waits for it up to %s.", deleteWait),
+		Args: wants("SESSION", "TO"),
+		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
+			var place lockedmemory.Place
+			if upTo != "" {
+				if _, err := fmt.Sscanf(upTo, "%d-%d", &place.Fence, &place.N); err != nil {
+					return invalid("--up-to is %q, but must be a place that session show prints", upTo)
+				}
+				place.N, place.Sub = place.N/(lockedmemory.MaxSub+1), place.N%(lockedmemory.MaxSub+1)
+			}
+			entries, err := s.last(ctx, args[0], 1)
+			if err == nil && len(entries) == 0 {
+				err = t.finding(noExchange)
+			}
+			if err != nil {
+				return err
+			}
+			memory, locks, err := t.memoryOf(ctx, s, args[0])
+			if err != nil {
+				return err
+			}
+			defer locks.close()
+			if err := memory.Fork(ctx, args[1], place); err != nil {
+				return err
+			}
+			return t.print(map[string]any{"session": args[0], "to": args[1]}, func() string { return "Copied." })
+		}),
+	}
+	cmd.Flags().StringVar(&upTo, "up-to", "", "the place of the last exchange to copy, with its whole turn; default: all")
+	return cmd
+}
+
 func (t *tool) sessionDeleteCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
@@ -263,20 +319,11 @@ func (t *tool) sessionDeleteCommand() *cobra.Command {
 			"Append-only files and backups of the server are out of reach.",
 		Args: wants("SESSION"),
 		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
-			locks, err := t.open(ctx)
+			memory, locks, err := t.memoryOf(ctx, s, args[0])
 			if err != nil {
 				return err
 			}
 			defer locks.close()
-			key := lockedmemory.FixedKey(args[0])
-			store, err := sessionstore.New(s.Driver, key, raw{}, nil)
-			if err != nil {
-				return err
-			}
-			memory, err := lockedmemory.New(store, locks.locker, key, &lockedmemory.Options{Wait: deleteWait})
-			if err != nil {
-				return err
-			}
 			if entries, err := s.last(ctx, args[0], 1); err != nil {
 				return err
 			} else if len(entries) == 0 {

@@ -106,6 +106,12 @@ TOKEN-1000000  CLOCK  -  2  32`)
 		lockctl(t, "session", "verify", "chat-1", "--store", url, "--limit", "1", "-o", "json").
 			is(t, 0, `"exchanges": 1`, `"more": true`, `"problems": []`)
 		lockctl(t, "session", "verify", "chat-1", "--store", url, "--limit", strconv.Itoa(math.MaxInt)).is(t, 0, "exchanges 2")
+		places := placeTokens.FindAllString(lockctl(t, "session", "show", "chat-1", "--url", url).out, 1)
+		lockctl(t, "session", "fork", "chat-1", "chat-2", "--up-to", places[0]+"-1000000", "--url", url).is(t, 0, "Copied.")
+		lockctl(t, "session", "show", "chat-2", "--text", "--url", url).is(t, 0, places[0], "What is a lease?")
+		lockctl(t, "session", "fork", "chat-1", "chat-2", "--url", url).is(t, exitFinding, "session not empty")
+		lockctl(t, "session", "fork", "chat-1", "chat-3", "--up-to", "first", "--url", url).is(t, exitUsage, "must be a place")
+		lockctlWith(t.Context(), 0, strings.NewReader("yes\n"), "session", "delete", "chat-2", "--url", url).is(t, 0, "Deleted.")
 		lockctlWith(t.Context(), 0, strings.NewReader("no\n"), "session", "delete", "chat-l", "--url", url).
 			is(t, exitFinding, "the session has no exchange: check its name")
 		lockctlWith(t.Context(), 0, strings.NewReader("no\n"), "session", "delete", "chat-1", "--url", url).

@@ -10,6 +10,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // row is a call. Each calls scene.sweep once, and then judge.
@@ -391,6 +392,19 @@ var storeRows = func() (rows []row) {
 			}
 			s.sweep(turn, func(ctx context.Context) error { return s.replaces(ctx, place) })
 		})},
+		row{name: "fork", covers: "LockedMemory.Fork Store.Fork", run: func(s *scene) {
+			fork := func(ctx context.Context, i instance) error {
+				return i.memory.Fork(ctx, s.key+"-fork", lockedmemory.Place{})
+			}
+			s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
+			s.sweep(s.ctx, func(ctx context.Context) error { return fork(ctx, s.faulty) })
+			again := fork(s.ctx, s.sound)
+			isThere := errors.Is(again, sessionstore.ErrNotEmpty)
+			if again != nil && !isThere || s.err == nil && !isThere || isThere && s.err != nil && !saysPerhaps(s.err) {
+				s.Errorf("Fork: %v, and repeated: %v", s.err, again)
+			}
+			s.judge()
+		}},
 		row{name: "turn", covers: "LockedMemory.Turn", run: func(s *scene) {
 			s.must(s.save(s.ctx, s.sound.memory, secret+" before"))
 			s.sweep(s.ctx, func(ctx context.Context) error {

@@ -47,6 +47,7 @@ var sentinels = map[string]struct {
 	"sessionstore.ErrGone":         {sessionstore.ErrGone, core.ErrNotFound, false},
 	"sessionstore.ErrDeleted":      {sessionstore.ErrDeleted, core.ErrNotFound, false},
 	"lockedmemory.ErrAnswerGone":   {lockedmemory.ErrAnswerGone, core.ErrInvalidInput, false},
+	"sessionstore.ErrNotEmpty":     {sessionstore.ErrNotEmpty, core.ErrInvalidInput, false},
 	"sessionstore.ErrRange":        {sessionstore.ErrRange, core.ErrInvalidInput, false},
 	"sessionstore.ErrChanged":      {sessionstore.ErrChanged, core.ErrTimeout, true},
 	"errors.ErrUnsupported":        {errors.ErrUnsupported, core.ErrInvalidInput, false},

@@ -68,6 +68,12 @@ func (m *Memory) Replace(ctx context.Context, from, to lockedmemory.Place,
 	return m.write(ctx, "belugamemory.replace", func() error { return m.locked.Replace(ctx, from, to, exchanges...) })
 }
 
+// Fork copies the turns up to that of a place into another session, which has no exchange. to is the name that
+// [SessionKey] makes. After an unknown outcome, repeat it: sessionstore.ErrNotEmpty then says that it was done.
+func (m *Memory) Fork(ctx context.Context, to string, upTo lockedmemory.Place) error {
+	return m.write(ctx, "belugamemory.fork", func() error { return m.locked.Fork(ctx, to, upTo) })
+}
+
 // Delete removes the session for good: the history and the IDs.
 func (m *Memory) Delete(ctx context.Context) error {
 	return m.write(ctx, "belugamemory.delete", func() error { return m.locked.Delete(ctx) })

@@ -73,6 +73,9 @@ func TestStore_callsPassedOn(t *testing.T) {
 			}))
 			is("q 1|a 1|q 2|t 2|a 2|q 3|another")
 			mustHaveCode(t, m.Replace(ctx, last, last), core.ErrInvalidInput, sessionstore.ErrRange)
+			own, err := SessionKey(ctx)
+			must(t, err)
+			mustHaveCode(t, m.Fork(ctx, own, lockedmemory.Place{}), core.ErrInvalidInput, sessionstore.ErrNotEmpty)
 			names := 0
 			for name, err := range m.Sessions(t.Context()) {
 				must(t, err)

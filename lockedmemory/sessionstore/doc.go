@@ -32,7 +32,7 @@
 //     a Load, shows the token.
 //   - The exchange of an Answer or SaveOnce is stored once, for Retention.RememberIDs.
 //   - A [Store.Replace], a Clear or a [Store.Delete] is one step. The service keeps no removed text.
-//   - Limits do not cut a turn: Load, Search, Forward and trimming keep whole turns.
+//   - Limits do not cut a turn: Load, Search, Forward and trimming keep whole turns, and pinned exchanges.
 //
 // docs/guarantees.md has the promises and their limits, docs/design/sessions.md the protocol.
 //

@@ -26,11 +26,14 @@ var (
 	// ErrRange: the history has no exchange at a given place, or a range ends before it begins, or the
 	// Places of a Replace are out of order. Nothing was written. Read the history again.
 	ErrRange = errors.New("sessionstore: no such range")
+	// ErrNotEmpty: the session into which a Fork copies has an exchange. Nothing was written.
+	ErrNotEmpty = errors.New("sessionstore: session not empty")
 	// ErrChanged: the history was cleared, replaced or trimmed between two pages of a read. Begin the read
 	// again.
 	ErrChanged = errors.New("sessionstore: history changed")
 	// ErrTooLarge: a message is larger than Options.MaxMessage, or the messages of an exchange are larger
-	// than twice that together, or more than 256. Nothing was written.
+	// than twice that together, or more than 256, or a session would have more than 16 pinned exchanges.
+	// Nothing was written.
 	ErrTooLarge = errors.New("sessionstore: message too large")
 	// ErrCodec: the codec failed. Of Save: nothing was written.
 	ErrCodec = errors.New("sessionstore: codec failed")

@@ -15,7 +15,7 @@ type Retention = driver.Retention
 // value of a field, and nil Options, mean the defaults.
 type Options struct {
 	// Window is how many exchanges Load returns at most: the last turns, whole. The newest turn is
-	// returned whole, also if it is longer. Default: all that are kept.
+	// returned whole, also if it is longer. Pinned exchanges come in addition. Default: all that are kept.
 	Window int
 	// MaxMessage is the size of an encoded message, in bytes, above which Save refuses it. At most
 	// 256 MiB. The messages of an exchange have twice that together at most. Default: 8 MiB.

@@ -23,15 +23,16 @@ const unlimited = math.MaxInt - 1
 // reading is a request that reads a history page by page.
 type reading struct {
 	*request
-	maxExchanges int                // Retention.MaxExchanges
-	since        int64              // the lowest token that Retention.MaxAge keeps, once a page was read
-	size         int                // of an exchange, as estimated; see pages
-	paged        bool               // a page was read
-	revision     int64              // of the first page
-	last         lockedmemory.Place // of the last entry read
-	oldest       lockedmemory.Place // see driver.Page, of the last page
-	known        bool               // see driver.Page, of the last page
-	err          error              // has ended the pages
+	maxExchanges int                  // Retention.MaxExchanges
+	since        int64                // the lowest token that Retention.MaxAge keeps, once a page was read
+	size         int                  // of an exchange, as estimated; see pages
+	paged        bool                 // a page was read
+	revision     int64                // of the first page
+	last         lockedmemory.Place   // of the last entry read
+	oldest       lockedmemory.Place   // see driver.Page, of the last page
+	pinned       []lockedmemory.Place // see driver.Page, of the first page
+	known        bool                 // see driver.Page, of the last page
+	err          error                // has ended the pages
 }
 
 func (s *Store[M, D]) reading(ctx context.Context, op operation) (*reading, error) {
@@ -46,7 +47,7 @@ func (s *Store[M, D]) reading(ctx context.Context, op operation) (*reading, erro
 func (r *reading) pages(req driver.Read, limit int) iter.Seq[[]driver.Entry] {
 	return func(yield func([]driver.Entry) bool) {
 		for r.err == nil {
-			req.Next = r.paged
+			req.Next, req.Pinned = r.paged, r.pinned
 			req.Limit = min(limit, max(maxReply/r.size, 1))
 			page, err := r.read(req)
 			if err != nil {
@@ -63,7 +64,9 @@ func (r *reading) pages(req driver.Read, limit int) iter.Seq[[]driver.Entry] {
 					size += len(text)
 				}
 				r.size = max(r.size, size)
-				r.last = entry.Place
+				if !entry.Pinned { // trimming does not remove it
+					r.last = entry.Place
+				}
 			}
 			r.oldest, r.known = page.Oldest, page.Known
 			if !yield(page.Entries) || page.Last == (lockedmemory.Place{}) {
@@ -79,40 +82,68 @@ func (r *reading) pages(req driver.Read, limit int) iter.Seq[[]driver.Entry] {
 func (r *reading) changed(page driver.Page) error {
 	switch {
 	case !r.paged:
-		r.paged, r.revision = true, page.Revision
+		r.paged, r.revision, r.pinned = true, page.Revision, page.Pinned
 		r.since = r.driver.Retention().Since(page.Mark.Fence)
 	case page.Revision != r.revision, r.last != lockedmemory.Place{} && r.last.Compare(page.Oldest) < 0:
-		return fmt.Errorf("%w: %s: while it was read, it was cleared, replaced or trimmed: begin again", ErrChanged, r.op)
+		return r.changes()
 	}
 	return nil
 }
 
+func (r *reading) changes() error {
+	return fmt.Errorf("%w: %s: while it was read, it was cleared, replaced or trimmed: begin again", ErrChanged, r.op)
+}
+
 // turns yields the turns that Retention.MaxExchanges keeps, each whole, the newest first. It ends
-// as pages does. The caller needs limit exchanges with all words.
+// as pages does. The caller needs limit exchanges with all words. Pinned exchanges do not count.
 func (r *reading) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
 	firstLimit := r.maxExchanges
 	if len(words) == 0 {
 		firstLimit = min(firstLimit, limit)
 	}
 	return func(yield func([]driver.Entry) bool) {
-		var turn []driver.Entry                                                // that is being read
-		newer := 0                                                             // exchanges of newer turns
+		// turn is being read. newer and count are the exchanges that count, of newer turns and of turn.
+		var turn []driver.Entry
+		newer, count := 0, 0
 		for page := range r.pages(driver.Read{Backward: true}, firstLimit+1) { // one more shows if a turn is whole
 			for _, entry := range page {
 				if len(turn) > 0 && entry.Place.Fence != turn[0].Place.Fence {
 					if !yield(turn) || r.err != nil || entry.Place.Fence < r.since {
 						return
 					}
-					newer += len(turn)
-					turn = nil
+					newer += count
+					turn, count = nil, 0
 				}
-				if turn = append(turn, entry); newer > 0 && newer+len(turn) > r.maxExchanges {
+				turn = append(turn, entry)
+				if !entry.Pinned {
+					count++
+				}
+				if newer > 0 && newer+count > r.maxExchanges {
 					return
 				}
 			}
 		}
 		if len(turn) > 0 && r.err == nil {
 			yield(turn)
+		}
+	}
+}
+
+// forward yields the entries of Store.Forward.
+func (r *reading) forward(after lockedmemory.Place) iter.Seq[[]driver.Entry] {
+	from := r.beginning(after)
+	if after.Compare(from) > 0 {
+		from = after
+	}
+	return func(yield func([]driver.Entry) bool) {
+		first := true
+		for page := range r.pages(driver.Read{From: from}, unlimited) {
+			if first {
+				page = append(r.pins(after, from), page...)
+			}
+			if first = false; r.err != nil || !yield(page) {
+				return
+			}
 		}
 	}
 }

@@ -18,7 +18,8 @@ import (
 // message whose text contains all words of the query, in upper or lower case. Options.Window then
 // bounds the exchanges that match.
 //
-// Limits never cut a turn. The newest turn is always whole, also if it is longer than the limit.
+// Limits never cut a turn. The newest turn is always whole, also if it is longer than the limit. Pinned
+// exchanges come in addition, all of them, at their places: before the last turns, or between them.
 //
 // After a Load under a lease, as in a lockedmemory Turn, the store refuses all older leases. It refuses
 // the Load of an older lease with a [StaleError]. Without a lease, Load returns the history of some
@@ -31,7 +32,8 @@ import (
 // or the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	return readWhole(ctx, s, opLoad, func(r *reading) []M {
-		found := s.history(r, cmp.Or(s.opts.Window, unlimited), wordsOf(query))
+		words := wordsOf(query)
+		found := s.history(r, cmp.Or(s.opts.Window, unlimited), words, true)
 		messages := make([]M, 0, 2*len(found))
 		for _, e := range found {
 			messages = append(messages, e.Messages...)
@@ -60,8 +62,9 @@ func readWhole[M, D, T any](ctx context.Context, s *Store[M, D], op operation, r
 // rereads is how often a read begins again.
 const rereads = 3
 
-// history returns the last exchanges with all words, as a window bounds them.
-func (s *Store[M, D]) history(r *reading, window int, words []string) []lockedmemory.Exchange[M] {
+// history returns the last exchanges with all words, as a window bounds them. With pins, it returns all
+// pinned exchanges, and the window is of the others.
+func (s *Store[M, D]) history(r *reading, window int, words []string, pins bool) []lockedmemory.Exchange[M] {
 	backward := window < unlimited || r.maxExchanges < unlimited || s.driver.Retention().MaxAge > 0
 	groups := r.pages(driver.Read{}, unlimited)
 	if backward {
@@ -69,6 +72,9 @@ func (s *Store[M, D]) history(r *reading, window int, words []string) []lockedme
 	}
 	var found []lockedmemory.Exchange[M]
 	for group := range groups {
+		if pins {
+			group = notPinned(group)
+		}
 		exchanges := s.decode(r, group, words)
 		if len(found) > 0 && len(found)+len(exchanges) > window {
 			break
@@ -80,12 +86,17 @@ func (s *Store[M, D]) history(r *reading, window int, words []string) []lockedme
 	if backward {
 		slices.Reverse(found)
 	}
-	return present(r, found)
+	found = present(r, found)
+	if pins {
+		found = byPlace(append(found, s.decode(r, r.pins(lockedmemory.Place{}, end), words)...))
+	}
+	return found
 }
 
-// Last returns the last n exchanges in order: whole turns, and at most n exchanges. The newest turn
-// is whole, also if it is longer. Entries that cannot be read, a changed history, and errors are
-// those of [Store.Load]. A negative n is refused with distlock.ErrInvalidOption.
+// Last returns the last n exchanges in order: whole turns, and at most n exchanges. The newest turn is
+// whole, also if it is longer. Pinned exchanges count as the others. Entries that cannot be read, a
+// changed history, and errors are those of [Store.Load]. A negative n is refused with
+// distlock.ErrInvalidOption.
 func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[M], error) {
 	if n < 0 {
 		return nil, invalidOption("n is %d, but must not be negative", n)
@@ -94,13 +105,13 @@ func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[
 		if n == 0 {
 			return nil
 		}
-		return s.history(r, n, nil)
+		return s.history(r, n, nil, false)
 	})
 }
 
 // Search returns up to k results: the messages whose text contains all words of query, the newest
-// first. Entries that cannot be read, and errors, are those of [Store.Load]. A negative k is refused with
-// distlock.ErrInvalidOption.
+// first. It sees all pinned exchanges. Entries that cannot be read, and errors, are those of
+// [Store.Load]. A negative k is refused with distlock.ErrInvalidOption.
 func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, error) {
 	if k < 0 {
 		return nil, invalidOption("k is %d, but must not be negative", k)
@@ -112,12 +123,13 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 		}
 		var exchanges []lockedmemory.Exchange[M]
 		for turn := range r.turns(k, words) {
-			if exchanges = append(exchanges, s.decode(r, turn, words)...); len(exchanges) >= k {
+			if exchanges = append(exchanges, s.decode(r, notPinned(turn), words)...); len(exchanges) >= k {
 				break
 			}
 		}
+		exchanges = append(present(r, exchanges), s.decode(r, r.pins(lockedmemory.Place{}, end), words)...)
 		found := make([]D, 0, min(k, 2*len(exchanges)))
-		for _, e := range present(r, exchanges) {
+		for _, e := range slices.Backward(byPlace(exchanges)) {
 			for _, m := range slices.Backward(e.Messages) {
 				if len(found) < k && s.matches(m, words) {
 					found = append(found, s.codec.Document(m))
@@ -128,11 +140,11 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 	})
 }
 
-// Forward yields the history in order, a page at a time, so the history may be too long to be held
-// at once. It begins after a place, or with the zero Place at the first turn that
-// Retention.MaxExchanges keeps. The place need not exist any more: Forward begins at the next
-// higher place. Break where you have enough; the Place of the last exchange is where to go on, also
-// in another process. A Place that no exchange can have is refused with distlock.ErrInvalidOption.
+// Forward yields the history in order, a page at a time, so the history may be too long to be held at
+// once. It begins after a place, or with the zero Place at the first turn that Retention.MaxExchanges
+// keeps, or at an earlier pinned exchange. The place need not exist any more: Forward begins at the
+// next higher place. Break where you have enough; the Place of the last exchange is where to go on,
+// also in another process. A Place that no exchange can have is refused with distlock.ErrInvalidOption.
 //
 // An error ends the sequence; errors are those of [Store.Load]. If the history is cleared, replaced
 // or trimmed between two pages, the error is [ErrChanged]. Each range over the sequence begins a
@@ -142,11 +154,7 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return s.iterate(ctx, opForward, after, func(r *reading) iter.Seq[[]driver.Entry] {
-		from := r.beginning(after)
-		if after.Compare(from) > 0 {
-			from = after
-		}
-		return r.pages(driver.Read{From: from}, unlimited)
+		return r.forward(after)
 	})
 }
 
@@ -157,20 +165,33 @@ func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return s.iterate(ctx, opBackward, before, func(r *reading) iter.Seq[[]driver.Entry] {
-		if before == (lockedmemory.Place{}) && r.maxExchanges < unlimited {
-			return r.turns(unlimited, nil)
+		lowest, first := before, lockedmemory.Place{}
+		groups := r.turns(unlimited, nil)
+		if before == (lockedmemory.Place{}) {
+			lowest = end
 		}
-		first := r.beginning(lockedmemory.Place{})
-		pages := r.pages(driver.Read{Backward: true, From: before}, unlimited)
+		if lowest != end || r.maxExchanges == unlimited {
+			first = r.beginning(lockedmemory.Place{})
+			groups = r.pages(driver.Read{Backward: true, From: before}, unlimited)
+		}
 		return func(yield func([]driver.Entry) bool) {
-			for page := range pages {
-				kept := slices.DeleteFunc(page, func(e driver.Entry) bool {
+			for group := range groups {
+				kept := slices.DeleteFunc(group, func(e driver.Entry) bool {
 					return e.Place.Compare(first) < 0 || e.Place.Fence < r.since
 				})
-				if !yield(kept) || len(kept) < len(page) {
+				if len(kept) > 0 {
+					lowest = kept[len(kept)-1].Place
+				}
+				if !yield(kept) {
 					return
 				}
+				if len(kept) < len(group) {
+					break
+				}
 			}
+			older := r.pins(lockedmemory.Place{}, lowest)
+			slices.Reverse(older)
+			yield(older)
 		}
 	})
 }
@@ -203,17 +224,19 @@ func (s *Store[M, D]) iterate(ctx context.Context, op operation, from lockedmemo
 // present leaves out exchanges that are no longer history: they were cleared or trimmed since the
 // page was read.
 func present[M any](r *reading, found []lockedmemory.Exchange[M]) []lockedmemory.Exchange[M] {
-	return slices.DeleteFunc(found, func(e lockedmemory.Exchange[M]) bool { return e.Place.Compare(r.oldest) < 0 })
+	return slices.DeleteFunc(found, func(e lockedmemory.Exchange[M]) bool {
+		return !e.Pinned && e.Place.Compare(r.oldest) < 0
+	})
 }
 
 // decode returns the exchanges of entries that are history, can be read, and match. An entry that
 // cannot be read is left out, or becomes reading.err.
 func (s *Store[M, D]) decode(r *reading, entries []driver.Entry, words []string) (found []lockedmemory.Exchange[M]) {
 	for _, entry := range entries {
-		if entry.Place.Compare(r.oldest) < 0 || entry.Place.Fence < r.since {
+		if !entry.Pinned && (entry.Place.Compare(r.oldest) < 0 || entry.Place.Fence < r.since) {
 			continue
 		}
-		e := lockedmemory.Exchange[M]{Place: entry.Place, ID: entry.ID}
+		e := lockedmemory.Exchange[M]{Place: entry.Place, ID: entry.ID, Pinned: entry.Pinned}
 		err := entry.Err
 		for i, text := range entry.Messages {
 			var m M

@@ -163,6 +163,29 @@ func TestStore_longOldHistory_oneRoundTrip(t *testing.T) {
 	}
 }
 
+// A session with pinned exchanges costs one read more, and no other session does.
+func TestLoad_pinned_oneReadMore(t *testing.T) {
+	store, d := filled(t, 5_000, 100, &sessionstore.Options{Window: 10})
+	loads := func(messages, reads int) {
+		t.Helper()
+		d.reads = 0
+		if found, err := store.Load(t.Context(), ""); err != nil || len(found) != messages || d.reads != reads {
+			t.Errorf("%d messages, %v, in %d reads; want %d, in %d", len(found), err, d.reads, messages, reads)
+		}
+	}
+	loads(20, 1)
+	page, err := d.Read(t.Context(), driver.Read{Session: "s", Limit: 1})
+	must(t, err)
+	first := page.Entries[0]
+	first.Pinned = true
+	v, err := d.Replace(t.Context(), driver.Replace{From: first.Place, To: first.Place, New: []driver.Entry{first},
+		Write: driver.Write{Access: driver.Access{Session: "s", Fence: time.Now().UnixMicro(), First: true}, N: 1, Op: "op"}})
+	if err != nil || v.Outcome != driver.Done {
+		t.Fatal(v, err)
+	}
+	loads(22, 2)
+}
+
 // Forward from a place reads no history before it, also where MaxExchanges hides older turns.
 func TestForward_fromALatePlace_twoRoundTrips(t *testing.T) {
 	store, d := filledWith(t, 5_000, 100, nil, &sessionstore.Retention{MaxExchanges: 5_000})

@@ -25,12 +25,16 @@ import (
 // exchange without a Place, the ID is dropped. It stands with the exchange after it, or at the end
 // of the range.
 //
+// A Pinned exchange, such as a summary, is kept by all limits: Options.Window, and Retention.MaxExchanges,
+// MaxAge and MaxBytes. A Replace without it, Clear, Delete and IdleTTL remove it. A session has at most 16.
+//
 // The service copies the history, a part at a time, beside the old one. That takes as long as writing the
 // history anew, and twice its memory until the end. Of the removed exchanges the service then keeps no text.
 //
 // The errors are those of [Store.Save], without [ErrTurnConflict]. It fails, and has
-// written nothing, with [ErrRange] if the session has no exchange at from or to, or if a Place is out of
-// order, with lockedmemory.ErrInvalidID if an ID is longer than 512 bytes or stands twice, and with
+// written nothing, with [ErrRange] if the session has no exchange at from or to, or if a Place is out
+// of order, with [ErrTooLarge] if more than 16 exchanges would be pinned, with
+// lockedmemory.ErrInvalidID if an ID is longer than 512 bytes or stands twice, and with
 // distlock.ErrInvalidOption for an exchange without messages. After distlock.ErrOutcomeUnknown, repeat
 // it in the same turn: [ErrRange] then says that it was done.
 func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
@@ -69,13 +73,18 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 			}
 			ids[e.ID] = true
 		}
-		entries[i] = driver.Entry{Place: next, ID: e.ID}
+		entries[i] = driver.Entry{Place: next, ID: e.ID, Pinned: e.Pinned}
 		if entries[i].Messages, err = s.encode(e.Messages); err != nil {
 			return err
 		}
 	}
+	replace := driver.Replace{From: from, To: to, New: entries}
+	if err := r.checkPins(replace); err != nil {
+		return err
+	}
 	_, err = r.underLease(func(w driver.Write) (driver.Page, error) {
-		v, err := s.driver.Replace(ctx, driver.Replace{Write: w, From: from, To: to, New: entries})
+		replace.Write = w
+		v, err := s.driver.Replace(ctx, replace)
 		return driver.Page{Verdict: v}, err
 	})
 	return err

@@ -32,6 +32,9 @@ const (
 	opSaveOnce operation = "save once"
 	opClear    operation = "clear"
 	opReplace  operation = "replace"
+	opFork     operation = "fork"
+	opSource   operation = "fork: reading the history"
+	opPins     operation = "replace: reading the pinned exchanges"
 	opDelete   operation = "delete"
 	opLoad     operation = "load"
 	opSearch   operation = "search"
@@ -46,7 +49,7 @@ const (
 // writes reports whether the effect of the call is what the caller asked for. A read may leave a
 // mark, which changes no history.
 func (op operation) writes() bool {
-	return op == opSave || op == opSaveOnce || op == opClear || op == opReplace || op == opDelete
+	return op == opFork || op == opSave || op == opSaveOnce || op == opClear || op == opReplace || op == opDelete
 }
 
 // advice is what to do after an unknown outcome.
@@ -60,24 +63,33 @@ func (op operation) advice() string {
 // request begins a call. It fails if the session is not known, or if the lease does not fit.
 func (s *Store[M, D]) request(ctx context.Context, op operation) (*request, error) {
 	key, err := s.key(ctx)
-	lease, leased := lockedmemory.Lease(ctx)
+	lease, _ := lockedmemory.Lease(ctx)
+	if op == opSource { // ⚑ the lease is that of the other session
+		lease = nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sessionstore: %s: %w: the KeyFunc does not know the session: %w", op, distlock.ErrInvalidKey, err)
+	}
+	return s.requestFor(ctx, op, key, lease)
+}
+
+// requestFor is request for a session. lease may be nil.
+func (s *Store[M, D]) requestFor(ctx context.Context, op operation, key string, lease *distlock.Lease) (r *request, err error) {
 	switch {
-	case err != nil:
-		err = fmt.Errorf("%w: the KeyFunc does not know the session: %w", distlock.ErrInvalidKey, err)
 	case key == "":
 		err = fmt.Errorf("%w: the session is empty: put its ID into the context that the KeyFunc reads",
 			distlock.ErrInvalidKey)
-	case !leased && op.writes():
+	case lease == nil && op.writes():
 		err = fmt.Errorf("%w: the store writes under a lease alone: put lockedmemory.New in front of it", distlock.ErrNotHeld)
-	case leased && lease.Key() != key:
+	case lease != nil && lease.Key() != key:
 		err = fmt.Errorf("%w: the lease is for another session: give the store the KeyFunc that lockedmemory.New has",
 			distlock.ErrNotHeld)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("sessionstore: %s: %w", op, err)
 	}
-	r := &request{ctx: ctx, op: op, driver: s.driver, session: key, lease: lease}
-	if leased {
+	r = &request{ctx: ctx, op: op, driver: s.driver, session: key, lease: lease}
+	if lease != nil {
 		r.state = stateOf(s, lease)
 	}
 	return r, nil
@@ -153,6 +165,10 @@ func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bo
 		return false, fmt.Errorf("%w: the session has no exchange, so the history of this turn no longer exists; "+
 			"nothing was written: begin a new turn and load the history again", err)
 	case driver.Range:
+		if r.op == opFork {
+			return false, fmt.Errorf("%w: %s: nothing was written: fork into a session without an exchange, or clear it first",
+				ErrNotEmpty, r.op)
+		}
 		return false, fmt.Errorf("%w: %s: nothing was written: the history has no exchange where the range begins or ends; "+
 			"it was trimmed, replaced or cleared, or has expired: read it again", ErrRange, r.op)
 	case driver.Full:

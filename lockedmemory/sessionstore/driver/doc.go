@@ -32,7 +32,8 @@
 //
 // The first access of a lease trims: entries beyond Retention.MaxExchanges, MaxAge and MaxBytes, in whole
 // turns, but never the newest turn. It may leave a part for the next lease. All entries under one token
-// are a turn.
+// are a turn. ⚑ Pinned entries stay. MaxExchanges, MaxAge and the newest turn are those of the other
+// entries. Of MaxBytes, all count.
 //
 // Write.Op is the identity of a write. The store gives the same one, at the same place, when it
 // sends a write again. Clients of services may send a write again by themselves. The driver answers

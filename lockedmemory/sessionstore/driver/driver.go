@@ -12,6 +12,7 @@ type Entry struct {
 	Place    lockedmemory.Place
 	ID       string // of the message; empty if there was none
 	Messages [][]byte
+	Pinned   bool // no limit removes it
 	// Err says that the entry is broken, or that another program has written it. Then only Place and
 	// Size are set. Size is in bytes.
 	Err  error
@@ -76,17 +77,20 @@ type Content struct {
 }
 
 // Replace removes a range of entries and puts others in their place, in one step that readers see
-// whole. Without a range, it removes all entries: that is a Clear, and New is empty.
+// whole. Without a range, it removes all entries, that is a Clear, or with New it begins a session, that
+// is a Fork.
 type Replace struct {
 	Write
 	// From and To are the first and the last entry of the range. Both are in the session, or the call
-	// has no effect, see Range. Both are zero for a Clear.
+	// has no effect, see Range. Both are zero for a Clear and for a Fork.
 	From, To lockedmemory.Place
 	// Forget also removes the IDs: the call is a Delete. Only without From and To. The session keeps the
 	// token of its last Delete, see Access.Awaited.
 	Forget bool
-	// New are the entries that take their place, in order. Fence and N of their Places lie in the range
-	// and do not fall. The driver gives them sub-places that no entry of the session has had.
+	// New are the entries that take their place, in order. They alone may be Pinned. Fence and N of their
+	// Places lie in the range and do not fall. The driver gives them sub-places that no entry of the
+	// session has had. Without a range, the call is a Fork: the session has no entry, and New keep their
+	// Places, which are below that of the call. Later sub-places are above theirs.
 	New []Entry
 }
 
@@ -121,7 +125,8 @@ const (
 	// Gone: the exchanges up to Access.Seen have disappeared: the session has expired, or was
 	// deleted. Nothing was written. Only Append, and Replace of a range, have this outcome.
 	Gone
-	// Range: the session has no entry at Replace.From or Replace.To. Nothing was written.
+	// Range: the session has no entry at Replace.From or Replace.To, or has an entry, for a Fork. Nothing was
+	// written.
 	Range
 	// Full: the session has no sub-place left for Replace.New, until a Clear. Nothing was written.
 	Full
@@ -140,6 +145,10 @@ type Read struct {
 	Limit int // at least 1
 	// Next says that other pages of the same read came before.
 	Next bool
+	// Pinned are the places that Page.Pinned of the first page had. With PinnedOnly, the Read asks for the
+	// entries at these places alone, and Backward, From and Limit have no meaning.
+	Pinned     []lockedmemory.Place
+	PinnedOnly bool
 	// ID, if not empty, asks for the entry stored under the ID alone, and for whether the ID is known, as of
 	// one moment. Backward, From and Limit have no meaning then.
 	ID string
@@ -152,13 +161,17 @@ type Page struct {
 	Entries []Entry
 	// Last is where to go on, for Read.From. Zero: there is no more.
 	Last lockedmemory.Place
-	// Oldest is a place with no older exchange: that of the first entry or marker of the session, or,
-	// without one, a place above all exchanges. Zero: not known. It is known for a Read with From, as of
-	// the moment of the entries or later. Entries below it are no longer history.
+	// Oldest is a place with no older exchange that is not pinned: that of the first such entry or
+	// marker of the session, or, without one, a place above all exchanges. Zero: not known. It is known
+	// for a Read with From, as of the moment of the entries or later. Entries below it are no longer
+	// history.
 	Oldest lockedmemory.Place
 	// Revision changes with each Replace of a range. It is that of the moment of the entries or
 	// before, and with Read.Next of that moment or later.
 	Revision int64
+	// Pinned are the places of the pinned entries, in order, as of Revision. It may have places of a session
+	// that has expired since.
+	Pinned []lockedmemory.Place
 	// Known says that Read.ID is known. Without an entry, that is no longer in the session: it was
 	// replaced or trimmed, or the session was cleared or has expired.
 	Known bool

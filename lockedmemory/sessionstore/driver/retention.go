@@ -22,7 +22,8 @@ type Retention struct {
 	// A session without an exchange is kept for 24 hours.
 	IdleTTL time.Duration
 	// MaxExchanges is how many exchanges of a session are kept at most: the last turns, whole. The
-	// newest turn is kept whole, also if it is longer. Default: all.
+	// newest turn is kept whole, also if it is longer. Pinned exchanges are kept in addition, here and
+	// under MaxAge and MaxBytes. Default: all.
 	MaxExchanges int
 	// MaxAge is how old an exchange may become: reads leave older exchanges out. Its age counts from the
 	// grant of its lease to the grant of the last lease that has used the session, both by the clock of the

@@ -153,30 +153,39 @@ func (s *service) show(sess *session, a driver.Access) driver.Verdict {
 }
 
 // trim removes the oldest turns until the limits of keep hold. It never removes a part of a turn, nor
-// the newest turn. now is the token of the access.
+// the newest turn, nor a pinned exchange. now is the token of the access.
 func (sess *session) trim(keep driver.Retention, now int64) {
 	from, bytes := 0, 0
-	if keep.MaxExchanges > 0 {
-		from = max(0, len(sess.entries)-keep.MaxExchanges)
+	var free []entry // of pins
+	for _, e := range sess.entries {
+		if e.Pinned {
+			bytes += driver.Bytes(e.ID, e.Messages)
+		} else {
+			free = append(free, e)
+		}
 	}
-	for from < len(sess.entries) && keep.MaxAge > 0 && sess.entries[from].Place.Fence < now-keep.MaxAge.Microseconds() {
+	if keep.MaxExchanges > 0 {
+		from = max(0, len(free)-keep.MaxExchanges)
+	}
+	for from < len(free) && keep.MaxAge > 0 && free[from].Place.Fence < now-keep.MaxAge.Microseconds() {
 		from++
 	}
-	for i := len(sess.entries) - 1; i >= from && keep.MaxBytes > 0; i-- {
-		if bytes += driver.Bytes(sess.entries[i].ID, sess.entries[i].Messages); bytes > keep.MaxBytes {
+	for i := len(free) - 1; i >= from && keep.MaxBytes > 0; i-- {
+		if bytes += driver.Bytes(free[i].ID, free[i].Messages); bytes > keep.MaxBytes {
 			from = i + 1
 		}
 	}
 	if from == 0 {
 		return
 	}
-	fence := func(i int) int64 { return sess.entries[i].Place.Fence }
-	last := fence(len(sess.entries) - 1)
-	newest := slices.IndexFunc(sess.entries, func(e entry) bool { return e.Place.Fence == last })
+	fence := func(i int) int64 { return free[i].Place.Fence }
+	last := fence(len(free) - 1)
+	newest := slices.IndexFunc(free, func(e entry) bool { return e.Place.Fence == last })
 	for from < newest && fence(from) == fence(from-1) {
 		from++
 	}
-	sess.entries = slices.Delete(sess.entries, 0, min(from, newest))
+	first := fence(min(from, newest))
+	sess.entries = slices.DeleteFunc(sess.entries, func(e entry) bool { return !e.Pinned && e.Place.Fence < first })
 }
 
 // gone reports whether exchanges that the lease of an access has seen have disappeared, and no
@@ -254,6 +263,18 @@ func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, 
 	}
 	first, last := sess.index(r.From), sess.index(r.To)
 	switch {
+	case r.From == lockedmemory.Place{} && len(r.New) > 0: // Fork
+		if sess.entries != nil {
+			v.Outcome = driver.Range
+			break
+		}
+		sess.state = begun
+		for _, e := range r.New {
+			e.Messages = cloned(e.Messages)
+			sess.entries = append(sess.entries, entry{Entry: e})
+			sess.revision = max(sess.revision, e.Place.Sub)
+		}
+		return v, nil
 	case r.From == lockedmemory.Place{}: // Clear
 		sess.entries, sess.state = nil, cleared
 		if r.Forget {
@@ -322,9 +343,14 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	page.Known = isKnown
 	page.Mark = sess.mark
 	page.Revision, page.Oldest = sess.revision, lockedmemory.Place{Fence: math.MaxInt64}
-	if len(sess.entries) > 0 {
-		page.Oldest = sess.entries[0].Place
+	for _, e := range slices.Backward(sess.entries) {
+		if e.Pinned {
+			page.Pinned = append(page.Pinned, e.Place)
+		} else {
+			page.Oldest = e.Place
+		}
 	}
+	slices.Reverse(page.Pinned)
 	entries, ahead := slices.All(sess.entries), 1
 	if r.Backward {
 		entries, ahead = slices.Backward(sess.entries), -1
@@ -332,9 +358,10 @@ func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
 	for _, e := range entries {
 		switch {
 		case r.From != lockedmemory.Place{} && e.Place.Compare(r.From) != ahead,
+			r.PinnedOnly && !slices.Contains(r.Pinned, e.Place),
 			r.ID != "" && (e.ID != r.ID || e.Place.Fence != known.place.Fence || e.Place.N != known.place.N):
 			continue
-		case len(page.Entries) == r.Limit: // and there is more
+		case len(page.Entries) == r.Limit && !r.PinnedOnly: // and there is more
 			page.Last = page.Entries[r.Limit-1].Place
 			return page, nil
 		}

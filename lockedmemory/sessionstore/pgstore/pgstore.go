@@ -162,20 +162,22 @@ func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict
 	if r.From != (lockedmemory.Place{}) {
 		from, to = numbers(r.From), numbers(r.To)
 	}
-	fences, ns, of, sizes := []int64{}, []int64{}, []int64{}, []int64{}
-	ids, messages := [][]byte{}, [][]byte{}
+	fences, ns, subs, of, sizes := []int64{}, []int64{}, []int64{}, []int64{}, []int64{}
+	ids, messages, pinned := [][]byte{}, [][]byte{}, []bool{}
 	for i, e := range r.New {
 		fences, ns, sizes = append(fences, e.Place.Fence), append(ns, e.Place.N), append(sizes, int64(driver.Bytes(e.ID, e.Messages)))
 		var id []byte
 		if e.ID != "" {
 			id = []byte(e.ID)
 		}
-		ids = append(ids, id)
+		subs = append(subs, e.Place.Sub)
+		ids, pinned = append(ids, id), append(pinned, e.Pinned)
 		for _, m := range e.Messages {
 			of, messages = append(of, int64(i+1)), append(messages, m)
 		}
 	}
-	args := append(s.access(r.Access), r.N, r.Op, r.Forget, numbers(r.Seen), from, to, fences, ns, ids, sizes, of, some(messages),
+	args := append(s.access(r.Access), r.N, r.Op, r.Forget, numbers(r.Seen), from, to, fences, ns, ids, sizes, pinned, subs,
+		of, some(messages),
 		int64(lockedmemory.MaxSub))
 	return s.verdict(ctx, "replace_v1", args)
 }

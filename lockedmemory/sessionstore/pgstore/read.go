@@ -26,7 +26,7 @@ func (s *service) Read(ctx context.Context, r driver.Read) (page driver.Page, er
 		from.Fence = math.MaxInt64
 	}
 	args := []any{s.keep.Namespace, r.Session, a.First, a.Fence, a.Shown, a.Awaited, s.idle, s.limits,
-		r.Backward, numbers(from), limit + 1, nil, nil} // one more shows if there is more
+		r.Backward, numbers(from), limit + 1, nil, nil, r.Next, r.PinnedOnly} // one more shows if there is more
 	if r.ID != "" {
 		args[11], args[12] = []byte(r.ID), hash(r.ID)
 	}
@@ -39,7 +39,7 @@ func (s *service) Read(ctx context.Context, r driver.Read) (page driver.Page, er
 	}
 	page = rows[0].page
 	for _, row := range rows {
-		if row.entry.Place != (lockedmemory.Place{}) {
+		if row.entry.Place != (lockedmemory.Place{}) && (!r.PinnedOnly || slices.Contains(r.Pinned, row.entry.Place)) {
 			page.Entries = append(page.Entries, row.entry)
 		}
 	}
@@ -49,7 +49,7 @@ func (s *service) Read(ctx context.Context, r driver.Read) (page driver.Page, er
 		}
 		return a.Place.Compare(b.Place)
 	})
-	if len(page.Entries) > limit {
+	if len(page.Entries) > limit && !r.PinnedOnly {
 		page.Entries = page.Entries[:limit]
 		page.Last = page.Entries[limit-1].Place
 	}
@@ -64,9 +64,13 @@ type row struct {
 
 func scanRow(found pgx.CollectableRow) (r row, err error) {
 	var id []byte
+	var fences, ns, subs []int64
 	mark, oldest, at := &r.page.Mark, &r.page.Oldest, &r.entry.Place
 	err = found.Scan(&r.page.Outcome, &mark.Fence, &mark.N, &r.page.Revision, &oldest.Fence, &oldest.N, &oldest.Sub,
-		&r.page.Known, &at.Fence, &at.N, &at.Sub, &id, &r.entry.Messages)
+		&r.page.Known, &fences, &ns, &subs, &at.Fence, &at.N, &at.Sub, &id, &r.entry.Messages, &r.entry.Pinned)
 	r.entry.ID = string(id)
+	for i, fence := range fences {
+		r.page.Pinned = append(r.page.Pinned, lockedmemory.Place{Fence: fence, N: ns[i], Sub: subs[i]})
+	}
 	return r, err
 }

@@ -91,15 +91,17 @@ BEGIN
 END $$;
 
 -- Removes the oldest turns beyond the limits: MaxExchanges, MaxAge in microseconds, MaxBytes. 0 is
--- no limit. It ends after 100 exchanges or 1 MiB, and the rest of a turn. The newest turn stays.
+-- no limit. It ends after 100 exchanges or 1 MiB, and the rest of a turn. The newest turn stays. Pinned
+-- exchanges stay, and count for MaxBytes alone.
 -- ⚑ The age counts from the token of the access. No clock of a process has a part.
 CREATE FUNCTION {schema}.session_trim_v1(s {schema}.session, p_limits bigint[]) RETURNS {schema}.session
 LANGUAGE plpgsql AS $$
 DECLARE
-  too_many  bigint := CASE WHEN p_limits[1] > 0 THEN s.exchanges - p_limits[1] ELSE 0 END;
+  too_many  bigint := CASE WHEN p_limits[1] > 0 THEN s.exchanges - p_limits[1]
+    - (SELECT count(*) FROM {schema}.exchange WHERE session = s.id AND pinned) ELSE 0 END;
   since     bigint := CASE WHEN p_limits[2] > 0 THEN s.fence - p_limits[2] ELSE 0 END;
   too_large bigint := CASE WHEN p_limits[3] > 0 THEN s.bytes - p_limits[3] ELSE 0 END;
-  newest    bigint := (SELECT fence FROM {schema}.exchange WHERE session = s.id
+  newest    bigint := (SELECT fence FROM {schema}.exchange WHERE session = s.id AND NOT pinned
     ORDER BY fence DESC, n DESC, sub DESC LIMIT 1);
   removed   bigint := 0;
   freed     bigint := 0;
@@ -107,7 +109,7 @@ DECLARE
   each      record;
 BEGIN
   FOR each IN SELECT fence, size FROM {schema}.exchange
-    WHERE session = s.id AND fence < newest ORDER BY fence, n, sub LIMIT 100
+    WHERE session = s.id AND fence < newest AND NOT pinned ORDER BY fence, n, sub LIMIT 100
   LOOP
     EXIT WHEN freed >= 1048576 OR NOT (removed < too_many OR each.fence < since OR freed < too_large);
     removed := removed + 1;
@@ -115,7 +117,8 @@ BEGIN
     last := each.fence;
   END LOOP;
   IF last IS NOT NULL THEN
-    WITH gone AS (DELETE FROM {schema}.exchange WHERE session = s.id AND fence <= last RETURNING size)
+    WITH gone AS (DELETE FROM {schema}.exchange WHERE session = s.id AND fence <= last AND NOT pinned
+        RETURNING size)
       SELECT s.exchanges - count(*), s.bytes - sum(size) INTO s.exchanges, s.bytes FROM gone;
   END IF;
   RETURN s;

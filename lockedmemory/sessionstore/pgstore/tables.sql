@@ -32,9 +32,13 @@ CREATE TABLE {schema}.exchange (
   id       bytea,             -- of the message; null without one
   size     bigint NOT NULL,
   messages bytea[] NOT NULL,
+  pinned   boolean NOT NULL DEFAULT false,
   PRIMARY KEY (session, fence, n, sub)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
   toast.autovacuum_vacuum_scale_factor = 0.02, toast.autovacuum_vacuum_threshold = 1000);
+
+-- Few exchanges are pinned, so most writes change the primary key alone.
+CREATE INDEX exchange_pinned ON {schema}.exchange (session, fence, n, sub) WHERE pinned;
 
 -- A message ID, and the place of its exchange.
 CREATE TABLE {schema}.known (

@@ -98,6 +98,9 @@ func check(t *testing.T, place lockedmemory.Place, texts []string, fields []any)
 	if entry.ID != "" {
 		kept = append(kept, "id", entry.ID)
 	}
+	if entry.Pinned {
+		kept = append(kept, "pin", texts[len(texts)-1])
+	}
 	if !slices.Equal(kept, texts) || len(entry.Messages) == 0 || place.Fence > lockdriver.MaxFence {
 		t.Errorf("%s: %q was parsed as %+v", place, texts, entry)
 	}

@@ -194,7 +194,7 @@ func TestIDs_S2_firstSave_movesMark(t *testing.T) {
 		a := s.exchange(id)
 		_, err := s.append(a)
 		must(t, err)
-		if mark, want := s.client.Get(t.Context(), "session:{s}:mark").Val(), fmt.Sprintf("1:%d-0:l:::0", a.Fence); mark != want {
+		if mark, want := s.client.Get(t.Context(), "session:{s}:mark").Val(), fmt.Sprintf("1:%d-0:l:::0:", a.Fence); mark != want {
 			t.Errorf("the mark is %q, want %q", mark, want)
 		}
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -42,7 +44,8 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	firstAccess := r.Access != nil && r.Access.First
 	var page driver.Page
 	var tokenCall, idCall *redisconn.Call
-	var entries, oldest *redis.Cmd
+	var oldest *redis.Cmd
+	var entries []*redis.Cmd
 	var cmds []redis.Cmder
 	if firstAccess {
 		keys, args := s.access(*r.Access)
@@ -54,15 +57,23 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	if !r.Next {
 		cmds = append(cmds, mark)
 	}
-	if r.ID != "" {
+	switch {
+	case r.ID != "":
 		idCall = storedScript.Call(ctx, []string{k.log, k.ids}, field(r.ID), r.ID)
 		cmds = append(cmds, idCall)
-	} else {
-		entries = redis.NewCmd(ctx, name, k.log, first, second, "count", limit)
-		cmds = append(cmds, entries)
+	case r.PinnedOnly:
+		for _, p := range r.Pinned {
+			entries = append(entries, redis.NewCmd(ctx, "xrange", k.log, p.String(), p.String()))
+		}
+		r.Limit, limit = len(r.Pinned), -1 // no page follows
+	default:
+		entries = append(entries, redis.NewCmd(ctx, name, k.log, first, second, "count", limit))
+	}
+	for _, cmd := range entries {
+		cmds = append(cmds, cmd)
 	}
 	if continues { // after the entries: an entry that was cleared in between is older than the oldest
-		oldest = redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1)
+		oldest = redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1+len(r.Pinned))
 		cmds = append(cmds, oldest)
 	}
 	if r.Next {
@@ -77,11 +88,11 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 			return page, err
 		}
 	}
-	if page.Mark.Fence, page.Revision, err = parseMark(mark); err != nil {
+	if err = parseMark(&page, mark); err != nil {
 		return page, err
 	}
 	if continues {
-		if page.Oldest, err = firstPlace(oldest); err != nil {
+		if page.Oldest, err = firstPlace(oldest, r.Pinned); err != nil {
 			return page, err
 		}
 	}
@@ -92,36 +103,45 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 		}
 		return page, err
 	}
-	found, err := entries.Slice()
-	if err != nil {
-		return page, err
+	var found []any
+	for _, cmd := range entries {
+		some, err := cmd.Slice()
+		if err != nil {
+			return page, err
+		}
+		found = append(found, some...)
 	}
 	return page, fill(&page, found, r.Limit, limit)
 }
 
-// parseMark reads the token and the revision in a mark. Without a mark, they are 0. lua/session.lua judges the
-// same.
-func parseMark(mark *redis.Cmd) (token, revision int64, err error) {
+// parseMark reads the token, the revision and the pinned places in a mark. Without a mark, they are zero.
+// lua/session.lua judges the same.
+func parseMark(page *driver.Page, mark *redis.Cmd) error {
 	text, err := mark.Text()
 	if errors.Is(err, redis.Nil) {
-		return 0, 0, nil
+		return nil
 	} else if err != nil {
-		return 0, 0, err
+		return err
 	}
 	if fields := markForm.FindStringSubmatch(text); fields != nil {
-		token, _ = strconv.ParseInt(fields[1], 10, 64)
-		revision, _ = strconv.ParseInt(fields[2], 10, 64)
-		return token, revision, nil
+		page.Mark.Fence, _ = strconv.ParseInt(fields[1], 10, 64)
+		page.Revision, _ = strconv.ParseInt(fields[2], 10, 64)
+		for id := range strings.SplitSeq(fields[3], ",") {
+			if place, ok := parsePlace(id); ok {
+				page.Pinned = append(page.Pinned, place)
+			}
+		}
+		return nil
 	}
 	if newerForm.MatchString(text) {
-		return 0, 0, markError("NEWER the mark of the session has another form")
+		return markError("NEWER the mark of the session has another form")
 	}
-	return 0, 0, markError(`WRONGTYPE the key that ends in "mark" is not the mark of a session`)
+	return markError(`WRONGTYPE the key that ends in "mark" is not the mark of a session`)
 }
 
 // The forms of a mark, see lua/session.lua.
 var (
-	markForm  = regexp.MustCompile(`^1:(\d+)-\d+:[el]:[0-9a-f]*:\d*:(\d+)$`)
+	markForm  = regexp.MustCompile(`^1:(\d+)-\d+:[el]:[0-9a-f]*:\d*:(\d+):([\d,-]*)$`)
 	newerForm = regexp.MustCompile(`^\d+:\d+-\d+:`)
 )
 
@@ -142,23 +162,28 @@ func parseStored(cmd *redis.Cmd) (known bool, entries []any, err error) {
 	return known, entries, reply.End()
 }
 
-// firstPlace is the place of the first entry or marker in a reply of XRANGE. In an empty reply, it
-// is a place above all exchanges.
-func firstPlace(cmd *redis.Cmd) (lockedmemory.Place, error) {
+// firstPlace is the place of the first entry or marker in a reply of XRANGE that is not pinned. Without
+// one, it is a place above all exchanges.
+func firstPlace(cmd *redis.Cmd, pinned []lockedmemory.Place) (lockedmemory.Place, error) {
 	items, err := cmd.Slice()
 	if err != nil {
 		return lockedmemory.Place{}, err
 	}
-	if len(items) == 0 {
-		return lockedmemory.Place{Fence: math.MaxInt64}, nil
-	}
-	if pair, _ := items[0].([]any); len(pair) == 2 {
+	for _, item := range items {
+		pair, _ := item.([]any)
+		if len(pair) != 2 {
+			return lockedmemory.Place{}, errReply
+		}
 		id, _ := pair[0].(string)
-		if place, ok := parsePlace(id); ok {
+		place, ok := parsePlace(id)
+		if !ok {
+			return lockedmemory.Place{}, errReply
+		}
+		if !slices.Contains(pinned, place) {
 			return place, nil
 		}
 	}
-	return lockedmemory.Place{}, errReply
+	return lockedmemory.Place{Fence: math.MaxInt64}, nil
 }
 
 // fill puts the entries of a reply into the page, without the markers. asked is the COUNT of the
@@ -216,6 +241,10 @@ func parseEntry(place lockedmemory.Place, fields []any) (e driver.Entry, isMarke
 		return broken(place, fields, errFields), false
 	}
 	n := len(fields)
+	if n >= 4 && text(n-2) == "pin" {
+		e.Pinned = true
+		n -= 2
+	}
 	if n >= 4 && text(n-2) == "id" {
 		if e.ID = text(n - 1); e.ID == "" {
 			return broken(place, fields, errFields), false

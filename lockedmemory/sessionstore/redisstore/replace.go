@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -79,8 +80,9 @@ type replacing struct {
 	staged   string // the last place staged
 	seen     string // the last place of the log that was looked at
 	revision int64
-	added    int   // of New
-	sub      int64 // the highest sub-place given out
+	added    int    // of New
+	sub      int64  // the highest sub-place given out
+	pins     string // the places of the pinned exchanges staged, see lua/session.lua
 }
 
 // step is one of a Replace.
@@ -112,7 +114,7 @@ const replyAgain = 20
 
 func newReplacing(r driver.Replace, keys []string, access []any) *replacing {
 	p := &replacing{Replace: r, keys: keys, access: access, most: stepEntries}
-	if r.From == (lockedmemory.Place{}) {
+	if p.forks() && len(r.New) == 0 { // a Clear
 		p.step = swap
 		if r.Forget {
 			p.nonce = "delete"
@@ -122,6 +124,9 @@ func newReplacing(r driver.Replace, keys []string, access []any) *replacing {
 	}
 	return p
 }
+
+// forks reports whether the log is absent, and the new entries keep their places.
+func (p *replacing) forks() bool { return p.From == lockedmemory.Place{} }
 
 func (p *replacing) restart() {
 	var nonce [16]byte
@@ -149,7 +154,7 @@ func (p *replacing) next() (requests [][]any) {
 	case copyTail:
 		args = append(args, p.nonce, "copy", p.staged, p.seen, "+")
 	case swap:
-		args = append(args, seq(lockedmemory.Place{N: p.N}), p.Op, p.nonce, p.staged, p.seen, p.sub)
+		args = append(args, seq(lockedmemory.Place{N: p.N}), p.Op, p.nonce, p.staged, p.seen, p.sub, p.pins)
 	}
 	return [][]any{args}
 }
@@ -160,7 +165,9 @@ func (p replacing) add() (args []any, size int, then replacing) {
 	for first := p.added; p.added < len(p.New) && p.added < first+p.most && size < stepBytes; p.added++ {
 		words, n := entryWords(p.New[p.added])
 		place := p.New[p.added].Place
-		place.Sub = p.revision + int64(p.added) + 1
+		if !p.forks() {
+			place.Sub = p.revision + int64(p.added) + 1
+		}
 		p.staged = place.String()
 		args = append(append(args, p.staged, len(words)), words...)
 		size += n
@@ -178,6 +185,9 @@ func entryWords(e driver.Entry) (words []any, size int) {
 	}
 	if e.ID != "" {
 		words = append(words, "id", e.ID)
+	}
+	if e.Pinned {
+		words = append(words, "pin", "")
 	}
 	return words, size + wordBytes*len(words)
 }
@@ -207,7 +217,7 @@ func (p *replacing) answered(cmd *redis.Cmd) (v driver.Verdict, done bool, err e
 	if err := p.advance(words); err != nil {
 		return v, false, err
 	}
-	if p.revision+int64(len(p.New)) > lockedmemory.MaxSub {
+	if !p.forks() && p.revision+int64(len(p.New)) > lockedmemory.MaxSub {
 		return driver.Verdict{Outcome: driver.Full}, true, nil
 	}
 	return v, false, nil
@@ -219,15 +229,22 @@ func (p *replacing) advance(words []any) error {
 	if p.step == begin {
 		// ⚑ A lost mark takes the revision with it. The new places are above those before the range.
 		p.revision = max(reply.Number(), p.From.Sub, p.To.Sub)
-		p.step, p.staged, p.seen, p.added, p.sub = copyHead, header, "0-0", 0, p.revision
+		p.step, p.staged, p.seen, p.added, p.sub, p.pins = copyHead, header, "0-0", 0, p.revision, ""
+		if p.forks() {
+			p.step, p.seen = addNew, ""
+		}
+		for _, e := range p.New {
+			p.sub = max(p.sub, e.Place.Sub)
+		}
 		return reply.End()
 	}
-	staged, seen, more, sub := reply.Text(), reply.Text(), reply.Number(), reply.Number()
+	staged, seen, more, sub, pins := reply.Text(), reply.Text(), reply.Number(), reply.Number(), reply.Text()
 	if err := reply.End(); err != nil {
 		return err
 	}
 	p.staged = staged
 	p.sub = max(p.sub, sub)
+	p.pins += pins
 	switch p.step {
 	case copyHead:
 		p.seen = seen
@@ -235,7 +252,8 @@ func (p *replacing) advance(words []any) error {
 			p.step, p.seen = addNew, p.To.String()
 		}
 	case addNew:
-		p.added = int(sub - p.revision)
+		n, _ := strconv.Atoi(seen)
+		p.added += n
 	case copyTail:
 		p.seen = seen
 		if more == 0 {
@@ -244,6 +262,9 @@ func (p *replacing) advance(words []any) error {
 	}
 	if p.step == addNew && p.added == len(p.New) {
 		p.step = copyTail
+		if p.forks() {
+			p.step = swap
+		}
 	}
 	return nil
 }

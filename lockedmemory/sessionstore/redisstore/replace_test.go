@@ -234,7 +234,7 @@ func TestDelete_keysThatRemain(t *testing.T) {
 			t.Errorf("%q lives for %s", key, ttl)
 		}
 	}
-	if mark := r.client.Get(t.Context(), r.mark()).Val(); !regexp.MustCompile(`^1:(\d+)-\d+:e::\d+:0$`).MatchString(mark) {
+	if mark := r.client.Get(t.Context(), r.mark()).Val(); !regexp.MustCompile(`^1:(\d+)-\d+:e::\d+:0:$`).MatchString(mark) {
 		t.Errorf("the mark is %q", mark)
 	}
 	if got := r.history(t); len(got) != 0 {
@@ -410,8 +410,8 @@ func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
 	must(t, replace(exchanges(3)...)) // so two exchanges share the place of the first, without its sub-place
 	mark := r.client.Get(t.Context(), r.mark()).Val()
 	used := func(revision int) {
-		before, _ := strings.CutSuffix(mark, ":3")
-		must(t, r.client.Set(t.Context(), r.mark(), fmt.Sprint(before, ":", revision), 0).Err())
+		before, _ := strings.CutSuffix(mark, ":3:")
+		must(t, r.client.Set(t.Context(), r.mark(), fmt.Sprint(before, ":", revision, ":"), 0).Err())
 	}
 	before := r.history(t)
 	used(999_997)

@@ -38,7 +38,7 @@ func driverOf(t *testing.T, client *redis.Client, keep driver.Retention) func(se
 // markKnown gives the session "s" a mark. So the session also admits the small tokens of a test.
 func markKnown(t *testing.T, client *redis.Client) {
 	t.Helper()
-	must(t, client.Set(t.Context(), "session:{s}:mark", "1:0-0:e:::0", 0).Err())
+	must(t, client.Set(t.Context(), "session:{s}:mark", "1:0-0:e:::0:", 0).Err())
 }
 
 func TestSave_storedForm(t *testing.T) {

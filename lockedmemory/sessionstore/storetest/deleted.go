@@ -212,6 +212,7 @@ func (d *overtaken) Append(ctx context.Context, a driver.Append) (driver.Verdict
 func deleteOvertaken(h *harness) {
 	a, b := h.instance(nil, nil), h.instance(nil, nil)
 	a.mustSave(h.Context(), 0)
+	first := a.all(h.Context())[0].Place
 	a.turn(func(ctx context.Context) {
 		a.mustLoad(ctx)
 		lease, _ := lockedmemory.Lease(ctx)
@@ -225,6 +226,7 @@ func deleteOvertaken(h *harness) {
 			"Delete":   func() error { return a.memory.Delete(ctx) },
 			"Save":     func() error { return a.save(ctx, "unaware") },
 			"SaveOnce": func() error { return a.saveOnce(ctx, "id", "unaware") },
+			"Replace":  func() error { return a.store.Replace(ctx, first, first, pin("unaware")) },
 		} {
 			err := a.memory.Delete(ctx)
 			if err == nil {

@@ -41,6 +41,7 @@ var all = []struct {
 	{lockedmemory.ErrAnswerGone, core.ErrInvalidInput, "answered before"},
 	{sessionstore.ErrGone, core.ErrNotFound, "the session was deleted or has expired"},
 	{sessionstore.ErrDeleted, core.ErrNotFound, "the session was deleted"},
+	{sessionstore.ErrNotEmpty, core.ErrInvalidInput, "not copied"},
 	{sessionstore.ErrRange, core.ErrInvalidInput, "not replaced"},
 	{sessionstore.ErrChanged, core.ErrTimeout, "the history changed while it was read"}, // a retry reads it
 	{sessionstore.ErrBroken, core.ErrInvalidInput, "an entry cannot be read"},

@@ -22,14 +22,15 @@ local function finish(reply)
 end
 
 -- The mark: the version of this form, its place, the state of the session, the operation of the last Clear,
--- the token of the last Delete, and the revision.
+-- the token of the last Delete, the revision, and the places of the pinned exchanges, each with a comma
+-- behind it.
 -- ⚑ With a mark that it cannot read, a call would end the session: a Clear removes the log that refuses others.
 local mark = try('GET', KEYS[2])
 if type(mark) == 'table' then
   return mark
 end
-local token, seq, state, cleared, deleted, revision = string.match(mark or '',
-  '^1:(%d+)%-(%d+):([el]):(%x*):(%d*):(%d+)$')
+local token, seq, state, cleared, deleted, revision, pins = string.match(mark or '',
+  '^1:(%d+)%-(%d+):([el]):(%x*):(%d*):(%d+):([%d,%-]*)$')
 if mark and not token then
   return redis.error_reply(string.find(mark, '^%d+:%d+%-%d+:') and 'NEWER the mark of the session has another form'
     or 'WRONGTYPE the key that ends in "mark" is not the mark of a session')
@@ -37,6 +38,7 @@ end
 revision = tonumber(revision or 0)
 local top = token and token .. '-' .. seq
 local there = redis.call('EXISTS', log) == 1
+pins = there and pins or '' -- ⚑ the mark outlives a log that has expired
 -- ⚑ A write without an effect: a read-only replica fails here. A replica may lag behind. It must not report
 -- a session as gone or a lock as lost. A server without memory fails here, too, unless the script frees
 -- memory: the later writes of a script are not checked.
@@ -78,7 +80,7 @@ end
 
 local function set_mark(place, state, op)
   local life = state ~= 'l' and ARGV[4] or idle > 0 and idle + ARGV[4]
-  local text = string.format('1:%s:%s:%s:%s:%.0f', place, state, op, deleted or '', revision)
+  local text = string.format('1:%s:%s:%s:%s:%.0f:%s', place, state, op, deleted or '', revision, pins)
   if life then
     run('SET', KEYS[2], text, 'PX', life)
   else
@@ -141,25 +143,30 @@ local function is_marker(entry)
   return #fields == 2 and (fields[1] == 'mark' and fields[2] == '' or fields[1] == 'swap' and #fields[2] == 32)
 end
 
--- exchange_from returns the first exchange from a place on, and its token.
+local pinned, pin_count = {}, 0
+for place in string.gmatch(pins, '[^,]+') do
+  pinned[place], pin_count = true, pin_count + 1
+end
+
+-- exchange_from returns the first exchange from a place on that is not pinned, and its token.
 local function exchange_from(place)
   local entry
   repeat
     entry = (run('XRANGE', log, place, '+', 'COUNT', 1) or {})[1]
     place = entry and '(' .. entry[1]
-  until not entry or not is_marker(entry)
+  until not entry or not (is_marker(entry) or pinned[entry[1]])
   return entry, entry and string.match(entry[1], '^%d+')
 end
 
 -- trim removes the oldest turns until MaxExchanges exchanges, those of MaxAge, and MaxBytes are left, or 100
 -- exchanges or 1 MiB, and the rest of a turn, are removed. It keeps the newest turn whole, and no part of
--- another one.
+-- another one. Pinned exchanges stay.
 -- ⚑ It reads one exchange at a time: a reply of many would block Redis for the time of all their bytes.
 local function trim(markers)
   if ARGV[5] == '0 0 0' then
     return
   end
-  local over = most > 0 and (run('XLEN', log) or 0) - markers - most or 0
+  local over = most > 0 and (run('XLEN', log) or 0) - markers - pin_count - most or 0
   local since = age > 0 and fence - age or 0
   local excess = used and used - bytes or 0
   if over <= 0 and since <= 0 and excess <= 0 then
@@ -177,8 +184,15 @@ local function trim(markers)
   if last and of == last then
     entry, of = exchange_from(string.format('%.0f', last + 1))
   end
-  if last then
-    run('XTRIM', log, 'MINID', of or last)
+  local bound = of or last
+  if last and pin_count == 0 then
+    run('XTRIM', log, 'MINID', bound)
+  elseif last then
+    entry, of = exchange_from('-')
+    while entry and tonumber(of) < tonumber(bound) do
+      run('XDEL', log, entry[1])
+      entry, of = exchange_from('(' .. entry[1])
+    end
   end
 end
 

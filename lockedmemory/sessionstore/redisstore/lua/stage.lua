@@ -3,15 +3,16 @@
 -- KEYS, ARGV, Reply: see session.lua.
 -- KEYS  5 the staging key
 -- ARGV  6 identity of the staging
---       7 'begin'   8, 9 first and last place of the range   10 seq   11 op
+--       7 'begin'   8, 9 first and last place of the range, or 0-0 for a Fork   10 seq   11 op
 --                   12, 13 token and seq of driver.Access.Seen
 --       7 'copy'    8 last place staged   9 place in the log before the part   10 its end: '+' or '(place'
 --       7 'add'     8 last place staged   9… for each entry: place, number of words, words
 -- Reply to begin   {DONE, revision}; {DONE}: the Replace has taken effect before; {RANGE}; {GONE}
---       to others  {DONE, last place staged, last place of the log seen, 1 if it has more, highest new
---                  sub-place or 0}; {FULL}; {AGAIN}: stage from the beginning
+--       to others  {DONE, last place staged, last place of the log seen or number of entries added, 1 if
+--                  the log has more, highest new sub-place or 0, places of the pinned exchanges of the
+--                  step}; {FULL}; {AGAIN}: stage from the beginning
 local stage, nonce, step = KEYS[5], ARGV[6], ARGV[7]
-local last, sub = ARGV[8], 0
+local last, sub, staged_pins = ARGV[8], 0, ''
 local ENTRIES, BYTES = 50, 65536 -- of a step
 
 local function has(place)
@@ -27,9 +28,9 @@ local function begin()
     return refusal
   elseif failed then
     return result()
-  elseif not there and gone(ARGV[12], ARGV[13]) then
+  elseif ARGV[8] ~= '0-0' and not there and gone(ARGV[12], ARGV[13]) then
     return {GONE}
-  elseif not there or not has(ARGV[8]) or not has(ARGV[9]) then
+  elseif ARGV[8] == '0-0' and there or ARGV[8] ~= '0-0' and not (there and has(ARGV[8]) and has(ARGV[9])) then
     return {RANGE}
   end
   refusal = refused('UNLINK', stage) or refused('XADD', stage, HEADER, 'stage', nonce)
@@ -46,6 +47,9 @@ end
 -- put adds an entry of some words.
 local function put(place, words, first, final)
   last = place
+  if words[first] == 'op' and words[final - 1] == 'pin' then
+    staged_pins = staged_pins .. place .. ','
+  end
   return refused('XADD', stage, place, unpack(words, first, final))
 end
 
@@ -62,7 +66,7 @@ local function copy()
     end
     local entry = read[at]
     if not entry then
-      return {DONE, last, place, 0, sub}
+      return {DONE, last, place, 0, sub, staged_pins}
     end
     place = entry[1]
     local words = entry[2]
@@ -88,21 +92,21 @@ local function copy()
       break
     end
   end
-  return {DONE, last, place, 1, sub}
+  return {DONE, last, place, 1, sub, staged_pins}
 end
 
 local function add_new()
-  local at = 9
+  local at, n = 9, 0
   while at <= #ARGV do
     local words = tonumber(ARGV[at + 1])
     local refusal = put(ARGV[at], ARGV, at + 2, at + 1 + words)
     if refusal then
       return refusal
     end
-    at = at + 2 + words
+    at, n = at + 2 + words, n + 1
   end
   local _, seq = parts(last)
-  return {DONE, last, '', 0, seq % SUBS}
+  return {DONE, last, tostring(n), 0, seq % SUBS, staged_pins}
 end
 
 if step == 'begin' then

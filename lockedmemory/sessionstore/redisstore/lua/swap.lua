@@ -1,12 +1,13 @@
--- Puts a staged log in the place of the log, in one step. Without a staged log it removes all exchanges:
--- a Clear is a Replace by nothing. The mark keeps the place, so Redis refuses earlier writes that come
--- late.
+-- Puts a staged log in the place of the log, or of none, in one step. Without a staged log it removes
+-- all exchanges: a Clear is a Replace by nothing. The mark keeps the place, so Redis refuses earlier
+-- writes that come late.
 --
 -- KEYS, ARGV, Reply: see session.lua.
 -- KEYS  5 the staging key
 -- ARGV  6 seq   7 op
 --       8 identity of the staging; '': a Clear; 'delete': a Delete   9 last place staged
---       10 last place of the log that is staged   11 highest sub-place staged
+--       10 last place of the log that is staged, or '' for a Fork   11 highest sub-place staged
+--       12 places of the pinned exchanges
 -- Reply also {AGAIN}: stage from the beginning
 local stage, n, op, nonce, place = KEYS[5], ARGV[6], ARGV[7], ARGV[8], fence .. '-' .. ARGV[6]
 
@@ -27,7 +28,7 @@ local function clear(deletes)
     return refusal[1] == TAKEN and not there and copy and {DONE} or refusal
   end
   -- ⚑ In this order, and the log stays without a mark: the log or the mark refuses older writers.
-  revision = 0 -- readers see a Clear by the places
+  revision, pins = 0, '' -- readers see a Clear by the places
   deleted = deletes and fence or deleted
   set_mark(place, 'e', deletes and '' or op) -- a Clear
   if not failed then -- a Clear
@@ -40,7 +41,7 @@ local function swap()
   local refusal = judged(n, op)
   if refusal then
     return refusal
-  elseif not there or not is_staged(nonce, ARGV[9]) or place_of_last(log) ~= ARGV[10] then
+  elseif not is_staged(nonce, ARGV[9]) or (there and place_of_last(log) or '') ~= ARGV[10] then
     return {AGAIN}
   end
   local left = ARGV[9] ~= HEADER -- exchanges are left
@@ -51,7 +52,7 @@ local function swap()
   if refusal then
     return refusal
   end
-  revision = math.max(revision + 1, tonumber(ARGV[11]))
+  revision, pins = math.max(revision + 1, tonumber(ARGV[11])), ARGV[12]
   set_mark(place, left and 'l' or 'e', left and '' or op)
   if failed then
     return result()

@@ -1,0 +1,69 @@
+package sessionstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// Fork copies the history of a session into another session, which has no exchange: to is what the
+// KeyFunc would return for it. It copies the turns up to that of an exchange, whole, or with the zero
+// Place all turns that reads show. The exchanges keep their Places and stay Pinned. IDs are not copied: a
+// message that is repeated in the new session is answered anew.
+//
+// It writes under a lease of the new session. Call lockedmemory.LockedMemory.Fork. The copy is one step: an
+// error means that the new session is as before.
+//
+// The errors are those of [Store.Load] and [Store.Replace]. It fails, and has written nothing, with
+// [ErrNotEmpty] if the new session has an exchange, and with [ErrRange] if the history has no exchange at
+// the Place, or none at all. After distlock.ErrOutcomeUnknown, repeat it: [ErrNotEmpty] then says that it was
+// done.
+func (s *Store[M, D]) Fork(ctx context.Context, to string, upTo lockedmemory.Place) error {
+	lease, _ := lockedmemory.Lease(ctx)
+	target, err := s.requestFor(ctx, opFork, to, lease)
+	if err != nil {
+		return err
+	}
+	entries, err := readWhole(ctx, s, opSource, func(r *reading) (copied []driver.Entry) {
+		all := upTo == lockedmemory.Place{}
+		found := all
+	pages:
+		for group := range r.forward(lockedmemory.Place{}) {
+			for _, e := range group {
+				if !all && e.Place.Fence > upTo.Fence {
+					break pages
+				}
+				found = found || e.Place == upTo
+				if len(s.decode(r, []driver.Entry{e}, nil)) > 0 { // it can be read
+					copied = append(copied, driver.Entry{Place: e.Place, Messages: e.Messages, Pinned: e.Pinned})
+				}
+			}
+		}
+		copied = slices.DeleteFunc(copied, func(e driver.Entry) bool { return !e.Pinned && e.Place.Compare(r.oldest) < 0 })
+		if !found || len(copied) == 0 {
+			r.err = cmp.Or(r.err, fmt.Errorf("%w: %s: nothing was written: the history has no exchange at %s, or none at all: "+
+				"read it again", ErrRange, opFork, upTo))
+		}
+		return copied
+	})
+	if err != nil {
+		return err
+	}
+	// ⚑ The places of the copied exchanges are below those of all later writes.
+	if last := entries[len(entries)-1].Place.Fence; lease.Fence() <= last {
+		err = fencing.RaiseToken(ctx, lease, last)
+	}
+	if err != nil {
+		return fmt.Errorf("sessionstore: %s: the lock gives no token above the copied ones; nothing was written: %w", opFork, err)
+	}
+	_, err = target.underLease(func(w driver.Write) (driver.Page, error) {
+		v, err := s.driver.Replace(ctx, driver.Replace{Write: w, New: entries})
+		return driver.Page{Verdict: v}, err
+	})
+	return err
+}

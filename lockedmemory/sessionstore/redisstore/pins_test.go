@@ -1,0 +1,44 @@
+package redisstore_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/lockedmemory"
+)
+
+// The mark outlives the log. The pinned exchanges in the mark do not.
+func TestPins_expiredLog_forgotten(t *testing.T) {
+	t.Parallel()
+	s := newRig(t, redis.Options{}, nil, nil)
+	for name, end := range map[string]func(){
+		"expiry": func() { must(t, s.client.Del(t.Context(), s.log()).Err()) },
+		"Clear":  func() { must(t, s.memory.Clear(t.Context())) },
+		"Delete": func() { must(t, s.memory.Delete(t.Context())) },
+	} {
+		must(t, s.memory.Save(t.Context(), "q", "a"))
+		last, err := s.memory.Last(t.Context(), 1)
+		must(t, err)
+		last[0].Pinned = true
+		must(t, s.memory.Replace(t.Context(), last[0].Place, last[0].Place, last[0]))
+		pinned := func() string {
+			mark := s.client.Get(t.Context(), s.mark()).Val()
+			return mark[strings.LastIndexByte(mark, ':')+1:]
+		}
+		place := lockedmemory.Place{Fence: last[0].Place.Fence, N: last[0].Place.N, Sub: 1}
+		if got := pinned(); got != place.String()+"," {
+			t.Fatalf("the mark has %q, want %s", got, place)
+		}
+		end()
+		if got := pinned(); got != "" && name != "expiry" {
+			t.Errorf("after %s, the mark has %q", name, got)
+		}
+		must(t, s.memory.Save(t.Context(), "q", "a"))
+		if got := pinned(); got != "" {
+			t.Errorf("after %s and a Save, the mark has %q", name, got)
+		}
+		must(t, s.memory.Clear(t.Context()))
+	}
+}

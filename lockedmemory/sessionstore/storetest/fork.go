@@ -1,0 +1,199 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+)
+
+// of is an instance of another session.
+func (h *harness) of(session string, opts *options, wrap func(driver.Driver) driver.Driver) *instance {
+	h.Helper()
+	other := *h
+	other.session = session
+	return other.instance(opts, wrap)
+}
+
+// A fork has the turns up to a place, whole, with their places and pins, and without IDs. Both sessions go
+// on without each other.
+func forked(h *harness) {
+	a, b := h.instance(nil, nil), h.of(h.session+"-b", nil, nil)
+	a.mustSaveOnce(h.Context(), "id", 1)
+	a.mustSave(h.Context(), 2, 3)
+	a.mustReplace(1, 1, pin("s"), exchange("2"))
+	a.turn(func(ctx context.Context) { a.mustSave(ctx, 4, 5, 6) })
+	a.mustSave(h.Context(), 7)
+	source := a.all(h.Context())
+	if err := a.memory.Fork(h.Context(), b.session, source[5].Place); err != nil { // in the turn of 4 to 6
+		h.Fatal(err)
+	}
+	b.has("1", "s", "2", "3", "4", "5", "6")
+	copied := b.all(h.Context())
+	for n, e := range copied {
+		if e.Place != source[n].Place || e.Pinned != source[n].Pinned || e.ID != "" {
+			h.Errorf("%+v is copied as %+v", source[n], e)
+		}
+	}
+	if _, known, err := b.store.Answered(h.Context(), "id"); known || err != nil {
+		h.Errorf("an ID is copied: %v", err)
+	}
+	last, err := b.store.Last(h.Context(), 3)
+	if names := b.namesOf(last); err != nil || !slices.Equal(names, []any{"4", "5", "6"}) {
+		h.Errorf("the last turn is %v, %v", names, err)
+	}
+	b.mustSaveOnce(h.Context(), "id", 8)
+	b.mustReplace(2, 2, exchange("2b"), exchange("2c"))
+	b.has("1", "s", "2b", "2c", "3", "4", "5", "6", 8)
+	for _, e := range b.all(h.Context())[2:4] {
+		if e.Place.Sub <= copied[2].Place.Sub {
+			h.Errorf("the place %s was given before", e.Place)
+		}
+	}
+	a.has("1", "s", "2", "3", "4", "5", "6", "7")
+
+	c := h.of(h.session+"-c", nil, nil)
+	b.turn(func(ctx context.Context) { // all of it, from inside a turn, into a session that was cleared
+		c.mustSave(h.Context(), "old")
+		if err := c.memory.Clear(h.Context()); err != nil {
+			h.Fatal(err)
+		}
+		b.mustSave(ctx, 9)
+		if err := b.memory.Fork(ctx, c.session, lockedmemory.Place{}); err != nil {
+			h.Fatal(err)
+		}
+	})
+	c.has("1", "s", "2b", "2c", "3", "4", "5", "6", 8, 9)
+	c.mustSave(h.Context(), 10)
+	c.has("1", "s", "2b", "2c", "3", "4", "5", "6", 8, 9, 10)
+	if err := c.memory.Delete(h.Context()); err != nil {
+		h.Fatal(err)
+	}
+	c.has()
+	b.has("1", "s", "2b", "2c", "3", "4", "5", "6", 8, 9)
+}
+
+// A fork into a session with an exchange, of no history, or of a place that is not there, changes nothing.
+func forkRefused(h *harness) {
+	a, b := h.instance(nil, nil), h.of(h.session+"-b", nil, nil)
+	if err := a.memory.Fork(h.Context(), b.session, lockedmemory.Place{}); !errors.Is(err, sessionstore.ErrRange) {
+		h.Errorf("of an empty session: %v", err)
+	}
+	a.mustSave(h.Context(), 1, 2)
+	place := a.all(h.Context())[1].Place
+	for name, upTo := range map[string]lockedmemory.Place{
+		"another token": {Fence: place.Fence + 1, N: 1}, "another number": {Fence: place.Fence, N: place.N + 1},
+		"a marker": {Fence: place.Fence}, "below all": {Fence: 1, N: 1},
+	} {
+		if err := a.memory.Fork(h.Context(), b.session, upTo); !errors.Is(err, sessionstore.ErrRange) {
+			h.Errorf("%s: %v", name, err)
+		}
+	}
+	b.has()
+	b.mustSave(h.Context(), "b")
+	for name, to := range map[string]string{"into a session": b.session, "into itself": a.session} {
+		if err := a.memory.Fork(h.Context(), to, place); !errors.Is(err, sessionstore.ErrNotEmpty) {
+			h.Errorf("%s: %v", name, err)
+		}
+	}
+	b.turn(func(ctx context.Context) {
+		if err := a.store.Fork(ctx, b.session+"-other", place); !errors.Is(err, distlock.ErrNotHeld) {
+			h.Errorf("under the lease of another session: %v", err)
+		}
+	})
+	if err := a.store.Fork(h.Context(), b.session, place); !errors.Is(err, distlock.ErrNotHeld) {
+		h.Errorf("without a lease: %v", err)
+	}
+	b.has("b")
+	a.has(1, 2)
+
+	c := h.of(h.session+"-c", nil, nil)
+	ctx, _ := c.stale(nil)
+	c.turn(c.mustLoad)
+	if err := a.store.Fork(ctx, c.session, place); !errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrNotHeld) {
+		h.Errorf("under a lease that is over: %v", err)
+	}
+	c.has()
+}
+
+// The new session has higher tokens than the copied exchanges, also where the lock of the copied session
+// was ahead.
+func forkedTokensRise(h *harness) {
+	a, b := h.instance(nil, nil), h.of(h.session+"-b", nil, nil)
+	a.turn(func(ctx context.Context) {
+		lease, _ := lockedmemory.Lease(ctx)
+		if err := fencing.RaiseToken(ctx, lease, lease.Fence()+3_600_000_000); err != nil {
+			h.Fatal(err)
+		}
+		a.mustSave(ctx, 1)
+	})
+	if err := a.memory.Fork(h.Context(), b.session, lockedmemory.Place{}); err != nil {
+		h.Fatal(err)
+	}
+	b.mustSave(h.Context(), 2)
+	b.has(1, 2)
+}
+
+// A long fork is there as a whole or not at all, whatever becomes of its process. Late copies change
+// nothing.
+func forkedAtOnce(h *harness) {
+	a := h.instance(nil, nil)
+	a.turn(func(ctx context.Context) {
+		for n := range 120 {
+			a.saveBytes(ctx, 2000, fmt.Sprint(n))
+		}
+	})
+	b := h.of(h.session+"-b", nil, nil)
+	var sent driver.Replace
+	forking := h.instance(nil, func(d driver.Driver) driver.Driver {
+		return &replacing{d, func(r driver.Replace) error {
+			sent = r
+			b.has()
+			return nil
+		}}
+	})
+	if err := forking.memory.Fork(h.Context(), b.session, lockedmemory.Place{}); err != nil {
+		h.Fatal(err)
+	}
+	if got := b.stored(); len(got) != 120 {
+		h.Fatalf("%d exchanges are copied", len(got))
+	}
+	v, err := b.driver.Replace(h.Context(), sent)
+	if err != nil || v.Outcome != driver.Done {
+		h.Errorf("a copy of the Fork: %+v, %v", v, err)
+	}
+	b.mustSave(h.Context(), "more")
+	if v, err = b.driver.Replace(h.Context(), sent); err != nil || v.Outcome != driver.Stale {
+		h.Errorf("a late copy of the Fork: %+v, %v", v, err)
+	}
+	if got := b.stored(); len(got) != 121 || strings.Join(b.texts(got[119:]), " ") != "119 more" {
+		h.Errorf("%d exchanges", len(got))
+	}
+}
+
+func (i *instance) texts(names []any) (texts []string) {
+	for _, n := range names {
+		texts = append(texts, fmt.Sprint(n))
+	}
+	return texts
+}
+
+// replacing is a driver that shows each Replace before it sends it.
+type replacing struct {
+	driver.Driver
+	before func(driver.Replace) error
+}
+
+func (d *replacing) Replace(ctx context.Context, r driver.Replace) (driver.Verdict, error) {
+	if err := d.before(r); err != nil {
+		return driver.Verdict{}, err
+	}
+	return d.Driver.Replace(ctx, r)
+}
