@@ -158,23 +158,6 @@ func TestAnswer_busy_refused(t *testing.T) {
 	})
 }
 
-// open is a session store that checks no tokens.
-type open struct {
-	history
-	lockedmemory.SessionStore[string]
-	id    string
-	saved []string
-}
-
-func (o *open) SaveOnce(_ context.Context, id string, messages ...string) error {
-	o.id, o.saved = id, messages
-	return nil
-}
-
-func (o *open) Answered(_ context.Context, id string) (lockedmemory.Exchange[string], bool, error) {
-	return lockedmemory.Exchange[string]{Messages: o.saved}, id == o.id, nil
-}
-
 // split is a memory of another kind over a locked memory: its Save is a turn of two Appends, as Beluga's recall
 // makes two.
 type split struct {
