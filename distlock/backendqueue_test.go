@@ -508,6 +508,9 @@ func TestWaiter_L_notificationsLost_listensAgain(t *testing.T) {
 				if n := len(asked) - before; n > 20 {
 					t.Errorf("after it could listen again, it asked %d times in a minute", n)
 				}
+				for last := len(asked); len(asked) == last; asked = s.requests() {
+					time.Sleep(100 * time.Millisecond) // after a new request, a handoff lasts long enough
+				}
 				s.wakes <- handoffWake(asked[len(asked)-1].Seq, 10*time.Second)
 				if lease() == nil {
 					t.Fatal("a notification gave it no lease")

@@ -49,7 +49,7 @@ func TestDoctor_sickServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	healthy := lockctl(t, "doctor", "--url", r.URL()).is(t, 0, "0 problems, 0 warnings, 0 notes, 13 ok")
+	healthy := lockctl(t, "doctor", "--url", r.URL()).is(t, 0, "0 problems, 0 warnings, 1 note, 13 ok")
 	if !strings.HasPrefix(healthy.out, r.Addr()+"\n  ok       connection     answers in ") {
 		t.Errorf("%q", healthy.out)
 	}

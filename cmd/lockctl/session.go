@@ -53,7 +53,7 @@ func (t *tool) sessionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "session",
 		Short: "Show, check, copy and delete the sessions of a store",
-		Long: "Show, check, copy and delete the sessions of a session store in Redis or PostgreSQL.\n" +
+		Long: "Show, check, copy and delete the sessions of a store, in Redis or PostgreSQL.\n" +
 			"The parameter namespace of --store is that of the sessions.\n" +
 			"Without --store, the sessions are on the server of --url, in the namespace\n" +
 			"\"session\", or \"chat:session\" beside locks in \"chat\".\n" +

@@ -158,7 +158,7 @@ func brokenEntries(t *testing.T, s *service) {
 		save(0)
 		for n, fields := range [][]string{
 			{"op", "x"}, {"op", "x", "m", ""}, {"m", ".q", "m", ".a"}, {"op", "x", "m", ".q", "m", ".a", "more", "x"},
-			{"op", "x", "m", "q", "m", ".a"}, {"role", "user", "content", "hello"}, {"", ""}, {"\x00", "\xff"}, {"op", "x", "m", ".q", "id", "x"},
+			{"op", "x", "m", "q", "m", ".a"}, {"role", "user", "content", "hello"}, {"", ""}, {"\x00", "\xff"}, {"op", "x", "m", ".q", "id", ""},
 			{"mark", "", "more", "x"}, {"clear", "x", "more", "x"}, {"mark", "x"}, {"clear", "x"}, {"op", "x", "m", ".q", "id", "x", "no", "0"},
 		} {
 			// As the last one and in front of others; by the server's choice, and under a token of
