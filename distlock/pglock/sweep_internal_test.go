@@ -64,6 +64,7 @@ func TestSweep_S2_keepsWhatCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = stranger.Rollback(context.Background()) }()
 	if _, err := stranger.Exec(context.Background(), "LOCK TABLE belugalock.tomb IN SHARE MODE"); err != nil {
 		t.Fatal(err)
 	}

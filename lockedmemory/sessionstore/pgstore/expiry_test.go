@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -134,6 +135,7 @@ func TestExpiry_sweep_waitsForNothing(t *testing.T) {
 	r.saves("old", r.fence, 1, "x")
 	r.later(time.Minute)
 	tx := returned(connect(t, r.db.URL()).Begin(t.Context()))(t)
+	defer func() { _ = tx.Rollback(context.Background()) }()
 	returned(tx.Exec(t.Context(), "SELECT FROM belugalock.session FOR UPDATE"))(t)
 	r.saves("busy", r.fence, 1, "x")
 	must(t, tx.Rollback(t.Context()))
@@ -150,8 +152,9 @@ func TestExpiry_stricterIsolation_noSweep(t *testing.T) {
 	r.saves("old", r.fence, 1, "x")
 	r.later(time.Minute)
 	tx := returned(r.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
+	defer func() { _ = tx.Rollback(context.Background()) }()
 	const show = "SELECT outcome FROM belugalock.read_v1('session', 'busy', true, 9e15::bigint, 0, 0, NULL, " +
-		"'{0,0,0}', false, '{0,0,0}', 1, NULL, NULL)"
+		"'{0,0,0}', false, '{0,0,0}', 1, NULL, NULL, false, false)"
 	returned(tx.Exec(t.Context(), show))(t)
 	must(t, tx.Commit(t.Context()))
 	if left := r.do("SELECT exchanges FROM session WHERE name = 'old'"); left != "1" {
