@@ -18,7 +18,7 @@ import (
 func checkChaos(t *testing.T, got outcome, messages int) {
 	t.Helper()
 	checkReport(t, got, messages)
-	killed, paused, again := got.row(t, "instances killed"), got.row(t, "instances paused"), got.row(t, "messages delivered again")
+	killed, paused, again := got.row(t, "instances killed"), got.row(t, "instances paused"), got.row(t, "delivered again")
 	for i := range killed {
 		if killed[i] != 5 || paused[i] != 5 || again[i] < killed[i] {
 			t.Errorf("in run %d, %d were killed, %d paused, and %d messages delivered again", i, killed[i], paused[i], again[i])

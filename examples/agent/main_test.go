@@ -127,7 +127,7 @@ func checkReport(t *testing.T, got outcome, messages int) {
 		t.Error("with a lock around Save alone no answer is stale")
 	}
 	for _, want := range []string{
-		"stale writes refused", "wait for the lock, median", "lockedmemory.turn", "distlock.acquire", "lockedmemory.load ", "model ", "lockedmemory.save",
+		"stale writes refused", "wait for the lock, median", "lockedmemory.answer", "distlock.acquire", "lockedmemory.load ", "model ", "lockedmemory.save_once",
 		"distlock.release", "░",
 	} {
 		if !strings.Contains(got.stdout, want) {

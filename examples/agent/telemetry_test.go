@@ -81,25 +81,25 @@ func (c *spanStore) check(t *testing.T, deliveries int) {
 			traces[trace] = map[string]stored{}
 		}
 		traces[trace][s.Name] = s
-		turns[string(s.SpanId)] = s.Name == "lockedmemory.turn"
+		turns[string(s.SpanId)] = s.Name == "lockedmemory.answer"
 	}
 	if len(traces) != deliveries {
 		t.Errorf("%d traces of the run with whole turns, want one for each of %d turns", len(traces), deliveries)
 	}
 	links := 0
 	for _, trace := range traces {
-		for _, name := range []string{"agent.turn", "lockedmemory.turn", "distlock.acquire", "distlock.release"} {
+		for _, name := range []string{"agent.turn", "lockedmemory.answer", "distlock.acquire", "distlock.release"} {
 			if trace[name].Span == nil {
 				t.Errorf("a trace has no span %s", name)
 				return
 			}
 		}
-		if string(trace["lockedmemory.turn"].ParentSpanId) != string(trace["agent.turn"].SpanId) {
-			t.Error("lockedmemory.turn is not part of agent.turn")
+		if string(trace["lockedmemory.answer"].ParentSpanId) != string(trace["agent.turn"].SpanId) {
+			t.Error("lockedmemory.answer is not part of agent.turn")
 		}
-		for _, name := range []string{"distlock.acquire", "lockedmemory.load", "model", "lockedmemory.save", "distlock.release"} {
-			if s := trace[name]; s.Span != nil && string(s.ParentSpanId) != string(trace["lockedmemory.turn"].SpanId) {
-				t.Errorf("%s is not part of lockedmemory.turn", name)
+		for _, name := range []string{"distlock.acquire", "lockedmemory.load", "model", "lockedmemory.save_once", "distlock.release"} {
+			if s := trace[name]; s.Span != nil && string(s.ParentSpanId) != string(trace["lockedmemory.answer"].SpanId) {
+				t.Errorf("%s is not part of lockedmemory.answer", name)
 			}
 		}
 		for _, link := range trace["distlock.acquire"].Links {

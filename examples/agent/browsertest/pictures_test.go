@@ -96,7 +96,7 @@ func waterfall(o *observation, r *run) []string {
 			ends = append(ends, name)
 		}
 	}
-	p.add(slices.Equal(ends, []string{"lockedmemory.turn", "distlock.acquire"}), "the link leads to %q", ends)
+	p.add(slices.Equal(ends, []string{"lockedmemory.answer", "distlock.acquire"}), "the link leads to %q", ends)
 	return p
 }
 

@@ -25,8 +25,8 @@ func at(id, parent, name, instance string, from, to int, links ...string) spans.
 func turnOf(id, instance string, from, got, end int, links ...string) []spans.Span {
 	return []spans.Span{ // in the order in which they finish
 		at(id+"-acquire", id, "distlock.acquire", instance, from, got, links...),
-		at(id+"-save", id, "lockedmemory.save", instance, got, end),
-		at(id, "root-"+id, "lockedmemory.turn", instance, from, end),
+		at(id+"-save", id, "lockedmemory.save_once", instance, got, end),
+		at(id, "root-"+id, "lockedmemory.answer", instance, from, end),
 	}
 }
 
@@ -49,7 +49,7 @@ func comparison() *report.Comparison {
 	c.NoLock.Spans = []spans.Span{at("u1", "", spans.Turn, "instance-1", 0, 30), at("u2", "", spans.Turn, "instance-2", 5, 40)}
 	c.SaveOnly.Spans = append(turnOf("s1", "instance-1", 20, 21, 30), turnOf("s2", "instance-2", 25, 30, 40, "s1")...)
 	c.WholeTurn.Spans = append(turnOf("t1", "instance-1", 0, 2, 60), turnOf("t2", "instance-2", 10, 60, 120, "t1")...)
-	c.WholeTurn.Spans = append(c.WholeTurn.Spans, spans.Span{Name: "lockedmemory.save", Error: "stale", Refused: true})
+	c.WholeTurn.Spans = append(c.WholeTurn.Spans, spans.Span{Name: "lockedmemory.save_once", Error: "stale", Refused: true})
 	return c
 }
 

@@ -95,7 +95,7 @@ func waterfallOf(scene report.Scene) *waterfall {
 func linkOf(holder, waiter []bar) link {
 	turn, wait := holder[0], waiter[0]
 	for _, b := range holder {
-		if b.Name == lockedmemory.OpTurn {
+		if b.Name == lockedmemory.OpAnswer {
 			turn = b
 		}
 	}

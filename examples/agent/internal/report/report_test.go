@@ -146,7 +146,7 @@ func TestPrint_saysWhatChaosDid(t *testing.T) {
 		run.Tally = balancer.Tally{Kills: 2, Pauses: 1, Again: 3}
 	}
 	c.WholeTurn.Tally.Nodes = 1
-	c.WholeTurn.Spans = []spans.Span{{Name: "lockedmemory.save", Refused: true}, {Name: "lockedmemory.save"}}
+	c.WholeTurn.Spans = []spans.Span{{Name: "lockedmemory.save_once", Refused: true}, {Name: "lockedmemory.save_once"}}
 	if err := c.Print(&out); err != nil {
 		t.Fatal(err)
 	}
@@ -206,8 +206,8 @@ func at(id, parent, name, instance string, from, to int, links ...string) spans.
 func turnOf(id, instance string, from, got, end int, links ...string) []spans.Span {
 	return []spans.Span{ // in the order in which they finish
 		at(id+"-acquire", id, "distlock.acquire", instance, from, got, links...),
-		at(id+"-save", id, "lockedmemory.save", instance, got, end-10),
-		at(id, "root-"+id, "lockedmemory.turn", instance, from, end),
+		at(id+"-save", id, "lockedmemory.save_once", instance, got, end-10),
+		at(id, "root-"+id, "lockedmemory.answer", instance, from, end),
 	}
 }
 
@@ -223,13 +223,13 @@ func TestWaterfall_showsTheClearestMeeting(t *testing.T) {
 in its way:
 
 instance-1
-  lockedmemory.turn │████████████████████████                        │   60.0 ms
-  distlock.acquire  │▏                                               │    2.0 ms
-  lockedmemory.save │████████████████████                            │   48.0 ms
+  lockedmemory.answer   │██████████████████████                      │   60.0 ms
+  distlock.acquire      │▏                                           │    2.0 ms
+  lockedmemory.save_once│██████████████████                          │   48.0 ms
 instance-2
-  lockedmemory.turn │    ████████████████████████████████████████████│  110.0 ms
-  distlock.acquire  │    ░░░░░░░░░░░░░░░░░░░░                        │   50.0 ms
-  lockedmemory.save │                        ████████████████████    │   50.0 ms
+  lockedmemory.answer   │   █████████████████████████████████████████│  110.0 ms
+  distlock.acquire      │   ░░░░░░░░░░░░░░░░░░░                      │   50.0 ms
+  lockedmemory.save_once│                      ██████████████████    │   50.0 ms
 `
 	fits(t, out.String())
 	if out.String() != want {

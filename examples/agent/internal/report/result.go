@@ -114,7 +114,7 @@ func (r *Result) Serial() (longest time.Duration) {
 	}
 	took := map[int]time.Duration{} // by conversation
 	for _, save := range r.Spans {
-		if save.Name != lockedmemory.OpSave || save.Error != "" {
+		if save.Name != lockedmemory.OpSaveOnce || save.Error != "" {
 			continue
 		}
 		session := byID[byID[save.Parent].Parent].Session

@@ -33,7 +33,7 @@ func Clearest(finished []spans.Span) (scene Scene, ok bool) {
 	// already, or they lost the lock.
 	acquires, ends := map[string]spans.Span{}, map[string]time.Time{}
 	for id, turn := range turns {
-		acquire, save := named(turn, distlock.OpAcquire), named(turn, lockedmemory.OpSave)
+		acquire, save := named(turn, distlock.OpAcquire), named(turn, lockedmemory.OpSaveOnce)
 		if acquire != nil && save != nil && save.Error == "" {
 			acquires[id], ends[id] = *acquire, save.End
 		}
