@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 
 	"github.com/belugalock/belugalock/examples/agent/internal/scratch"
 )
@@ -19,18 +20,18 @@ type embedded struct {
 }
 
 func (e *embedded) start() (*miniredis.Miniredis, error) {
-	server, err := miniredis.Run()
+	redis, err := miniredis.Run()
 	if err != nil {
 		return nil, err
 	}
-	server.ClockTTL(true) // or no lock would ever expire
-	e.all = append(e.all, server)
-	return server, nil
+	redis.ClockTTL(true) // or no lock would ever expire
+	e.all = append(e.all, redis)
+	return redis, nil
 }
 
 func (e *embedded) close() {
-	for _, server := range e.all {
-		server.Close()
+	for _, redis := range e.all {
+		redis.Close()
 	}
 }
 
@@ -38,9 +39,9 @@ func (e *embedded) close() {
 // are. Beside a quorum it is a server of its own.
 func (e *embedded) serve(cfg *config) (err error) {
 	one := func(url *string) {
-		server, failed := e.start()
+		redis, failed := e.start()
 		if err = errors.Join(err, failed); err == nil {
-			*url = "redis://" + server.Addr()
+			*url = "redis://" + redis.Addr()
 		}
 	}
 	switch cfg.Lock {
@@ -68,9 +69,21 @@ func (e *embedded) quorum(n int) (url string, err error) {
 		if err != nil {
 			return "", err
 		}
+		node.Server().SetPreHook(showsServer(node.Addr()))
 		e.nodes, addrs = append(e.nodes, node), append(addrs, node.Addr())
 	}
 	return "redlock+redis://" + strings.Join(addrs, ",") + "?restart_delay=-1s", nil
+}
+
+// showsServer answers INFO, by which a quorum tells its nodes apart. miniredis knows no section "server".
+func showsServer(runID string) server.Hook {
+	return func(c *server.Peer, cmd string, _ ...string) bool {
+		if cmd != "INFO" {
+			return false
+		}
+		c.WriteBulk("run_id:" + runID + "\r\nuptime_in_seconds:0\r\n")
+		return true
+	}
 }
 
 // killer returns a function that ends a node of the quorum, or nil if this program has started none.
