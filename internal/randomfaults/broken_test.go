@@ -42,7 +42,7 @@ func (r *room) broken() (t tools, err error) {
 	opts := r.options()
 	switch r.config.Broken {
 	case noLock:
-		t.store = &document{r.client}
+		t.store = &document{client: r.client}
 		t.locker, err = memlock.New(opts)
 	case blindTrust:
 		opts.RenewEvery = -1
@@ -51,7 +51,7 @@ func (r *room) broken() (t tools, err error) {
 		opts.TTL *= 8
 		t.locker, err = redislock.New(r.client, opts)
 	case noFence:
-		t.store = &document{r.client}
+		t.store = &document{client: r.client}
 	case noOrder:
 		t.store = newCounted(r.client)
 	}
@@ -59,7 +59,10 @@ func (r *room) broken() (t tools, err error) {
 }
 
 // document keeps a session as one value, which a Save reads and writes, twice.
-type document struct{ client redis.UniversalClient }
+type document struct {
+	client                             redis.UniversalClient
+	lockedmemory.SessionStore[message] // its other methods are not called
+}
 
 func keyOf(ctx context.Context) string {
 	session, _ := lockedmemory.SessionKey(ctx)
@@ -113,7 +116,7 @@ type counted struct {
 }
 
 func newCounted(client redis.UniversalClient) *counted {
-	return &counted{document{client}, new(atomic.Int64)}
+	return &counted{document{client: client}, new(atomic.Int64)}
 }
 
 func (s *counted) Load(ctx context.Context, _ string) (history []message, err error) {

@@ -247,7 +247,7 @@ func openStore(client redis.UniversalClient, pool *pgxpool.Pool, c *config, skip
 	}
 	switch c.Broken {
 	case noFence, noLock:
-		return &document{client}, nil
+		return &document{client: client}, nil
 	case noOrder:
 		return newCounted(client), nil
 	}
