@@ -129,6 +129,10 @@ func (s *counted) Load(ctx context.Context, _ string) (history []message, err er
 	return history, err
 }
 
+func (s *counted) SaveOnce(ctx context.Context, _ string, messages ...message) error {
+	return s.Save(ctx, messages[0], messages[1])
+}
+
 func (s *counted) Save(ctx context.Context, input, output message) (err error) {
 	for _, m := range []message{input, output} {
 		text, failed := json.Marshal(m)
