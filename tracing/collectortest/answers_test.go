@@ -149,7 +149,7 @@ func (q *question) renewals() {
 		q.Errorf("the log has %v and %v", began, ended)
 	}
 	for _, line := range ended {
-		if took, ok := line[q.name("outage")].(float64); !ok || took <= 0 {
+		if took, ok := line[q.name("outage_ms")].(float64); !ok || took <= 0 {
 			q.Errorf("the outage lasted %v", line)
 		}
 	}
