@@ -12,7 +12,6 @@ package incidents
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -137,7 +136,7 @@ func Play(ctx context.Context, addr string, opts Options) (*Scene, error) {
 	}
 	s := &stage{
 		admin:     redis.NewClient(&redis.Options{Addr: addr}),
-		namespace: "incidents-" + rand.Text()[:8],
+		namespace: "incidents", // of all plays: metrics have it
 		opts:      opts,
 		instances: make(map[string]*instance),
 		watch:     newWatch(),
