@@ -79,8 +79,8 @@ func ReleaseWith(lease *distlock.Lease, write func(owner string) (driver.Release
 // grants it the lock, and refuses other calls.
 func Frees() distlock.CallOption { return frees }
 
-// ForWork is the option of a call that takes the lock for a piece of work. The backend shows its id to those
-// who find the lock busy: a distlock.BusyError then has SameID if their own is the same. Give a hash.
+// ForWork is the option of a call that takes the lock for a piece of work. The backend shows its id to
+// waiters. The distlock.BusyError of a call with the same id has SameID. Give a hash.
 func ForWork(id string) distlock.CallOption { return forWork(id) }
 
 // Check is [distlock.Lease.Err], and asks the backend if the clock is not enough. That is so on

@@ -22,7 +22,8 @@
 //	})
 //
 // Answer is a turn that stores question and answer under the ID of the question.
-// docs/howto/retries.md explains turns with several steps, and failures. docs/reference/configuration.md lists the options and their defaults.
+// docs/howto/retries.md explains turns with several steps, and failures.
+// docs/reference/configuration.md lists the options and their defaults.
 //
 // # What holds
 //
@@ -39,8 +40,8 @@
 // # Errors
 //
 // After an error that matches distlock.ErrOutcomeUnknown, repeat an Answer or SaveOnce with its ID.
-// After another write, load the history in a new turn. After any other error, nothing was written by this call. Reads never fail with
-// distlock.ErrOutcomeUnknown. docs/reference/errors.md says what to do for each error. No error names
+// After another write, load the history in a new turn. After any other error, nothing was written by
+// this call. Reads never fail with distlock.ErrOutcomeUnknown. docs/reference/errors.md says what to do for each error. No error names
 // a session, a message or an ID, unless the codec or the KeyFunc does.
 //
 // # Memory of the process

@@ -61,7 +61,8 @@ func (s *Store[M, D]) AcceptsLocker(locker *distlock.Locker) error {
 // distlock.ErrNotHeld or distlock.ErrLost if the lease has ended and the session has no exchange, with
 // a [StaleError], which is distlock.ErrLost, if the store has seen a later holder, with [ErrDeleted] if
 // the session was deleted while the turn waited for it, with [ErrGone],
-// [ErrTooLarge], [ErrCodec] or distlock.ErrInvalidKey, with distlock.ErrUnavailable if the service does not answer, with distlock.ErrRefused if it refuses,
+// [ErrTooLarge], [ErrCodec] or distlock.ErrInvalidKey, with distlock.ErrUnavailable if the service
+// does not answer, with distlock.ErrRefused if it refuses,
 // and with the error of ctx if that ended before the Save was sent. It fails, and has written
 // nothing, with distlock.ErrInvalidOption if the store has seen a token more than a year ahead of
 // the lock service's clock. The session's mark may be damaged, or that clock may be wrong.
