@@ -128,15 +128,16 @@ type stage struct {
 	last    sync.WaitGroup     // the stuck holder and the calls that wait for it
 }
 
-// Play plays the scene on the Redis at addr, under names of its own. It returns an error if an incident
-// did not happen; then nothing is left to close.
+// Play plays the scene on the Redis at addr, where no other scene may play at that time: all have one
+// namespace, because metrics have it as an attribute. It returns an error if an incident did not happen;
+// then nothing is left to close.
 func Play(ctx context.Context, addr string, opts Options) (*Scene, error) {
 	if opts.Hold == 0 {
 		opts.Hold = 2 * time.Second
 	}
 	s := &stage{
 		admin:     redis.NewClient(&redis.Options{Addr: addr}),
-		namespace: "incidents", // of all plays: metrics have it
+		namespace: "incidents",
 		opts:      opts,
 		instances: make(map[string]*instance),
 		watch:     newWatch(),

@@ -52,7 +52,6 @@ func TestCollector_answersTheQuestionsOfThePage(t *testing.T) {
 	}
 	for _, protocol := range []string{"grpc", "http"} {
 		t.Run(protocol, func(t *testing.T) {
-			t.Parallel()
 			collector, scene, x := play(t, protocol)
 			asked := maps.Clone(answers)
 			for _, row := range rows {
