@@ -135,8 +135,8 @@ func checkReport(t *testing.T, got outcome, messages int) {
 		}
 	}
 	for _, line := range strings.Split(got.stdout, "\n") {
-		if n := len([]rune(line)); n > 100 {
-			t.Errorf("a line has %d columns, at most 100 are allowed: %s", n, line)
+		if n := len([]rune(line)); n > 80 {
+			t.Errorf("a line has %d columns, at most 80 are allowed: %s", n, line)
 		}
 	}
 }

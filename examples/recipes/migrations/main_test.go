@@ -172,6 +172,8 @@ func TestMigrate_lateCommit_stepIsSkipped(t *testing.T) {
 	if _, err := start(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
+	var next sync.WaitGroup
+	defer next.Wait() // after the rollback, which lets it go on
 	earlier, err := db.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -184,13 +186,11 @@ func TestMigrate_lateCommit_stepIsSkipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Steps = steps
-	var next sync.WaitGroup
 	next.Go(func() {
 		if applied, err := start(t.Context(), c); err != nil || applied != 1 {
 			t.Errorf("the next instance ran %d migrations, %v", applied, err)
 		}
 	})
-	defer next.Wait()
 	awaitActivity(t, db, `wait_event_type = 'Lock'`)
 	if err := earlier.Commit(t.Context()); err != nil {
 		t.Error(err)
