@@ -223,13 +223,13 @@ func TestWaterfall_showsTheClearestMeeting(t *testing.T) {
 in its way:
 
 instance-1
-  lockedmemory.answer   │██████████████████████                      │   60.0 ms
-  distlock.acquire      │▏                                           │    2.0 ms
-  lockedmemory.save_once│██████████████████                          │   48.0 ms
+  lockedmemory.answer    │█████████████████████                      │   60.0 ms
+  distlock.acquire       │▏                                          │    2.0 ms
+  lockedmemory.save_once │█████████████████                          │   48.0 ms
 instance-2
-  lockedmemory.answer   │   █████████████████████████████████████████│  110.0 ms
-  distlock.acquire      │   ░░░░░░░░░░░░░░░░░░░                      │   50.0 ms
-  lockedmemory.save_once│                      ██████████████████    │   50.0 ms
+  lockedmemory.answer    │   ████████████████████████████████████████│  110.0 ms
+  distlock.acquire       │   ░░░░░░░░░░░░░░░░░░                      │   50.0 ms
+  lockedmemory.save_once │                     ██████████████████    │   50.0 ms
 `
 	fits(t, out.String())
 	if out.String() != want {

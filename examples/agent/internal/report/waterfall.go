@@ -10,7 +10,7 @@ import (
 )
 
 // columns is how many of them the time axis takes.
-const columns = 44
+const columns = 43
 
 // NobodyWaited stands in the place of a waterfall.
 const NobodyWaited = "No turn had to wait for another one, so there are no spans to show."
@@ -43,6 +43,6 @@ func drawTurn(w io.Writer, turn []spans.Span, start, end time.Time) {
 		if from == to { // shorter than a column
 			bar = strings.Repeat(" ", min(from, columns-1)) + "▏"
 		}
-		fmt.Fprintf(w, "  %-22s│%-*s│%10s\n", s.Name, columns, bar, Milliseconds(s.End.Sub(s.Start)))
+		fmt.Fprintf(w, "  %-22s │%-*s│%10s\n", s.Name, columns, bar, Milliseconds(s.End.Sub(s.Start)))
 	}
 }
