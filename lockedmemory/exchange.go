@@ -10,8 +10,8 @@ type Exchange[M any] struct {
 	Messages []M
 	ID       string // of the message, see LockedMemory.SaveOnce; empty if there was none
 	Place    Place
-	// Pinned keeps the exchange in the history, beyond Window, MaxExchanges, MaxAge and MaxBytes. Set it in a
-	// Replace, as for a summary. See sessionstore.Store.Replace.
+	// Pinned keeps the exchange in the history, beyond Window, MaxExchanges and MaxAge. Set it in a Replace, as
+	// for a summary. See sessionstore.Store.Replace.
 	Pinned bool
 }
 

@@ -25,13 +25,13 @@ import (
 // exchange without a Place, the ID is dropped. It stands with the exchange after it, or at the end
 // of the range.
 //
-// A Pinned exchange, such as a summary, is kept by all limits: Options.Window, and Retention.MaxExchanges,
-// MaxAge and MaxBytes. A Replace without it, Clear, Delete and IdleTTL remove it. A session has at most 16.
+// A Pinned exchange, such as a summary, is kept by all limits: Options.Window, and Retention.MaxExchanges
+// and MaxAge. A Replace without it, Clear, Delete and IdleTTL remove it. A session has at most 16.
 //
 // The service copies the history, a part at a time, beside the old one. That takes as long as writing the
 // history anew, and twice its memory until the end. Of the removed exchanges the service then keeps no text.
 //
-// The errors are those of [Store.Save], without [ErrTurnConflict]. It fails, and has
+// The errors are those of [Store.Append], without [ErrTurnConflict]. It fails, and has
 // written nothing, with [ErrRange] if the session has no exchange at from or to, or if a Place is out
 // of order, with [ErrTooLarge] if more than 16 exchanges would be pinned, with
 // lockedmemory.ErrInvalidID if an ID is longer than 512 bytes or stands twice, and with

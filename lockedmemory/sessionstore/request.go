@@ -28,7 +28,7 @@ type request struct {
 type operation string
 
 const (
-	opSave     operation = "save"
+	opAppend   operation = "append"
 	opSaveOnce operation = "save once"
 	opClear    operation = "clear"
 	opReplace  operation = "replace"
@@ -49,7 +49,7 @@ const (
 // writes reports whether the effect of the call is what the caller asked for. A read may leave a
 // mark, which changes no history.
 func (op operation) writes() bool {
-	return op == opFork || op == opSave || op == opSaveOnce || op == opClear || op == opReplace || op == opDelete
+	return op == opFork || op == opAppend || op == opSaveOnce || op == opClear || op == opReplace || op == opDelete
 }
 
 // advice is what to do after an unknown outcome.

@@ -54,31 +54,33 @@ func (s *Store[M, D]) AcceptsLocker(locker *distlock.Locker) error {
 	return s.driver.AcceptsLocker(locker)
 }
 
-// Save appends one exchange, as one entry: both messages are stored, next to each other, or none. A Save
-// has no ID: if its outcome is unknown and it is repeated, it may be stored twice. See [Store.SaveOnce].
-//
-// It fails, and has written nothing, with distlock.ErrNotHeld if ctx carries no lease, with
-// distlock.ErrNotHeld or distlock.ErrLost if the lease has ended and the session has no exchange, with
-// a [StaleError], which is distlock.ErrLost, if the store has seen a later holder, with [ErrDeleted] if
-// the session was deleted while the turn waited for it, with [ErrGone],
-// [ErrTooLarge], [ErrCodec] or distlock.ErrInvalidKey, with distlock.ErrUnavailable if the service
-// does not answer, with distlock.ErrRefused if it refuses,
-// and with the error of ctx if that ended before the Save was sent. It fails, and has written
-// nothing, with distlock.ErrInvalidOption if the store has seen a token more than a year ahead of
-// the lock service's clock. The session's mark may be damaged, or that clock may be wrong.
-//
-// With distlock.ErrOutcomeUnknown the exchange may have been written, or may be later. The error of
-// ctx is joined to that if ctx ended before the answer came.
+// Save implements lockedmemory.Memory: it is [Store.Append] of two messages.
 func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 	return s.Append(ctx, input, output)
 }
 
-// Append is [Store.Save] for an exchange of 1 to 256 messages: a question, tool calls, their results,
-// and the answer. All of them are stored, next to each other, or none. It fails with
-// distlock.ErrInvalidOption without a message, and with [ErrTooLarge] for more than 256, or if they are
-// larger than 2 × Options.MaxMessage together.
+// Append stores one exchange of 1 to 256 messages, as a question, tool calls, their results, and the
+// answer: all of them, next to each other, or none. An Append has no ID: if its outcome is unknown and it
+// is repeated, it may be stored twice. See [Store.SaveOnce].
+//
+// After each of these errors, nothing was written:
+//
+//	distlock.ErrNotHeld        ctx carries no lease, or the lease has ended and the session has no exchange
+//	distlock.ErrLost           the same of a lost lease; a [StaleError]: the store has seen a later holder
+//	ErrGone                    the session has expired or was deleted since the turn used it
+//	ErrDeleted                 the session was deleted while the turn waited for it
+//	ErrTooLarge, ErrCodec      of the messages
+//	distlock.ErrInvalidOption  without a message; or the store has seen a token more than a year ahead of the
+//	                           lock service's clock: the mark may be damaged, or that clock may be wrong
+//	distlock.ErrInvalidKey     the KeyFunc does not know the session
+//	distlock.ErrUnavailable    the service does not answer
+//	distlock.ErrRefused        the service refuses
+//	that of ctx                ctx ended before the request was sent
+//
+// With distlock.ErrOutcomeUnknown the exchange may have been written, or may be later. The error of ctx is
+// joined to that if ctx ended before the answer came.
 func (s *Store[M, D]) Append(ctx context.Context, messages ...M) error {
-	return s.append(ctx, opSave, "", messages)
+	return s.append(ctx, opAppend, "", messages)
 }
 
 // SaveOnce is [Store.Append] under an ID, that of the message that is answered: it is stored once, however
@@ -122,7 +124,7 @@ func (s *Store[M, D]) Check(messages ...M) error {
 }
 
 // Clear removes the history. Writers with an older lease cannot undo it. IDs stay known. The errors are
-// those of [Store.Save], without [ErrGone], [ErrTooLarge] and [ErrCodec].
+// those of [Store.Append], without [ErrGone], [ErrTooLarge] and [ErrCodec].
 func (s *Store[M, D]) Clear(ctx context.Context) error {
 	r, err := s.request(ctx, opClear)
 	if err != nil {

@@ -30,10 +30,9 @@
 // An Append is gone if the session has no entry, the lease has seen one, and no Clear explains
 // that: see [Access].Seen and the table of states in docs/design/sessions.md.
 //
-// The first access of a lease trims: entries beyond Retention.MaxExchanges, MaxAge and MaxBytes, in whole
-// turns, but never the newest turn. It may leave a part for the next lease. All entries under one token
-// are a turn. ⚑ Pinned entries stay. MaxExchanges, MaxAge and the newest turn are those of the other
-// entries. Of MaxBytes, all count.
+// The first access of a lease trims: entries beyond Retention.MaxExchanges and MaxAge, in whole turns,
+// but never the newest turn. It may leave a part for the next lease. All entries under one token are a
+// turn. ⚑ Pinned entries stay. The limits and the newest turn are those of the other entries.
 //
 // Write.Op is the identity of a write. The store gives the same one, at the same place, when it
 // sends a write again. Clients of services may send a write again by themselves. The driver answers

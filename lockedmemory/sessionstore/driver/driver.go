@@ -19,15 +19,6 @@ type Entry struct {
 	Size int
 }
 
-// Bytes is what an exchange counts for Retention.MaxBytes, in a driver that counts by itself.
-func Bytes(id string, messages [][]byte) int {
-	size := 100 + len(id)
-	for _, m := range messages {
-		size += len(m)
-	}
-	return size
-}
-
 // Access is what calls under a lease have in common.
 type Access struct {
 	Session string

@@ -23,7 +23,7 @@ type Retention struct {
 	IdleTTL time.Duration
 	// MaxExchanges is how many exchanges of a session are kept at most: the last turns, whole. The
 	// newest turn is kept whole, also if it is longer. Pinned exchanges are kept in addition, here and
-	// under MaxAge and MaxBytes. Default: all.
+	// under MaxAge. Default: all.
 	MaxExchanges int
 	// MaxAge is how old an exchange may become: reads leave older exchanges out. Its age counts from the
 	// grant of its lease to the grant of the last lease that has used the session, both by the clock of the
@@ -31,13 +31,6 @@ type Retention struct {
 	// removes older turns, but the newest turn stays in the service until another one follows: set IdleTTL,
 	// too. Whole milliseconds, at least one second. Default: for ever.
 	MaxAge time.Duration
-	// MaxBytes is how much memory the exchanges of a session take at most, as the service counts it: the
-	// messages, and some 100 bytes for each exchange. The first access of a lease removes the oldest turns,
-	// whole, until the others fit. The newest turn stays, also if it is larger: one message beyond the limit
-	// makes the next turn remove all turns before it. The Saves of the lease come on top, and a large excess
-	// takes several leases: reads return all exchanges that are not removed yet.
-	// From 64 KiB to 64 MiB. Default: no limit.
-	MaxBytes int
 	// RememberIDs is how long an ID is known after its exchange was stored, also through Clear and
 	// trimming: an Answer or SaveOnce that is repeated within this time is stored once. Whole
 	// milliseconds, at least one second. Default: 24 hours.
@@ -73,8 +66,6 @@ const OldToken = KeepEmpty - time.Hour
 const (
 	maxNamespace = 128
 	maxExchanges = 1_000_000_000
-	minBytes     = 64 << 10
-	maxBytes     = 64 << 20
 	maxTime      = 10 * 365 * 24 * time.Hour
 )
 
@@ -105,9 +96,6 @@ func (r *Retention) WithDefaults() (Retention, error) {
 		problem = fmt.Sprintf("MaxAge is %s, but must be from 1s to %s, in whole milliseconds, "+
 			"or 0 to keep exchanges for ever",
 			keep.MaxAge, maxTime)
-	case keep.MaxBytes != 0 && (keep.MaxBytes < minBytes || keep.MaxBytes > maxBytes):
-		problem = fmt.Sprintf("MaxBytes is %d, but must be from %d to %d, or 0 to keep all",
-			keep.MaxBytes, minBytes, maxBytes)
 	case !lasts(keep.RememberIDs):
 		problem = fmt.Sprintf("RememberIDs is %s, but must be from 1s to %s, in whole milliseconds",
 			keep.RememberIDs, maxTime)

@@ -155,37 +155,21 @@ func (s *service) show(sess *session, a driver.Access) driver.Verdict {
 // trim removes the oldest turns until the limits of keep hold. It never removes a part of a turn, nor
 // the newest turn, nor a pinned exchange. now is the token of the access.
 func (sess *session) trim(keep driver.Retention, now int64) {
-	from, bytes := 0, 0
-	var free []entry // of pins
-	for _, e := range sess.entries {
-		if e.Pinned {
-			bytes += driver.Bytes(e.ID, e.Messages)
-		} else {
-			free = append(free, e)
-		}
-	}
+	trimmable := slices.DeleteFunc(slices.Clone(sess.entries), func(e entry) bool { return e.Pinned })
+	excess := 0
 	if keep.MaxExchanges > 0 {
-		from = max(0, len(free)-keep.MaxExchanges)
+		excess = max(0, len(trimmable)-keep.MaxExchanges)
 	}
-	for from < len(free) && keep.MaxAge > 0 && free[from].Place.Fence < now-keep.MaxAge.Microseconds() {
-		from++
+	for excess < len(trimmable) && trimmable[excess].Place.Fence < keep.Since(now) {
+		excess++
 	}
-	for i := len(free) - 1; i >= from && keep.MaxBytes > 0; i-- {
-		if bytes += driver.Bytes(free[i].ID, free[i].Messages); bytes > keep.MaxBytes {
-			from = i + 1
-		}
-	}
-	if from == 0 {
+	if excess == 0 {
 		return
 	}
-	fence := func(i int) int64 { return free[i].Place.Fence }
-	last := fence(len(free) - 1)
-	newest := slices.IndexFunc(free, func(e entry) bool { return e.Place.Fence == last })
-	for from < newest && fence(from) == fence(from-1) {
-		from++
-	}
-	first := fence(min(from, newest))
-	sess.entries = slices.DeleteFunc(sess.entries, func(e entry) bool { return !e.Pinned && e.Place.Fence < first })
+	last, newest := trimmable[excess-1].Place.Fence, trimmable[len(trimmable)-1].Place.Fence
+	sess.entries = slices.DeleteFunc(sess.entries, func(e entry) bool {
+		return !e.Pinned && e.Place.Fence <= last && e.Place.Fence < newest
+	})
 }
 
 // gone reports whether exchanges that the lease of an access has seen have disappeared, and no

@@ -4,7 +4,7 @@ CREATE FUNCTION {schema}.append_v1(
   p_namespace text, p_name text, p_fence bigint, p_shown bigint, p_awaited bigint, p_first boolean,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_n bigint, p_op uuid, p_seen_fence bigint, p_seen_n bigint, p_seen_sub bigint,
-  p_messages bytea[], p_size bigint,
+  p_messages bytea[],
   p_id bytea, p_hash uuid, p_digest uuid, p_remember interval, -- p_id is null: no ID
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
@@ -16,13 +16,13 @@ BEGIN
   PERFORM {schema}.durable_v1(true, current_setting('synchronous_commit'));
   -- Most Saves of a turn end here: all their conditions are facts of the row.
   IF NOT p_first AND p_id IS NULL THEN
-    UPDATE {schema}.session SET n = p_n, op = p_op, exchanges = exchanges + 1, bytes = bytes + p_size,
+    UPDATE {schema}.session SET n = p_n, op = p_op, exchanges = exchanges + 1,
         kept_until = CASE WHEN p_idle IS NULL THEN 'infinity' ELSE clock_timestamp() + p_idle END
       WHERE namespace = p_namespace AND name = p_name AND fence = p_fence AND n < p_n
         AND exchanges > 0 AND kept_until > clock_timestamp()
       RETURNING id, 0, fence, n INTO s.id, outcome, mark_fence, mark_n;
     IF FOUND THEN
-      INSERT INTO {schema}.exchange VALUES (s.id, p_fence, p_n, 0, p_op, NULL, p_size, p_messages);
+      INSERT INTO {schema}.exchange VALUES (s.id, p_fence, p_n, 0, p_op, NULL, p_messages);
       RETURN;
     END IF;
   END IF;
@@ -60,8 +60,7 @@ BEGIN
     s.op := p_op;
     s.state := 'begun';
     s.exchanges := s.exchanges + 1;
-    s.bytes := s.bytes + p_size;
-    INSERT INTO {schema}.exchange VALUES (s.id, p_fence, p_n, 0, p_op, p_id, p_size, p_messages);
+    INSERT INTO {schema}.exchange VALUES (s.id, p_fence, p_n, 0, p_op, p_id, p_messages);
     PERFORM {schema}.session_keep_v1(s, p_idle, p_first);
   END IF;
   outcome := 0;

@@ -71,7 +71,7 @@ func newService(pool *postgres.Pool, keep *driver.Retention) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	limits := []int64{int64(kept.MaxExchanges), kept.MaxAge.Microseconds(), int64(kept.MaxBytes)}
+	limits := []int64{int64(kept.MaxExchanges), kept.MaxAge.Microseconds()}
 	s := &service{pool: pool, keep: kept, limits: limits}
 	if kept.IdleTTL > 0 {
 		s.idle = &kept.IdleTTL
@@ -126,8 +126,7 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 }
 
 func (s *service) appendArgs(a driver.Append) []any {
-	args := append(s.access(a.Access), a.N, a.Op, a.Seen.Fence, a.Seen.N, a.Seen.Sub, some(a.Messages),
-		driver.Bytes(a.ID, a.Messages))
+	args := append(s.access(a.Access), a.N, a.Op, a.Seen.Fence, a.Seen.N, a.Seen.Sub, some(a.Messages))
 	if a.ID == "" {
 		return append(args, nil, nil, nil, nil)
 	}
@@ -162,23 +161,21 @@ func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict
 	if r.From != (lockedmemory.Place{}) {
 		from, to = numbers(r.From), numbers(r.To)
 	}
-	fences, ns, subs, of, sizes := []int64{}, []int64{}, []int64{}, []int64{}, []int64{}
+	fences, ns, subs, of := []int64{}, []int64{}, []int64{}, []int64{}
 	ids, messages, pinned := [][]byte{}, [][]byte{}, []bool{}
 	for i, e := range r.New {
-		fences, ns, sizes = append(fences, e.Place.Fence), append(ns, e.Place.N), append(sizes, int64(driver.Bytes(e.ID, e.Messages)))
 		var id []byte
 		if e.ID != "" {
 			id = []byte(e.ID)
 		}
-		subs = append(subs, e.Place.Sub)
+		fences, ns, subs = append(fences, e.Place.Fence), append(ns, e.Place.N), append(subs, e.Place.Sub)
 		ids, pinned = append(ids, id), append(pinned, e.Pinned)
 		for _, m := range e.Messages {
 			of, messages = append(of, int64(i+1)), append(messages, m)
 		}
 	}
-	args := append(s.access(r.Access), r.N, r.Op, r.Forget, numbers(r.Seen), from, to, fences, ns, ids, sizes, pinned, subs,
-		of, some(messages),
-		int64(lockedmemory.MaxSub))
+	args := append(s.access(r.Access), r.N, r.Op, r.Forget, numbers(r.Seen), from, to, fences, ns, ids, pinned, subs,
+		of, some(messages), int64(lockedmemory.MaxSub))
 	return s.verdict(ctx, "replace_v1", args)
 }
 

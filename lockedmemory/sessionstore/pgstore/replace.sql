@@ -7,7 +7,7 @@ CREATE FUNCTION {schema}.replace_v1(
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_n bigint, p_op uuid, p_forget boolean,
   p_seen bigint[], p_from bigint[], p_to bigint[],       -- token, n and sub; p_from and p_to null: all
-  p_fences bigint[], p_ns bigint[], p_ids bytea[], p_sizes bigint[], p_pinned boolean[], -- of the new ones
+  p_fences bigint[], p_ns bigint[], p_ids bytea[], p_pinned boolean[], -- of the new ones
   p_subs bigint[],                                       -- of those of a Fork
   p_of bigint[], p_messages bytea[],                     -- of each message: which of them has it, from 1
   p_max_sub bigint,
@@ -42,14 +42,13 @@ BEGIN
       s.op := NULL; -- the place stays taken
     ELSE
       moved := s.revision;
-      s := {schema}.session_put_v1(s, p_from, p_to, p_fences, p_ns, p_subs, p_ids, p_sizes, p_pinned, p_of, p_messages);
+      s := {schema}.session_put_v1(s, p_from, p_to, p_fences, p_ns, p_subs, p_ids, p_pinned, p_of, p_messages);
       s.revision := greatest(moved + 1, (SELECT max(sub) FROM unnest(p_subs) AS sub));
       s.state := 'begun';
     END IF;
   ELSIF p_from IS NULL THEN
     DELETE FROM {schema}.exchange WHERE session = s.id;
     s.exchanges := 0;
-    s.bytes := 0;
     s.revision := 0; -- readers see a Clear by the places
     s.state := 'cleared';
     IF p_forget THEN
@@ -71,7 +70,7 @@ BEGIN
     IF outcome > 0 THEN
       s.op := NULL; -- the place stays taken
     ELSE
-      s := {schema}.session_put_v1(s, p_from, p_to, p_fences, p_ns, '{}', p_ids, p_sizes, p_pinned, p_of, p_messages);
+      s := {schema}.session_put_v1(s, p_from, p_to, p_fences, p_ns, '{}', p_ids, p_pinned, p_of, p_messages);
     END IF;
   END IF;
   PERFORM {schema}.session_keep_v1(s, p_idle, p_first);
@@ -80,7 +79,7 @@ END $$;
 -- Carries out a Replace of a range. Each new exchange has a new sub-place, and so has each exchange
 -- behind the range that the new ones have overtaken. Of a Fork, the new ones have the sub-places p_subs.
 CREATE FUNCTION {schema}.session_put_v1(s {schema}.session, p_from bigint[], p_to bigint[],
-  p_fences bigint[], p_ns bigint[], p_subs bigint[], p_ids bytea[], p_sizes bigint[], p_pinned boolean[],
+  p_fences bigint[], p_ns bigint[], p_subs bigint[], p_ids bytea[], p_pinned boolean[],
   p_of bigint[], p_messages bytea[]) RETURNS {schema}.session
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -89,8 +88,8 @@ DECLARE
 BEGIN
   WITH gone AS (DELETE FROM {schema}.exchange WHERE session = s.id
       AND (fence, n, sub) >= (p_from[1], p_from[2], p_from[3]) AND (fence, n, sub) <= (p_to[1], p_to[2], p_to[3])
-      RETURNING size)
-    SELECT s.exchanges - count(*), s.bytes - coalesce(sum(size), 0) INTO s.exchanges, s.bytes FROM gone;
+      RETURNING 1)
+    SELECT s.exchanges - count(*) INTO s.exchanges FROM gone;
   WITH behind AS (SELECT sub AS old, row_number() OVER (ORDER BY sub) AS nth FROM {schema}.exchange
       WHERE session = s.id AND fence = p_fences[added] AND n = p_ns[added]
         AND (fence, n, sub) > (p_to[1], p_to[2], p_to[3]))
@@ -98,16 +97,14 @@ BEGIN
       WHERE session = s.id AND fence = p_fences[added] AND n = p_ns[added] AND sub = old;
   GET DIAGNOSTICS moved = ROW_COUNT;
   INSERT INTO {schema}.exchange
-    SELECT s.id, e.fence, e.n, coalesce(e.sub, s.revision + e.nth), NULL, e.id, e.size, coalesce(m.messages, '{}'), e.pinned
-    FROM unnest(p_fences, p_ns, p_subs, p_ids, p_sizes, p_pinned) WITH ORDINALITY
-      AS e (fence, n, sub, id, size, pinned, nth)
+    SELECT s.id, e.fence, e.n, coalesce(e.sub, s.revision + e.nth), NULL, e.id, coalesce(m.messages, '{}'), e.pinned
+    FROM unnest(p_fences, p_ns, p_subs, p_ids, p_pinned) WITH ORDINALITY
+      AS e (fence, n, sub, id, pinned, nth)
     LEFT JOIN (SELECT nth, array_agg(message ORDER BY at) AS messages
       FROM unnest(p_of, p_messages) WITH ORDINALITY AS each (nth, message, at) GROUP BY nth) AS m USING (nth);
   s.exchanges := s.exchanges + added;
-  s.bytes := s.bytes + coalesce((SELECT sum(size) FROM unnest(p_sizes) AS size), 0);
   s.revision := s.revision + greatest(added + moved, 1);
   IF s.exchanges = 0 THEN
-    s.bytes := 0;
     s.state := 'cleared';
   END IF;
   RETURN s;

@@ -24,7 +24,7 @@ BEGIN
   now := clock_timestamp();
   IF s.exchanges > 0 AND s.kept_until <= now THEN
     DELETE FROM {schema}.exchange WHERE session = s.id;
-    UPDATE {schema}.session SET exchanges = 0, bytes = 0
+    UPDATE {schema}.session SET exchanges = 0
       WHERE namespace = p_namespace AND name = p_name RETURNING * INTO s;
   END IF;
   IF s.exchanges = 0 AND s.fence > 0 AND s.kept_until <= now - interval '24 hours' THEN
@@ -84,15 +84,14 @@ BEGIN
     s.op := NULL;
     s.state := CASE WHEN s.exchanges > 0 THEN 'begun' ELSE 'empty' END;
   END IF;
-  IF p_first AND s.exchanges > 0 AND p_limits <> '{0,0,0}' THEN
+  IF p_first AND s.exchanges > 0 AND p_limits <> '{0,0}' THEN
     s := {schema}.session_trim_v1(s, p_limits);
   END IF;
   RETURN s;
 END $$;
 
--- Removes the oldest turns beyond the limits: MaxExchanges, MaxAge in microseconds, MaxBytes. 0 is
--- no limit. It ends after 100 exchanges or 1 MiB, and the rest of a turn. The newest turn stays. Pinned
--- exchanges stay, and count for MaxBytes alone.
+-- Removes the oldest turns beyond the limits: MaxExchanges, and MaxAge in microseconds. 0 is no limit. It
+-- ends after 100 exchanges and the rest of a turn. The newest turn and pinned exchanges stay.
 -- ⚑ The age counts from the token of the access. No clock of a process has a part.
 CREATE FUNCTION {schema}.session_trim_v1(s {schema}.session, p_limits bigint[]) RETURNS {schema}.session
 LANGUAGE plpgsql AS $$
@@ -100,26 +99,23 @@ DECLARE
   too_many  bigint := CASE WHEN p_limits[1] > 0 THEN s.exchanges - p_limits[1]
     - (SELECT count(*) FROM {schema}.exchange WHERE session = s.id AND pinned) ELSE 0 END;
   since     bigint := CASE WHEN p_limits[2] > 0 THEN s.fence - p_limits[2] ELSE 0 END;
-  too_large bigint := CASE WHEN p_limits[3] > 0 THEN s.bytes - p_limits[3] ELSE 0 END;
   newest    bigint := (SELECT fence FROM {schema}.exchange WHERE session = s.id AND NOT pinned
     ORDER BY fence DESC, n DESC, sub DESC LIMIT 1);
   removed   bigint := 0;
-  freed     bigint := 0;
   last      bigint; -- the token of the last exchange that goes
-  each      record;
+  each      bigint;
 BEGIN
-  FOR each IN SELECT fence, size FROM {schema}.exchange
+  FOR each IN SELECT fence FROM {schema}.exchange
     WHERE session = s.id AND fence < newest AND NOT pinned ORDER BY fence, n, sub LIMIT 100
   LOOP
-    EXIT WHEN freed >= 1048576 OR NOT (removed < too_many OR each.fence < since OR freed < too_large);
+    EXIT WHEN removed >= too_many AND each >= since;
     removed := removed + 1;
-    freed := freed + each.size;
-    last := each.fence;
+    last := each;
   END LOOP;
   IF last IS NOT NULL THEN
     WITH gone AS (DELETE FROM {schema}.exchange WHERE session = s.id AND fence <= last AND NOT pinned
-        RETURNING size)
-      SELECT s.exchanges - count(*), s.bytes - sum(size) INTO s.exchanges, s.bytes FROM gone;
+        RETURNING 1)
+      SELECT s.exchanges - count(*) INTO s.exchanges FROM gone;
   END IF;
   RETURN s;
 END $$;
@@ -132,7 +128,7 @@ DECLARE
 BEGIN
   s.kept_until := CASE WHEN s.exchanges = 0 THEN now WHEN p_idle IS NULL THEN 'infinity' ELSE now + p_idle END;
   UPDATE {schema}.session SET fence = s.fence, n = s.n, op = s.op, state = s.state, deleted = s.deleted,
-      revision = s.revision, exchanges = s.exchanges, bytes = s.bytes, kept_until = s.kept_until,
+      revision = s.revision, exchanges = s.exchanges, kept_until = s.kept_until,
       sweep_at = least(s.sweep_at,
         s.kept_until + CASE WHEN s.exchanges = 0 THEN interval '24 hours' ELSE interval '0' END)
     WHERE namespace = s.namespace AND name = s.name;
@@ -165,7 +161,6 @@ BEGIN
       WHERE session = s.id AND until <= now LIMIT 100);
     GET DIAGNOSTICS count = ROW_COUNT;
     IF s.exchanges = 0 AND count < 100 THEN -- otherwise there may be more
-      s.bytes := 0;
       s.sweep_at := greatest(s.kept_until + interval '24 hours',
         (SELECT max(until) FROM {schema}.known WHERE session = s.id));
       IF s.sweep_at <= now THEN
@@ -173,7 +168,7 @@ BEGIN
         CONTINUE;
       END IF;
     END IF;
-    UPDATE {schema}.session SET exchanges = s.exchanges, bytes = s.bytes, sweep_at = s.sweep_at
+    UPDATE {schema}.session SET exchanges = s.exchanges, sweep_at = s.sweep_at
       WHERE namespace = s.namespace AND name = s.name;
   END LOOP;
 END $$;

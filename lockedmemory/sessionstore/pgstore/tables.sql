@@ -12,7 +12,6 @@ CREATE TABLE {schema}.session (
   deleted     bigint NOT NULL DEFAULT 0,       -- the token of the last Delete
   revision    bigint NOT NULL DEFAULT 0,       -- the highest sub-place given out since the last Clear
   exchanges   bigint NOT NULL DEFAULT 0,       -- how many rows of exchange
-  bytes       bigint NOT NULL DEFAULT 0,       -- the sum of their sizes
   kept_until  timestamptz NOT NULL DEFAULT clock_timestamp(), -- of the exchanges; without one, the last use
   sweep_at    timestamptz NOT NULL DEFAULT clock_timestamp() + interval '24 hours', -- when to look at the row
   PRIMARY KEY (namespace, name)
@@ -30,7 +29,6 @@ CREATE TABLE {schema}.exchange (
   sub      bigint NOT NULL,
   op       uuid,              -- identity of the Save; null for replaced content
   id       bytea,             -- of the message; null without one
-  size     bigint NOT NULL,
   messages bytea[] NOT NULL,
   pinned   boolean NOT NULL DEFAULT false,
   PRIMARY KEY (session, fence, n, sub)

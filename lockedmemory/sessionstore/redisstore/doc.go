@@ -33,16 +33,15 @@
 // failover can lose.
 //
 // A session without an exchange costs some 200 B for 24 hours. An ID costs up to 130 B until it
-// expires. Retention.MaxBytes bounds what MEMORY USAGE counts of the log, give or take 8 KB
-// (2 × stream-node-max-bytes).
+// expires.
 //
 // # Rights
 //
 // An ACL user needs ~<namespace>:* of the store and, for sessions, +evalsha +eval +time +get +set
 // +exists +pexpire +pttl +persist +unlink +rename +xadd +xlen +xrange +xrevrange +xdel +xtrim +xinfo|stream
 // +hget +hset +hdel +hrandfield; with one client for both, also what package redislock lists for the
-// lock. With Retention.MaxBytes it also needs +memory|usage. To list sessions it also needs +scan, and
-// for the advice of Ping +config|get. In a Cluster, go-redis itself also needs +cluster|slots +command.
+// lock. To list sessions it also needs +scan, and for the advice of Ping +config|get. In a Cluster,
+// go-redis itself also needs +cluster|slots +command.
 //
 // # miniredis
 //

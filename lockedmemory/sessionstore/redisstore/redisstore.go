@@ -105,7 +105,7 @@ func tokens(a driver.Access) string { return fmt.Sprintf("%d %d %d", a.Fence, a.
 
 // bounds are those of trimming; see lua/session.lua.
 func (s *service) bounds() string {
-	return fmt.Sprintf("%d %d %d", s.keep.MaxExchanges, s.keep.MaxAge.Microseconds(), s.keep.MaxBytes)
+	return fmt.Sprintf("%d %d", s.keep.MaxExchanges, s.keep.MaxAge.Microseconds())
 }
 
 // seq is the second number of the ID that an entry has in the Stream.

@@ -283,7 +283,7 @@ func (r *rightless) rare(when string) {
 		_ = lease.Release(r.Context())
 		r.admin.PExpire(r.Context(), "distlock:{"+lease.Key()+"}:lock", 24*time.Hour)
 	}()
-	d, err := redisstore.NewDriver(r.client, &driver.Retention{Namespace: "session", MaxExchanges: 1, MaxBytes: 64 << 10,
+	d, err := redisstore.NewDriver(r.client, &driver.Retention{Namespace: "session", MaxExchanges: 1,
 		RememberIDs: time.Hour})
 	if err != nil {
 		r.Fatal(err)

@@ -197,3 +197,13 @@ func (d *replacing) Replace(ctx context.Context, r driver.Replace) (driver.Verdi
 	}
 	return d.Driver.Replace(ctx, r)
 }
+
+// saveBytes saves exchanges whose answers have a size.
+func (i *instance) saveBytes(ctx context.Context, size int, names ...any) {
+	i.Helper()
+	for _, n := range names {
+		if err := i.memory.Save(ctx, question(n), Message{"assistant", strings.Repeat("x", size)}); err != nil {
+			i.Fatalf("Save of %v: %v", n, err)
+		}
+	}
+}

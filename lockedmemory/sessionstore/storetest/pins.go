@@ -174,21 +174,6 @@ func pinnedMaxAge(h *harness) {
 	}
 }
 
-// MaxBytes removes the exchanges that are not pinned.
-func pinnedMaxBytes(h *harness) {
-	const most, size = 64 << 10, 4000
-	a := h.instance(&options{Retention: sessionstore.Retention{MaxBytes: most}}, nil)
-	a.mustSave(h.Context(), 1, 2)
-	a.mustReplace(0, 0, pin("s"))
-	for n := range 30 {
-		a.saveBytes(h.Context(), size, fmt.Sprint(n))
-	}
-	kept := a.stored()
-	if kept[0] != any("s") || kept[1] == any("2") || len(kept) > most/size+2 || kept[len(kept)-1] != any("29") {
-		h.Errorf("%v stay", kept)
-	}
-}
-
 // A session expires with its pinned exchanges. It begins anew without them.
 func pinnedExpires(h *harness) {
 	a := h.instance(&options{Retention: sessionstore.Retention{IdleTTL: time.Second}}, nil)

@@ -457,3 +457,9 @@ func badInput(h *harness) {
 	}
 	a.has(1)
 }
+
+// stored returns the names of all exchanges.
+func (i *instance) stored() []any {
+	i.Helper()
+	return i.names(i.store.Forward(i.Context(), lockedmemory.Place{}), 1e6)
+}

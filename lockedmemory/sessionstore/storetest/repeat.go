@@ -53,13 +53,6 @@ var repetitions = map[string]repetition{
 		stored:   []any{"before", "own", "between", "own"},
 		unstored: []any{"before", "between", "own"},
 	},
-	"Append": {
-		call: func(ctx context.Context, i *instance, _ lockedmemory.Place) error {
-			return i.memory.Append(ctx, question("own"), answer("own"))
-		},
-		stored:   []any{"before", "own", "between", "own"},
-		unstored: []any{"before", "between", "own"},
-	},
 	"SaveOnce": {
 		call: func(ctx context.Context, i *instance, _ lockedmemory.Place) error {
 			return i.saveOnce(ctx, "id", "own")

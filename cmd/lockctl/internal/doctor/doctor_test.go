@@ -198,7 +198,7 @@ func TestRights_documented(t *testing.T) {
 		"lock":    {redisServer{server: server{topology: alone}}, [][]string{lock.Needed, lock.Notified, lock.Lists}},
 		"cluster": {redisServer{server: server{topology: cluster}}, [][]string{lock.Needed, lock.Notified, lock.Lists, lock.Cluster}},
 		"quorum":  {redisServer{server: server{topology: quorum}}, [][]string{quorumLock.Needed, quorumLock.Notified}},
-		"store":   {redisServer{server: server{target: target{store: true}}}, [][]string{store.Needed, store.Lists, {"+memory|usage", "+config|get"}}},
+		"store":   {redisServer{server: server{target: target{store: true}}}, [][]string{store.Needed, store.Lists, {"+config|get"}}},
 	} {
 		want, got := map[string]bool{}, map[string]bool{}
 		for _, right := range slices.Concat(c.want...) {

@@ -35,7 +35,7 @@ const (
 	evicts    = "Redis may drop a held lock, its last token, or a session. All of them may expire, so each policy concerns them."
 	noevict   = "CONFIG SET maxmemory-policy noeviction"
 	used      = "${used_memory_human} used of ${limit_human}, ${limit_of}"
-	makeRoom  = "Raise maxmemory, or set Retention.IdleTTL and Retention.MaxBytes of the store."
+	makeRoom  = "Raise maxmemory, or set Retention.IdleTTL and Retention.MaxExchanges of the store."
 	replicaOf = "a replica of ${master_host}:${master_port}"
 	replicas  = "${connected_slaves} replicas, min-replicas-to-write ${min-replicas-to-write}"
 	noDisk    = "the last write to the disk has failed"
@@ -117,7 +117,7 @@ var redisRules = []rule{
 		"Redis blocks while it frees a long session that has expired.", "CONFIG SET lazyfree-lazy-expire yes"},
 
 	{"streams", Note, is("stream-node-max-bytes", "4096"), "stream-node-max-bytes 4096",
-		"A session with few exchanges takes 5 KB at least. Leave it for long sessions, and with Retention.MaxBytes.",
+		"A session with few exchanges takes 5 KB at least. Leave it for long sessions.",
 		"CONFIG SET stream-node-max-bytes 1024"},
 }
 

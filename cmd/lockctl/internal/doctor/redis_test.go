@@ -111,7 +111,7 @@ func TestExamine_missingRight(t *testing.T) {
 	address := "redis://agent:" + testservers.UserPassword + "@" + r.Addr()
 	lock := testservers.DocumentedRights(t, "../../../../distlock/redislock/doc.go")
 	store := testservers.DocumentedRights(t, "../../../../lockedmemory/sessionstore/redisstore/doc.go")
-	all := slices.Concat([]string{"resetchannels"}, lock.Needed, lock.Notified, lock.Lists, store.Needed, []string{"+info", "+config|get", "+memory|usage", "&distlock:*"})
+	all := slices.Concat([]string{"resetchannels"}, lock.Needed, lock.Notified, lock.Lists, store.Needed, []string{"+info", "+config|get", "&distlock:*"})
 	namespaces := []string{"distlock", "session"}
 	testservers.SetUser(t, r, "agent", namespaces, all...)
 	finds(t, address, address)

@@ -23,7 +23,6 @@ const (
 	noNotice    = "Waiters are not notified, so they poll."
 	noList      = "lockctl list fails."
 	noAdvice    = "Ping of the store gives no advice."
-	noMaxBytes  = "Retention.MaxBytes fails."
 	noTopology  = "go-redis does not find the nodes of the Cluster."
 	noRestarts  = "No node of the quorum counts, unless RestartDelay is negative."
 	noSessions  = "lockctl session list fails."
@@ -44,7 +43,6 @@ func rightsOf(s *redisServer) []right {
 		all(Problem, noSession, scriptTries+"TIME\nGET KEY\nSET KEY v XX\nEXISTS KEY\nPEXPIRE KEY 1\nPTTL KEY\nPERSIST KEY\n"+
 			"UNLINK KEY\nRENAME KEY KEY\nXADD KEY NOMKSTREAM * f v\nXLEN KEY\nXRANGE KEY - +\nXREVRANGE KEY + -\n"+
 			"XDEL KEY 0-1\nXTRIM KEY MAXLEN 0\nXINFO STREAM KEY\nHGET KEY f\nHSET KEY f v f\nHDEL KEY f\nHRANDFIELD KEY")
-		all(Note, noMaxBytes, "MEMORY USAGE KEY")
 		all(Note, noSessions, "SCAN 0 COUNT 1")
 		all(Note, noAdvice, "CONFIG GET maxmemory-policy")
 	case s.topology == quorum:

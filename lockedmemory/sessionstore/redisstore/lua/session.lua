@@ -5,8 +5,8 @@
 -- ARGV  1 token, and driver.Access.Shown and Awaited, with spaces between
 --       2 '1' if the lock is on this Redis, else '0'; or the owner for which the script also releases
 --       the lock   3 IdleTTL in ms, or 0
---       4 life of a session without an exchange in ms   5 MaxExchanges, MaxAge in µs and MaxBytes, with
---       spaces between; 0: no limit
+--       4 life of a session without an exchange in ms   5 MaxExchanges, and MaxAge in µs, with a space
+--       between; 0: no limit
 -- Reply see reply.lua
 --
 -- Every script may be repeated.
@@ -61,21 +61,6 @@ if between(shown, token) then
   return {STALE, top}
 elseif between(awaited, tonumber(deleted)) then
   return {DELETED}
-end
-
--- used is the memory of the log, if this is the first access of the token and MaxBytes is set.
--- ⚑ With so many samples, Redis counts all nodes, or more than MaxBytes: two neighbours have 4,096 bytes.
-local most, age, bytes = string.match(ARGV[5], '^(%d+) (%d+) (%d+)$')
-most, age, bytes = tonumber(most), tonumber(age), tonumber(bytes)
-local used
-if there and bytes > 0 and tonumber(token or 0) < tonumber(fence) then
-  used = try('MEMORY', 'USAGE', log, 'SAMPLES', math.floor(bytes / 2048) + 2)
-  if type(used) == 'table' and string.find(used.err, 'syntax', 1, true) then
-    used = try('MEMORY', 'USAGE', log) -- miniredis counts all
-  end
-  if type(used) == 'table' then
-    return used
-  end
 end
 
 local function set_mark(place, state, op)
@@ -158,23 +143,24 @@ local function exchange_from(place)
   return entry, entry and string.match(entry[1], '^%d+')
 end
 
--- trim removes the oldest turns until MaxExchanges exchanges, those of MaxAge, and MaxBytes are left, or 100
--- exchanges or 1 MiB, and the rest of a turn, are removed. It keeps the newest turn whole, and no part of
--- another one. Pinned exchanges stay.
+-- trim removes the oldest turns until MaxExchanges exchanges and those of MaxAge are left, or 100 exchanges
+-- or 1 MiB, and the rest of a turn, are removed. It keeps the newest turn whole, and no part of another one.
+-- Pinned exchanges stay.
 -- ⚑ It reads one exchange at a time: a reply of many would block Redis for the time of all their bytes.
 local function trim(markers)
-  if ARGV[5] == '0 0 0' then
+  if ARGV[5] == '0 0' then
     return
   end
+  local most, age = string.match(ARGV[5], '^(%d+) (%d+)$')
+  most, age = tonumber(most), tonumber(age)
   local over = most > 0 and (run('XLEN', log) or 0) - markers - pin_count - most or 0
   local since = age > 0 and fence - age or 0
-  local excess = used and used - bytes or 0
-  if over <= 0 and since <= 0 and excess <= 0 then
+  if over <= 0 and since <= 0 then
     return
   end
   local n, size, last = 0, 0, nil -- last is the token of the last exchange that must go
   local entry, of = exchange_from('-')
-  while entry and n < 100 and size < 1048576 and (n < over or tonumber(of) < since or size < excess) do
+  while entry and n < 100 and size < 1048576 and (n < over or tonumber(of) < since) do
     n, last = n + 1, of
     for _, word in ipairs(entry[2]) do
       size = size + #word
