@@ -180,7 +180,7 @@ func (a *acquisition) note(busy driver.AcquireReply) {
 		s.Waiters += a.locker.queues.Unseen(a.op.Key)
 	}
 	a.last = lastAnswer{at: time.Now(), metadata: s.Metadata, ticket: a.req.Ticket,
-		busy: &BusyError{Holder: s.Holder, Held: s.Age, Waiters: s.Waiters, Refused: busy.Refused, Nodes: busy.Nodes}}
+		busy: &BusyError{Holder: s.Holder, Held: s.Age, Waiters: s.Waiters}}
 	a.op.Blocker = s.Metadata
 }
 

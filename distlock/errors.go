@@ -39,8 +39,6 @@ type BusyError struct {
 	Holder  string        // the holder's Options.Holder; empty if it is not known
 	Held    time.Duration // since the backend's grant, up to 10 ms before the present lease
 	Waiters int           // other known waiters: in this process, and processes in the backend's queue
-	Refused int           // how many nodes of a quorum refused; 0 without a quorum
-	Nodes   int           // how many nodes the quorum has; 0 without a quorum
 	Self    bool          // the caller holds the lock, by its context or as its Turn of lockedmemory
 	// SameID: the holder got the lock for the message ID of this call, in an Answer or SaveOnce of
 	// lockedmemory. That message is being answered, or was within the last 10 ms.
@@ -55,9 +53,6 @@ func (e *BusyError) Error() string {
 	}
 	text := fmt.Sprintf("%s: held by %s for %s",
 		ErrNotAcquired, cmp.Or(e.Holder, "another client"), e.Held.Round(time.Millisecond))
-	if e.Nodes > 0 {
-		text += fmt.Sprintf(", refused by %d of %d nodes", e.Refused, e.Nodes)
-	}
 	if e.Waiters > 0 {
 		text += fmt.Sprintf(", %d waiting", e.Waiters)
 	}

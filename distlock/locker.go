@@ -1,7 +1,6 @@
 package distlock
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -78,7 +77,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.renewing, l.stopRenewing = context.WithCancel(context.Background())
 	l.listener, _ = driver.As[driver.Listener](d)
 	l.queues = queue.New[*acquisition, outcome](l.caps.Queues)
-	l.renewals.Limit, l.renewals.Send = cmp.Or(l.caps.MaxBatch, 1000), l.renew
+	l.renewals.Limit, l.renewals.Send = driver.MaxBatch, l.renew
 	l.outage.locker, l.alarm.ring = l, l.renewDue
 	l.grants = make(map[string]*grant)
 	l.slept = trust.Slept()

@@ -20,8 +20,8 @@ import (
 // hold them.
 const MaxFence int64 = 1<<53 - 1
 
-// FenceBlock is the Capabilities.FenceBlock of backends in which one clock mints all tokens of a
-// name: 20,000 µs.
+// FenceBlock is how far beyond the backend's clock a grant reserves tokens: 20,000 µs. Its FenceEnd
+// is max(Fence, clock + FenceBlock). A backend may reserve a shorter block.
 const FenceBlock int64 = 20_000
 
 // FenceKeep is how long a backend remembers the last token of a name beyond the moment that the
@@ -35,6 +35,9 @@ const FloorAhead = 365 * 24 * time.Hour
 
 // MinHandoff is the least TTL of a handoff.
 const MinHandoff = time.Second
+
+// MaxBatch is the most requests of one Extend.
+const MaxBatch = 1000
 
 // MaxQueue is the most waiters in the queue of one name.
 const MaxQueue = 1000
@@ -57,15 +60,6 @@ type Capabilities struct {
 	// name to the first of them. A driver without it ignores Alive, Seq, Ticket and Leave of its
 	// requests.
 	Queues bool
-	// FenceBlock is how far beyond the backend's clock a grant reserves tokens, in µs: its FenceEnd
-	// is max(Fence, clock + FenceBlock). With a block of at most 256, FenceEnd may be Fence +
-	// FenceBlock instead.
-	FenceBlock int64
-	// Exact says that an Acquire may state its tokens, as a quorum needs. The backend grants them
-	// only if they are above all tokens that were reserved before.
-	Exact bool
-	// MaxBatch is the most requests of one Extend; 0 means 1,000.
-	MaxBatch int
 }
 
 // AcquireRequest asks for a name on behalf of one acquisition.
@@ -76,9 +70,6 @@ type AcquireRequest struct {
 	Owner string
 	// TTL is how long the grant lasts unless it is extended; whole milliseconds, at least one.
 	TTL time.Duration
-	// Fence and FenceEnd, if not 0, ask for exactly these tokens, see Capabilities.Exact. Such a
-	// request has no Alive.
-	Fence, FenceEnd int64
 	// Holder describes the holder to people, see Options.Holder of distlock.
 	Holder string
 	// Metadata is shown to callers that find the name busy: the trace context. It may be nil.
@@ -115,10 +106,6 @@ const (
 	Cancelled
 	// Full: as Busy, and MaxQueue others are in the queue, so the owner is not.
 	Full
-	// TooLow: the tokens of an exact request are not above Last, or are far behind the backend's
-	// clock: by more than the time for which it keeps the last token, from a second to FenceKeep.
-	// Nothing was written.
-	TooLow
 )
 
 // AcquireReply answers an AcquireRequest.
@@ -127,15 +114,12 @@ type AcquireReply struct {
 	// Fence is the fencing token of a grant: max(last+1, the backend's clock in µs since the Unix
 	// epoch).
 	Fence int64
-	// FenceEnd is the last token reserved for this grant, see Capabilities.FenceBlock. The next
-	// grant gets a token above it.
+	// FenceEnd is the last token reserved for this grant, see FenceBlock. The next grant gets a token
+	// above it.
 	FenceEnd int64
 	// State describes the present holder of a busy name. Its Fence is never below that of a grant or a
 	// Raise that was answered before: a store tells by it whether a wait began before an event.
 	State State
-	// Last is the highest token that is reserved for the name, and Clock the backend's time in µs
-	// since the Unix epoch. Every reply to an exact request has both.
-	Last, Clock int64
 	// Ticket is the owner's place in the queue: the lower, the sooner; 0: the owner is not in the
 	// queue.
 	Ticket int64
@@ -144,9 +128,6 @@ type AcquireReply struct {
 	// Replayed says that the client may have sent the request more than once: a copy may still
 	// arrive.
 	Replayed bool
-	// Nodes is how many nodes a quorum has, and Refused how many of them refused a busy name. Both are
-	// 0 without a quorum.
-	Refused, Nodes int
 }
 
 // RaiseRequest asks for a higher token for an owner that holds the name.
@@ -156,9 +137,6 @@ type RaiseRequest struct {
 	// Floor is the least token that is high enough. A floor more than FloorAhead ahead of the
 	// backend's clock fails with ErrFloor.
 	Floor int64
-	// FenceEnd, if not 0, asks for exactly the tokens from Floor to FenceEnd, see Capabilities.Exact.
-	// The grant keeps its tokens if Floor is not above them.
-	FenceEnd int64
 }
 
 // RaiseReply answers a RaiseRequest.
@@ -200,8 +178,6 @@ type ReleaseRequest struct {
 	Tombstone time.Duration
 	// Leave takes the owner out of the queue, too.
 	Leave bool
-	// Quiet says that the release notifies no waiter. A quorum sets it when it undoes an attempt.
-	Quiet bool
 }
 
 // ReleaseReply answers a ReleaseRequest.
@@ -217,7 +193,6 @@ type ReleaseReply struct {
 // State is what a backend shows of a name.
 type State struct {
 	Held     bool
-	Owner    string // empty without Capabilities.Exact
 	Holder   string
 	Fence    int64
 	Age      time.Duration // since the grant, by the backend's clock

@@ -61,9 +61,6 @@ func Run(t *testing.T, service Service) {
 	} else if _, ok := driver.As[driver.Listener](d); ok {
 		maps.Copy(tests, notifyTests)
 	}
-	if d.Capabilities().Exact {
-		maps.Copy(tests, exactTests)
-	}
 	if _, ok := driver.As[driver.Lister](d); ok {
 		maps.Copy(tests, listTests)
 	}

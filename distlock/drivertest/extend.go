@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -42,7 +41,7 @@ func testExtendBatch(t *testing.T, newDriver New) {
 	if replies := s.Extend(context.Background(), nil); len(replies) != 0 {
 		t.Errorf("an empty batch has %d replies", len(replies))
 	}
-	n := cmp.Or(s.Capabilities().MaxBatch, 1000)
+	n := driver.MaxBatch
 	var (
 		reqs  []driver.ExtendRequest
 		holds []bool

@@ -115,7 +115,7 @@ func testRestart(t *testing.T, service Service) {
 	}
 	s.recovers()
 	// A backend that loses its data within a block may repeat its tokens.
-	time.Sleep(time.Duration(s.Capabilities().FenceBlock) * time.Microsecond)
+	time.Sleep(time.Duration(driver.FenceBlock) * time.Microsecond)
 	held := s.Extend(context.Background(), []driver.ExtendRequest{{Name: s.name, Owner: holder.Owner, TTL: long}})[0]
 	if held.Err != nil {
 		t.Fatalf("Extend: %v", held.Err)

@@ -46,9 +46,9 @@ func (s *subject) acquire(req driver.AcquireRequest) driver.AcquireReply {
 func (s *subject) granted(req driver.AcquireRequest) driver.AcquireReply {
 	s.tb.Helper()
 	reply := s.acquire(req)
-	// A quorum may yet undo an earlier attempt that it has refused.
+	// A quorum that knows no holder may yet undo an earlier attempt that it has refused.
 	deadline := time.Now().Add(20 * short)
-	for reply.Outcome == driver.Busy && reply.Nodes > 0 && time.Now().Before(deadline) {
+	for reply.Outcome == driver.Busy && reply.State.Fence == 0 && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond) // a poll, not a hope
 		reply = s.acquire(req)
 	}

@@ -53,7 +53,7 @@ func (t *table) withLock(f func()) {
 }
 
 func (t *table) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "memory", Queues: true, FenceBlock: driver.FenceBlock, Exact: true}
+	return driver.Capabilities{Backend: "memory", Queues: true}
 }
 
 // call runs f alone, at one moment: the time since the Unix epoch. A call whose context has ended has
@@ -90,50 +90,40 @@ func (t *table) sweep(now time.Duration) {
 	}
 	maps.DeleteFunc(t.records, func(_ driver.Name, r *record) bool {
 		r.expire(now)
-		return !r.held && len(r.tombstones) == 0 && len(r.queue) == 0 && r.last < sweptToken(now)
+		return !r.held && len(r.tombstones) == 0 && len(r.queue) == 0 && r.last < now.Microseconds()
 	})
 	t.sweepAt = 2 * len(t.records)
 }
 
-// Acquire implements driver.Driver. docs/design/driver.md lists its cases, also those of an exact
-// request.
+// Acquire implements driver.Driver. docs/design/driver.md lists its cases.
 func (t *table) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	return call(ctx, t, func(now time.Duration) (reply driver.AcquireReply, err error) {
-		if err := checkFloor(req.Fence, now); err != nil {
-			return reply, err
-		}
+	return call(ctx, t, func(now time.Duration) (driver.AcquireReply, error) {
 		r := t.record(req.Name, now)
-		mine, exact := r.req.Owner == req.Owner, req.Fence > 0
-		again := r.heldBy(req.Owner) && exact && req.Fence == r.fence && req.FenceEnd == r.last
+		mine := r.req.Owner == req.Owner
 		switch {
-		case r.isCancelled(req.Owner), mine && !r.held && !exact:
-			reply.Outcome = driver.Cancelled
+		case r.isCancelled(req.Owner), mine && !r.held:
+			return driver.AcquireReply{Outcome: driver.Cancelled}, nil
 		case r.held && !mine, !r.held && r.waitsBefore(req):
 			t.handOff(r, now)
-			reply = r.busy(req, now)
-		case exact && !again && req.Fence <= max(r.last, sweptToken(now)):
-			reply.Outcome = driver.TooLow
-		case r.held && (again || !exact):
+			return r.busy(req, now), nil
+		case r.held:
 			r.expires = max(r.expires, now+req.TTL) // a copy shortens nothing
-			reply = r.granted()
+			return r.granted(), nil
 		default:
-			reply = r.hold(req, now)
+			return r.hold(req, now), nil
 		}
-		reply.Last, reply.Clock = r.last, now.Microseconds()
-		return reply, nil
 	})
 }
 
 func (t *table) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
 	return call(ctx, t, func(now time.Duration) (reply driver.RaiseReply, err error) {
 		r := t.record(req.Name, now)
-		if err := checkFloor(req.Floor, now); err != nil || !r.heldBy(req.Owner) {
-			return reply, err
-		}
 		switch {
-		case req.FenceEnd > 0 && req.Floor > r.last:
-			r.fence, r.last = req.Floor, req.FenceEnd
-		case req.FenceEnd == 0 && req.Floor > r.fence:
+		case req.Floor > (now + driver.FloorAhead).Microseconds():
+			return reply, fmt.Errorf("memlock: %w", driver.ErrFloor) // a damaged mark asks for it
+		case !r.heldBy(req.Owner):
+			return reply, nil
+		case req.Floor > r.fence:
 			r.mint(req.Floor, now)
 		}
 		return driver.RaiseReply{Held: true, Fence: r.fence, FenceEnd: r.last}, nil

@@ -1,7 +1,6 @@
 package memlock
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -31,13 +30,6 @@ type grant struct {
 	expires time.Duration
 }
 
-// keepTokens is how long the table remembers the last token of a free name beyond the moment that
-// the token stands for.
-const keepTokens = 2 * time.Second
-
-// sweptToken is the highest token whose record may have been removed.
-func sweptToken(now time.Duration) int64 { return (now - keepTokens).Microseconds() }
-
 // expire removes what has ended by now: the grant, tombstones, waiters.
 func (r *record) expire(now time.Duration) {
 	r.held = r.held && now < r.expires
@@ -60,11 +52,7 @@ func (r *record) hold(req driver.AcquireRequest, now time.Duration) driver.Acqui
 	r.leave(req.Owner)
 	req.Metadata = maps.Clone(req.Metadata)
 	r.held, r.grant = true, grant{req: req, since: now, expires: now + req.TTL}
-	if req.Fence > 0 {
-		r.fence, r.last = req.Fence, req.FenceEnd
-	} else {
-		r.mint(0, now)
-	}
+	r.mint(0, now)
 	return r.granted()
 }
 
@@ -72,14 +60,6 @@ func (r *record) hold(req driver.AcquireRequest, now time.Duration) driver.Acqui
 func (r *record) mint(floor int64, now time.Duration) {
 	r.fence = max(r.last+1, now.Microseconds(), floor)
 	r.last = max(r.fence, now.Microseconds()+driver.FenceBlock)
-}
-
-// checkFloor refuses tokens that only a damaged mark can ask for.
-func checkFloor(floor int64, now time.Duration) error {
-	if floor > (now + driver.FloorAhead).Microseconds() {
-		return fmt.Errorf("memlock: %w", driver.ErrFloor)
-	}
-	return nil
 }
 
 // release ends the present grant.
@@ -105,7 +85,7 @@ func (r *record) state(now time.Duration) driver.State {
 		return driver.State{}
 	}
 	return driver.State{
-		Held: true, Owner: r.req.Owner, Holder: r.req.Holder, Fence: r.fence, Age: now - r.since, TTL: r.expires - now,
+		Held: true, Holder: r.req.Holder, Fence: r.fence, Age: now - r.since, TTL: r.expires - now,
 		Waiters: len(r.queue), Metadata: maps.Clone(r.req.Metadata),
 	}
 }

@@ -83,31 +83,3 @@ func TestTable_tombstonesEnd(t *testing.T) {
 		}
 	})
 }
-
-// A swept name grants no token that may have been granted before.
-func TestTable_S2_exactGrantIsAboveASweptToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := NewDriver().(*table)
-		old := time.Now().UnixMicro()
-		acquire := func(key, owner string, fence int64) driver.AcquireReply {
-			name := driver.Name{Namespace: "n", Key: key}
-			req := driver.AcquireRequest{Name: name, Owner: owner, TTL: time.Second, Fence: fence, FenceEnd: fence}
-			reply, err := d.Acquire(t.Context(), req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return reply
-		}
-		acquire("forgotten", "first", old+1)
-		for d.records[driver.Name{Namespace: "n", Key: "forgotten"}] != nil {
-			time.Sleep(time.Millisecond)
-			acquire(fmt.Sprint(len(d.records)), "filler", time.Now().UnixMicro())
-		}
-		if reply := acquire("forgotten", "second", old); reply.Outcome != driver.TooLow {
-			t.Errorf("a token below one that was granted before is answered %+v", reply)
-		}
-		if reply := acquire("forgotten", "second", time.Now().UnixMicro()); reply.Outcome != driver.Granted {
-			t.Errorf("a token near the clock is answered %+v", reply)
-		}
-	})
-}

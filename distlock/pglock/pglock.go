@@ -117,7 +117,7 @@ func newService(config *pgxpool.Config, schema postgres.Schema) (*service, error
 }
 
 func (s *service) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "postgres", AcrossProcesses: true, Queues: true, FenceBlock: driver.FenceBlock}
+	return driver.Capabilities{Backend: "postgres", AcrossProcesses: true, Queues: true}
 }
 
 // Close closes the service's own connections. The caller's pool stays open.

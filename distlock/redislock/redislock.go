@@ -66,7 +66,7 @@ type service struct {
 }
 
 func (s *service) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "redis", AcrossProcesses: true, Queues: true, FenceBlock: driver.FenceBlock}
+	return driver.Capabilities{Backend: "redis", AcrossProcesses: true, Queues: true}
 }
 
 func (s *service) failed(err error) error { return redisconn.Explain(s.client, "redislock", err) }

@@ -23,24 +23,14 @@ func TestConformance_redlock5(t *testing.T) { testQuorum(t, testservers.StartQuo
 func testQuorum(t *testing.T, servers *testservers.Quorum) {
 	nodes := servers.Nodes()
 	majority := nodes[:servers.Size()]
-	proxies := make([]*faultnet.Proxy, len(nodes))
+	proxies, addrs := make([]*faultnet.Proxy, len(nodes)), make([]string, len(nodes))
 	for i, node := range nodes {
 		proxies[i] = faultnet.New(t, node.Addr())
+		addrs[i] = proxies[i].Addr()
 	}
 	drivertest.Run(t, drivertest.Service{
 		New: func(tb testing.TB) driver.Driver {
-			clients := make([]redis.UniversalClient, len(proxies))
-			for i, proxy := range proxies {
-				client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
-				tb.Cleanup(func() { _ = client.Close() })
-				clients[i] = client
-			}
-			d, err := NewDriver(clients, -1)
-			if err != nil {
-				tb.Fatal(err)
-			}
-			tb.Cleanup(func() { _ = d.Close() })
-			return asks{d}
+			return openQuorum(tb, addrs, redis.Options{MaxRetries: -1, ContextTimeoutEnabled: true})
 		},
 		Restart: nodes[0].Restart,
 		CutConnections: func() {
@@ -81,6 +71,24 @@ func testQuorum(t *testing.T, servers *testservers.Quorum) {
 			}
 		},
 	})
+}
+
+// openQuorum makes a driver that the test closes. Its nodes never lose data.
+func openQuorum(tb testing.TB, addrs []string, options redis.Options) driver.Driver {
+	clients := make([]redis.UniversalClient, len(addrs))
+	for i, addr := range addrs {
+		options := options
+		options.Addr = addr
+		client := redis.NewClient(&options)
+		tb.Cleanup(func() { _ = client.Close() })
+		clients[i] = client
+	}
+	d, err := NewDriver(clients, -1)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = d.Close() })
+	return asks{d}
 }
 
 // asks asks again after a Busy that shows no token, as the Locker does: a node was slow, and

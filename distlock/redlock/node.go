@@ -32,7 +32,7 @@ var (
 	inspectScript  = script("inspect")
 )
 
-// node is the driver of one Redis server. It keeps one record per name, and a tombstone per
+// node is one Redis server as a quorum.Node. It keeps one record per name, and a tombstone per
 // cancelled owner.
 type node struct {
 	*uptime
@@ -49,10 +49,6 @@ func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
 	})
 	n.notices = redisconn.NewNotices(n.redis, "redlock", parseNotice)
 	return n
-}
-
-func (n *node) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "redis", AcrossProcesses: true, FenceBlock: quorum.Block, Exact: true}
 }
 
 func (n *node) failed(err error) error { return redisconn.Explain(n.client, "redlock", err) }
@@ -79,26 +75,21 @@ func (n *node) send(ctx context.Context, script *redisconn.Script, keys []string
 	return cmd
 }
 
-func (n *node) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	if len(req.Owner) != ownerLen || req.Fence < 0 || req.FenceEnd < req.Fence || req.FenceEnd > driver.MaxFence {
-		return driver.AcquireReply{}, fmt.Errorf("redlock: %w: the owner must have %d digits, and the tokens "+
-			"must be a block below 2^53", driver.ErrNotDone, ownerLen)
-	}
+func (n *node) Acquire(ctx context.Context, p quorum.Proposal) (quorum.Reply, error) {
 	script := acquireScript
-	if req.Frees {
+	if p.Frees {
 		script = acquireFreeing
 	}
-	parts, err := n.send(ctx, script, lockAndTombstone(req.Name, req.Owner),
-		req.Owner, req.TTL.Milliseconds(), fmt.Sprintf("%016d", req.Fence), fmt.Sprintf("%016d", req.FenceEnd),
-		encodePayload(req.Holder, req.Metadata)).Slice()
+	parts, err := n.send(ctx, script, lockAndTombstone(p.Name, p.Owner),
+		p.Owner, p.TTL.Milliseconds(), fmt.Sprintf("%016d", p.Token), encodePayload(p.Holder, p.Metadata)).Slice()
 	if err != nil {
-		return driver.AcquireReply{}, n.failed(err)
+		return quorum.Reply{}, n.failed(err)
 	}
 	return parseAcquire(parts)
 }
 
 func (n *node) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
-	parts, err := n.send(ctx, raiseScript, []string{lockKey(req.Name)}, req.Owner, req.Floor, req.FenceEnd).Slice()
+	parts, err := n.send(ctx, raiseScript, []string{lockKey(req.Name)}, req.Owner, req.Floor).Slice()
 	if err != nil {
 		return driver.RaiseReply{}, n.failed(err)
 	}
@@ -129,26 +120,26 @@ func (n *node) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver
 	return replies
 }
 
-func (n *node) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+func (n *node) Release(ctx context.Context, req driver.ReleaseRequest, quiet bool) (released bool, err error) {
 	channel, message := notice(req.Name)
-	if req.Quiet {
+	if quiet {
 		message = ""
 	}
 	cmd := n.send(ctx, releaseScript, lockAndTombstone(req.Name, req.Owner),
 		req.Owner, req.Tombstone.Milliseconds(), channel, message)
 	switch answer, err := cmd.Text(); {
 	case cmd.Err() != nil:
-		return driver.ReleaseReply{}, n.failed(err)
+		return false, n.failed(err)
 	case answer == "released", answer == "not held":
-		return driver.ReleaseReply{Released: answer == "released"}, nil
+		return answer == "released", nil
 	}
-	return driver.ReleaseReply{}, errReply
+	return false, errReply
 }
 
-func (n *node) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
+func (n *node) Inspect(ctx context.Context, name driver.Name) (quorum.State, error) {
 	parts, err := n.send(ctx, inspectScript, []string{lockKey(name)}).Slice()
 	if err != nil {
-		return driver.State{}, n.failed(err)
+		return quorum.State{}, n.failed(err)
 	}
 	return parseInspect(parts)
 }
@@ -174,8 +165,7 @@ func parseNotice(message string) (to string, wake driver.Wake, err error) {
 	return message, wake, err
 }
 
-// Listen implements driver.Listener. All listeners of a name are notified when it is released.
-func (n *node) Listen(ctx context.Context, name driver.Name, _ string) (<-chan driver.Wake, func(), error) {
+func (n *node) Listen(ctx context.Context, name driver.Name) (<-chan driver.Wake, func(), error) {
 	channel, message := notice(name)
 	return n.notices.Listen(ctx, channel, message)
 }

@@ -22,12 +22,11 @@ var name = driver.Name{Namespace: "n", Key: "k"}
 func owner(c string) string { return strings.Repeat(c, 32) }
 
 // propose asks for a block of tokens from a moment of this machine's clock on.
-func propose(c string, ahead time.Duration) driver.AcquireRequest {
-	token := time.Now().Add(ahead).UnixMicro()
-	return driver.AcquireRequest{Name: name, Owner: owner(c), TTL: time.Minute, Fence: token, FenceEnd: token + quorum.Block}
+func propose(c string, ahead time.Duration) quorum.Proposal {
+	return quorum.Proposal{Name: name, Owner: owner(c), TTL: time.Minute, Token: time.Now().Add(ahead).UnixMicro()}
 }
 
-func mustPropose(t *testing.T, n *node, req driver.AcquireRequest, want driver.Outcome) driver.AcquireReply {
+func mustPropose(t *testing.T, n *node, req quorum.Proposal, want quorum.Outcome) quorum.Reply {
 	t.Helper()
 	reply, err := n.Acquire(t.Context(), req)
 	if err != nil || reply.Outcome != want {
@@ -38,12 +37,12 @@ func mustPropose(t *testing.T, n *node, req driver.AcquireRequest, want driver.O
 
 func mustRelease(t *testing.T, n *node, req driver.ReleaseRequest) {
 	t.Helper()
-	if reply, err := n.Release(t.Context(), req); err != nil || !reply.Released {
-		t.Fatalf("Release: %+v, %v", reply, err)
+	if released, err := n.Release(t.Context(), req, false); err != nil || !released {
+		t.Fatalf("Release: %t, %v", released, err)
 	}
 }
 
-func second(_ driver.AcquireReply, err error) error { return err }
+func second(_ quorum.Reply, err error) error { return err }
 
 // except returns nil for an error that is expected.
 func except(expected, err error) error {
@@ -53,7 +52,7 @@ func except(expected, err error) error {
 	return err
 }
 
-// calls are those of a driver that a server can answer with no.
+// calls are those that a server can answer with no.
 var calls = map[string]func(ctx context.Context, n *node) error{
 	"acquire, busy": func(ctx context.Context, n *node) error {
 		_, err := n.Acquire(ctx, propose("b", time.Minute))
@@ -83,7 +82,7 @@ var calls = map[string]func(ctx context.Context, n *node) error{
 		return n.Extend(ctx, []driver.ExtendRequest{{Name: name, Owner: owner("b"), TTL: time.Minute}})[0].Err
 	},
 	"release, not held": func(ctx context.Context, n *node) error {
-		_, err := n.Release(ctx, driver.ReleaseRequest{Name: name, Owner: owner("b")})
+		_, err := n.Release(ctx, driver.ReleaseRequest{Name: name, Owner: owner("b")}, false)
 		return err
 	},
 }
@@ -93,8 +92,8 @@ func TestNode_C_replica_isTemporary(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	n := openNode(t, &redis.Options{Addr: server.Addr(), MaxRetries: -1})
-	mustPropose(t, n, propose("a", 0), driver.Granted)
-	if _, err := n.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: owner("c"), Tombstone: time.Minute}); err != nil {
+	mustPropose(t, n, propose("a", 0), quorum.Granted)
+	if _, err := n.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: owner("c"), Tombstone: time.Minute}, false); err != nil {
 		t.Fatal(err)
 	}
 	foreign := name
@@ -130,7 +129,7 @@ func TestNode_L_outOfMemory(t *testing.T) {
 	server := testservers.StartRedis(t)
 	n := openNode(t, &redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	held := propose("a", 0)
-	mustPropose(t, n, held, driver.Granted)
+	mustPropose(t, n, held, quorum.Granted)
 	do(t, server, "CONFIG", "SET", "maxmemory", "1")
 	other := propose("b", 0)
 	other.Name.Key = "free"
@@ -138,19 +137,19 @@ func TestNode_L_outOfMemory(t *testing.T) {
 		t.Errorf("Acquire: %v, want ErrRefused and ErrNotDone", err)
 	}
 	other.Frees = true
-	mustPropose(t, n, other, driver.Granted)
-	mustPropose(t, n, propose("b", time.Minute), driver.Busy)
-	mustPropose(t, n, held, driver.Granted) // a copy
+	mustPropose(t, n, other, quorum.Granted)
+	mustPropose(t, n, propose("b", time.Minute), quorum.Busy)
+	mustPropose(t, n, held, quorum.Granted) // a copy
 	if reply := n.Extend(t.Context(), []driver.ExtendRequest{{Name: name, Owner: owner("a"), TTL: time.Hour}})[0]; !reply.Held {
 		t.Errorf("Extend: %+v", reply)
 	}
-	raise := driver.RaiseRequest{Name: name, Owner: owner("a"), Floor: held.FenceEnd + 1, FenceEnd: held.FenceEnd + 256}
+	raise := driver.RaiseRequest{Name: name, Owner: owner("a"), Floor: held.Token + 256}
 	if reply, err := n.Raise(t.Context(), raise); err != nil || reply.Fence != raise.Floor {
 		t.Errorf("Raise: %+v, %v", reply, err)
 	}
 	mustRelease(t, n, driver.ReleaseRequest{Name: name, Owner: owner("a"), Tombstone: time.Minute})
 	do(t, server, "CONFIG", "SET", "maxmemory", "0")
-	mustPropose(t, n, propose("a", time.Minute), driver.Cancelled)
+	mustPropose(t, n, propose("a", time.Minute), quorum.Cancelled)
 }
 
 // pttl is the TTL of a key of the shared server.
@@ -176,15 +175,15 @@ func TestNode_S2_recordOutlivesItsGrant(t *testing.T) {
 		}
 	}
 	req := propose("a", -time.Hour)
-	mustPropose(t, n, req, driver.Granted)
+	mustPropose(t, n, req, quorum.Granted)
 	atLeast("after a grant", driver.FenceKeep+req.TTL-time.Second)
 	mustRelease(t, n, driver.ReleaseRequest{Name: name, Owner: req.Owner})
 	atLeast("after a release", driver.FenceKeep-time.Second)
 	req = propose("b", ahead)
-	mustPropose(t, n, req, driver.Granted)
+	mustPropose(t, n, req, quorum.Granted)
 	atLeast("after a grant ahead of the clock", driver.FenceKeep+ahead+req.TTL-time.Second)
-	floor := req.Fence + ahead.Microseconds()
-	raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: floor, FenceEnd: floor + quorum.Block}
+	floor := req.Token + ahead.Microseconds()
+	raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: floor}
 	if reply, err := n.Raise(t.Context(), raise); err != nil || !reply.Held {
 		t.Fatalf("Raise: %+v, %v", reply, err)
 	}
@@ -205,15 +204,15 @@ func TestNode_S1_tombstoneIsNotShortened(t *testing.T) {
 		{time.Minute, time.Minute}, {2 * time.Minute, 2 * time.Minute}, {time.Second, 2 * time.Minute}, {0, 2 * time.Minute},
 	} {
 		req := driver.ReleaseRequest{Name: name, Owner: owner("a"), Tombstone: c.tombstone}
-		if reply, err := n.Release(t.Context(), req); err != nil || reply.Released {
-			t.Fatalf("Release: %+v, %v", reply, err)
+		if released, err := n.Release(t.Context(), req, false); err != nil || released {
+			t.Fatalf("Release: %t, %v", released, err)
 		}
 		if left := pttl(t, n, key); left > c.want || left < c.want-30*time.Second {
 			t.Errorf("after a tombstone of %s: %s left, want %s", c.tombstone, left, c.want)
 		}
 	}
-	mustPropose(t, n, propose("a", 0), driver.Cancelled)
-	mustPropose(t, n, propose("b", 0), driver.Granted)
+	mustPropose(t, n, propose("a", 0), quorum.Cancelled)
+	mustPropose(t, n, propose("b", 0), quorum.Granted)
 }
 
 // A restored record can lack its TTL. It is held until its owner ends it.
@@ -221,7 +220,7 @@ func TestNode_recordWithoutTTL(t *testing.T) {
 	t.Parallel()
 	n := openNode(t, onNode(t))
 	held := propose("a", 0)
-	mustPropose(t, n, held, driver.Granted)
+	mustPropose(t, n, held, quorum.Granted)
 	persist := func() {
 		t.Helper()
 		if err := n.client.Persist(t.Context(), lockKey(name)).Err(); err != nil {
@@ -229,10 +228,10 @@ func TestNode_recordWithoutTTL(t *testing.T) {
 		}
 	}
 	persist()
-	if reply := mustPropose(t, n, propose("b", time.Minute), driver.Busy); reply.State.TTL >= 0 {
+	if reply := mustPropose(t, n, propose("b", time.Minute), quorum.Busy); reply.State.TTL >= 0 {
 		t.Errorf("a busy reply shows the TTL %s", reply.State.TTL)
 	}
-	raise := driver.RaiseRequest{Name: name, Owner: owner("a"), Floor: held.FenceEnd + 1, FenceEnd: held.FenceEnd + 256}
+	raise := driver.RaiseRequest{Name: name, Owner: owner("a"), Floor: held.Token + 256}
 	if reply, err := n.Raise(t.Context(), raise); err != nil || !reply.Held {
 		t.Errorf("Raise: %+v, %v", reply, err)
 	}
@@ -257,34 +256,37 @@ func TestNode_C_foreignToRedislock(t *testing.T) {
 	defer alone.Close()
 	theirs := name
 	theirs.Key = "theirs"
-	mustPropose(t, n, propose("a", 0), driver.Granted)
-	req := propose("b", 0)
-	req.Fence, req.FenceEnd, req.Name = 0, 0, theirs
+	mustPropose(t, n, propose("a", 0), quorum.Granted)
+	req := driver.AcquireRequest{Name: theirs, Owner: owner("b"), TTL: time.Minute}
 	if reply, err := alone.Acquire(t.Context(), req); err != nil || reply.Outcome != driver.Granted {
 		t.Fatalf("redislock: %+v, %v", reply, err)
 	}
-	for _, c := range []struct {
-		what string
-		d    driver.Driver
-		name driver.Name
-	}{{"redislock", alone, name}, {"redlock", n, theirs}} {
-		before := n.client.Get(t.Context(), lockKey(c.name)).Val()
-		req := driver.AcquireRequest{Name: c.name, Owner: owner("c"), TTL: time.Minute}
-		_, acquired := c.d.Acquire(t.Context(), req)
-		_, inspected := c.d.Inspect(t.Context(), c.name)
-		_, released := c.d.Release(t.Context(), driver.ReleaseRequest{Name: c.name, Owner: owner("a"), Tombstone: time.Second})
-		_, raised := c.d.Raise(t.Context(), driver.RaiseRequest{Name: c.name, Owner: owner("a"), Floor: 1})
-		extended := c.d.Extend(t.Context(), []driver.ExtendRequest{{Name: c.name, Owner: owner("a"), TTL: time.Second}})[0].Err
-		for call, err := range map[string]error{
-			"Acquire": acquired, "Inspect": inspected, "Release": released, "Raise": raised, "Extend": extended,
-		} {
-			if !errors.Is(err, driver.ErrForeign) || driver.MayHaveEffect(err) {
-				t.Errorf("%s, %s of the other's record: %v, want ErrForeign", c.what, call, err)
-			}
+	before := [2]string{n.client.Get(t.Context(), lockKey(name)).Val(), n.client.Get(t.Context(), lockKey(theirs)).Val()}
+	over := driver.ReleaseRequest{Owner: owner("a"), Tombstone: time.Second}
+	raise := driver.RaiseRequest{Owner: owner("a"), Floor: 1}
+	extend := driver.ExtendRequest{Owner: owner("a"), TTL: time.Second}
+	errs := make(map[string]error)
+	req.Name, req.Owner, over.Name, raise.Name, extend.Name = name, owner("c"), name, name, name
+	_, errs["redislock, Acquire"] = alone.Acquire(t.Context(), req)
+	_, errs["redislock, Inspect"] = alone.Inspect(t.Context(), name)
+	_, errs["redislock, Release"] = alone.Release(t.Context(), over)
+	_, errs["redislock, Raise"] = alone.Raise(t.Context(), raise)
+	errs["redislock, Extend"] = alone.Extend(t.Context(), []driver.ExtendRequest{extend})[0].Err
+	p := propose("c", 0)
+	p.Name, over.Name, raise.Name, extend.Name = theirs, theirs, theirs, theirs
+	_, errs["redlock, Acquire"] = n.Acquire(t.Context(), p)
+	_, errs["redlock, Inspect"] = n.Inspect(t.Context(), theirs)
+	_, errs["redlock, Release"] = n.Release(t.Context(), over, false)
+	_, errs["redlock, Raise"] = n.Raise(t.Context(), raise)
+	errs["redlock, Extend"] = n.Extend(t.Context(), []driver.ExtendRequest{extend})[0].Err
+	for call, err := range errs {
+		if !errors.Is(err, driver.ErrForeign) || driver.MayHaveEffect(err) {
+			t.Errorf("%s of the other's record: %v, want ErrForeign", call, err)
 		}
-		if after := n.client.Get(t.Context(), lockKey(c.name)).Val(); after != before || before == "" {
-			t.Errorf("%s has changed %q to %q", c.what, before, after)
-		}
+	}
+	after := [2]string{n.client.Get(t.Context(), lockKey(name)).Val(), n.client.Get(t.Context(), lockKey(theirs)).Val()}
+	if after != before || before[0] == "" || before[1] == "" {
+		t.Errorf("%q became %q", before, after)
 	}
 }
 
@@ -294,7 +296,7 @@ func TestNode_S1_lostAnswer(t *testing.T) {
 	db := testservers.SharedRedis(t)
 	proxy := faultnet.New(t, db.Addr())
 	n := openNode(t, &redis.Options{Addr: proxy.Addr(), DB: db.DB(), ContextTimeoutEnabled: true})
-	mustPropose(t, n, propose("a", 0), driver.Granted)
+	mustPropose(t, n, propose("a", 0), quorum.Granted)
 	proxy.DropReplies(faultnet.Containing("evalsha"))
 	for _, call := range []string{"acquire, busy", "extend, not held", "release, not held", "raise, not held"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -313,23 +315,6 @@ func TestNode_L_deadServer_failsAtOnce(t *testing.T) {
 	_, err := n.Acquire(t.Context(), propose("a", 0))
 	if took := time.Since(start) - stop(); driver.MayHaveEffect(err) || err == nil || took > 90*time.Millisecond {
 		t.Errorf("the error comes after %s: %v", took, err)
-	}
-}
-
-// A request that no record can hold is not sent.
-func TestNode_badRequest_isNotSent(t *testing.T) {
-	n := openNode(t, &redis.Options{Addr: "127.0.0.1:1"})
-	for what, change := range map[string]func(*driver.AcquireRequest){
-		"a short owner":   func(r *driver.AcquireRequest) { r.Owner = "a" },
-		"an empty block":  func(r *driver.AcquireRequest) { r.FenceEnd = r.Fence - 1 },
-		"a token of 2^53": func(r *driver.AcquireRequest) { r.FenceEnd = driver.MaxFence + 1 },
-		"a token below 0": func(r *driver.AcquireRequest) { r.Fence = -1 },
-	} {
-		req := propose("a", 0)
-		change(&req)
-		if _, err := n.Acquire(t.Context(), req); !errors.Is(err, driver.ErrNotDone) || !strings.Contains(err.Error(), "the owner must have") {
-			t.Errorf("%s: %v", what, err)
-		}
 	}
 }
 
@@ -362,9 +347,11 @@ func TestNode_quietRelease(t *testing.T) {
 	for i, c := range []string{"a", "b"} {
 		req := propose(c, time.Duration(i)*time.Minute)
 		req.Name = quiet
-		mustPropose(t, n, req, driver.Granted)
+		mustPropose(t, n, req, quorum.Granted)
 		for range 2 {
-			mustRelease(t, n, driver.ReleaseRequest{Name: quiet, Owner: req.Owner, Quiet: c == "a"})
+			if released, err := n.Release(t.Context(), driver.ReleaseRequest{Name: quiet, Owner: req.Owner}, c == "a"); err != nil || !released {
+				t.Fatalf("Release: %t, %v", released, err)
+			}
 		}
 	}
 	if err := n.client.Publish(t.Context(), channel, "end").Err(); err != nil {

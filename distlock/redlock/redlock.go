@@ -80,7 +80,7 @@ func newDriver(clients []*redis.Client, restartDelay, ttl time.Duration, ownsCli
 	for i, client := range clients {
 		name := client.Options().Addr
 		up := &uptime{node: name, servers: &all}
-		nodes[i] = quorum.Node{Name: name, Driver: newNode(client, ownsClients, up)}
+		nodes[i] = newNode(client, ownsClients, up)
 	}
 	return quorum.New(nodes, restartDelay, cmp.Or(ttl, defaultTTL))
 }

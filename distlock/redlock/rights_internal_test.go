@@ -18,15 +18,17 @@ var namespaces = []string{"drivertest", "a", strings.Repeat("n", 128)}
 // The rights in doc.go are enough for the whole contract of a driver.
 func TestConformance_documentedRights(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	servers := testservers.StartQuorum(t, 3)
 	rights := testservers.DocumentedRights(t, "doc.go")
-	testservers.SetUser(t, server, "locker", namespaces, slices.Concat(rights.Needed, rights.Notified)...)
-	t.Cleanup(func() {
-		if refused := testservers.RefusedToUsers(t, server); refused != "" {
-			t.Errorf("the server has refused %s", refused)
-		}
-	})
+	for _, node := range servers.Nodes() {
+		testservers.SetUser(t, node, "locker", namespaces, slices.Concat(rights.Needed, rights.Notified)...)
+		t.Cleanup(func() {
+			if refused := testservers.RefusedToUsers(t, node); refused != "" {
+				t.Errorf("the server has refused %s", refused)
+			}
+		})
+	}
 	drivertest.Run(t, drivertest.Service{New: func(tb testing.TB) driver.Driver {
-		return openNode(tb, &redis.Options{Addr: server.Addr(), Username: "locker", Password: testservers.UserPassword})
+		return openQuorum(tb, servers.Addrs(), redis.Options{Username: "locker", Password: testservers.UserPassword})
 	}})
 }

@@ -31,7 +31,8 @@ type uptime struct {
 	seen  time.Time // its last answer
 }
 
-// Up implements quorum.Upper.
+func (u *uptime) Name() string { return u.node }
+
 func (u *uptime) Up() time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()

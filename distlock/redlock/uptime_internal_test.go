@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
@@ -108,7 +109,7 @@ func TestNode_S1_sameServerTwice_refused(t *testing.T) {
 		nodes[i] = newNode(client, false, &uptime{node: addr, servers: &all})
 		defer nodes[i].Close()
 	}
-	mustPropose(t, nodes[0], propose("a", 0), driver.Granted)
+	mustPropose(t, nodes[0], propose("a", 0), quorum.Granted)
 	for range 2 {
 		_, err := nodes[1].Acquire(t.Context(), propose("b", 0))
 		if !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) || !strings.Contains(err.Error(), db.Addr()) ||
@@ -116,7 +117,7 @@ func TestNode_S1_sameServerTwice_refused(t *testing.T) {
 			t.Errorf("the error is %v, want ErrRefused with both addresses", err)
 		}
 	}
-	mustPropose(t, nodes[0], propose("b", time.Minute), driver.Busy)
+	mustPropose(t, nodes[0], propose("b", time.Minute), quorum.Busy)
 }
 
 // Nodes that never lose data are still servers of their own.

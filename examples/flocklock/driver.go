@@ -42,7 +42,7 @@ func NewDriver(dir string) *Driver { return &Driver{dir: dir} }
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Backend: "flock", AcrossProcesses: true, FenceBlock: driver.FenceBlock}
+	return driver.Capabilities{Backend: "flock", AcrossProcesses: true}
 }
 
 // Acquire implements driver.Driver.

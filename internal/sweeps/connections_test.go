@@ -241,6 +241,6 @@ func nothingLasts(t *testing.T, client *redis.Client) {
 // keepOf is how long a record of a node outlives its grant. A node may have missed the release of a
 // grant that has expired.
 func keepOf(record string) time.Duration {
-	ms, _ := strconv.ParseInt(record[100:111], 10, 64)
+	ms, _ := strconv.ParseInt(record[84:95], 10, 64)
 	return time.Duration(ms) * time.Millisecond
 }

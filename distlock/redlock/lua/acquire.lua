@@ -1,9 +1,8 @@
 -- Grants a name under stated tokens, or keeps a grant. Its code follows record.lua and write.lua.
 --
 -- KEYS  1 the lock   2 the tombstone of the owner
--- ARGV  1 owner   2 TTL in ms   3 token, 4 last token of the block; zeros: the next ones   5 payload
---       3 and 4 have 16 digits: Lua formats large numbers slowly
--- Reply {'granted', last, server's µs, token}
+-- ARGV  1 owner   2 TTL in ms   3 token, with 16 digits: Lua formats large numbers slowly   4 payload
+-- Reply {'granted', last, server's µs}
 --       {'busy', last, server's µs, record, its PTTL}   held by another owner
 --       {'too low', last, server's µs}    the token is not above the last one, or is a day old
 --       {'cancelled', last, server's µs}  released, or with a tombstone
@@ -13,21 +12,21 @@
 -- So a late copy shortens no extended grant.
 local raw = redis.call('GET', lock)
 local held, holder, previous, state, granted, reserved, keep, ttl, left = read(raw)
-local owner, token, last = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
+local owner, token = ARGV[1], tonumber(ARGV[3])
 local refused = held == nil and holder or too_far(token)
 if refused then
   redis.call('GETEX', lock) -- ⚑ a write command, so that no read-only replica answers
   return refused
 end
-local mine, exact = holder == owner, token > 0
-local again = held and mine and exact and token == granted and last == reserved
+local mine = holder == owner
+local again = held and mine and token == granted
 
 local answer
-if previous == owner or state == 'r' and mine or redis.call('PTTL', KEYS[2]) ~= -2 or mine and not held and not exact then
+if previous == owner or state == 'r' and mine or redis.call('PTTL', KEYS[2]) ~= -2 then
   answer = {'cancelled', reserved, now}
 elseif held and not mine then
   answer = {'busy', reserved, now, raw, ttl}
-elseif exact and not again and token <= math.max(reserved, now - 86400000000) then -- driver.FenceKeep, µs
+elseif not again and token <= math.max(reserved, now - 86400000000) then -- driver.FenceKeep, µs
   answer = {'too low', reserved, now}
 end
 if answer then
@@ -35,16 +34,11 @@ if answer then
   return answer
 end
 
-if again or held and not exact then
+if again then
   redis.call('PEXPIRE', lock, ms(math.max(ARGV[2], left or 0) + keep))
-  return {'granted', reserved, now, granted}
+else
+  keep = keep_of(token)
+  redis.call('SET', lock, 'q1h.' .. owner .. (state == 'r' and holder or previous) .. ARGV[3]
+    .. string.format('%011d', keep) .. time[1] .. sub('00000' .. time[2], -6) .. ARGV[4], 'PX', ms(ARGV[2] + keep))
 end
-if not exact then
-  token = math.max(reserved + 1, now)
-  last = token + 255
-end
-keep = keep_of(last)
-local tokens = exact and ARGV[3] .. ARGV[4] or string.format('%016.0f%016.0f', token, last)
-redis.call('SET', lock, 'q1h.' .. owner .. (state == 'r' and holder or previous) .. tokens
-  .. string.format('%011d', keep) .. time[1] .. sub('00000' .. time[2], -6) .. ARGV[5], 'PX', ms(ARGV[2] + keep))
-return {'granted', last, now, token}
+return {'granted', token + block, now}

@@ -2,16 +2,17 @@
 --
 --   1–2  q1   3  h held, r released   4  .
 --   5–36  owner   37–68  the owner that was released before; zeros: none
---   69–84  token   85–100  last token of the block   101–111  keep, ms   112–127  since, µs   128–  payload
+--   69–84  first token of the block   85–95  keep, ms   96–111  since, µs   112–  payload
 --
 -- The TTL of the key is the remaining time of the grant, plus keep.
 local lock = KEYS[1]
 local sub = string.sub
+local block = 255 -- quorum.Block
 
 local function ms(n) return string.format('%d', n) end
 
--- read returns held, owner, previous owner, state, token, last token, keep, and for a grant alone the TTL
--- of the key and the remaining time, in ms. The remaining time is nil without a TTL. Without a key the
+-- read returns held, owner, previous owner, state, token, last token of the block, keep, and for a
+-- grant alone the TTL of the key and the remaining time, in ms. The remaining time is nil without a TTL. Without a key the
 -- record is free. For the record of another program it returns nil and the error FOREIGN.
 -- ⚑ No table: a table takes a quarter of the time of a script.
 local function read(raw)
@@ -20,8 +21,8 @@ local function read(raw)
     return false, none, none, 'r', 0, 0, 0
   end
   local mark, state, held, ttl, left = sub(raw, 1, 4), 'r', false, nil, nil
-  local token, last, keep = tonumber(sub(raw, 69, 84)), tonumber(sub(raw, 85, 100)), tonumber(sub(raw, 101, 111))
-  if mark ~= 'q1h.' and mark ~= 'q1r.' or not (token and last and keep) or #raw < 127 then
+  local token, keep = tonumber(sub(raw, 69, 84)), tonumber(sub(raw, 85, 95))
+  if mark ~= 'q1h.' and mark ~= 'q1r.' or not (token and keep) or #raw < 111 then
     return nil, redis.error_reply('FOREIGN the record of the lock was not written by a quorum of this library')
   end
   if mark == 'q1h.' then
@@ -31,5 +32,5 @@ local function read(raw)
     end
     held = not left or left > 0
   end
-  return held, sub(raw, 5, 36), sub(raw, 37, 68), state, token, last, keep, ttl, left
+  return held, sub(raw, 5, 36), sub(raw, 37, 68), state, token, token + block, keep, ttl, left
 end

@@ -19,7 +19,7 @@ local owner, tombstone = ARGV[1], tonumber(ARGV[2])
 local ends = held and holder == owner
 local standing = tombstone > 0 and redis.call('PTTL', KEYS[2]) or 0
 if ends then
-  redis.call('SET', lock, 'q1r' .. sub(raw, 4, 127), 'PX', ms(keep)) -- no payload stays for a day
+  redis.call('SET', lock, 'q1r' .. sub(raw, 4, 111), 'PX', ms(keep)) -- no payload stays for a day
 end
 if tombstone > standing then
   redis.call('SET', KEYS[2], '', 'PX', ms(tombstone))

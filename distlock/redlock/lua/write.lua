@@ -9,9 +9,9 @@ local function too_far(token)
   end
 end
 
--- keep_of is how long the record outlives its grant, in ms: ⚑ without a record, any token from the
+-- keep_of is how long the record of a token outlives its grant, in ms: ⚑ without a record, any token from the
 -- last 24 hours is granted.
-local function keep_of(last)
-  local keep = 86401000 + math.ceil(math.max(last - now, 0) / 1000) -- driver.FenceKeep, and a second
+local function keep_of(token)
+  local keep = 86401000 + math.ceil(math.max(token + block - now, 0) / 1000) -- driver.FenceKeep, and a second
   return math.min(keep, 99999999999) -- eleven digits: three years
 end

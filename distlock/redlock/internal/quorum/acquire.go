@@ -41,23 +41,19 @@ func (q *quorum) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 		token = q.above(p, token)
 		close(p.decided)
 	}
-	a.undo(quiet)
+	a.undo(true)
 	q.noteRefusal(k, a)
-	return driver.AcquireReply{State: unknownHolder(higher), Nodes: len(q.nodes)}, nil
+	return driver.AcquireReply{State: unknownHolder(higher)}, nil
 }
-
-// quiet is the Release of an undo. ⚑ A notice would have all waiters ask again, and be undone again.
-var quiet = driver.ReleaseRequest{Quiet: true}
 
 // conclude makes the reply of an attempt, whose caller has left if err is not nil. An attempt without
 // a grant is undone.
-func (q *quorum) conclude(ctx context.Context, k key, a *attempt, p *poll[driver.AcquireReply], token int64,
+func (q *quorum) conclude(ctx context.Context, k key, a *attempt, p *poll[Reply], token int64,
 	d decision, err error) (driver.AcquireReply, error) {
 	if err == nil && d == granted && q.noteGrant(k, a, token) {
-		return driver.AcquireReply{Outcome: driver.Granted, Fence: token, FenceEnd: token + Block,
-			Last: token + Block, Clock: q.clock()}, nil
+		return driver.AcquireReply{Outcome: driver.Granted, Fence: token, FenceEnd: token + Block}, nil
 	}
-	undo := a.undo(quiet)
+	undo := a.undo(true)
 	switch {
 	case err != nil:
 		return driver.AcquireReply{}, p.failure(err, true)
@@ -67,11 +63,13 @@ func (q *quorum) conclude(ctx context.Context, k key, a *attempt, p *poll[driver
 		return driver.AcquireReply{Outcome: driver.Cancelled}, nil
 	}
 	q.noteRefusal(k, a)
-	reply := q.busyReply(p)
-	if d != otherHolds {
-		reply.State = unknownHolder(d)
+	state := unknownHolder(d)
+	if d == otherHolds {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		state, _ = busy(p.answers, q.size)
 	}
-	return reply, nil
+	return driver.AcquireReply{State: state}, nil
 }
 
 // unknownHolder is the state of a name without a known holder. Its TTL is random, so that callers
@@ -98,13 +96,13 @@ func (q *quorum) check(ctx context.Context, ttl time.Duration) error {
 
 // propose asks the nodes to grant the name under a token. ⚑ In a split vote one attempt goes on. It
 // keeps its nodes, and asks the refusing nodes again while the other attempts are undone.
-func (a *attempt) propose(ctx context.Context, p *poll[driver.AcquireReply], token int64) (d decision, err error) {
+func (a *attempt) propose(ctx context.Context, p *poll[Reply], token int64) (d decision, err error) {
 	for _, n := range a.q.nodes {
 		a.send(p, n, token)
 	}
 	until := time.Now().Add(a.req.TTL / 2)
 	for rounds := 0; ; rounds++ {
-		err = p.wait(ctx, func(answers []answer[driver.AcquireReply], timeUp bool) bool {
+		err = p.wait(ctx, func(answers []answer[Reply], timeUp bool) bool {
 			d = judge(answers, a.q.size, token, a.q.clock(), timeUp)
 			return d != undecided
 		})
@@ -144,11 +142,11 @@ const (
 )
 
 // refusing returns the nodes that another attempt holds.
-func (q *quorum) refusing(p *poll[driver.AcquireReply]) (nodes []*node) {
+func (q *quorum) refusing(p *poll[Reply]) (nodes []*node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.answers {
-		if a := &p.answers[i]; !a.pending && a.replied() && a.reply.Outcome == driver.Busy {
+		if a := &p.answers[i]; !a.pending && a.replied() && a.reply.Outcome == Busy {
 			nodes = append(nodes, q.nodes[i])
 		}
 	}
@@ -164,42 +162,25 @@ func (q *quorum) acquireAgain(ctx context.Context, a *attempt, req driver.Acquir
 	case !reply.Held:
 		return driver.AcquireReply{Outcome: driver.Cancelled}, nil
 	}
-	token, end := a.tokens()
-	return driver.AcquireReply{Outcome: driver.Granted, Fence: token, FenceEnd: end, Last: end, Clock: q.clock()}, nil
-}
-
-// busyReply makes the reply of a busy name.
-func (q *quorum) busyReply(p *poll[driver.AcquireReply]) (reply driver.AcquireReply) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	reply.Nodes, reply.Clock = len(q.nodes), q.clock()
-	for i := range p.answers {
-		if a := &p.answers[i]; a.replied() {
-			reply.Last = max(reply.Last, a.reply.Last)
-			if a.reply.Outcome == driver.Busy {
-				reply.Refused++
-			}
-		}
-	}
-	reply.State, _ = busy(p.answers, q.size)
-	return reply
+	token := a.tokens()
+	return driver.AcquireReply{Outcome: driver.Granted, Fence: token, FenceEnd: token + Block}, nil
 }
 
 // above returns the token to propose after one that was too low. ⚑ It is above the own block, too:
 // a node may yet accept the lower token.
-func (q *quorum) above(p *poll[driver.AcquireReply], token int64) int64 {
+func (q *quorum) above(p *poll[Reply], token int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(nextToken(p.answers, q.size, q.clock()), token+Block+1)
 }
 
-func acquireWord(reply driver.AcquireReply) string {
+func acquireWord(reply Reply) string {
 	switch reply.Outcome {
-	case driver.Granted:
+	case Granted:
 		return "granted"
-	case driver.Cancelled:
+	case Cancelled:
 		return "cancelled"
-	case driver.TooLow:
+	case TooLow:
 		return "a higher token is reserved"
 	default:
 		return "busy"

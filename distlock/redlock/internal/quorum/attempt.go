@@ -13,14 +13,14 @@ import (
 // attempt is one try of an acquisition, and its grant.
 type attempt struct {
 	q   *quorum
-	req driver.AcquireRequest // as the nodes see it, without tokens
+	req Proposal // without a token
 
-	mu         sync.Mutex
-	token, end int64  // of the grant
-	highest    int64  // the highest token that a node may have for the attempt
-	raises     int    // Raises under way
-	over       bool   // no request follows but a Release
-	votes      []vote // by node
+	mu      sync.Mutex
+	token   int64  // of the grant
+	highest int64  // the highest token that a node may have for the attempt
+	raises  int    // Raises under way
+	over    bool   // no request follows but a Release
+	votes   []vote // by node
 }
 
 // vote is the state of an attempt on one node.
@@ -41,7 +41,7 @@ type vote struct {
 
 // newAttempt makes an attempt of an acquisition.
 func (q *quorum) newAttempt(req driver.AcquireRequest, number int) *attempt {
-	return &attempt{q: q, votes: make([]vote, len(q.nodes)), req: driver.AcquireRequest{
+	return &attempt{q: q, votes: make([]vote, len(q.nodes)), req: Proposal{
 		Name: req.Name, Owner: nodeOwner(req.Owner, number), TTL: req.TTL,
 		Holder: req.Holder, Metadata: maps.Clone(req.Metadata), Frees: req.Frees,
 	}}
@@ -106,7 +106,7 @@ func (q *quorum) noteLoss(k key, a *attempt) {
 	}
 	q.mu.Unlock()
 	if holds {
-		a.undo(driver.ReleaseRequest{}) // with a notice: waiters may get the rest of the nodes
+		a.undo(false) // with a notice: waiters may get the rest of the nodes
 	}
 }
 
@@ -122,10 +122,10 @@ func (q *quorum) find(k key, ttl time.Duration) *attempt {
 	return e.last
 }
 
-func (a *attempt) tokens() (token, end int64) {
+func (a *attempt) tokens() (token int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.token, a.end
+	return a.token
 }
 
 // setTokens notes the tokens of the grant, unless the attempt is over. Of two Raises the higher one
@@ -137,26 +137,27 @@ func (a *attempt) setTokens(token int64) bool {
 		return false
 	}
 	a.token = max(a.token, token)
-	a.end = a.token + Block
-	a.highest = max(a.highest, a.end)
+	a.highest = max(a.highest, a.token+Block)
 	return true
 }
 
 // send asks a node for the name under a block of tokens, unless the attempt is over. A node that has
 // not accepted is asked again some time after the grant: most of them have refused because of a
 // Release that was under way. ⚑ A lease on a bare quorum would end with one node more.
-func (a *attempt) send(p *poll[driver.AcquireReply], n *node, token int64) {
+func (a *attempt) send(p *poll[Reply], n *node, token int64) {
 	p.expect(n)
 	switch {
 	case n.full():
-		p.answered(n, driver.AcquireReply{}, errFull, 0)
+		p.answered(n, Reply{}, errFull, 0)
 	case !a.sending(n, token+Block):
-		p.note(n, answer[driver.AcquireReply]{})
+		p.note(n, answer[Reply]{})
 	default:
 		refused := false
-		p.ask(n, func(ctx context.Context) (driver.AcquireReply, error) {
-			reply, err := a.acquire(ctx, n, a.exact(token))
-			refused = err == nil && reply.Outcome != driver.Granted
+		p.ask(n, func(ctx context.Context) (Reply, error) {
+			req := a.req
+			req.Token = token
+			reply, err := a.acquire(ctx, n, req)
+			refused = err == nil && reply.Outcome != Granted
 			return reply, err
 		}, func() {
 			if refused && a.lacks(n, token) && a.q.pause(min(completeAfter, a.req.TTL/4)) {
@@ -189,26 +190,18 @@ func (a *attempt) sendingLocked(n *node, end int64) bool {
 	return !a.over
 }
 
-// exact returns the request for a block of tokens.
-func (a *attempt) exact(token int64) driver.AcquireRequest {
-	req := a.req
-	req.Fence, req.FenceEnd = token, token+Block
-	return req
-}
-
 // acquire asks a node that sending has noted, and notes the answer.
-func (a *attempt) acquire(ctx context.Context, n *node, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	reply, err := n.Driver.Acquire(ctx, req)
+func (a *attempt) acquire(ctx context.Context, n *node, req Proposal) (Reply, error) {
+	reply, err := n.Acquire(ctx, req)
 	reply.State = ofGrant(reply.State)
-	granted := err == nil && reply.Outcome == driver.Granted
 	if err == nil {
 		n.sawClock(reply.Clock)
 		a.q.seeTTL(reply.State.TTL)
 	}
 	a.mu.Lock()
 	v := &a.votes[n.index]
-	late := driver.MayHaveEffect(err) || reply.Replayed
-	if granted || late {
+	late := driver.MayHaveEffect(err)
+	if late || err == nil && reply.Outcome == Granted {
 		v.holds, v.settled = true, false
 	}
 	v.acquireMayArrive = v.acquireMayArrive || late
@@ -221,19 +214,17 @@ func (a *attempt) acquire(ctx context.Context, n *node, req driver.AcquireReques
 	for _, f := range then {
 		f()
 	}
-	if granted && (reply.Fence != req.Fence || reply.FenceEnd != req.FenceEnd) {
-		return reply, errToken // ⚑ it counts for the proposed token only
-	}
 	return reply, err
 }
 
-// undo ends an attempt in the background, and returns the poll of the Releases.
-func (a *attempt) undo(req driver.ReleaseRequest) *poll[driver.ReleaseReply] {
+// undo ends an attempt in the background, and returns the poll of the Releases. The undo of an attempt
+// without a grant is quiet. ⚑ A notice would have all waiters ask again, and be undone again.
+func (a *attempt) undo(quiet bool) *poll[bool] {
 	a.finish()
 	p := newPoll(a.q, context.Background(), limit(a.req.TTL), releaseWord)
 	close(p.decided)
 	owes := true
-	a.release(p, req, &owes)
+	a.release(p, driver.ReleaseRequest{}, quiet, &owes)
 	return p
 }
 
@@ -248,12 +239,12 @@ func (a *attempt) finish() {
 const undoWait = 200 * time.Millisecond
 
 // holdsAfter waits for an undo. It reports whether a quorum may still hold the name.
-func (a *attempt) holdsAfter(ctx context.Context, undo *poll[driver.ReleaseReply]) (holds bool) {
+func (a *attempt) holdsAfter(ctx context.Context, undo *poll[bool]) (holds bool) {
 	ctx, cancel := context.WithTimeout(ctx, undoWait)
 	defer cancel()
-	_ = undo.wait(ctx, func(answers []answer[driver.ReleaseReply], _ bool) bool {
+	_ = undo.wait(ctx, func(answers []answer[bool], _ bool) bool {
 		holds = a.holders() >= a.q.size
-		return !holds || !slices.ContainsFunc(answers, func(a answer[driver.ReleaseReply]) bool { return a.pending })
+		return !holds || !slices.ContainsFunc(answers, func(a answer[bool]) bool { return a.pending })
 	})
 	return holds
 }

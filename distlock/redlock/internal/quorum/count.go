@@ -3,8 +3,6 @@ package quorum
 import (
 	"slices"
 	"time"
-
-	"github.com/belugalock/belugalock/distlock/driver"
 )
 
 // The decisions of the quorum. Each takes the answers of the nodes, and the size of a quorum.
@@ -28,14 +26,14 @@ const (
 const racing = 300 * time.Millisecond
 
 // inRace reports whether a node is in the race, and whether the attempt has it.
-func inRace(reply driver.AcquireReply) (in, mine bool) {
-	mine = reply.Outcome == driver.Granted
-	return mine || reply.Outcome == driver.Busy && reply.State.Age <= racing, mine
+func inRace(reply Reply) (in, mine bool) {
+	mine = reply.Outcome == Granted
+	return mine || reply.Outcome == Busy && reply.State.Age <= racing, mine
 }
 
 // judge decides on the answers to the proposal of a token. timeUp says that the nodes have had
 // their time.
-func judge(answers []answer[driver.AcquireReply], size int, token, clock int64, timeUp bool) decision {
+func judge(answers []answer[Reply], size int, token, clock int64, timeUp bool) decision {
 	var open, accepted, low, refused, cancels int
 	cut := contended(answers, size)
 	first := unknownNode // in the race
@@ -57,12 +55,12 @@ func judge(answers []answer[driver.AcquireReply], size int, token, clock int64, 
 			}
 		}
 		switch outcome := a.reply.Outcome; {
-		case outcome == driver.Cancelled:
+		case outcome == Cancelled:
 			cancels++
-		case outcome == driver.Busy:
+		case outcome == Busy:
 			refused++
 		case a.young: // ⚑ its server may have lost a grant
-		case outcome == driver.Granted:
+		case outcome == Granted:
 			accepted++
 		case mayAcceptNext(answers, size, token, clock, a.reply):
 			low++
@@ -102,12 +100,12 @@ const (
 // contended reports whether another owner has refused, and a quorum has answered.
 // ⚑ Without contention each answer is awaited: one dead and one distant node would make the lock
 // unusable.
-func contended(answers []answer[driver.AcquireReply], size int) bool {
+func contended(answers []answer[Reply], size int) bool {
 	replies, refused := 0, false
 	for i := range answers {
 		if a := &answers[i]; a.replied() {
 			replies++
-			refused = refused || a.reply.Outcome == driver.Busy
+			refused = refused || a.reply.Outcome == Busy
 		}
 	}
 	return refused && replies >= size
@@ -119,7 +117,7 @@ const farAhead = time.Hour
 // mayAcceptNext reports whether a node that has refused a token as too low may accept the next one.
 // ⚑ A node whose clock is ahead refuses that, too: it must not end the wait for the others.
 func mayAcceptNext(
-	answers []answer[driver.AcquireReply], size int, token, clock int64, reply driver.AcquireReply,
+	answers []answer[Reply], size int, token, clock int64, reply Reply,
 ) bool {
 	if reply.Last > highestLastThatCounts(answers, size, clock) {
 		return false
@@ -127,13 +125,13 @@ func mayAcceptNext(
 	return reply.Last >= token || nextToken(answers, size, clock) >= reply.Clock-tokenKeep.Microseconds()
 }
 
-// tokenKeep is the least time for which nodes keep the last token, see driver.TooLow.
+// tokenKeep is the least time for which nodes keep the last token, see TooLow.
 const tokenKeep = time.Second
 
 // highestLastThatCounts is the highest last token that counts. ⚑ A token that is far above the clock
 // and above the others does not: the other nodes would refuse the next one, or be as far ahead from
 // then on. It counts if no quorum can come about without it.
-func highestLastThatCounts(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
+func highestLastThatCounts(answers []answer[Reply], size int, clock int64) int64 {
 	lasts := make([]int64, 0, len(answers))
 	open := false
 	for i := range answers {
@@ -155,7 +153,7 @@ func highestLastThatCounts(answers []answer[driver.AcquireReply], size int, cloc
 
 // nextToken returns the token to propose after one that was too low: above the last token of each
 // node that counts, and not behind the clock.
-func nextToken(answers []answer[driver.AcquireReply], size int, clock int64) int64 {
+func nextToken(answers []answer[Reply], size int, clock int64) int64 {
 	highest := highestLastThatCounts(answers, size, clock)
 	for i := range answers {
 		if a := &answers[i]; a.replied() && a.reply.Last <= highest {

@@ -9,11 +9,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-var (
-	errFull = fmt.Errorf("%w: %w: %d calls of this node are under way",
-		driver.ErrTemporary, driver.ErrNotDone, maxCalls)
-	errToken = errors.New("the node answers with other tokens")
-)
+var errFull = fmt.Errorf("%w: %w: %d calls of this node are under way",
+	driver.ErrTemporary, driver.ErrNotDone, maxCalls)
 
 // nodesError is the error of an operation. ⚑ It wraps its own kinds alone: the error of one node
 // says nothing about the others.
@@ -52,7 +49,7 @@ func (p *poll[R]) failureOf(ended error, effect bool, of func(*answer[R]) error)
 		} else if a.done {
 			agreed++
 		}
-		fmt.Fprintf(&text, "; %s: %s", p.q.nodes[i].Name, p.text(p.q.nodes[i], a))
+		fmt.Fprintf(&text, "; %s: %s", p.q.nodes[i].Name(), p.text(p.q.nodes[i], a))
 	}
 	e := &nodesError{text: text.String()}
 	if ended != nil {

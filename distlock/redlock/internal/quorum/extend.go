@@ -77,7 +77,7 @@ type extension struct {
 // send asks a node to extend all grants. The error of a node that has answered no request is that
 // of the first.
 func (x *extension) send(ctx context.Context, n *node, counts []bool) ([]driver.ExtendReply, error) {
-	replies := n.Driver.Extend(ctx, x.reqs)
+	replies := n.Extend(ctx, x.reqs)
 	answered := false
 	for i, a := range x.attempts {
 		if a.extended(n, x.reqs[i].Exact, replies[i].Err); replies[i].Held && !counts[i] {

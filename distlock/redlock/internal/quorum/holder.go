@@ -17,7 +17,7 @@ func holder(shown []shown, need, size int) (state driver.State, ok bool) {
 				ttls = append(ttls, s.TTL)
 				if !s.young && s.Fence >= fence {
 					// ⚑ The highest token: a raise that a quorum has made is on one of these nodes.
-					state, fence = s.State, s.Fence
+					state, fence = s.State.State, s.Fence
 				}
 			}
 		}
@@ -25,12 +25,12 @@ func holder(shown []shown, need, size int) (state driver.State, ok bool) {
 			continue
 		}
 		if fence == 0 {
-			state = one.State
+			state = one.State.State
 		}
 		// The grant lasts for as long as a quorum of nodes keeps it.
 		slices.Sort(ttls)
 		state.TTL = ttls[max(len(ttls)-size, 0)]
-		state.Owner, state.Waiters, state.Fence = "", 0, fence // the owner means nothing outside the nodes
+		state.Fence = fence
 		return state, true
 	}
 	return driver.State{}, false
@@ -38,15 +38,15 @@ func holder(shown []shown, need, size int) (state driver.State, ok bool) {
 
 // shown is the state of a holder, as a node shows it.
 type shown struct {
-	driver.State
+	State
 	young bool
 }
 
 // busy returns the state of the holder that a quorum of nodes shows.
-func busy(answers []answer[driver.AcquireReply], size int) (driver.State, bool) {
+func busy(answers []answer[Reply], size int) (driver.State, bool) {
 	refused := 0
 	for i := range answers {
-		if a := &answers[i]; a.replied() && a.reply.Outcome == driver.Busy {
+		if a := &answers[i]; a.replied() && a.reply.Outcome == Busy {
 			refused++
 		}
 	}
@@ -55,7 +55,7 @@ func busy(answers []answer[driver.AcquireReply], size int) (driver.State, bool) 
 	}
 	states := make([]shown, 0, refused)
 	for i := range answers {
-		if a := &answers[i]; a.replied() && a.reply.Outcome == driver.Busy {
+		if a := &answers[i]; a.replied() && a.reply.Outcome == Busy {
 			states = append(states, shown{a.reply.State, a.young})
 		}
 	}
@@ -64,7 +64,7 @@ func busy(answers []answer[driver.AcquireReply], size int) (driver.State, bool) 
 
 // inspect returns what the nodes show of a name, and whether no further answer changes it.
 // ⚑ A name is free only if no owner can have a quorum, with the nodes that do not answer.
-func inspect(answers []answer[driver.State], size int) (state driver.State, known bool) {
+func inspect(answers []answer[State], size int) (state driver.State, known bool) {
 	var states []shown
 	open, failed := 0, 0
 	for i := range answers {

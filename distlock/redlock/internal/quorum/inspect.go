@@ -21,16 +21,16 @@ func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, e
 	p.leastWait = forAll
 	for _, n := range q.nodes {
 		p.expect(n)
-		p.ask(n, func(ctx context.Context) (driver.State, error) {
-			state, err := n.Driver.Inspect(ctx, name)
+		p.ask(n, func(ctx context.Context) (State, error) {
+			state, err := n.Inspect(ctx, name)
 			return ofGrant(state), err
 		}, nil)
 	}
 	var state driver.State
 	var known bool
-	err := p.wait(ctx, func(answers []answer[driver.State], timeUp bool) bool {
+	err := p.wait(ctx, func(answers []answer[State], timeUp bool) bool {
 		state, known = inspect(answers, q.size)
-		return !slices.ContainsFunc(answers, func(a answer[driver.State]) bool {
+		return !slices.ContainsFunc(answers, func(a answer[State]) bool {
 			return a.pending && !(known && (timeUp || a.silent))
 		})
 	})
@@ -40,7 +40,7 @@ func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, e
 	return state, nil
 }
 
-func inspectWord(state driver.State) string {
+func inspectWord(state State) string {
 	if state.Held {
 		return "held"
 	}

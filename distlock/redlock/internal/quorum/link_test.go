@@ -6,16 +6,13 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
 )
 
-// link is the driver of one server in one process.
+// link is a node as one process sees it.
 type link struct{ server *server }
 
-func (l link) Capabilities() driver.Capabilities {
-	c := l.server.locks.Capabilities()
-	c.AcrossProcesses, c.Queues = true, false
-	return c
-}
+func (l link) Name() string { return l.server.name }
 
 func (l link) Up() time.Duration {
 	l.server.mu.Lock()
@@ -24,7 +21,7 @@ func (l link) Up() time.Duration {
 }
 
 // call makes a call as the faults of the server want. A caller that leaves lets it go on.
-func call[R any](ctx context.Context, s *server, r request, f func(driver.Driver) (R, error)) (R, error) {
+func call[R any](ctx context.Context, s *server, r request, f func(*quorum.Memory) (R, error)) (R, error) {
 	var none R
 	s.mu.Lock()
 	var fault fault
@@ -88,15 +85,14 @@ func call[R any](ctx context.Context, s *server, r request, f func(driver.Driver
 	}
 }
 
-func (l link) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	r := request{op: "acquire", name: req.Name, owner: req.Owner, fence: req.Fence, end: req.FenceEnd}
-	return call(ctx, l.server, r, func(d driver.Driver) (driver.AcquireReply, error) {
+func (l link) Acquire(ctx context.Context, p quorum.Proposal) (quorum.Reply, error) {
+	r := request{op: "acquire", name: p.Name, owner: p.Owner, fence: p.Token}
+	return call(ctx, l.server, r, func(m *quorum.Memory) (quorum.Reply, error) {
 		if l.server.ahead > driver.FenceKeep { // the tokens are too old for its clock
 			clock := time.Now().Add(l.server.ahead).UnixMicro()
-			return driver.AcquireReply{Outcome: driver.TooLow, Clock: clock}, nil
+			return quorum.Reply{Outcome: quorum.TooLow, Clock: clock}, nil
 		}
-		reply, err := d.Acquire(context.Background(), req)
-		reply.Replayed = l.server.copied(r)
+		reply, err := m.Acquire(context.Background(), p)
 		if err == nil && reply.Clock > 0 {
 			reply.Clock += l.server.ahead.Microseconds()
 		}
@@ -104,24 +100,17 @@ func (l link) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.Ac
 	})
 }
 
-// copied reports whether the client says that it has sent the request twice.
-func (s *server) copied(r request) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.twice == r.op
-}
-
 func (l link) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
-	r := request{op: "raise", name: req.Name, owner: req.Owner, fence: req.Floor, end: req.FenceEnd}
-	return call(ctx, l.server, r, func(d driver.Driver) (driver.RaiseReply, error) {
-		return d.Raise(context.Background(), req)
+	r := request{op: "raise", name: req.Name, owner: req.Owner, fence: req.Floor}
+	return call(ctx, l.server, r, func(m *quorum.Memory) (driver.RaiseReply, error) {
+		return m.Raise(context.Background(), req)
 	})
 }
 
 func (l link) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	r := request{op: "extend", name: reqs[0].Name, owner: reqs[0].Owner, exact: reqs[0].Exact}
-	replies, err := call(ctx, l.server, r, func(d driver.Driver) ([]driver.ExtendReply, error) {
-		return d.Extend(context.Background(), reqs), nil
+	replies, err := call(ctx, l.server, r, func(m *quorum.Memory) ([]driver.ExtendReply, error) {
+		return m.Extend(context.Background(), reqs), nil
 	})
 	if err != nil {
 		replies = make([]driver.ExtendReply, len(reqs))
@@ -132,26 +121,26 @@ func (l link) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.
 	return replies
 }
 
-func (l link) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	r := request{op: "release", name: req.Name, owner: req.Owner, tombstone: req.Tombstone, quiet: req.Quiet}
-	return call(ctx, l.server, r, func(d driver.Driver) (driver.ReleaseReply, error) {
-		reply, err := d.Release(context.Background(), req)
-		if err == nil && reply.Released && !req.Quiet {
+func (l link) Release(ctx context.Context, req driver.ReleaseRequest, quiet bool) (bool, error) {
+	r := request{op: "release", name: req.Name, owner: req.Owner, tombstone: req.Tombstone, quiet: quiet}
+	return call(ctx, l.server, r, func(m *quorum.Memory) (bool, error) {
+		released, err := m.Release(context.Background(), req, quiet)
+		if released && !quiet {
 			l.server.released(req.Name)
 		}
-		return reply, err
+		return released, err
 	})
 }
 
-func (l link) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
-	return call(ctx, l.server, request{op: "inspect", name: name}, func(d driver.Driver) (driver.State, error) {
-		return d.Inspect(context.Background(), name)
+func (l link) Inspect(ctx context.Context, name driver.Name) (quorum.State, error) {
+	return call(ctx, l.server, request{op: "inspect", name: name}, func(m *quorum.Memory) (quorum.State, error) {
+		return m.Inspect(context.Background(), name)
 	})
 }
 
-func (l link) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
+func (l link) Listen(ctx context.Context, name driver.Name) (<-chan driver.Wake, func(), error) {
 	s, wakes := l.server, make(chan driver.Wake, 1)
-	_, err := call(ctx, s, request{op: "listen", name: name, owner: owner}, func(driver.Driver) (struct{}, error) {
+	_, err := call(ctx, s, request{op: "listen", name: name}, func(*quorum.Memory) (struct{}, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.waiters[wakes] = name

@@ -15,7 +15,7 @@ const noticeGap = 2 * time.Millisecond
 
 // Listen implements driver.Listener. It returns when a quorum of nodes notifies: the nodes of a
 // release share a node with them.
-func (q *quorum) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
+func (q *quorum) Listen(ctx context.Context, name driver.Name, _ string) (<-chan driver.Wake, func(), error) {
 	life, stop := context.WithCancel(q.life)
 	l := &listener{
 		q:       q,
@@ -25,7 +25,7 @@ func (q *quorum) Listen(ctx context.Context, name driver.Name, owner string) (<-
 		served:  make([]bool, len(q.nodes)),
 	}
 	for _, n := range q.nodes {
-		q.listened.Go(func() { l.follow(life, n, name, owner) })
+		q.listened.Go(func() { l.follow(life, n, name) })
 	}
 	for following := 0; following < q.size; {
 		select {
@@ -52,12 +52,11 @@ type listener struct {
 	wakes   chan driver.Wake
 	notices chan notice
 
-	causes      []string  // why nodes do not notify
-	unsupported int       // nodes that have no notices
-	seen        []bool    // the nodes that have sent a notice since the last wake
-	count       int       // their number
-	fired       time.Time // the last wake
-	served      []bool    // the nodes whose notice of the same release has come
+	causes []string  // why nodes do not notify
+	seen   []bool    // the nodes that have sent a notice since the last wake
+	count  int       // their number
+	fired  time.Time // the last wake
+	served []bool    // the nodes whose notice of the same release has come
 }
 
 // notice is one of a node, or the first or the last word from it.
@@ -68,7 +67,7 @@ type notice struct {
 }
 
 // follow listens on a node until life ends.
-func (l *listener) follow(life context.Context, n *node, name driver.Name, owner string) {
+func (l *listener) follow(life context.Context, n *node, name driver.Name) {
 	send := func(one notice) (sent bool) {
 		select {
 		case l.notices <- one:
@@ -77,12 +76,7 @@ func (l *listener) follow(life context.Context, n *node, name driver.Name, owner
 			return false
 		}
 	}
-	on, ok := driver.As[driver.Listener](n.Driver)
-	if !ok {
-		send(notice{from: n, err: errors.ErrUnsupported})
-		return
-	}
-	wakes, stop, err := on.Listen(life, name, owner)
+	wakes, stop, err := n.Listen(life, name)
 	if err != nil {
 		send(notice{from: n, err: err})
 		return
@@ -130,20 +124,13 @@ func (l *listener) run(life context.Context) {
 
 // nodeFailed notes that a node has stopped notifying. It reports whether too few nodes are left.
 func (l *listener) nodeFailed(last notice) (tooFew bool) {
-	l.causes = append(l.causes, fmt.Sprintf("%s: %v", last.from.Name, last.err))
-	if errors.Is(last.err, errors.ErrUnsupported) {
-		l.unsupported++
-	}
+	l.causes = append(l.causes, fmt.Sprintf("%s: %v", last.from.Name(), last.err))
 	return len(l.causes) > len(l.q.nodes)-l.q.size
 }
 
 // failure is the error of a listener that too few nodes notify.
 func (l *listener) failure() error {
-	e := &nodesError{text: "redlock: too few nodes notify waiters: " + strings.Join(l.causes, "; ")}
-	if l.unsupported == len(l.causes) {
-		e.kinds = []error{errors.ErrUnsupported}
-	}
-	return e
+	return errors.New("redlock: too few nodes notify waiters: " + strings.Join(l.causes, "; "))
 }
 
 // counts reports whether a notice is of a release that has not woken the waiter, and the first of its

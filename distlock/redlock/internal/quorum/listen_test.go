@@ -99,8 +99,7 @@ func TestListen_tooFewNodes_error(t *testing.T) {
 		servers[0].fails(driver.ErrRights)
 		servers[1].fails(driver.ErrRights)
 		on, _ := driver.As[driver.Listener](newDriver(t, servers))
-		if _, _, err := on.Listen(t.Context(), name, newRequest().Owner); err == nil || errors.Is(err, driver.ErrRights) ||
-			errors.Is(err, errors.ErrUnsupported) {
+		if _, _, err := on.Listen(t.Context(), name, newRequest().Owner); err == nil || errors.Is(err, driver.ErrRights) {
 			t.Errorf("%v, want an error of the quorum", err)
 		}
 	})
@@ -120,24 +119,6 @@ func TestListen_undo_noNotice(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		if woken(wakes) || servers[2].state(t, name).Held {
 			t.Error("the undo of an attempt has woken a waiter, or is missing")
-		}
-	})
-}
-
-// mute is a node without notices.
-type mute struct{ driver.Driver }
-
-func TestListen_noNotices_unsupported(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		var nodes []quorum.Node
-		for _, s := range servers {
-			nodes = append(nodes, quorum.Node{Name: s.name, Driver: mute{link{s}}})
-		}
-		d := quorum.New(nodes, -1, time.Second)
-		defer d.Close()
-		on, _ := driver.As[driver.Listener](d)
-		if _, _, err := on.Listen(t.Context(), name, newRequest().Owner); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("%v, want ErrUnsupported", err)
 		}
 	})
 }
@@ -166,7 +147,7 @@ func TestListen_deaf_wakesEnd(t *testing.T) {
 		ends := make([]chan driver.Wake, len(servers))
 		for i, s := range servers {
 			ends[i] = make(chan driver.Wake)
-			nodes = append(nodes, quorum.Node{Name: s.name, Driver: ending{link{s}, ends[i]}})
+			nodes = append(nodes, ending{link{s}, ends[i]})
 		}
 		d := quorum.New(nodes, -1, time.Second)
 		defer d.Close()
@@ -190,10 +171,10 @@ func TestListen_deaf_wakesEnd(t *testing.T) {
 
 // ending is a node whose notices end.
 type ending struct {
-	driver.Driver
+	quorum.Node
 	wakes chan driver.Wake
 }
 
-func (e ending) Listen(context.Context, driver.Name, string) (<-chan driver.Wake, func(), error) {
+func (e ending) Listen(context.Context, driver.Name) (<-chan driver.Wake, func(), error) {
 	return e.wakes, func() {}, nil
 }

@@ -38,7 +38,6 @@ type realWorld struct {
 	calm    bool
 	lose    float64
 	late    float64
-	twice   float64
 	until   map[*realClient]time.Time // the deadlines of those that hold the name
 	highest int64
 	grants  int
@@ -98,34 +97,6 @@ func (w *realWorld) used(c *realClient, token int64, until time.Time) {
 	w.highest, w.until[c] = max(w.highest, token), until
 }
 
-// twin is a node whose client sends some requests twice.
-type twin struct {
-	driver.Driver
-	w *realWorld
-}
-
-func (t twin) Up() time.Duration { return t.Driver.(quorum.Upper).Up() }
-
-func (t twin) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	again := t.w.chance(t.w.twice)
-	if again {
-		go func() { _, _ = t.Driver.Acquire(context.Background(), req) }()
-	}
-	reply, err := t.Driver.Acquire(ctx, req)
-	reply.Replayed = again
-	return reply, err
-}
-
-func (t twin) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	again := t.w.chance(t.w.twice)
-	if again {
-		go func() { _, _ = t.Driver.Release(context.Background(), req) }()
-	}
-	reply, err := t.Driver.Release(ctx, req)
-	reply.Replayed = again
-	return reply, err
-}
-
 // realClient is one process.
 type realClient struct {
 	w *realWorld
@@ -135,7 +106,7 @@ type realClient struct {
 func (w *realWorld) connect() *realClient {
 	var nodes []quorum.Node
 	for _, s := range w.servers {
-		nodes = append(nodes, quorum.Node{Name: s.name, Driver: twin{link{s}, w}})
+		nodes = append(nodes, link{s})
 	}
 	return &realClient{w: w, d: quorum.New(nodes, realTTL, realTTL)}
 }
@@ -286,7 +257,7 @@ func (w *realWorld) run(seed uint64) {
 	w.name, w.until = driver.Name{Namespace: "model", Key: "name"}, map[*realClient]time.Time{}
 	w.servers = newServers([]int{3, 3, 3, 5}[seed%4])
 	pick := func(of ...float64) float64 { return of[w.rng.IntN(len(of))] }
-	w.lose, w.late, w.twice = pick(0, 0.01, 0.05), pick(0, 0.05, 0.2), pick(0, 0, 0.1)
+	w.lose, w.late = pick(0, 0.01, 0.05), pick(0, 0.05, 0.2)
 	for _, s := range w.servers {
 		s.inject(w.fault)
 	}

@@ -1,10 +1,78 @@
 package quorum
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
 )
+
+// Block is how many tokens follow the first one of a grant.
+// ⚑ A longer block would refuse each other proposal for as long as the block lasts.
+const Block = 255
+
+// Node is one server. docs/design/redlock.md lists the cases of each call. A call blocks until ctx
+// ends, and no longer. It sends its request once, and its errors have the kinds of package driver.
+type Node interface {
+	// Name is host:port.
+	Name() string
+	// Up returns for how long the server is up at least. It returns at once.
+	Up() time.Duration
+	// Acquire grants a name under the tokens of a proposal, or not at all.
+	Acquire(ctx context.Context, p Proposal) (Reply, error)
+	// Raise gives the holder the block from Floor on, unless Floor is not above the present block.
+	// Fence is the first token of the grant from now on.
+	Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error)
+	// Extend is that of driver.Driver.
+	Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply
+	// Release is that of driver.Driver. If quiet, it notifies no waiter.
+	Release(ctx context.Context, req driver.ReleaseRequest, quiet bool) (released bool, err error)
+	Inspect(ctx context.Context, name driver.Name) (State, error)
+	// Listen notifies of each release of a name that is not quiet, as that of driver.Listener.
+	Listen(ctx context.Context, name driver.Name) (notices <-chan driver.Wake, stop func(), err error)
+	Close() error
+}
+
+// Proposal asks a node for a name under the block of tokens from Token on.
+type Proposal struct {
+	Name     driver.Name
+	Owner    string // of this attempt, see nodeOwner
+	TTL      time.Duration
+	Token    int64
+	Holder   string
+	Metadata map[string]string
+	Frees    bool // see driver.AcquireRequest
+}
+
+// Outcome says how a proposal ended.
+type Outcome int
+
+const (
+	// Busy: another owner holds the name.
+	Busy Outcome = iota
+	// Granted: the owner holds the name under the block.
+	Granted
+	// TooLow: the token is not above Last, or is older than driver.FenceKeep. Nothing was written.
+	TooLow
+	// Cancelled: the owner was released, or has a tombstone.
+	Cancelled
+)
+
+// Reply answers a Proposal.
+type Reply struct {
+	Outcome Outcome
+	State   State // of a busy name
+	Last    int64 // the highest token that is reserved for the name
+	Clock   int64 // of the server, in µs since the Unix epoch
+}
+
+// State is the holder of a name, as a node shows it.
+type State struct {
+	driver.State
+	Owner string
+}
 
 const (
 	// maxCalls is how many calls a node may have under way that does not answer for fullAfter. Then
@@ -23,7 +91,6 @@ type node struct {
 	Node
 	q      *quorum
 	index  int
-	up     Upper        // nil: the node is never young
 	calls  atomic.Int32 // under way
 	failed atomic.Bool  // the last call had no answer
 	// lastAnswer is when the node last answered, or when a call began while none was under way. It
@@ -82,10 +149,10 @@ func (n *node) sawClock(clock int64) {
 // ⚑ Up is asked after the call: the server may have restarted before. ⚑ The delay of a restart
 // stays as it was when the driver noticed the restart: a grant of that time lasts no longer.
 func (n *node) young(took time.Duration) bool {
-	if n.up == nil || n.q.restartDelay < 0 {
+	if n.q.restartDelay < 0 {
 		return false
 	}
-	up := n.up.Up()
+	up := n.Up()
 	start := n.q.sinceBegan() - up
 	n.restart.mu.Lock()
 	defer n.restart.mu.Unlock()

@@ -26,6 +26,7 @@ type owedReleases struct {
 type owedRelease struct {
 	attempt *attempt
 	req     driver.ReleaseRequest
+	quiet   bool
 	until   time.Time
 }
 
@@ -71,7 +72,7 @@ func (q *quorum) sendOwed(n *node) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(q.life, callLimit)
-		_, err := r.attempt.sendRelease(ctx, n, r.req)
+		_, err := r.attempt.sendRelease(ctx, n, r.req, r.quiet)
 		cancel()
 		if more = n.owed.tried(err != nil); err == nil {
 			pause = 1

@@ -85,7 +85,7 @@ func (p *poll[R]) ask(n *node, call func(context.Context) (R, error), then func(
 func (p *poll[R]) answered(n *node, reply R, err error, took time.Duration) {
 	a := answer[R]{done: true, reply: reply, err: err, young: n.young(took)}
 	if p.report != nil { // the operation may end with this answer
-		p.report(driver.NodeAnswer{Node: n.Name, Answer: p.text(n, a), Took: took, Nodes: len(p.q.nodes), Quorum: p.q.size})
+		p.report(driver.NodeAnswer{Node: n.Name(), Answer: p.text(n, a), Took: took, Nodes: len(p.q.nodes), Quorum: p.q.size})
 	}
 	p.note(n, a)
 }

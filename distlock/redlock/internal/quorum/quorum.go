@@ -19,9 +19,6 @@ import (
 )
 
 const (
-	// Block is how many tokens follow the first one of a grant.
-	// ⚑ A longer block would refuse each other proposal for as long as the block lasts.
-	Block = 255
 	// callLimit bounds a call of a node. A shorter TTL bounds the call more.
 	callLimit = 2 * time.Second
 	// minTombstone is the shortest life of a tombstone, see cleanup.Tombstone of distlock.
@@ -30,20 +27,8 @@ const (
 	closeGrace = 500 * time.Millisecond
 )
 
-// Node is one of the nodes. Its Driver has Capabilities.Exact. It may be an [Upper].
-type Node struct {
-	Name   string // as host:port
-	Driver driver.Driver
-}
-
-// Upper is implemented by the Driver of a node whose server can restart without its locks.
-type Upper interface {
-	// Up returns for how long the server is up at least. It returns at once.
-	Up() time.Duration
-}
-
-// New makes the driver of a lock on an odd number of nodes, at least 3. It closes the nodes'
-// drivers with itself. A node whose server is up for less than restartDelay does not count. A
+// New makes the driver of a lock on an odd number of nodes, at least 3. It closes the nodes with
+// itself. A node whose server is up for less than restartDelay does not count. A
 // restartDelay of 0 means the largest TTL that the driver has seen, and at least ttl. A negative
 // one means that all nodes count.
 func New(nodes []Node, restartDelay, ttl time.Duration) driver.Driver {
@@ -56,11 +41,9 @@ func New(nodes []Node, restartDelay, ttl time.Duration) driver.Driver {
 	q.seeTTL(ttl)
 	q.life, q.end = context.WithCancel(context.Background())
 	// ⚑ All processes have the same lowest node.
-	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b Node) int { return cmp.Compare(a.Name(), b.Name()) })
 	for i, of := range nodes {
-		n := &node{Node: of, q: q, index: i}
-		n.up, _ = driver.As[Upper](n.Driver)
-		q.nodes = append(q.nodes, n)
+		q.nodes = append(q.nodes, &node{Node: of, q: q, index: i})
 	}
 	return q
 }
@@ -81,15 +64,7 @@ type quorum struct {
 }
 
 func (q *quorum) Capabilities() driver.Capabilities {
-	c := driver.Capabilities{Backend: "redlock", FenceBlock: Block, MaxBatch: 1000}
-	for _, n := range q.nodes {
-		of := n.Driver.Capabilities()
-		c.AcrossProcesses = c.AcrossProcesses || of.AcrossProcesses
-		if of.MaxBatch > 0 {
-			c.MaxBatch = min(c.MaxBatch, of.MaxBatch)
-		}
-	}
-	return c
+	return driver.Capabilities{Backend: "redlock", AcrossProcesses: true}
 }
 
 func (q *quorum) sinceBegan() time.Duration { return time.Since(q.began) }
@@ -152,7 +127,7 @@ func (q *quorum) Close() error {
 	q.listened.Wait()
 	var errs []error
 	for _, n := range q.nodes {
-		errs = append(errs, n.Driver.Close())
+		errs = append(errs, n.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -14,19 +14,18 @@ func (q *quorum) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rai
 	}
 	k := key{req.Name, req.Owner}
 	a := q.find(k, 0)
-	token, end := a.tokens()
+	token := a.tokens()
 	keeps := token >= req.Floor // the nodes are asked whether it is held
 	if !keeps {
 		token = a.beginRaise(max(req.Floor, q.clock()))
 		defer a.endRaise()
-		end = token + Block
 	}
 	p := newPoll(q, ctx, limit(a.req.TTL), raiseWord)
 	defer close(p.decided)
-	exact := driver.RaiseRequest{Name: req.Name, Owner: a.req.Owner, Floor: token, FenceEnd: end}
+	exact := driver.RaiseRequest{Name: req.Name, Owner: a.req.Owner, Floor: token}
 	for _, n := range q.nodes {
 		p.expect(n)
-		p.ask(n, func(ctx context.Context) (driver.RaiseReply, error) { return n.Driver.Raise(ctx, exact) }, nil)
+		p.ask(n, func(ctx context.Context) (driver.RaiseReply, error) { return n.Raise(ctx, exact) }, nil)
 	}
 	var agreed agreement
 	var effect bool
@@ -38,7 +37,7 @@ func (q *quorum) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rai
 		err = p.failure(err, effect || err != nil)
 	}
 	if !errors.Is(err, driver.ErrFloor) {
-		a.mayHave(end)
+		a.mayHave(token + Block)
 	}
 	switch {
 	case err != nil:
@@ -48,9 +47,9 @@ func (q *quorum) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rai
 		return driver.RaiseReply{}, nil
 	case !keeps:
 		a.setTokens(token)
-		q.noteToken(req.Name, end)
+		q.noteToken(req.Name, token+Block)
 	}
-	return driver.RaiseReply{Held: true, Fence: token, FenceEnd: end}, nil
+	return driver.RaiseReply{Held: true, Fence: token, FenceEnd: token + Block}, nil
 }
 
 // beginRaise returns a token of at least floor for a Raise. ⚑ It is above all tokens that a node may
@@ -93,7 +92,7 @@ func judgeRaise(answers []answer[driver.RaiseReply], token int64, keeps bool, si
 			noes++
 		default:
 			effects++
-			if keeps || a.reply.Fence == token && a.reply.FenceEnd == token+Block {
+			if keeps || a.reply.Fence == token {
 				yeses++ // else a re-take was sent later
 			}
 		}

@@ -19,15 +19,13 @@ func (q *quorum) Release(ctx context.Context, req driver.ReleaseRequest) (driver
 		return driver.ReleaseReply{Released: released}, nil
 	}
 	a.finish()
-	token, _ := a.tokens()
-	req.Leave, req.Quiet = false, req.Quiet || token == 0
 	p := newPoll(q, ctx, limit(a.req.TTL), releaseWord)
 	defer close(p.decided)
 	owes := false
-	a.release(p, req, &owes)
+	a.release(p, req, a.tokens() == 0, &owes)
 	var agreed agreement
 	var effect bool
-	err := p.wait(ctx, func(answers []answer[driver.ReleaseReply], _ bool) bool {
+	err := p.wait(ctx, func(answers []answer[bool], _ bool) bool {
 		agreed, effect = judgeRelease(answers, q.size)
 		return agreed != awaiting
 	})
@@ -40,7 +38,7 @@ func (q *quorum) Release(ctx context.Context, req driver.ReleaseRequest) (driver
 }
 
 // judgeRelease decides on the answers to a Release, and whether the Release may have had an effect.
-func judgeRelease(answers []answer[driver.ReleaseReply], size int) (agreed agreement, effect bool) {
+func judgeRelease(answers []answer[bool], size int) (agreed agreement, effect bool) {
 	var yeses, noes, open int
 	for i := range answers {
 		switch a := &answers[i]; {
@@ -48,9 +46,9 @@ func judgeRelease(answers []answer[driver.ReleaseReply], size int) (agreed agree
 			open++
 		case !a.replied():
 			effect = effect || driver.MayHaveEffect(a.err)
-		case a.reply.Released:
+		case a.reply:
 			yeses++
-		case !a.reply.Replayed: // ⚑ else an earlier copy may have released it
+		default:
 			noes++
 		}
 	}
@@ -92,30 +90,30 @@ func (q *quorum) noteRelease(k key, a *attempt, released bool, tombstone time.Du
 // release asks the nodes to end the attempt. A Release that a node does not answer is owed if owes is
 // true when the operation ends.
 // ⚑ A Release follows the end of the Acquire that is under way: it must not overtake the Acquire.
-func (a *attempt) release(p *poll[driver.ReleaseReply], req driver.ReleaseRequest, owes *bool) {
+func (a *attempt) release(p *poll[bool], req driver.ReleaseRequest, quiet bool, owes *bool) {
 	for _, n := range a.q.nodes {
 		p.expect(n)
 		a.mu.Lock()
 		v := &a.votes[n.index]
 		under := v.pending > 0
 		if under {
-			v.afterAcquires = append(v.afterAcquires, func() { a.releaseOn(n, p, req, owes) })
+			v.afterAcquires = append(v.afterAcquires, func() { a.releaseOn(n, p, req, quiet, owes) })
 		}
 		a.mu.Unlock()
 		if !under {
-			a.releaseOn(n, p, req, owes)
+			a.releaseOn(n, p, req, quiet, owes)
 		}
 	}
 }
 
 // releaseOn asks one node. A node that cannot hold the name gets no request. The request has a
 // tombstone if req has one, or if an Acquire may arrive later.
-func (a *attempt) releaseOn(n *node, p *poll[driver.ReleaseReply], req driver.ReleaseRequest, owes *bool) {
+func (a *attempt) releaseOn(n *node, p *poll[bool], req driver.ReleaseRequest, quiet bool, owes *bool) {
 	a.mu.Lock()
 	v := a.votes[n.index]
 	a.mu.Unlock()
 	if v.settled || !v.holds && !v.partlyRefused {
-		p.note(n, answer[driver.ReleaseReply]{done: true, reply: driver.ReleaseReply{Released: v.released}})
+		p.note(n, answer[bool]{done: true, reply: v.released})
 		return
 	}
 	req.Name, req.Owner = a.req.Name, a.req.Owner
@@ -123,31 +121,31 @@ func (a *attempt) releaseOn(n *node, p *poll[driver.ReleaseReply], req driver.Re
 		req.Tombstone = max(req.Tombstone, copyLife(a.req.TTL))
 	}
 	var failed bool
-	p.ask(n, func(ctx context.Context) (driver.ReleaseReply, error) {
-		reply, err := a.sendRelease(ctx, n, req)
+	p.ask(n, func(ctx context.Context) (bool, error) {
+		released, err := a.sendRelease(ctx, n, req, quiet)
 		failed = err != nil
-		return reply, err
+		return released, err
 	}, func() {
 		if failed && *owes {
-			a.q.owe(n, owedRelease{a, req, time.Now().Add(copyLife(a.req.TTL))})
+			a.q.owe(n, owedRelease{a, req, quiet, time.Now().Add(copyLife(a.req.TTL))})
 		}
 	})
 }
 
 // sendRelease asks a node, and notes the answer.
-func (a *attempt) sendRelease(ctx context.Context, n *node, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	reply, err := n.Driver.Release(ctx, req)
+func (a *attempt) sendRelease(ctx context.Context, n *node, req driver.ReleaseRequest, quiet bool) (released bool, err error) {
+	released, err = n.Release(ctx, req, quiet)
 	if err == nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		v := &a.votes[n.index]
-		v.settled, v.released = true, reply.Released
+		v.settled, v.released = true, released
 	}
-	return reply, err
+	return released, err
 }
 
-func releaseWord(reply driver.ReleaseReply) string {
-	if reply.Released {
+func releaseWord(released bool) string {
+	if released {
 		return "released"
 	}
 	return "not held"

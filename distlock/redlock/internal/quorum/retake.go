@@ -6,8 +6,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"time"
-
-	"github.com/belugalock/belugalock/distlock/driver"
 )
 
 const (
@@ -35,8 +33,8 @@ func (a *attempt) retake(n *node, ttl time.Duration) {
 		if token == 0 {
 			return
 		}
-		req := a.exact(token)
-		req.TTL, req.Metadata = ttl, map[string]string{retakenKey: fmt.Sprint(token, grant)}
+		req := a.req
+		req.Token, req.TTL, req.Metadata = token, ttl, map[string]string{retakenKey: fmt.Sprint(token, grant)}
 		maps.Copy(req.Metadata, a.req.Metadata)
 		ctx, cancel := context.WithTimeout(a.q.life, limit(ttl))
 		reply, err := a.acquire(ctx, n, req)
@@ -45,9 +43,9 @@ func (a *attempt) retake(n *node, ttl time.Duration) {
 		switch {
 		case err != nil:
 			return
-		case reply.Outcome == driver.TooLow && last >= token && last <= a.q.clock()+farAhead.Microseconds():
+		case reply.Outcome == TooLow && last >= token && last <= a.q.clock()+farAhead.Microseconds():
 			floor = last + 1
-		case reply.Outcome != driver.Busy || reply.State.Age > racing:
+		case reply.Outcome != Busy || reply.State.Age > racing:
 			return
 		case !a.q.pause(time.Millisecond + rand.N(9*time.Millisecond)): // the attempt of a waiter has the node
 			return
@@ -58,7 +56,7 @@ func (a *attempt) retake(n *node, ttl time.Duration) {
 // ofGrant shows a grant under its own token, which a quorum has reserved. ⚑ The token of a re-take is
 // on one node only: the next holder may have a lower one. After a Raise, the node has another token
 // than that of the re-take, and shows it.
-func ofGrant(s driver.State) driver.State {
+func ofGrant(s State) State {
 	if tokens, ok := s.Metadata[retakenKey]; ok {
 		var retake, grant int64
 		if _, err := fmt.Sscan(tokens, &retake, &grant); err == nil && retake == s.Fence {

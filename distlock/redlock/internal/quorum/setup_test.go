@@ -12,7 +12,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
 )
 
@@ -23,7 +22,7 @@ type server struct {
 	name string
 
 	mu      sync.Mutex
-	locks   driver.Driver
+	locks   *quorum.Memory
 	since   time.Time     // the start
 	ahead   time.Duration // the shown clock
 	fault   func(request) fault
@@ -31,7 +30,6 @@ type server struct {
 	hung    chan struct{} // not nil: no call begins until it is closed
 	cut     chan struct{} // closed when the connections are cut
 	down    error         // the error of all calls
-	twice   string        // the client says that it has sent these calls twice
 	foreign map[driver.Name]bool
 	waiters map[chan driver.Wake]driver.Name
 }
@@ -42,7 +40,6 @@ type request struct {
 	name      driver.Name
 	owner     string
 	fence     int64
-	end       int64
 	exact     bool          // of an Extend
 	tombstone time.Duration // of a Release
 	quiet     bool
@@ -63,7 +60,7 @@ func newServers(n int) []*server {
 	for i := range servers {
 		servers[i] = &server{
 			name:    fmt.Sprintf("node%d:7000", i+1),
-			locks:   memlock.NewDriver(),
+			locks:   quorum.NewMemory(""),
 			since:   time.Now().Add(-time.Hour),
 			cut:     make(chan struct{}),
 			foreign: make(map[driver.Name]bool),
@@ -77,7 +74,7 @@ func newServers(n int) []*server {
 func connect(servers []*server, restartDelay time.Duration) driver.Driver {
 	var nodes []quorum.Node
 	for _, s := range servers {
-		nodes = append(nodes, quorum.Node{Name: s.name, Driver: link{s}})
+		nodes = append(nodes, link{s})
 	}
 	return quorum.New(nodes, restartDelay, time.Second)
 }
@@ -124,7 +121,7 @@ func (s *server) hang() (resume func()) {
 // restart ends the connections. The server has no locks any more.
 func (s *server) restart() {
 	s.mu.Lock()
-	s.locks = memlock.NewDriver()
+	s.locks = quorum.NewMemory("")
 	s.since = time.Now()
 	s.mu.Unlock()
 	s.cutConnections()
@@ -153,7 +150,7 @@ func (s *server) requests(op string) (found []request) {
 }
 
 // state is what the server has of a name.
-func (s *server) state(tb testing.TB, name driver.Name) driver.State {
+func (s *server) state(tb testing.TB, name driver.Name) quorum.State {
 	tb.Helper()
 	s.mu.Lock()
 	locks := s.locks
@@ -264,8 +261,8 @@ func delayed(d time.Duration) func(request) fault {
 // raw takes the name on a server for another owner.
 func (s *server) raw(t *testing.T, owner string, fence int64, ttl time.Duration) {
 	t.Helper()
-	req := driver.AcquireRequest{Name: name, Owner: owner, TTL: ttl, Fence: fence, FenceEnd: fence + 255}
-	if reply, err := s.locks.Acquire(t.Context(), req); err != nil || reply.Outcome != driver.Granted {
+	p := quorum.Proposal{Name: name, Owner: owner, TTL: ttl, Token: fence}
+	if reply, err := s.locks.Acquire(t.Context(), p); err != nil || reply.Outcome != quorum.Granted {
 		t.Fatalf("a raw Acquire: %+v, %v", reply, err)
 	}
 }

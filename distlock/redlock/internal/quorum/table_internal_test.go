@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/memlock"
 )
 
 // alone is a quorum of nodes that are not there. Their clocks stand at the given time.
@@ -26,13 +25,13 @@ func alone(nodes int, clock int64) *quorum {
 func TestNew_sortsNodes(t *testing.T) {
 	var nodes []Node
 	for _, name := range []string{"b:1", "c:1", "a:1"} {
-		nodes = append(nodes, Node{Name: name, Driver: memlock.NewDriver()})
+		nodes = append(nodes, NewMemory(name))
 	}
 	q := New(nodes, -1, time.Second).(*quorum)
 	defer q.Close()
 	for i, want := range []string{"a:1", "b:1", "c:1"} {
-		if n := q.nodes[i]; n.Name != want || n.index != i {
-			t.Errorf("node %d is %s, with the index %d", i, n.Name, n.index)
+		if n := q.nodes[i]; n.Name() != want || n.index != i {
+			t.Errorf("node %d is %s, with the index %d", i, n.Name(), n.index)
 		}
 	}
 }
@@ -58,7 +57,7 @@ func TestTable_idleEntries_swept(t *testing.T) {
 func TestTable_refusedAttempt_leaves(t *testing.T) {
 	var nodes []Node
 	for _, name := range []string{"a:1", "b:1", "c:1"} {
-		nodes = append(nodes, Node{Name: name, Driver: memlock.NewDriver()})
+		nodes = append(nodes, NewMemory(name))
 	}
 	q := New(nodes, -1, time.Second).(*quorum)
 	defer q.Close()
@@ -103,19 +102,22 @@ func TestToken_aboveTheProposedOnes(t *testing.T) {
 
 func TestAbove_S2_theOwnBlock(t *testing.T) {
 	q := alone(3, 0)
-	p := &poll[driver.AcquireReply]{q: q, answers: []acquired{low, low, open}}
+	p := &poll[Reply]{q: q, answers: []acquired{low, low, open}}
 	if got := q.above(p, 5000); got != 5000+Block+1 {
 		t.Errorf("%d", got)
 	}
 }
 
 // started is a server that is up for some time.
-type started time.Duration
+type started struct {
+	Node
+	up time.Duration
+}
 
-func (s started) Up() time.Duration { return time.Duration(s) }
+func (s started) Up() time.Duration { return s.up }
 
 func TestYoung_S1_beforeTheCall(t *testing.T) {
-	n := &node{q: &quorum{began: time.Now(), restartDelay: 10 * time.Second}, up: started(10500 * time.Millisecond)}
+	n := &node{q: &quorum{began: time.Now(), restartDelay: 10 * time.Second}, Node: started{up: 10500 * time.Millisecond}}
 	if !n.young(time.Second) {
 		t.Error("the server was up for less than the delay when the call began")
 	}
@@ -127,15 +129,15 @@ func TestYoung_S1_beforeTheCall(t *testing.T) {
 func TestYoung_roundedUptime_noRestart(t *testing.T) {
 	q := &quorum{began: time.Now()}
 	q.seeTTL(10 * time.Second)
-	n := &node{q: q, up: started(time.Minute)}
+	n := &node{q: q, Node: started{up: time.Minute}}
 	if n.young(0) {
 		t.Error("young a minute after its start")
 	}
 	q.seeTTL(time.Hour)
-	if n.up = started(time.Minute - time.Second); n.young(0) {
+	if n.Node = (started{up: time.Minute - time.Second}); n.young(0) {
 		t.Error("an uptime that is rounded is a restart")
 	}
-	if n.up = started(20 * time.Second); !n.young(0) {
+	if n.Node = (started{up: 20 * time.Second}); !n.young(0) {
 		t.Error("a restart is not noticed")
 	}
 }

@@ -1,7 +1,6 @@
 package quorum_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
 )
 
 // other is a request for another name.
@@ -133,35 +131,6 @@ func TestAcquire_allNodesHang_endsInTime(t *testing.T) {
 			if took := time.Since(start); !driver.MayHaveEffect(err) || took < want || took > want+300*time.Millisecond {
 				t.Errorf("%v after %s, with a TTL of %s", err, took, ttl)
 			}
-		}
-	})
-}
-
-// stranger is a node that answers with another token than that of the request.
-type stranger struct{ link }
-
-func (s stranger) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	reply, err := s.link.Acquire(ctx, req)
-	if reply.Outcome == driver.Granted {
-		reply.Fence--
-	}
-	return reply, err
-}
-
-func TestAcquire_S2_otherTokens_doNotCount(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		nodes := []quorum.Node{{Name: "a", Driver: link{servers[0]}}}
-		for _, s := range servers[1:] {
-			nodes = append(nodes, quorum.Node{Name: s.name, Driver: stranger{link{s}}})
-		}
-		d := quorum.New(nodes, -1, time.Second)
-		defer d.Close()
-		if reply, err := d.Acquire(t.Context(), newRequest()); err == nil {
-			t.Errorf("%+v, want an error", reply)
-		}
-		synctest.Wait()
-		if n := holders(t, servers); n != 0 {
-			t.Errorf("%d nodes hold the name", n)
 		}
 	})
 }
