@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,9 @@ import (
 // firstAnswer is how long the backend may take at most to answer an acquisition for the first time,
 // or a call that asks once. If the TTL is shorter, the TTL is the limit.
 const firstAnswer = 5 * time.Second
+
+// ownWait is how long a wait behind a lease of the own Locker lasts before a line says so.
+const ownWait = time.Second
 
 // acquisition is one call of Acquire, contending for its lock.
 type acquisition struct {
@@ -55,6 +59,9 @@ func (a *acquisition) contend() (out outcome) {
 	if a.attempts == 0 {
 		if a.waiter = l.queues.Join(a.op.Key, a); a.waiter == nil {
 			return outcome{err: ErrClosed}
+		}
+		if a.waiter.BehindHold() {
+			defer time.AfterFunc(ownWait, a.warnOfOwnWait).Stop()
 		}
 		if out = a.await(); out.lease != nil || out.err != nil {
 			return out
@@ -150,6 +157,19 @@ func (a *acquisition) compete(ctx context.Context) (out outcome) {
 	return a.gaveUp(a.behind())
 }
 
+// warnOfOwnWait logs, once in the life of a Locker, that a call waits behind a lease of its own process: it
+// may wait for the function that it is part of.
+func (a *acquisition) warnOfOwnWait() {
+	if !a.waiter.BehindHold() {
+		return
+	}
+	a.locker.warnOwnWait.Do(func() {
+		a.locker.log(a.ctx, slog.LevelWarn, "distlock: a call has waited for 1 s behind a lease of its own process; "+
+			"if a call inside a Do or Turn was given the outer context, it waits for itself: "+
+			"pass on the context of the function", a.op.Key)
+	})
+}
+
 // behind is the number of waiters in the process behind the contender. The backend does not count them.
 func (a *acquisition) behind() int {
 	if a.waiter == nil {
@@ -180,7 +200,7 @@ func (a *acquisition) note(busy driver.AcquireReply) {
 		s.Waiters += a.locker.queues.Unseen(a.op.Key)
 	}
 	a.last = lastAnswer{at: time.Now(), metadata: s.Metadata, ticket: a.req.Ticket,
-		busy: &BusyError{Holder: s.Holder, Held: s.Age, Waiters: s.Waiters}}
+		busy: &BusyError{Holder: s.Holder, ThisProcess: a.locker.queues.Held(a.op.Key), Held: s.Age, Waiters: s.Waiters}}
 	a.op.Blocker = s.Metadata
 }
 

@@ -39,7 +39,10 @@ type BusyError struct {
 	Holder  string        // the holder's Options.Holder; empty if it is not known
 	Held    time.Duration // since the backend's grant, up to 10 ms before the present lease
 	Waiters int           // other known waiters: in this process, and processes in the backend's queue
-	Self    bool          // the caller holds the lock, by its context or as its Turn of lockedmemory
+	Self    bool          // the caller holds the lock, by its context
+	// ThisProcess: a lease of the same Locker holds the lock. A call that was given the context from outside
+	// its Do or Turn waits for itself.
+	ThisProcess bool
 	// SameID: the holder got the lock for the message ID of this call, in an Answer or SaveOnce of
 	// lockedmemory. That message is being answered, or was within the last 10 ms.
 	SameID bool
@@ -51,8 +54,11 @@ func (e *BusyError) Error() string {
 			"use the context that the function of Do or Turn was given, " +
 			"and instead of Acquire use Do, or FromContext to get the lease"
 	}
-	text := fmt.Sprintf("%s: held by %s for %s",
-		ErrNotAcquired, cmp.Or(e.Holder, "another client"), e.Held.Round(time.Millisecond))
+	holder := cmp.Or(e.Holder, "another client")
+	if e.ThisProcess {
+		holder += " (this process)"
+	}
+	text := fmt.Sprintf("%s: held by %s for %s", ErrNotAcquired, holder, e.Held.Round(time.Millisecond))
 	if e.Waiters > 0 {
 		text += fmt.Sprintf(", %d waiting", e.Waiters)
 	}

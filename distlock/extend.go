@@ -135,8 +135,6 @@ func (e *extension) apply(ctx context.Context, reply driver.ExtendReply) error {
 		return le.notMineLocked("check")
 	case reply.Err == nil:
 		g.extendedLocked(e.start, e.ttl, e.epoch)
-		g.locker.outage.note(g, false)
-		g.locker.outage.log(nil)
 	case e.shortens && driver.MayHaveEffect(reply.Err):
 		// A copy of the request may still be on its way, and shorten whatever a later one gives.
 		g.trust.Freeze()

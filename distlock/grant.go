@@ -96,18 +96,11 @@ func (g *grant) onTimer() {
 
 // stopLocked ends timer and renewal.
 func (g *grant) stopLocked() {
-	g.stopRenewalLocked()
+	g.planned, g.underway = false, nil
 	g.over = true
 	if g.timer != nil {
 		g.timer.Stop()
 	}
-}
-
-// stopRenewalLocked ends the renewal of a lease that ends. The timer still serves the deadline.
-func (g *grant) stopRenewalLocked() {
-	g.planned, g.underway = false, nil
-	g.locker.outage.note(g, false)
-	g.locker.outage.log(nil)
 }
 
 // extendedLocked moves the deadline after an extension that was sent at sent, in the given epoch.

@@ -395,31 +395,25 @@ func TestReports_hookBlocks_noLossDropped(t *testing.T) {
 	})
 }
 
-func TestRenewals_logOneLinePerOutage(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		var log bytes.Buffer
-		l := s.locker(t, distlock.Options{TTL: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		leases := acquireTogether(t, l, 3)
-		for outage := range 2 {
-			before := s.Calls(drivertest.Extend)
-			s.Inject(always(drivertest.Extend, errTurnedAway))
-			for s.Calls(drivertest.Extend)-before < 6 {
-				time.Sleep(10 * time.Millisecond)
-			}
-			s.Inject(nil)
-			if outage == 1 { // an outage also ends with the leases
-				for _, lease := range leases {
-					mustRelease(t, lease)
+// A failed renewal is one line, with its cause, also if its answer comes after its patience.
+func TestRenewals_failed_oneLineEach(t *testing.T) {
+	for name, late := range map[string]bool{"refused": false, "late": true} {
+		t.Run(name, func(t *testing.T) {
+			inService(t, func(t *testing.T, s *service) {
+				logger, count := logged()
+				l := s.locker(t, distlock.Options{TTL: 30 * time.Second, Logger: logger})
+				lease := mustAcquire(t, l)
+				fault := drivertest.Fault{Before: errTurnedAway}
+				if late {
+					fault = drivertest.Fault{After: errTurnedAway, HoldAfter: in(16 * time.Second)}
 				}
-			}
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			begins := strings.Count(log.String(), "renewals failed")
-			ends := strings.Count(log.String(), "outage of renewals is over")
-			if begins != outage+1 || ends != outage+1 || !strings.Contains(log.String(), "leases=3") {
-				t.Fatalf("after %d outages: %d lines say that renewals failed, %d that they work again: %s",
-					outage+1, begins, ends, log.String())
-			}
-		}
-	})
+				s.Inject(nth(drivertest.Extend, 0, fault))
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if n := count("a renewal failed"); n != 1 || lease.Err() != nil {
+					t.Errorf("%d lines, want 1; the lease: %v", n, lease.Err())
+				}
+			})
+		})
+	}
 }

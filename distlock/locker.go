@@ -28,7 +28,6 @@ type Locker struct {
 	listener     driver.Listener // nil if the backend does not notify
 	queues       *queues
 	renewals     renewal.Sender[*request]
-	outage       outage
 	alarm        alarm
 	cleaner      *cleanup.Cleaner
 	reports      reports
@@ -47,6 +46,7 @@ type Locker struct {
 
 	closeDriver func() error // once
 	warnNoWakes sync.Once
+	warnOwnWait sync.Once
 }
 
 // New makes a Locker over d, for the backends' own New. Close closes d, unless it is a [driver.Shared].
@@ -67,7 +67,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 		driver: d,
 		caps:   d.Capabilities(),
 		opts:   o,
-		busy:   &BusyError{Holder: o.Holder},
+		busy:   &BusyError{Holder: o.Holder, ThisProcess: true},
 		idle:   make(chan struct{}),
 	}
 	l.reports.locker = l
@@ -78,7 +78,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.listener, _ = driver.As[driver.Listener](d)
 	l.queues = queue.New[*acquisition, outcome](l.caps.Queues)
 	l.renewals.Limit, l.renewals.Send = driver.MaxBatch, l.renew
-	l.outage.locker, l.alarm.ring = l, l.renewDue
+	l.alarm.ring = l.renewDue
 	l.grants = make(map[string]*grant)
 	l.slept = trust.Slept()
 	l.cleaner = l.newCleaner()

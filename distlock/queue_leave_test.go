@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -168,7 +169,8 @@ func TestQueue_waitIsOver_namesHolder(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, name := range []string{"a", "b"} {
 			var busy *distlock.BusyError
-			if err := q.err(name); !errors.As(err, &busy) || busy.Holder != "me" || busy.Held != time.Second || busy.Self {
+			if err := q.err(name); !errors.As(err, &busy) || busy.Holder != "me" || busy.Held != time.Second ||
+				busy.Self || !busy.ThisProcess || !strings.Contains(err.Error(), "held by me (this process) for 1s") {
 				t.Errorf("%s behind its own process: %v", name, err)
 			}
 		}
@@ -182,8 +184,25 @@ func TestQueue_waitIsOver_namesHolder(t *testing.T) {
 		for i := range 5 {
 			var busy *distlock.BusyError
 			if err := q.err(fmt.Sprint(i)); !errors.As(err, &busy) || busy.Holder != "another" ||
-				busy.Held < 1100*time.Millisecond {
+				busy.Held < 1100*time.Millisecond || busy.ThisProcess {
 				t.Errorf("%d behind another process: %v", i, err)
+			}
+		}
+		mustRelease(t, held)
+	})
+}
+
+// The contender of the process asks the backend, which does not know the process.
+func TestAcquire_ownProcess_contenderSaysSo(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		l := s.locker(t, distlock.Options{Wait: time.Second})
+		held := mustAcquire(t, l)
+		time.Sleep(20 * time.Millisecond) // no handoff within the process
+		_, waited := l.Acquire(t.Context(), key)
+		_, once := l.TryAcquire(t.Context(), key)
+		for _, err := range []error{waited, once} {
+			if busy := (*distlock.BusyError)(nil); !errors.As(err, &busy) || !busy.ThisProcess || busy.Self {
+				t.Errorf("%v, want a BusyError of this process", err)
 			}
 		}
 		mustRelease(t, held)

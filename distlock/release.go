@@ -177,7 +177,7 @@ func (le *Lease) finish(at time.Time, reason error) (handed bool, err error) {
 		return true, nil
 	}
 	// ⚑ No renewal once the removal is sent. The timer goes on: the Observer or the driver may block.
-	g.stopRenewalLocked()
+	g.pauseRenewalLocked()
 	g.locker.forget(g)
 	return false, nil
 }

@@ -21,7 +21,6 @@ type schedule struct {
 	planned  bool
 	due      trust.Moment
 	underway *request // whose answer plans the next renewal
-	failing  bool     // the last renewal failed
 }
 
 // request is one renewal of a grant, guarded by grant.mu.
@@ -190,14 +189,10 @@ func (l *Locker) renew(batch []*request, done func()) {
 	defer time.AfterFunc(atLeastOneTick(patience), done).Stop()
 	start := trust.Now()
 	replies := l.driver.Extend(ctx, requests)
-	var failure error
 	errs := make([]error, len(batch))
 	for i, r := range batch {
-		if errs[i] = r.answered(start, replies[i]); errs[i] != nil && !errors.Is(errs[i], ErrLost) {
-			failure = errs[i]
-		}
+		errs[i] = r.answered(start, replies[i])
 	}
-	l.outage.log(failure)
 	for i, r := range batch {
 		r.report(errs[i])
 	}
@@ -241,7 +236,6 @@ func (r *request) answered(start trust.Moment, reply driver.ExtendReply) error {
 	case !reply.Held: // final, however late it comes
 		return holder.lossLocked(errNotMine)
 	}
-	g.locker.outage.note(g, false)
 	g.extendedLocked(start, g.ttl, r.epoch)
 	if awaited {
 		g.renewAtLocked(start.Add(g.period()))
@@ -251,7 +245,6 @@ func (r *request) answered(start trust.Moment, reply driver.ExtendReply) error {
 
 // retryLocked plans another try of the renewal under way, which failed or is overdue.
 func (g *grant) retryLocked() {
-	g.locker.outage.note(g, true)
 	g.renewAtLocked(g.trust.Retry(trust.Now(), g.period()))
 }
 
@@ -259,63 +252,20 @@ func (g *grant) retryLocked() {
 func (g *grant) overdueLocked() {
 	r := g.underway
 	g.retryLocked()
-	err := failedRead("renew", fmt.Errorf("no answer within %s", r.patience.Round(time.Millisecond)))
-	g.locker.outage.log(err)
-	r.report(err)
+	r.report(failedRead("renew", fmt.Errorf("no answer within %s", r.patience.Round(time.Millisecond))))
 }
 
-// report tells the Observer once how a renewal ended.
+// report shows once, to the Observer and in the log, how a renewal ended. A loss has its own line.
 func (r *request) report(err error) {
 	if r.reported.Swap(true) {
 		return
 	}
 	le, l := r.lease, r.grant.locker
+	if err != nil && !errors.Is(err, ErrLost) {
+		l.log(le.ctx, slog.LevelWarn, "distlock: a renewal failed; it is tried again until the deadline of the lease",
+			le.Key(), "fence", le.Fence(), "error", err)
+	}
 	l.reports.operation(le.ctx, &Operation{Name: OpExtend, Backend: l.caps.Backend, Key: le.Key(),
 		TTL: r.grant.ttl, Fence: le.Fence(), Scheduled: true, Began: r.began, Wait: time.Since(r.began), Attempts: 1,
 		Err: err, Outcome: OutcomeOf(err)}, false)
-}
-
-// outage counts the grants whose last renewal failed.
-type outage struct {
-	locker  *Locker
-	mu      sync.Mutex
-	failing int
-	most    int       // failing at a time, in this outage
-	since   time.Time // when the first of them failed; zero if there are none
-}
-
-// note counts a grant, whose mu is held, among those whose last renewal failed, or no longer.
-func (o *outage) note(g *grant, failed bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case failed && !g.failing:
-		o.failing++
-		o.most = max(o.most, o.failing)
-	case !failed && g.failing:
-		o.failing--
-	}
-	if o.failing == 0 && o.since.IsZero() { // an outage without a log line
-		o.most = 0
-	}
-	g.failing = failed
-}
-
-// log logs one line when an outage has begun, and another when it has ended. The first names err. The
-// last counts the leases: renewals without an answer fail one after the other.
-func (o *outage) log(err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case o.failing > 0 && o.since.IsZero() && err != nil: // else the failed batch has yet to name it
-		o.since = time.Now()
-		o.locker.log(context.Background(), slog.LevelWarn,
-			"distlock: renewals failed; they are retried until the deadlines of the leases", "",
-			"error", err)
-	case o.failing == 0 && !o.since.IsZero():
-		o.locker.log(context.Background(), slog.LevelInfo,
-			"distlock: the outage of renewals is over: each lease was renewed or has ended", "",
-			"outage_ms", time.Since(o.since).Milliseconds(), "leases", o.most)
-		o.since, o.most = time.Time{}, 0
-	}
 }

@@ -3,9 +3,7 @@ package distlock
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -193,30 +191,5 @@ func TestRenewals_N_outage_keepsAnsweredLeases(t *testing.T) {
 			t.Errorf("of %d leases that were held when the backend returned, %d were lost for no reason",
 				len(lasts), lost)
 		}
-	})
-}
-
-// A lease is released while a batch that failed has not reported yet.
-func TestRenewals_logTheCauseOfAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
-		l, err := New(renewer{}, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		failed := take(t, l)
-		released, err := l.Acquire(t.Context(), "another")
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.outage.note(failed.grant, true)
-		give(t, released)
-		l.outage.log(errors.New("connection reset"))
-		synctest.Wait()
-		text := log.String()
-		if strings.Count(text, "renewals failed") != 1 || !strings.Contains(text, "connection reset") {
-			t.Errorf("the log says %q", text)
-		}
-		_ = l.Close(context.Background())
 	})
 }

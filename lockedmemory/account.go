@@ -18,6 +18,12 @@ type account struct {
 	stored atomic.Int64
 }
 
+// session identifies a session in the process, as leases do.
+type session struct {
+	locker *distlock.Locker
+	key    string
+}
+
 // accountKey finds the account of the turn of a session.
 type accountKey session
 

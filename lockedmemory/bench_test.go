@@ -18,39 +18,22 @@ func (idle) Load(context.Context, string) ([]string, error)     { return nil, ni
 func (idle) Search(context.Context, string, int) ([]int, error) { return nil, nil }
 func (idle) Clear(context.Context) error                        { return nil }
 
-// deep calls f below n more frames, as many as a server's handlers and middlewares leave.
-//
-//go:noinline
-func deep(n int, f func()) {
-	if n == 0 {
-		f()
-		return
-	}
-	deep(n-1, f)
-}
-
 // The memory's own part of an operation that finds its session free: without a server, and without a store.
 func benchmark(b *testing.B, call func(context.Context, *lockedmemory.LockedMemory[string, int]) error) {
-	for name, frames := range map[string]int{"shallow": 0, "deep": 30} {
-		b.Run(name, func(b *testing.B) {
-			locker, err := memlock.New(&distlock.Options{Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer locker.Close(context.Background())
-			m, err := lockedmemory.New(idle{}, locker, lockedmemory.FixedKey("session"), nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.ReportAllocs()
-			deep(frames, func() {
-				for b.Loop() {
-					if err := call(context.Background(), m); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		})
+	locker, err := memlock.New(&distlock.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer locker.Close(context.Background())
+	m, err := lockedmemory.New(idle{}, locker, lockedmemory.FixedKey("session"), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := call(context.Background(), m); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

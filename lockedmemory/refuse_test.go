@@ -164,7 +164,7 @@ func TestRefuse_isAnOutcomeOfItsOwn(t *testing.T) {
 		})
 		_ = s.a.Turn(t.Context(), func(context.Context) error {
 			_ = bounded.Turn(t.Context(), nothing)
-			return s.a.Save(t.Context(), "q", "a")
+			return bounded.Save(t.Context(), "q", "a")
 		})
 		var seen []string
 		for _, op := range observer.seen {
@@ -172,7 +172,7 @@ func TestRefuse_isAnOutcomeOfItsOwn(t *testing.T) {
 		}
 		want := []string{
 			"lockedmemory.turn busy", "lockedmemory.turn timeout", "lockedmemory.turn done",
-			"lockedmemory.turn busy", "lockedmemory.save busy", // they would wait on themselves
+			"lockedmemory.turn timeout", "lockedmemory.save timeout", // they wait on themselves
 			"lockedmemory.turn timeout", // what its function has returned
 		}
 		if !slices.Equal(seen, want) {

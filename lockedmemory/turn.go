@@ -32,9 +32,8 @@ const (
 // *distlock.BusyError: the holder, the time since its grant, and the number of waiters.
 //
 // Load the history inside fn: an earlier Load may be outdated. Use fn's context for everything inside. A
-// Save, Clear or Turn of the session with the outer context would wait for its own turn. In fn's
-// goroutine such a call fails at once with a *distlock.BusyError whose Self is true. In another goroutine
-// it waits in the queue: if fn waits for that goroutine, until ctx or Options.Wait ends the wait.
+// Save, Clear or Turn of the session with the outer context waits for its own turn, until ctx or
+// Options.Wait ends the wait. Then it fails with a *distlock.BusyError whose ThisProcess is true.
 //
 // A Turn inside a Turn of the same session joins it. A Turn of another session has its own lock.
 //
@@ -54,9 +53,7 @@ func (m *LockedMemory[M, D]) turn(ctx context.Context, name string, fn func(ctx 
 		defer a.close()
 		return m.locked(ctx, op, func(ctx context.Context) error {
 			lease, _ := m.locker.FromContext(ctx, op.Key)
-			return a.run(call{lease: lease}.of(ctx), s, func(ctx context.Context) error {
-				return running.Do(s, func() error { return fn(ctx) })
-			})
+			return a.run(call{lease: lease}.of(ctx), s, fn)
 		}, opts...)
 	})
 }
@@ -119,9 +116,6 @@ func (m *LockedMemory[M, D]) locked(ctx context.Context, op *distlock.Operation,
 	run := func(ctx context.Context) error {
 		began = true
 		return work(ctx)
-	}
-	if err := m.outside(ctx, op); err != nil {
-		return err
 	}
 	do, refuse := m.locker.Do, isTurn(op) && m.opts.Busy == Refuse
 	if refuse {

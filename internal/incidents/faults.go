@@ -3,7 +3,6 @@ package incidents
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -13,8 +12,7 @@ import (
 // The log lines of the scene, by message.
 const (
 	LineLost        = "distlock: a lease was lost"
-	LineOutage      = "distlock: renewals failed; they are retried until the deadlines of the leases"
-	LineOutageOver  = "distlock: the outage of renewals is over: each lease was renewed or has ended"
+	LineOutage      = "distlock: a renewal failed; it is tried again until the deadline of the lease"
 	LineNotReleased = "distlock: a lock could not be released; " +
 		"its clean-up goes on in the background, and the lock ends with its TTL"
 	LinePolls = "distlock: the backend cannot notify waiters, so they poll; " +
@@ -77,14 +75,12 @@ func (s *stage) losesItsLease(ctx context.Context, i *instance) error {
 func (s *stage) cannotRenew(ctx context.Context, i *instance) error {
 	return i.memory.Turn(ctx, func(ctx context.Context) error {
 		i.net.set(down)
-		began := time.Now()
 		err := s.watch.await(ctx, "three failed renewals", func() bool { return s.watch.renewals(Outage, true) >= 3 })
 		i.net.set(none)
 		if err != nil {
 			return err
 		}
-		err = s.watch.awaitLine(ctx, LineOutageOver)
-		s.report.Outage = time.Since(began)
+		err = s.watch.await(ctx, "a renewal", func() bool { return s.watch.renewals(Outage, false) >= 1 })
 		return errors.Join(err, i.memory.Save(ctx, "Can you hear me?", "Now I can."))
 	})
 }

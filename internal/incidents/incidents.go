@@ -77,7 +77,6 @@ type Report struct {
 	Handoffs    map[distlock.Handoff]int // granted calls of Acquire
 	Operations  map[Event]int            // that have ended; losses and scheduled renewals are among them
 	Lines       map[string]int           // log lines by message
-	Outage      time.Duration            // from the first failed renewal to the first one that succeeds
 	StaleWrites int                      // writes that the store refused
 	Conflicts   int                      // turn IDs of other messages
 }

@@ -108,7 +108,7 @@ func TestPlay_everythingHappens(t *testing.T) {
 			t.Errorf("no handoff is %s", h)
 		}
 	}
-	for _, message := range []string{incidents.LineLost, incidents.LineOutage, incidents.LineOutageOver,
+	for _, message := range []string{incidents.LineLost, incidents.LineOutage,
 		incidents.LineNotReleased, incidents.LinePolls, incidents.LinePanic} {
 		if scene.Lines[message] == 0 {
 			t.Errorf("no line %q in %v", message, scene.Lines)

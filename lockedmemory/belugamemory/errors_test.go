@@ -204,19 +204,6 @@ func TestErrors_staleWriter_leaseLost(t *testing.T) {
 	mustHaveCode(t, err, ErrLockLost, distlock.ErrLost)
 }
 
-func TestErrors_selfWait_notRetryable(t *testing.T) {
-	m, err := Wrap(failing{}, localLocker(t, nil), WithSessionID("s"))
-	must(t, err)
-	err = m.Turn(t.Context(), func(context.Context) error {
-		return m.Clear(t.Context()) // not the turn's own context
-	})
-	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrNotAcquired)
-	var busy *distlock.BusyError
-	if core.IsRetryable(err) || !errors.As(err, &busy) || !busy.Self {
-		t.Error(err)
-	}
-}
-
 // If the run or turn holds the session's lock through another Locker, a memory in it fails at once.
 func TestErrors_otherLocker_failsAtOnce(t *testing.T) {
 	locks := memlock.NewDriver()
@@ -266,7 +253,7 @@ func inside(t *testing.T, ctx context.Context, inner *Memory, others map[*Memory
 			continue
 		}
 		mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrNotAcquired)
-		if !errors.As(err, &busy) || !busy.Self || !strings.Contains(err.Error(), "another Locker") {
+		if core.IsRetryable(err) || !errors.As(err, &busy) || !busy.Self || !strings.Contains(err.Error(), "another Locker") {
 			t.Errorf("%s: %v", operation, err)
 		}
 	}

@@ -144,14 +144,8 @@ func (q *question) renewals() {
 	if len(failed) < 3 {
 		q.Errorf("%d failed renewals of the turn say why", len(failed))
 	}
-	began, ended := q.lines(incidents.LineOutage), q.lines(incidents.LineOutageOver)
-	if len(began) == 0 || len(ended) == 0 || began[0][q.name("error")] == "" {
-		q.Errorf("the log has %v and %v", began, ended)
-	}
-	for _, line := range ended {
-		if took, ok := line[q.name("outage_ms")].(float64); !ok || took <= 0 {
-			q.Errorf("the outage lasted %v", line)
-		}
+	if lines := q.lines(incidents.LineOutage); len(lines) == 0 || lines[0][q.name("error")] == "" {
+		q.Errorf("the log has %v", lines)
 	}
 }
 

@@ -66,6 +66,7 @@ type Waiter[C, O any] struct {
 
 	outcome chan O
 	queue   *queue[C, O]
+	behind  *Hold[C, O] // the hold of the process when it joined
 	arrival int
 }
 
@@ -89,7 +90,7 @@ func (all *Queues[C, O]) Join(key string, caller C) *Waiter[C, O] {
 	}
 	q := all.of(key)
 	q.arrivals++
-	w.queue, w.arrival = q, q.arrivals
+	w.queue, w.arrival, w.behind = q, q.arrivals, q.hold
 	q.waiting = append(q.waiting, w)
 	q.advance()
 	w.Waited = q.contender != w
@@ -177,6 +178,22 @@ func (w *Waiter[C, O]) Leave() (o O, others int) {
 	}
 	q.advance()
 	return o, others
+}
+
+// BehindHold reports whether the process held the lock when the waiter joined, and still does by the same
+// grant.
+func (w *Waiter[C, O]) BehindHold() bool {
+	w.queue.all.mu.Lock()
+	defer w.queue.all.mu.Unlock()
+	return w.behind != nil && w.queue.hold == w.behind
+}
+
+// Held reports whether the process holds the lock.
+func (all *Queues[C, O]) Held(key string) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	q := all.byKey[key]
+	return q != nil && q.hold != nil
 }
 
 // Behind counts the waiters behind a contender.
