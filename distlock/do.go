@@ -98,17 +98,15 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 	return le.run(context.WithValue(ctx, guardKey{le}, within), fn)
 }
 
-// admits is check for work that begins. While a Release waits for a step, only that step begins more.
+// admits is Err for work that begins. While a Release waits for a step, only that step begins more.
 func (le *Lease) admits(ctx context.Context) error {
-	if err := le.check(ctx); err != nil || inGuard(ctx, le) {
-		return err
-	}
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()
-	if le.state == releasing {
+	err := le.errLocked()
+	if err == nil && le.state == releasing && !inGuard(ctx, le) {
 		return errReleasing
 	}
-	return nil
+	return err
 }
 
 type guardKey struct{ lease *Lease }
@@ -136,13 +134,8 @@ func (le *Lease) join(ctx context.Context) (context.Context, context.CancelFunc)
 func (le *Lease) run(ctx context.Context, fn func(ctx context.Context) error) error {
 	work, leave := le.join(ctx)
 	defer leave()
-	err, gone := fn(work), le.Err()
-	if errors.Is(gone, errSuspect) {
-		asked, stop := lingering(ctx, releaseGrace) // the work may have ended because ctx did
-		defer stop()
-		gone = le.check(asked)
-	}
-	return withLoss(err, gone)
+	err := fn(work)
+	return withLoss(err, le.Err())
 }
 
 // withLoss joins the error of some work and the end of the lease it was done under. ⚑ The work has run:

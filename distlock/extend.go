@@ -23,19 +23,10 @@ func (le *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := validTTL(ttl); err != nil {
 		return err
 	}
-	return le.observedExtend(ctx, &extension{lease: le, ttl: ttl.Truncate(time.Millisecond)})
-}
-
-// confirm asks the backend whether the lease is still held, and prolongs it if so.
-func (le *Lease) confirm(ctx context.Context) error {
-	return le.observedExtend(ctx, &extension{lease: le, ttl: le.grant.ttl, confirms: true})
-}
-
-func (le *Lease) observedExtend(ctx context.Context, e *extension) error {
 	l := le.grant.locker
+	e := &extension{lease: le, ttl: ttl.Truncate(time.Millisecond)}
 	start := time.Now()
-	op := &Operation{Name: OpExtend, Backend: l.caps.Backend, Key: le.Key(), TTL: e.ttl, Fence: le.Fence(),
-		Scheduled: e.confirms}
+	op := &Operation{Name: OpExtend, Backend: l.caps.Backend, Key: le.Key(), TTL: e.ttl, Fence: le.Fence()}
 	ctx = l.begin(ctx, op)
 	defer l.end(ctx, op, start)
 	return op.complete(e.run(ctx, op))
@@ -45,7 +36,6 @@ func (le *Lease) observedExtend(ctx context.Context, e *extension) error {
 type extension struct {
 	lease    *Lease
 	ttl      time.Duration
-	confirms bool // asks for a lease whose clock is suspect; never shortens it
 	start    trust.Moment
 	epoch    int
 	limit    time.Duration // at most the time left of the lease
@@ -58,7 +48,7 @@ type extension struct {
 func (e *extension) run(ctx context.Context, op *Operation) (err error) {
 	le, g := e.lease, e.lease.grant
 	if !g.locker.workBegins() {
-		return cmp.Or(le.gone(), ErrClosed)
+		return cmp.Or(le.Err(), ErrClosed)
 	}
 	defer g.locker.workEnds()
 	g.mu.Lock()
@@ -69,11 +59,11 @@ func (e *extension) run(ctx context.Context, op *Operation) (err error) {
 	case g.extending <- struct{}{}:
 		defer func() { <-g.extending }()
 	case <-ctx.Done():
-		return cmp.Or(le.gone(), callerLeft("extend", ctx))
+		return cmp.Or(le.Err(), callerLeft("extend", ctx))
 	case <-le.ctx.Done():
 		return le.Err()
 	case <-patience.C:
-		return cmp.Or(le.gone(), unavailable("extend", errBehind))
+		return cmp.Or(le.Err(), unavailable("extend", errBehind))
 	}
 	if err := e.begin(ctx); err != nil {
 		return err
@@ -93,21 +83,21 @@ func (e *extension) begin(ctx context.Context) error {
 	le, g := e.lease, e.lease.grant
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := le.goneLocked(); err != nil {
+	if err := le.errLocked(); err != nil {
 		return err
 	}
 	if ctx.Err() != nil { // select may have left that to chance
 		return callerLeft("extend", ctx)
 	}
-	if le.leaving && !e.confirms { // ⚑ the renewals after the write could overtake an Extend that shortens
+	if le.leaving { // ⚑ the renewals after the write could overtake an Extend that shortens
 		return unavailable("extend", errLeaving)
 	}
-	if g.trust.Frozen() && !e.confirms {
+	if g.trust.Frozen() {
 		return unavailable("extend", errFrozen)
 	}
 	g.unsettled++
 	e.start = trust.Now()
-	if !e.confirms && g.trust.Shorten(e.start, e.ttl) {
+	if g.trust.Shorten(e.start, e.ttl) {
 		// ⚑ Renewal pauses: a renewal sent now could reach the backend before the Extend, and its answer
 		// come after it.
 		g.pauseRenewalLocked()
@@ -132,7 +122,7 @@ func (e *extension) apply(ctx context.Context, reply driver.ExtendReply) error {
 	next := e.start.Add(min(g.period(), e.ttl/3))
 	switch {
 	case reply.Err == nil && !reply.Held:
-		return le.notMineLocked("check")
+		return le.notMineLocked("extend")
 	case reply.Err == nil:
 		g.extendedLocked(e.start, e.ttl, e.epoch)
 	case e.shortens && driver.MayHaveEffect(reply.Err):
@@ -141,20 +131,16 @@ func (e *extension) apply(ctx context.Context, reply driver.ExtendReply) error {
 	default:
 		next = g.trust.Retry(trust.Now(), g.period())
 	}
-	if !g.trust.Frozen() && !le.leaving {
+	if !g.trust.Frozen() {
 		g.renewAtLocked(next)
 	}
-	switch unknown := driver.MayHaveEffect(reply.Err); {
+	switch {
 	case reply.Err == nil:
 		return nil
-	case ctx.Err() != nil && e.confirms:
-		return callerLeft("check", ctx)
-	case ctx.Err() != nil && unknown:
+	case ctx.Err() != nil && driver.MayHaveEffect(reply.Err):
 		return failedWrite("extend", fmt.Errorf("no answer yet: %w", ctxError(ctx)))
 	case ctx.Err() != nil && errors.Is(reply.Err, driver.ErrNotDone):
 		return callerLeft("extend", ctx)
-	case e.confirms: // a question
-		return failedRead("check", reply.Err)
 	}
 	return failedWrite("extend", reply.Err)
 }

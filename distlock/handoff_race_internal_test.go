@@ -65,19 +65,6 @@ func (m *minter) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver
 	return replies
 }
 
-// afterOp is an Observer that does something when an operation of that name has ended.
-type afterOp struct {
-	name string
-	do   func()
-}
-
-func (afterOp) Start(ctx context.Context, _ *Operation) context.Context { return ctx }
-func (o afterOp) End(_ context.Context, op *Operation) {
-	if op.Name == o.name {
-		o.do()
-	}
-}
-
 // behind has a call of Acquire stand in the queue of the process, and returns where its lease will come.
 func behind(t *testing.T, l *Locker) <-chan *Lease {
 	t.Helper()
@@ -97,41 +84,6 @@ func behind(t *testing.T, l *Locker) <-chan *Lease {
 			t.Fatal("it does not wait in the queue")
 		}
 	}
-}
-
-// A lease and its successor have one owner, so the service cannot tell whose token it is asked to raise.
-func TestRaiseToken_S2_handedOffMeanwhile_fails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var lease *Lease
-		observer := &afterOp{name: OpExtend}
-		d := &minter{last: 1000}
-		l := open(t, d, Options{RenewEvery: -1, Wait: -1, Observer: observer})
-		lease = take(t, l)
-		next := behind(t, l)
-		time.Sleep(time.Millisecond) // tokens come with time
-		// The clock is suspect, so the call asks whether the lease is held. It is, and is released at once.
-		defer trust.Simulate(0, time.Minute)()
-		observer.do = func() {
-			give(t, lease)
-		}
-		first := lease.Fence()
-		if err := lease.raiseToken(t.Context(), first+5); !errors.Is(err, ErrNotHeld) {
-			t.Errorf("RaiseToken: %v", err)
-		}
-		second := <-next
-		if second.Fence() != first+1 {
-			t.Fatalf("there was no handoff: token %d after %d", second.Fence(), first)
-		}
-		if lease.Fence() >= second.Fence() {
-			t.Errorf("the released lease has the token %d, its successor %d", lease.Fence(), second.Fence())
-		}
-		if d.raises > 0 {
-			t.Error("the service was asked to raise the successor's token, and shows what the other held the lock for")
-		}
-		if err := second.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 func TestRaiseToken_S2_answerAfterRelease_noEffect(t *testing.T) {

@@ -92,34 +92,21 @@ func (le *Lease) Deadline() time.Time {
 }
 
 // Err returns nil while the lease is held, by clock and deadline, also while a Release waits for a step.
-// Otherwise it matches [ErrLost] or [ErrNotHeld]; or [ErrUnavailable] after a suspend of unknown length,
-// until the backend is asked.
+// Otherwise it matches [ErrLost] or [ErrNotHeld].
 func (le *Lease) Err() error {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()
 	return le.errLocked()
 }
 
-// check is Err, and asks the backend if the clock is not enough.
-func (le *Lease) check(ctx context.Context) error {
-	err := le.Err()
-	if errors.Is(err, errSuspect) {
-		return le.confirm(ctx)
-	}
-	return err
-}
-
 func (le *Lease) errLocked() error {
-	at := trust.Now()
 	switch {
 	case le.isOver():
 		return le.endReason
-	case le.expiredLocked(at):
+	case le.expiredLocked(trust.Now()):
 		return le.lossLocked(errDeadline)
 	case le.freed:
 		return fmt.Errorf("%w: the last write of a store has released the lock", ErrNotHeld)
-	case le.grant.trust.Suspect(at):
-		return unavailable("check", errSuspect)
 	}
 	return nil
 }
@@ -127,25 +114,9 @@ func (le *Lease) errLocked() error {
 // expiredLocked reports whether the deadline of a lease with a lock has passed.
 func (le *Lease) expiredLocked(at trust.Moment) bool { return le.grant.trust.Over(at) && !le.freed }
 
-// gone is Err, but nil if the only reason is errSuspect.
-func (le *Lease) gone() error {
-	le.grant.mu.Lock()
-	defer le.grant.mu.Unlock()
-	return le.goneLocked()
-}
-
-func (le *Lease) goneLocked() error {
-	if err := le.errLocked(); !errors.Is(err, errSuspect) {
-		return err
-	}
-	return nil
-}
-
 var (
 	errDeadline = errors.New("its deadline passed before it was renewed, or this process was paused; " +
 		"check the lock service and its latency, or use a longer TTL")
-	errSuspect = errors.New("the wall clock ran ahead, so the machine may have been suspended; " +
-		"the next renewal, or Guard, asks the backend")
 	errNotMine = errors.New("the lock service does not know it any more; " +
 		"the lock expired there, an operator ended it (lockctl release), or the service lost its data")
 )

@@ -32,25 +32,15 @@ func (le *Lease) raiseToken(ctx context.Context, above int64) error {
 func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 	g, l := le.grant, le.grant.locker
 	if !l.workBegins() {
-		return cmp.Or(le.gone(), ErrClosed)
+		return cmp.Or(le.Err(), ErrClosed)
 	}
 	defer l.workEnds()
-	if err := le.check(ctx); err != nil || le.Fence() > above {
-		return err
-	}
-	if ctx.Err() != nil {
-		return callerLeft("raise token", ctx)
-	}
-	g.mu.Lock()
-	if err := le.goneLocked(); err != nil { // released since, perhaps with a local handoff
-		g.mu.Unlock()
-		return err
-	}
-	g.unsettled++
-	limit := min(g.ttl, g.trust.Left(trust.Now()))
 	asked, before := time.Now(), le.Fence()
-	g.mu.Unlock()
-	err := errCallDidNotReturn // unless the driver returns
+	limit, err := le.beginRaise(ctx, above)
+	if limit == 0 {
+		return err
+	}
+	err = errCallDidNotReturn // unless the driver returns
 	defer func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -67,11 +57,26 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 	case err != nil && ctx.Err() != nil:
 		return callerLeft("raise token", ctx)
 	case err != nil:
-		return cmp.Or(le.gone(), failedRead("raise token", err))
+		return cmp.Or(le.Err(), failedRead("raise token", err))
 	case reply.Held:
 		l.queues.Each(le.Key(), func(waiting *acquisition) { waiting.shown(before, asked) })
 	}
 	return le.raised(reply, above)
+}
+
+// beginRaise returns the time for the request, or 0 if none is to be sent.
+func (le *Lease) beginRaise(ctx context.Context, above int64) (limit time.Duration, err error) {
+	g := le.grant
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := le.errLocked(); err != nil || le.Fence() > above {
+		return 0, err
+	}
+	if ctx.Err() != nil {
+		return 0, callerLeft("raise token", ctx)
+	}
+	g.unsettled++
+	return min(g.ttl, g.trust.Left(trust.Now())), nil
 }
 
 // raised applies the answer of the backend.

@@ -144,7 +144,7 @@ func (le *Lease) drain(ctx context.Context) {
 		return
 	default:
 	}
-	if inGuard(ctx, le) || le.gone() != nil {
+	if inGuard(ctx, le) || le.Err() != nil {
 		return
 	}
 	timer := time.NewTimer(atLeastOneTick(le.grant.ttl))

@@ -177,7 +177,6 @@ func TestRelease_waits_stepGoesOn(t *testing.T) {
 						"Guard":      lease.Guard(ctx, fine),
 						"Do":         l.Do(context.WithoutCancel(ctx), key, fine),
 						"Err":        lease.Err(),
-						"Check":      fencing.Check(ctx, lease),
 						"RaiseToken": fencing.RaiseToken(ctx, lease, lease.Fence()+10),
 						"Extend":     lease.Extend(ctx, ttl),
 						"ctx":        ctx.Err(),

@@ -10,7 +10,6 @@ import (
 // init sets the functions of package fencing.
 func init() {
 	seam.Locker = func(le *Lease) *Locker { return le.grant.locker }
-	seam.Check = (*Lease).check
 	seam.Join = (*Lease).join
 	seam.Attach = (*Lease).attach
 	seam.RaiseToken = (*Lease).raiseToken

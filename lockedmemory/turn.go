@@ -179,7 +179,7 @@ func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) 
 	key, _ := m.key(ctx) // the inner memory decides whether a read needs a session
 	lease, leased := m.locker.FromContext(ctx, key)
 	if leased {
-		if err := fencing.Check(ctx, lease); err != nil {
+		if err := lease.Err(); err != nil {
 			return ctx, err
 		}
 	}

@@ -19,7 +19,6 @@ import (
 
 var (
 	locker     = seam.Locker.(func(*distlock.Lease) *distlock.Locker)
-	check      = seam.Check.(func(*distlock.Lease, context.Context) error)
 	join       = seam.Join.(func(*distlock.Lease, context.Context) (context.Context, context.CancelFunc))
 	attach     = seam.Attach.(func(*distlock.Lease, any, func() any) any)
 	raiseToken = seam.RaiseToken.(func(*distlock.Lease, context.Context, int64) error)
@@ -82,11 +81,6 @@ func Frees() distlock.CallOption { return frees }
 // ForWork is the option of a call that takes the lock for a piece of work. The backend shows its id to
 // waiters. The distlock.BusyError of a call with the same id has SameID. Give a hash.
 func ForWork(id string) distlock.CallOption { return forWork(id) }
-
-// Check is [distlock.Lease.Err], and asks the backend if the clock is not enough. That is so on
-// systems other than Linux if the wall clock has run ahead: the machine may have been suspended for
-// longer than the lease lasts. Check then fails as [distlock.Lease.Extend] does.
-func Check(ctx context.Context, lease *distlock.Lease) error { return check(lease, ctx) }
 
 // Join returns ctx with the lease in it, as [distlock.Locker.Do] gives to its function. The context
 // also ends with the lease, with the cause of [distlock.Lease.Context]. A Do, Guard or locked memory

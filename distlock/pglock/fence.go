@@ -94,7 +94,7 @@ func fence(ctx context.Context, exec func(context.Context, string) error, leases
 		if lease == nil {
 			return fmt.Errorf("%w: the lease is nil", distlock.ErrNotHeld)
 		}
-		if err := fencing.Check(ctx, lease); err != nil {
+		if err := lease.Err(); err != nil {
 			return fmt.Errorf("%w; the fence sent no statement: roll the transaction back", err)
 		}
 		s := schemaOf(lease).In(fenceStatement)

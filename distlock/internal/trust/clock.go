@@ -7,14 +7,8 @@ import (
 
 // Moment is a reading of the clock. The clock runs while the machine is suspended, as the clock of
 // the backend does. It ignores steps of the wall clock and never goes back. Only differences of
-// moments have a meaning.
-type Moment struct {
-	at time.Duration
-	// ahead is by how much the wall clock has run ahead of at, on systems that do not show how long
-	// they were suspended. A different value at another reading makes trust suspect. On Linux ahead
-	// is always 0.
-	ahead time.Duration
-}
+// moments have a meaning. On systems other than Linux it may stand still while the machine is suspended.
+type Moment struct{ at time.Duration }
 
 var origin = time.Now()
 
@@ -25,14 +19,11 @@ func Now() Moment { return At(time.Now()) }
 // At is Now for a time that was just read from Go's clock.
 func At(t time.Time) Moment {
 	slept.readIfWallMoved(wallRan(t))
-	return Moment{at: t.Sub(origin) + time.Duration(slept.longest.Load()), ahead: wallAhead()}
+	return Moment{at: t.Sub(origin) + time.Duration(slept.longest.Load())}
 }
 
 // wallRan is by how much the wall clock has run ahead of the monotonic clock.
 var wallRan = func(t time.Time) time.Duration { return t.Round(0).Sub(origin.Round(0)) - t.Sub(origin) }
-
-// wallRanAhead is wallAhead for systems on which the time spent suspended cannot be read.
-func wallRanAhead() time.Duration { return wallRan(time.Now()) }
 
 // Slept is how long the machine was suspended since its start, as far as it is known. Timers of Go
 // stand still during a suspend.
@@ -96,16 +87,15 @@ func (s *sleeping) observe(seen time.Duration) {
 	}
 }
 
-// Simulate makes the clocks of the process look as if the machine had been suspended for slept, and
-// as if the wall clock had run ahead by ahead where the suspend cannot be read. It is for tests.
-func Simulate(asleep, ahead time.Duration) (restore func()) {
+// Simulate makes the clocks of the process look as if the machine had been suspended for asleep. It is for
+// tests.
+func Simulate(asleep time.Duration) (restore func()) {
 	_ = Now()
-	realSuspended, realRan, realAhead, before := suspended, wallRan, wallAhead, slept.longest.Load()
+	realSuspended, realRan, before := suspended, wallRan, slept.longest.Load()
 	suspended = func() time.Duration { return time.Duration(before) + asleep }
 	wallRan = func(t time.Time) time.Duration { return realRan(t) + asleep }
-	wallAhead = func() time.Duration { return ahead }
 	return func() {
-		suspended, wallRan, wallAhead = realSuspended, realRan, realAhead
+		suspended, wallRan = realSuspended, realRan
 		slept.longest.Store(before)
 	}
 }

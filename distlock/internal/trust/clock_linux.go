@@ -26,9 +26,6 @@ var suspended = func() time.Duration {
 	return boot - monotonic
 }
 
-// wallAhead is not needed here: the time spent suspended is known.
-var wallAhead = func() time.Duration { return 0 }
-
 func readClock(id uintptr) (time.Duration, bool) {
 	var ts syscall.Timespec
 	_, _, failure := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&ts)), 0)

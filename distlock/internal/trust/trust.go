@@ -49,22 +49,12 @@ func (t Trust) Frozen() bool { return t.frozen }
 // TooLittleLeft reports whether less than a quarter of the term is left: too little to begin work.
 func (t Trust) TooLittleLeft(at Moment) bool { return t.Left(at) < t.term/4 }
 
-// Suspect reports whether more time may have passed than the clock shows since the deadline was set.
-// ⚑ The wall clock alone ends no lease: it only calls for a question to the backend. Half the margin
-// absorbs the corrections of the wall clock.
-func (t Trust) Suspect(at Moment) bool { return at.ahead-t.deadline.ahead > Margin(t.term)/2 }
-
 // Extended moves the deadline after an extension by ttl has succeeded, whose request was sent at sent
 // in the given epoch. ⚑ A request of an earlier epoch does not count: the backend may have handled it
-// before the shortening extension. The deadline moves back only if the old one is suspect.
+// before the shortening extension. The deadline never moves back.
 func (t *Trust) Extended(sent Moment, ttl time.Duration, epoch int) {
 	end := Granted(sent, ttl).deadline
-	later, suspect := t.deadline.Before(end), t.Suspect(sent)
-	switch {
-	case epoch != t.epoch:
-	case suspect && t.frozen && later:
-		t.deadline.ahead = sent.ahead
-	case suspect || later && !t.frozen:
+	if epoch == t.epoch && !t.frozen && t.deadline.Before(end) {
 		t.deadline, t.term = end, ttl
 	}
 }
@@ -76,7 +66,7 @@ func (t *Trust) Shorten(sent Moment, ttl time.Duration) bool {
 	if !end.Before(t.deadline) {
 		return false
 	}
-	t.deadline.at, t.term = end.at, ttl
+	t.deadline, t.term = end, ttl
 	t.epoch++
 	return true
 }
@@ -86,10 +76,10 @@ func (t *Trust) Shorten(sent Moment, ttl time.Duration) bool {
 func (t *Trust) Freeze() { t.frozen = true }
 
 // HandsOn reports whether another lease of the process may go on with this trust, which was granted
-// for ttl. ⚑ Enough time is left, the clock is not suspect, and no extension has changed the TTL.
+// for ttl. ⚑ Enough time is left, and no extension has changed the TTL.
 func (t Trust) HandsOn(at Moment, ttl time.Duration) bool {
 	untouched := t.epoch == 0 && !t.frozen && !Granted(at, ttl).deadline.Before(t.deadline)
-	return untouched && !t.TooLittleLeft(at) && !t.Suspect(at)
+	return untouched && !t.TooLittleLeft(at)
 }
 
 // FirstRenewal is when a lease is renewed for the first time, of which each renewal asks for ttl. A

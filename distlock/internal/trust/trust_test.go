@@ -17,35 +17,25 @@ func TestGranted_N_endsBeforeBackend(t *testing.T) {
 
 // An extension that was sent now, and a deadline 20 s away.
 func TestTrust_N_whatMovesTheDeadline(t *testing.T) {
-	const suspect = time.Minute
 	for name, c := range map[string]struct {
-		ahead, ttl   time.Duration
-		frozen       bool
-		earlier      int  // epochs that have passed since the sending
-		moves, knows bool // the deadline to the end of the TTL; its reading of the wall clock
+		ttl     time.Duration
+		frozen  bool
+		earlier int  // epochs that have passed since the sending
+		moves   bool // the deadline to the end of the TTL
 	}{
-		"prolonged":                  {ttl: 30 * time.Second, moves: true, knows: true},
-		"less than is left":          {ttl: 10 * time.Second},
-		"frozen":                     {ttl: 30 * time.Second, frozen: true},
-		"sent before a shortening":   {ttl: 30 * time.Second, earlier: 1},
-		"suspect":                    {ttl: 30 * time.Second, ahead: suspect, moves: true, knows: true},
-		"suspect, less than is left": {ttl: 10 * time.Second, ahead: suspect, moves: true, knows: true},
-		"suspect and frozen":         {ttl: 30 * time.Second, ahead: suspect, frozen: true, knows: true},
-		"suspect and frozen, less left": {ttl: 10 * time.Second, ahead: suspect, frozen: true,
-			moves: true, knows: true},
-		"suspect, but sent before a shortening": {ttl: 30 * time.Second, ahead: suspect, earlier: 1},
+		"prolonged":                {ttl: 30 * time.Second, moves: true},
+		"less than is left":        {ttl: 10 * time.Second},
+		"frozen":                   {ttl: 30 * time.Second, frozen: true},
+		"sent before a shortening": {ttl: 30 * time.Second, earlier: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sent := Moment{at: time.Hour, ahead: c.ahead}
+			sent := Moment{at: time.Hour}
 			trust := Trust{deadline: Moment{at: sent.at + 20*time.Second}, term: 30 * time.Second,
 				epoch: c.earlier, frozen: c.frozen}
 			want := trust.deadline
 			trust.Extended(sent, c.ttl, 0)
 			if c.moves {
-				want.at = Granted(sent, c.ttl).deadline.at
-			}
-			if c.knows {
-				want.ahead = c.ahead
+				want = Granted(sent, c.ttl).deadline
 			}
 			if trust.deadline != want {
 				t.Errorf("%+v, want %+v", trust.deadline, want)
@@ -60,22 +50,10 @@ func TestTrust_shorten(t *testing.T) {
 	if trust.Shorten(sent, 30*time.Second) || trust.Shorten(sent, time.Minute) || trust != Granted(sent, 30*time.Second) {
 		t.Errorf("an extension that shortens nothing changed the trust: %+v", trust)
 	}
-	ahead := Moment{at: sent.at, ahead: time.Hour}
 	want := Granted(sent, time.Second)
 	want.epoch = 1
-	if !trust.Shorten(ahead, time.Second) || trust != want {
-		t.Errorf("%+v, want %+v: the shortening is no answer, so a suspect clock stays suspect", trust, want)
-	}
-}
-
-func TestTrust_suspect(t *testing.T) {
-	trust := Granted(Moment{}, 30*time.Second)
-	for ahead, want := range map[time.Duration]bool{
-		0: false, 125 * time.Millisecond: false, 126 * time.Millisecond: true, -time.Hour: false,
-	} {
-		if got := trust.Suspect(Moment{ahead: ahead}); got != want {
-			t.Errorf("%s ahead: %t, want %t", ahead, got, want)
-		}
+	if !trust.Shorten(sent, time.Second) || trust != want {
+		t.Errorf("%+v, want %+v", trust, want)
 	}
 }
 
@@ -98,7 +76,6 @@ func TestTrust_N_handsOn(t *testing.T) {
 	}{
 		"soon":              {func(*Trust) {}, at, true},
 		"worn":              {func(*Trust) {}, at.Add(Full(ttl) - ttl/4), false},
-		"suspect":           {func(*Trust) {}, Moment{at: at.at, ahead: time.Second}, false},
 		"prolonged by hand": {func(t *Trust) { t.Extended(Moment{}, time.Hour, 0) }, at, false},
 		"shortened":         {func(t *Trust) { t.Shorten(Moment{}, ttl-time.Second) }, at, false},
 		"frozen":            {func(t *Trust) { t.Freeze() }, at, false},

@@ -199,7 +199,7 @@ func (s *settings) withLease(ctx context.Context, op *distlock.Operation, r *loc
 	}
 	lease, ok := s.locker.FromContext(ctx, key)
 	if ok {
-		if err = fencing.Check(ctx, lease); err == nil && ctx.Value(runKey{lease}) != nil {
+		if err = lease.Err(); err == nil && ctx.Value(runKey{lease}) != nil {
 			err = codes.Self(errors.New("a run of this session is around the call, and its Update would take back the "+
 				"inner turn: ask the inner agent without a run, or give it its own session"), distlock.BusyError{Self: true})
 		}

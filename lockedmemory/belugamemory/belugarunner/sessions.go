@@ -79,7 +79,7 @@ func (s *sessions) read(ctx context.Context, op string, lease *distlock.Lease, w
 	if why == nil && (r == nil || fencing.Locker(r.lease) != s.locker || lease != nil && lease != r.lease) {
 		why = errNoLease
 	} else if why == nil {
-		why = fencing.Check(ctx, r.lease)
+		why = r.lease.Err()
 	}
 	if why != nil {
 		return nil, codes.Of(op, why)
