@@ -4,7 +4,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// releaseWith is fencing.ReleaseWith. docs/design/sessions.md has its states.
+// releaseWith is lastwrite.ReleaseWith. docs/design/sessions.md has its states.
 func (le *Lease) releaseWith(write func(owner string) (driver.ReleaseReply, error)) {
 	owner := le.beginLastWrite()
 	reply, err := driver.ReleaseReply{}, errCallDidNotReturn // unless write returns

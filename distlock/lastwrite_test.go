@@ -12,6 +12,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/internal/lastwrite"
 )
 
 // frees is the write of a store: it releases the lock for its owner.
@@ -31,7 +32,7 @@ func lastWrite(
 ) (given string) {
 	t.Helper()
 	err := lease.Guard(context.Background(), func(ctx context.Context) error {
-		fencing.ReleaseWith(lease, func(owner string) (driver.ReleaseReply, error) {
+		lastwrite.ReleaseWith(lease, func(owner string) (driver.ReleaseReply, error) {
 			given = owner
 			return write(owner)
 		})
@@ -373,7 +374,7 @@ func TestReleaseWith_endedLease_plain(t *testing.T) {
 				lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
 				_ = lease.Guard(t.Context(), func(ctx context.Context) error {
 					end(ctx, lease)
-					fencing.ReleaseWith(lease, func(owner string) (driver.ReleaseReply, error) {
+					lastwrite.ReleaseWith(lease, func(owner string) (driver.ReleaseReply, error) {
 						if owner != "" {
 							t.Error("the write is to release the lock")
 						}

@@ -41,23 +41,6 @@ func ExampleLockedMemory_Append() {
 	// Output: Where is my parcel? It is in Oslo. <nil>
 }
 
-// The last write of a turn. A store on the server of the locks releases the lock in the same request.
-func ExampleWithLastWrite() {
-	memory, closeAll := openMemory()
-	defer closeAll()
-	ctx := lockedmemory.WithSession(context.Background(), "conversation-42")
-
-	err := memory.Turn(ctx, func(ctx context.Context) error {
-		history, err := memory.Load(ctx, "")
-		if err != nil {
-			return err
-		}
-		return memory.Save(lockedmemory.WithLastWrite(ctx), "How long is this?", fmt.Sprint(len(history)))
-	})
-	fmt.Println(err)
-	// Output: <nil>
-}
-
 // A page shows the newest exchanges first.
 func ExampleLockedMemory_Backward() {
 	memory, closeAll := openMemory()

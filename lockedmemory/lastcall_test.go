@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 // around has a history, and its methods.
 type around struct{ *history }
 
-func TestEndsLease_itsOwnLeaseAlone(t *testing.T) {
+func TestLastWrite_itsOwnLeaseAlone(t *testing.T) {
 	save := func(ctx context.Context, m *lockedmemory.LockedMemory[string, int]) error {
 		return m.Save(ctx, "q", "a")
 	}
@@ -37,7 +38,7 @@ func TestEndsLease_itsOwnLeaseAlone(t *testing.T) {
 		}, false},
 		"last Save in a Do": {func(ctx context.Context, s *setup) error {
 			return s.locker.Do(ctx, session, func(ctx context.Context) error {
-				return save(lockedmemory.WithLastWrite(ctx), s.a)
+				return save(lastwrite.Announce(ctx), s.a)
 			})
 		}, true},
 		"Save in a turn of another Locker": {func(ctx context.Context, s *setup) error {
@@ -67,12 +68,10 @@ func TestEndsLease_itsOwnLeaseAlone(t *testing.T) {
 			if len(s.inner.seen) != 1 {
 				t.Fatalf("%d calls of the inner memory", len(s.inner.seen))
 			}
-			if got := lockedmemory.EndsLease(s.inner.seen[0], s.inner); got != c.want {
-				t.Errorf("EndsLease is %t, want %t", got, c.want)
+			lease, _ := lockedmemory.Lease(s.inner.seen[0])
+			if got := lastwrite.Is(s.inner.seen[0], lease, s.inner); got != c.want {
+				t.Errorf("the last write: %t, want %t", got, c.want)
 			}
 		})
-	}
-	if lockedmemory.EndsLease(t.Context(), nil) {
-		t.Error("EndsLease is true outside a call")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/internal/lastwrite"
 )
 
 // The operations that a Locker's Observer sees of this package.
@@ -53,7 +54,7 @@ func (m *LockedMemory[M, D]) turn(ctx context.Context, name string, fn func(ctx 
 		defer a.close()
 		return m.locked(ctx, op, func(ctx context.Context) error {
 			lease, _ := m.locker.FromContext(ctx, op.Key)
-			return a.run(call{lease: lease}.of(ctx), s, fn)
+			return a.run(withLease(ctx, lease), s, fn)
 		}, opts...)
 	})
 }
@@ -82,11 +83,11 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 		err := m.locked(ctx, op, func(ctx context.Context) error {
 			lease, _ = m.locker.FromContext(ctx, op.Key)
 			return lease.Guard(ctx, func(ctx context.Context) error {
-				c := call{lease: lease}
-				if !within || ctx.Value(lastWriteKey{}) != nil {
-					c.last = m.inner
+				ctx = withLease(ctx, lease)
+				if !within || lastwrite.Announced(ctx) {
+					ctx = lastwrite.With(ctx, lease, m.inner)
 				}
-				began, wrote = true, write(c.of(ctx))
+				began, wrote = true, write(ctx)
 				return wrote
 			})
 		}, opts...)
@@ -183,40 +184,20 @@ func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) 
 			return ctx, err
 		}
 	}
-	return call{lease: lease}.of(ctx), nil
+	return withLease(ctx, lease), nil
 }
 
-type callKey struct{}
+type leaseKey struct{}
 
-// call is the lease of a call of the inner memory.
-type call struct {
-	lease *distlock.Lease // nil also hides the lease of another session's turn around the call
-	last  any             // the inner memory, if nothing uses the lease after the call
+// withLease returns the context of a call of the inner memory. A nil lease hides that of another session's
+// turn around the call.
+func withLease(ctx context.Context, lease *distlock.Lease) context.Context {
+	return context.WithValue(ctx, leaseKey{}, lease)
 }
-
-// of returns the context of the call.
-func (c call) of(ctx context.Context) context.Context { return context.WithValue(ctx, callKey{}, c) }
 
 // Lease returns the lease of a call of an inner memory, for stores that check fencing tokens. A Load
 // outside a Turn has none.
 func Lease(ctx context.Context) (*distlock.Lease, bool) {
-	call, _ := ctx.Value(callKey{}).(call)
-	return call.lease, call.lease != nil
-}
-
-type lastWriteKey struct{}
-
-// WithLastWrite returns a context for a single write of a [LockedMemory] under a lease. The write is the
-// last use of the lease, and the caller releases the lease after it, see [EndsLease].
-func WithLastWrite(ctx context.Context) context.Context {
-	return context.WithValue(ctx, lastWriteKey{}, true)
-}
-
-// EndsLease reports whether a call of memory is the last use of its lease. That is so for a write
-// outside a turn, and for one of [WithLastWrite], if memory, a pointer, is itself the inner memory of the
-// [LockedMemory]. A store on the server of the lock may then release the lock with its write, see
-// fencing.ReleaseWith.
-func EndsLease(ctx context.Context, memory any) bool {
-	call, _ := ctx.Value(callKey{}).(call)
-	return call.last != nil && call.last == memory
+	lease, _ := ctx.Value(leaseKey{}).(*distlock.Lease)
+	return lease, lease != nil
 }

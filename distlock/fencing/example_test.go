@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
 )
@@ -35,32 +33,6 @@ func ExampleJoin() {
 	// Output:
 	// inside: <nil>
 	// later: distlock: lock not held by this instance: it was released
-}
-
-// A store on the server of the lock releases the lock in the request of its last write.
-func ExampleReleaseWith() {
-	ctx := context.Background()
-	locks := memlock.NewDriver()
-	locker, err := distlock.New(locks, nil)
-	if err != nil {
-		panic(err)
-	}
-	defer locker.Close(ctx)
-	err = locker.Do(ctx, "conversation-42", func(ctx context.Context) error {
-		lease, _ := locker.FromContext(ctx, "conversation-42")
-		return lease.Guard(ctx, func(ctx context.Context) error {
-			fencing.ReleaseWith(lease, func(owner string) (driver.ReleaseReply, error) {
-				if owner == "" { // the write leaves the lock alone
-					return driver.ReleaseReply{}, nil
-				}
-				name := driver.Name{Namespace: "distlock", Key: lease.Key()}
-				return locks.Release(ctx, driver.ReleaseRequest{Name: name, Owner: owner})
-			})
-			return nil
-		})
-	}) // Do sends no other request
-	fmt.Println(err)
-	// Output: <nil>
 }
 
 // A store has seen a token from before the backend lost its data.

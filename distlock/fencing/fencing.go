@@ -23,7 +23,6 @@ var (
 	attach     = seam.Attach.(func(*distlock.Lease, any, func() any) any)
 	raiseToken = seam.RaiseToken.(func(*distlock.Lease, context.Context, int64) error)
 	awaited    = seam.Awaited.(func(*distlock.Lease) int64)
-	lastWrite  = seam.ReleaseWith.(func(*distlock.Lease, write))
 	background = seam.Background.(func(*distlock.Locker, func(context.Context)))
 	driverOf   = seam.Driver.(func(*distlock.Locker) driver.Driver)
 	options    = seam.Options.(func(*distlock.Locker) distlock.Options)
@@ -32,9 +31,6 @@ var (
 	forWork    = seam.ForWork.(func(string) distlock.CallOption)
 	validKeys  = seam.ValidKeyMode.(func(distlock.KeyMode) error)
 )
-
-// write is that of ReleaseWith.
-type write = func(owner string) (driver.ReleaseReply, error)
 
 // RaiseToken raises the lease's fencing token above the given one. A store needs that if its mark is
 // above the token of a lease that is still held: the mark is from before the backend lost its data
@@ -57,22 +53,6 @@ func RaiseToken(ctx context.Context, lease *distlock.Lease, above int64) error {
 // A holder that raises its token separates the waiters from before and after: to those after, the backend
 // shows the raised token.
 func Awaited(lease *distlock.Lease) int64 { return awaited(lease) }
-
-// ReleaseWith calls write, the last write of a store under a lease, with the owner of the lock.
-// Write is a request to the server of the lock. The request may also release the lock for that
-// owner, as a plain [driver.ReleaseRequest] would. If it cannot hand the lock off, it leaves a lock
-// with waiters or tombstones alone. If owner is empty, write leaves the lock alone, too. While write
-// runs, the lease is not renewed, and its Extend fails with distlock.ErrUnavailable.
-//
-// The reply says what became of the lock, and the error what became of the request, see
-// [driver.MayHaveEffect]. If the reply is Released, the Release of the lease that follows needs no
-// request. Replayed, or an error that may have an effect, means that a copy may release the lock
-// later. In both cases the lease is not renewed any more. Otherwise the lease goes on.
-//
-// Call ReleaseWith in a step of [distlock.Lease.Guard] after which the holder releases the lease.
-func ReleaseWith(lease *distlock.Lease, write func(owner string) (driver.ReleaseReply, error)) {
-	lastWrite(lease, write)
-}
 
 // Frees is the option of a call that frees memory of its server, as a Delete. A backend without memory
 // grants it the lock, and refuses other calls.

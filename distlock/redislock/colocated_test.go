@@ -13,12 +13,20 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
-	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-var isGranted = redis.NewScript(redislock.ColocatedLua + "return is_granted(KEYS[1], tonumber(ARGV[1])) and 1 or 0")
+// storeLua is what the scripts of a store begin with.
+func storeLua() string {
+	client := redis.NewClient(&redis.Options{})
+	defer client.Close()
+	d, _ := redislock.NewDriver(client)
+	return d.(redisconn.Locks).StoreLua()
+}
+
+var isGranted = redis.NewScript(storeLua() + "return is_granted(KEYS[1], tonumber(ARGV[1])) and 1 or 0")
 
 // colocated is a Locker and one of its locks, as a store on the same Redis sees them.
 type colocated struct {
@@ -26,23 +34,19 @@ type colocated struct {
 	server *testservers.Database
 	client *redis.Client
 	locker *distlock.Locker
-	keys   redislock.Colocated
+	lock   string // its key
 }
 
 func newColocated(tb testing.TB) *colocated {
 	server := testservers.SharedRedis(tb)
 	client := newClient(tb, server)
 	l := newLocker(tb, client, distlock.Options{Wait: -1})
-	keys, ok := redislock.ColocatedOf(l, client, "k}%")
-	if !ok {
-		tb.Fatal("ColocatedOf refuses the client of the Locker")
-	}
-	return &colocated{tb, server, client, l, keys}
+	return &colocated{tb, server, client, l, fencing.Driver(l).(redisconn.Locks).LockKey("distlock", "k}%")}
 }
 
 func (b *colocated) granted(token int64) bool {
 	b.Helper()
-	is, err := isGranted.Run(b.Context(), b.client, []string{b.keys.Lock}, token).Int()
+	is, err := isGranted.Run(b.Context(), b.client, []string{b.lock}, token).Int()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -94,7 +98,7 @@ func TestColocated_S2_ownersTokens(t *testing.T) {
 	if !b.granted(third.Fence()) {
 		t.Error("the token of the next lease is not granted")
 	}
-	b.client.PExpire(t.Context(), b.keys.Lock, driver.FenceKeep)
+	b.client.PExpire(t.Context(), b.lock, driver.FenceKeep)
 	if b.granted(third.Fence()) {
 		t.Error("after the lock has expired")
 	}
@@ -104,85 +108,40 @@ func TestColocated_S2_damagedRecord_grantsNoToken(t *testing.T) {
 	b := newColocated(t)
 	const token = 1795225289917391
 	for _, state := range []string{"h", "H"} {
-		b.client.Set(t.Context(), b.keys.Lock, record(state, "a", token), driver.FenceKeep+time.Hour)
+		b.client.Set(t.Context(), b.lock, record(state, "a", token), driver.FenceKeep+time.Hour)
 		if !b.granted(token) {
 			t.Fatalf("a sound record in the state %s grants its token", state)
 		}
 	}
-	if b.client.Persist(t.Context(), b.keys.Lock); !b.granted(token) {
+	if b.client.Persist(t.Context(), b.lock); !b.granted(token) {
 		t.Error("a record that was restored without a TTL is held")
 	}
 	records := broken("h")
 	maps.Copy(records, damaged("h"))
 	for name, record := range records {
-		b.client.Set(t.Context(), b.keys.Lock, record, driver.FenceKeep+time.Hour)
+		b.client.Set(t.Context(), b.lock, record, driver.FenceKeep+time.Hour)
 		if b.granted(token) {
 			t.Errorf("%s: %q", name, record)
 		}
 	}
 }
 
-func TestColocatedOf_otherClient_false(t *testing.T) {
+func TestHashTag_ofEachKeyOfALock(t *testing.T) {
 	b := newColocated(t)
-	if _, ok := redislock.ColocatedOf(b.locker, newClient(t, b.server), "k"); ok {
-		t.Error("another client of the same server")
-	}
-	byURL, err := lockurl.Open(t.Context(), b.server.URL(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer byURL.Close(context.Background())
-	if _, ok := redislock.ColocatedOf(byURL, b.client, "k"); ok {
-		t.Error("a Locker with a client of its own")
-	}
-	d, err := redislock.NewDriver(b.client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hidden, err := distlock.New(struct{ driver.Driver }{d}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hidden.Close(context.Background())
-	if _, ok := redislock.ColocatedOf(hidden, b.client, "k"); ok {
-		t.Error("a wrapped driver without Unwrap")
-	}
-	if tag := redislock.HashTag("k}%"); tag != "{k%7D%25}:" || fmt.Sprintf("distlock:%slock", tag) != b.keys.Lock {
-		t.Errorf("%s, and the lock %s", tag, b.keys.Lock)
+	if tag := redislock.HashTag("k}%"); tag != "{k%7D%25}:" || fmt.Sprintf("distlock:%slock", tag) != b.lock {
+		t.Errorf("%s, and the lock %s", tag, b.lock)
 	}
 }
 
-// wrapper is a driver of another program around that of the locks.
-type wrapper struct{ driver.Driver }
-
-func (w wrapper) Unwrap() driver.Driver { return w.Driver }
-
-// A wrapper has to see each release, so a store releases no lock beneath one.
-func TestColocatedOf_wrapped_releasesNothing(t *testing.T) {
-	b := newColocated(t)
-	d, err := redislock.NewDriver(b.client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	locker, err := distlock.New(wrapper{d}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locker.Close(context.Background())
-	if c, ok := redislock.ColocatedOf(locker, b.client, "k"); !ok || c.Releases || !b.keys.Releases {
-		t.Errorf("beneath a wrapper: %+v, %t; without one: %+v", c, ok, b.keys)
-	}
-}
-
-var releaseLock = redis.NewScript(redislock.ColocatedLua + "return release_lock(KEYS[1], ARGV[1]) or 'nothing'")
+var releaseLock = redis.NewScript(storeLua() + "return release_lock(KEYS[1], ARGV[1]) or 'nothing'")
 
 // releases runs release_lock for an owner; "" means the owner in the record.
 func (b *colocated) releases(owner string) string {
 	b.Helper()
 	if owner == "" {
-		owner = b.client.Get(b.Context(), b.keys.Lock).Val()[4:36]
+		owner = b.client.Get(b.Context(), b.lock).Val()[4:36]
 	}
-	answer, err := releaseLock.Run(b.Context(), b.client, []string{b.keys.Lock}, owner).Text()
+	answer, err := releaseLock.Run(b.Context(), b.client, []string{b.lock}, owner).Text()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -199,7 +158,7 @@ func TestColocated_S1_releasesItsOwnersLock(t *testing.T) {
 		t.Errorf("for the owner: %q", got)
 	}
 	next := b.lease()
-	b.client.PExpire(t.Context(), b.keys.Lock, driver.FenceKeep)
+	b.client.PExpire(t.Context(), b.lock, driver.FenceKeep)
 	if got := b.releases(""); got == "released" {
 		t.Errorf("for the owner of an expired lock, with token %d: %q", next.Fence(), got)
 	}
@@ -215,7 +174,7 @@ func TestColocated_L_flagged_notReleased(t *testing.T) {
 		_, err := newLocker(t, newClient(t, b.server), distlock.Options{Wait: -1}).Acquire(waiting, "k}%")
 		left <- err
 	}()
-	queue := strings.TrimSuffix(b.keys.Lock, "lock") + "queue"
+	queue := strings.TrimSuffix(b.lock, "lock") + "queue"
 	testservers.Await(t, 10*time.Second, "a waiter", func() bool { return b.client.ZCard(t.Context(), queue).Val() == 1 })
 	if got := b.releases(""); got == "released" || !b.granted(lease.Fence()) {
 		t.Errorf("with a waiter: %q", got)

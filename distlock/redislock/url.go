@@ -7,7 +7,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/internal/redisurl"
 )
 
@@ -71,13 +70,4 @@ func OpenDriver(rawURL string) (driver.Driver, error) {
 	s := newService(client)
 	s.ownsClient = true
 	return s, nil
-}
-
-// TransportOf returns the transport of a driver of this package, or nil. It is for packages like
-// redisstore that keep their data beside the locks.
-func TransportOf(d driver.Driver) *redisconn.Transport {
-	if s, ok := d.(*service); ok {
-		return s.redis
-	}
-	return nil
 }

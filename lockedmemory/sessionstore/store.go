@@ -8,6 +8,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
@@ -107,7 +108,7 @@ func (s *Store[M, D]) append(ctx context.Context, op operation, id string, messa
 	if id != "" {
 		content.ID, content.Digest = id, digest(content.Messages)
 	}
-	ends := lockedmemory.EndsLease(ctx, s)
+	ends := lastwrite.Is(ctx, r.lease, s)
 	_, err = r.underLease(func(w driver.Write) (driver.Page, error) {
 		v, err := s.driver.Append(ctx, driver.Append{Write: w, Content: content, EndsLease: ends})
 		stored := []driver.Entry{{Place: lockedmemory.Place{Fence: w.Fence, N: w.N}}}

@@ -4,5 +4,5 @@
 package seam
 
 // The functions, named as those of package fencing.
-var Locker, Join, Attach, RaiseToken, Awaited, ReleaseWith, Background, Driver, Options, KeyAttr,
+var Locker, Join, Attach, RaiseToken, Awaited, Background, Driver, Options, KeyAttr,
 	ValidKeyMode, Frees, ForWork any

@@ -23,11 +23,12 @@ var allowed = map[string][]string{
 	"distlock/internal/trust":              {},
 	"distlock/internal/seam":               {},
 	"distlock/fencing":                     {"distlock", "distlock/driver", "distlock/internal/seam"},
-	"distlock":                             {"distlock/driver", "distlock/internal/..."},
+	"distlock":                             {"distlock/driver", "distlock/internal/...", "internal/lastwrite"},
+	"internal/lastwrite":                   {"distlock/driver"},
 	"distlock/internal/queue":              {},
 	"distlock/drivertest":                  {"distlock/driver"},
 	"distlock/memlock":                     {"distlock", "distlock/driver"},
-	"distlock/redislock":                   {"distlock", "distlock/driver", "distlock/fencing", "internal/redisconn", "internal/redisurl", "github.com/redis/go-redis/v9/..."},
+	"distlock/redislock":                   {"distlock", "distlock/driver", "internal/redisconn", "internal/redisurl", "github.com/redis/go-redis/v9/..."},
 	"distlock/redlock":                     {"distlock", "distlock/driver", "distlock/redislock", "distlock/redlock/internal/quorum", "internal/redisconn", "internal/redisurl", "github.com/redis/go-redis/v9/..."},
 	"distlock/redlock/internal/quorum":     {"distlock/driver"},
 	"distlock/pglock":                      {"distlock", "distlock/driver", "distlock/fencing", "internal/postgres", "github.com/jackc/pgx/v5/..."},
@@ -37,12 +38,12 @@ var allowed = map[string][]string{
 	"internal/redisconn":                   {"distlock/driver", "github.com/redis/go-redis/v9/..."},
 	"internal/redisurl":                    {"github.com/redis/go-redis/v9/..."},
 	"internal/postgres":                    {"distlock", "distlock/driver", "github.com/jackc/pgx/v5/..."},
-	"lockedmemory":                         {"distlock", "distlock/fencing"},
+	"lockedmemory":                         {"distlock", "distlock/fencing", "internal/lastwrite"},
 	"lockedmemory/sessionstore/driver":     {"distlock", "lockedmemory"},
-	"lockedmemory/sessionstore":            {"distlock", "distlock/driver", "distlock/fencing", "lockedmemory", "lockedmemory/sessionstore/driver"},
+	"lockedmemory/sessionstore":            {"distlock", "distlock/driver", "distlock/fencing", "internal/lastwrite", "lockedmemory", "lockedmemory/sessionstore/driver"},
 	"lockedmemory/sessionstore/memstore":   {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
-	"lockedmemory/sessionstore/redisstore": {"distlock", "distlock/driver", "distlock/fencing", "distlock/redislock", "internal/redisconn", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/redis/go-redis/v9/..."},
-	"lockedmemory/sessionstore/pgstore":    {"distlock", "distlock/driver", "distlock/fencing", "distlock/pglock", "internal/postgres", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/jackc/pgx/v5/..."},
+	"lockedmemory/sessionstore/redisstore": {"distlock", "distlock/driver", "distlock/fencing", "distlock/redislock", "internal/lastwrite", "internal/redisconn", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/redis/go-redis/v9/..."},
+	"lockedmemory/sessionstore/pgstore":    {"distlock", "distlock/driver", "distlock/fencing", "distlock/pglock", "internal/lastwrite", "internal/postgres", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver", "github.com/jackc/pgx/v5/..."},
 	"lockedmemory/sessionstore/storetest":  {"distlock", "distlock/fencing", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/driver"},
 	"tracing":                              {"distlock", "distlock/driver", "distlock/fencing", "lockedmemory", "go.opentelemetry.io/otel/..."},
 	"cmd/lockctl/...":                      {"cmd/lockctl/internal/...", "distlock/...", "internal/postgres", "lockedmemory/...", "github.com/...", "golang.org/x/term"},
@@ -63,7 +64,7 @@ var forTests = []string{
 }
 
 // product are the exceptions.
-var product = []string{module + "internal/redisconn", module + "internal/redisurl", module + "internal/postgres", module + "internal/integrity"}
+var product = []string{module + "internal/lastwrite", module + "internal/redisconn", module + "internal/redisurl", module + "internal/postgres", module + "internal/integrity"}
 
 func isForTests(path string) bool { return matches(forTests, path) && !slices.Contains(product, path) }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
-	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 )
 
@@ -116,7 +116,7 @@ func (s *sessions) Update(ctx context.Context, session *runtime.Session) (err er
 		}()
 		err = cmp.Or(err, r.past.store(session))
 		if _, ok := s.inner.(*SessionService); ok && r.owns { // whose Update is one write
-			ctx = lockedmemory.WithLastWrite(ctx)
+			ctx = lastwrite.Announce(ctx)
 		}
 	}
 	if err != nil {

@@ -44,8 +44,8 @@
 // the one that a Replace has put there under the ID.
 //
 // After an Append with EndsLease that is Done or Known, a driver on the server of the lock may
-// release the lock in the same step. It uses fencing.ReleaseWith, and leaves the lock alone after
-// every other outcome.
+// release the lock in the same step, by internal/lastwrite. It leaves the lock alone after every other
+// outcome.
 //
 // # Tasks of the store
 //

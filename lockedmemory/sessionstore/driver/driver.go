@@ -54,7 +54,7 @@ type Append struct {
 	Write
 	Content
 	// EndsLease says that nothing uses the lease after this call. A driver on the server of the
-	// lock may release the lock in the same request, see fencing.ReleaseWith. Others ignore it.
+	// lock may release the lock in the same request. Others ignore it.
 	EndsLease bool
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/internal/postgres"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 )
@@ -32,10 +33,10 @@ type released struct {
 	channel, message zeronull.Text // of a handoff
 }
 
-// appendRelease appends, and releases the lock in the same statement, see fencing.ReleaseWith.
+// appendRelease appends, and releases the lock in the same statement, see lastwrite.ReleaseWith.
 func (s *service) appendRelease(ctx context.Context, lease *distlock.Lease, lock postgres.Locks, args []any,
 ) (v driver.Verdict, err error) {
-	fencing.ReleaseWith(lease, func(owner string) (lockdriver.ReleaseReply, error) {
+	lastwrite.ReleaseWith(lease, func(owner string) (lockdriver.ReleaseReply, error) {
 		if owner == "" {
 			v, err = s.verdict(ctx, "append_v1", args)
 			return lockdriver.ReleaseReply{}, err

@@ -25,7 +25,7 @@ func TestFork_O_begunBeforeSwap_refused(t *testing.T) {
 	session := fmt.Sprint("fork-", token)
 	access := driver.Access{Session: session, Fence: token, First: true}
 	keys, args := []string{s.keys(session).log, s.keys(session).mark, s.keys(session).mark, s.keys(session).ids,
-		s.keys(session).stage}, []any{tokens(access), 0, 0, driver.KeepEmpty.Milliseconds(), s.bounds()}
+		s.keys(session).stage}, []any{tokens(access, false), 0, 0, driver.KeepEmpty.Milliseconds(), s.bounds()}
 	p := newReplacing(driver.Replace{Write: driver.Write{Access: access, N: 1, Op: fmt.Sprintf("%032x", token)},
 		New: []driver.Entry{{Place: lockedmemory.Place{Fence: token - 2, N: 1}, Messages: [][]byte{[]byte("copied")}}}}, keys, args)
 	for p.step != swap {
@@ -37,7 +37,7 @@ func TestFork_O_begunBeforeSwap_refused(t *testing.T) {
 	if err := client.XAdd(t.Context(), begun).Err(); err != nil {
 		t.Fatal(err)
 	}
-	cmd, _ := swapScript.Run(t.Context(), s.redis, p.keys, p.next()[0]...)
+	cmd, _ := s.scripts.swap.Run(t.Context(), s.redis, p.keys, p.next()[0]...)
 	if v, done, err := p.answered(cmd); done || err != nil || p.step != begin {
 		t.Fatalf("the swap: %+v, %t, %v", v, done, err)
 	}

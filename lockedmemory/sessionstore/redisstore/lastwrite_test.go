@@ -17,6 +17,7 @@ import (
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -154,7 +155,7 @@ func TestSave_outsideATurn_twoRoundTrips(t *testing.T) {
 		}, 3, 1},
 		"the last Save of two in a turn": {func() error {
 			return r.memory.Turn(t.Context(), func(ctx context.Context) error {
-				return errors.Join(save(ctx), save(lockedmemory.WithLastWrite(ctx)))
+				return errors.Join(save(ctx), save(lastwrite.Announce(ctx)))
 			})
 		}, 3, 0},
 		"two Saves in a Do": {func() error {

@@ -48,8 +48,8 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	var entries []*redis.Cmd
 	var cmds []redis.Cmder
 	if firstAccess {
-		keys, args := s.access(*r.Access)
-		tokenCall = loadScript.Call(ctx, keys, args...)
+		keys, args := s.access(*r.Access, false)
+		tokenCall = s.scripts.load.Call(ctx, keys, args...)
 		cmds = append(cmds, tokenCall)
 	}
 	// ⚑ The revision is read before the first page, and after each later one.
@@ -59,7 +59,7 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	}
 	switch {
 	case r.ID != "":
-		idCall = storedScript.Call(ctx, []string{k.log, k.ids}, field(r.ID), r.ID)
+		idCall = s.scripts.stored.Call(ctx, []string{k.log, k.ids}, field(r.ID), r.ID)
 		cmds = append(cmds, idCall)
 	case r.PinnedOnly:
 		for _, p := range r.Pinned {

@@ -15,6 +15,7 @@ import (
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -50,11 +51,12 @@ func NewDriver(client redis.UniversalClient, keep *driver.Retention) (driver.Dri
 // NewColocatedDriver makes a driver that shares the connections of locks, a driver of package
 // redislock. It ends with locks. It refuses other drivers, clients and retentions like [New].
 func NewColocatedDriver(locks lockdriver.Driver, keep *driver.Retention) (driver.Driver, error) {
-	transport := redislock.TransportOf(locks)
-	if transport == nil {
+	beside, ok := lockdriver.As[redisconn.Locks](locks)
+	if !ok {
 		return nil, fmt.Errorf("%w: the driver of the locks is not of package redislock: make it with redislock.NewDriver",
 			distlock.ErrInvalidOption)
 	}
+	transport := beside.Transport()
 	// go-redis sets ReadOnly for all four options.
 	if c, ok := transport.Client().(*redis.ClusterClient); ok && c.Options().ReadOnly {
 		return nil, fmt.Errorf("%w: an option of the client sends reads to replicas, which lag behind their master, "+
@@ -65,14 +67,14 @@ func NewColocatedDriver(locks lockdriver.Driver, keep *driver.Retention) (driver
 	if err != nil {
 		return nil, err
 	}
-	return &service{client: transport.Client(), redis: transport, keep: kept}, nil
+	return &service{redis: transport, scripts: newScripts(beside), keep: kept}, nil
 }
 
 // service is a driver.Driver.
 type service struct {
-	client redis.UniversalClient
-	redis  *redisconn.Transport // over client
-	keep   driver.Retention
+	redis   *redisconn.Transport
+	scripts scripts
+	keep    driver.Retention
 }
 
 // keys are the keys of a session. They share their hash tag with the keys of its lock.
@@ -89,19 +91,35 @@ func field(id string) string {
 	return string(sum[:16])
 }
 
+// lock returns the key of the lock of an access, if its Locker keeps the locks through the store's client.
+// Another client, even with the same address, may have another server. isPlain says that no wrapper has to
+// see each release.
+func (s *service) lock(a driver.Access) (key string, isPlain bool) {
+	locker := fencing.Locker(a.Lease)
+	d := fencing.Driver(locker)
+	locks, ok := lockdriver.As[redisconn.Locks](d)
+	if !ok || locks.Transport().Client() != s.redis.Client() {
+		return "", false
+	}
+	_, isPlain = d.(redisconn.Locks)
+	return locks.LockKey(fencing.Options(locker).Namespace, a.Session), isPlain
+}
+
 // access returns the first keys and arguments of each script; see lua/session.lua.
-func (s *service) access(a driver.Access) ([]string, []any) {
+func (s *service) access(a driver.Access, frees bool) ([]string, []any) {
 	k := s.keys(a.Session)
 	lock, isLock := k.mark, 0
-	if b, ok := redislock.ColocatedOf(fencing.Locker(a.Lease), s.client, a.Session); ok {
-		lock, isLock = b.Lock, 1
+	if key, _ := s.lock(a); key != "" {
+		lock, isLock = key, 1
 	}
-	return []string{k.log, k.mark, lock, k.ids}, []any{tokens(a), isLock, s.keep.IdleTTL.Milliseconds(),
+	return []string{k.log, k.mark, lock, k.ids}, []any{tokens(a, frees), isLock, s.keep.IdleTTL.Milliseconds(),
 		driver.KeepEmpty.Milliseconds(), s.bounds()}
 }
 
-// tokens are those of an access, see lua/session.lua.
-func tokens(a driver.Access) string { return fmt.Sprintf("%d %d %d", a.Fence, a.Shown, a.Awaited) }
+// tokens are those of an access, and whether it frees memory; see lua/session.lua.
+func tokens(a driver.Access, frees bool) string {
+	return fmt.Sprintf("%d %d %d %t", a.Fence, a.Shown, a.Awaited, frees)
+}
 
 // bounds are those of trimming; see lua/session.lua.
 func (s *service) bounds() string {
@@ -112,15 +130,11 @@ func (s *service) bounds() string {
 func seq(p lockedmemory.Place) int64 { return p.N*(lockedmemory.MaxSub+1) + p.Sub }
 
 func (s *service) Append(ctx context.Context, a driver.Append) (v driver.Verdict, err error) {
-	var colocated redislock.Colocated
-	if a.EndsLease {
-		colocated, _ = redislock.ColocatedOf(fencing.Locker(a.Lease), s.client, a.Session)
-	}
-	if !colocated.Releases {
+	if _, isPlain := s.lock(a.Access); !a.EndsLease || !isPlain {
 		v, _, err = s.append(ctx, a, "")
 		return v, err
 	}
-	fencing.ReleaseWith(a.Lease, func(owner string) (lockdriver.ReleaseReply, error) {
+	lastwrite.ReleaseWith(a.Lease, func(owner string) (lockdriver.ReleaseReply, error) {
 		var released bool
 		v, released, err = s.append(ctx, a, owner)
 		return lockdriver.ReleaseReply{Released: released, Replayed: v.Replayed}, err
@@ -153,7 +167,7 @@ func (s *service) append(ctx context.Context, a driver.Append, owner string) (v 
 }
 
 func (s *service) runAppend(ctx context.Context, a driver.Append, entry []any, owner string) *redis.Cmd {
-	keys, args := s.access(a.Access)
+	keys, args := s.access(a.Access, false)
 	if owner != "" {
 		args[1] = owner
 	}
@@ -166,7 +180,7 @@ func (s *service) runAppend(ctx context.Context, a driver.Append, entry []any, o
 		entry = append(entry, "id", a.ID)
 	}
 	args = append(args, a.First)
-	return appendScript.Once(ctx, s.redis, keys, append(args, entry...)...)
+	return s.scripts.append.Once(ctx, s.redis, keys, append(args, entry...)...)
 }
 
 // add appends by XADD alone. done is false if the log is absent, or refused the place. Then a higher
@@ -263,5 +277,5 @@ func (s *service) explain(err error) error {
 		return err
 	}
 	// A script that has failed after its write says so.
-	return redisconn.WithEarlierCopy(redis.HasErrorPrefix(err, "WRITTEN"), redisconn.Explain(s.client, "redisstore", err))
+	return redisconn.WithEarlierCopy(redis.HasErrorPrefix(err, "WRITTEN"), redisconn.Explain(s.redis.Client(), "redisstore", err))
 }

@@ -17,14 +17,14 @@ import (
 )
 
 func (s *service) Replace(ctx context.Context, r driver.Replace) (v driver.Verdict, err error) {
-	keys, args := s.access(r.Access)
+	keys, args := s.access(r.Access, len(r.New) == 0)
 	p := newReplacing(r, append(keys, s.keys(r.Session).stage), args)
 	for done := false; !done && err == nil; {
 		if p.step != swap {
 			v, done, err = s.stage(ctx, p)
 			continue
 		}
-		cmd, replayed := swapScript.Run(ctx, s.redis, p.keys, p.next()[0]...)
+		cmd, replayed := s.scripts.swap.Run(ctx, s.redis, p.keys, p.next()[0]...)
 		v, done, err = p.answered(cmd)
 		v.Replayed, err = replayed, s.explain(err)
 	}
@@ -37,12 +37,8 @@ func (s *service) stage(ctx context.Context, p *replacing) (v driver.Verdict, do
 	var calls []redis.Cmder
 	_, err = s.redis.Repeat(ctx, func() error {
 		calls = nil
-		script := stageScript
-		if len(p.New) == 0 {
-			script = stageFreeing
-		}
 		for _, args := range p.next() {
-			calls = append(calls, script.Call(ctx, p.keys, args...))
+			calls = append(calls, s.scripts.stage.Call(ctx, p.keys, args...))
 		}
 		if err := s.redis.InOrder(ctx, p.keys[0], calls...); err != nil {
 			return err
@@ -154,6 +150,7 @@ func (p *replacing) next() (requests [][]any) {
 	case copyTail:
 		args = append(args, p.nonce, "copy", p.staged, p.seen, "+")
 	case swap:
+		args[0] = tokens(p.Access, true) // the old log goes
 		args = append(args, seq(lockedmemory.Place{N: p.N}), p.Op, p.nonce, p.staged, p.seen, p.sub, p.pins)
 	}
 	return [][]any{args}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
@@ -79,15 +81,26 @@ type editModel struct {
 }
 
 var (
-	modelLoad, modelAppend, modelSwap = loadScript.Script, appendScript.Script, swapScript.Script
+	modelLocks                        = storeLocks()
+	model                             = newScripts(modelLocks)
+	modelLoad, modelAppend, modelSwap = model.load.Script, model.append.Script, model.swap.Script
 	// modelStage copies 3 entries in a step.
-	modelStage = redis.NewScript(strings.Replace(checked(false, "staging", "stage"), "BYTES = 50,", "BYTES = 3,", 1))
+	modelStage = redis.NewScript(strings.Replace(lua("reply")+modelLocks.StoreLua()+lua("session", "staging", "stage"),
+		"BYTES = 50,", "BYTES = 3,", 1))
 )
+
+// storeLocks are the locks of a client that is never used.
+func storeLocks() redisconn.Locks {
+	client := redis.NewClient(&redis.Options{})
+	defer client.Close()
+	locks, _ := redislock.NewDriver(client)
+	return locks.(redisconn.Locks)
+}
 
 func (m *editModel) chance(of int) bool { return m.random.IntN(of) == 0 }
 
 func (m *editModel) access(token int64) []any {
-	return []any{tokens(driver.Access{Fence: token}), 0, m.idle.Milliseconds(), driver.KeepEmpty.Milliseconds(), "0 0 0"}
+	return []any{tokens(driver.Access{Fence: token}, false), 0, m.idle.Milliseconds(), driver.KeepEmpty.Milliseconds(), "0 0"}
 }
 
 // send delivers a packet, and checks what it does.

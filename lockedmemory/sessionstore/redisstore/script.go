@@ -2,9 +2,7 @@ package redisstore
 
 import (
 	"embed"
-	"fmt"
 
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
@@ -13,17 +11,17 @@ var files embed.FS
 
 func lua(names ...string) string { return redisconn.Source(files, names...) }
 
-// checked is the source of a script that checks the mark and the lock before its own part.
-func checked(frees bool, names ...string) string {
-	return lua("reply") + redislock.ColocatedLua + fmt.Sprintf("local frees = %t\n", frees) + lua("session") + lua(names...)
-}
+// scripts are those of a driver.
+type scripts struct{ load, append, stored, stage, swap *redisconn.Script }
 
-var (
-	loadScript   = redisconn.NewScript(checked(false, "load"))
-	appendScript = redisconn.NewScript(lua("reply", "ids", "named") + redislock.ColocatedLua +
-		"local frees = false\n" + lua("session", "append"))
-	storedScript = redisconn.NewScript(lua("ids", "stored"))
-	stageScript  = redisconn.NewScript(checked(false, "staging", "stage"))
-	stageFreeing = redisconn.NewScript(checked(true, "staging", "stage")) // of a Replace by nothing
-	swapScript   = redisconn.NewScript(checked(true, "staging", "swap"))  // the old log goes
-)
+// newScripts returns the scripts of a driver beside locks.
+func newScripts(locks redisconn.Locks) scripts {
+	checked := locks.StoreLua() + lua("session")
+	return scripts{
+		load:   redisconn.NewScript(lua("reply") + checked + lua("load")),
+		append: redisconn.NewScript(lua("reply", "ids", "named") + checked + lua("append")),
+		stored: redisconn.NewScript(lua("ids", "stored")),
+		stage:  redisconn.NewScript(lua("reply") + checked + lua("staging", "stage")),
+		swap:   redisconn.NewScript(lua("reply") + checked + lua("staging", "swap")),
+	}
+}

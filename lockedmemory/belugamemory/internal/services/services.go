@@ -12,7 +12,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
@@ -98,8 +98,8 @@ func (s *Service) answers(ctx context.Context, ping func(context.Context) error)
 
 // redisClient returns the client of a single Redis.
 func redisClient(locks lockdriver.Driver) (client *redis.Client, ok bool) {
-	if transport := redislock.TransportOf(locks); transport != nil {
-		client, ok = transport.Client().(*redis.Client)
+	if beside, isRedis := lockdriver.As[redisconn.Locks](locks); isRedis {
+		client, ok = beside.Transport().Client().(*redis.Client)
 	}
 	return client, ok
 }

@@ -7,7 +7,7 @@
 --       too; the error WRITTEN … if a command failed after the first write
 local DONE, KNOWN, CONFLICT, TAKEN, STALE, UNOWNED, GONE, RANGE, FULL, DELETED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 local log, idle = KEYS[1], tonumber(ARGV[3])
-local fence, shown, awaited = string.match(ARGV[1], '^(%d+) (%d+) (%d+)$')
+local fence, shown, awaited, frees = string.match(ARGV[1], '^(%d+) (%d+) (%d+) (%a+)$')
 
 -- try is redis.pcall. An error names the command, because some versions of Redis do not.
 local function try(...)

@@ -1,8 +1,8 @@
 -- The common part of the scripts of a session. Its code follows granted.lua of redislock. The table
--- of states is in docs/design/sessions.md. frees says that the script frees memory.
+-- of states is in docs/design/sessions.md.
 --
 -- KEYS  1 the log   2 the mark   3 the session's lock, or the mark again   4 the IDs
--- ARGV  1 token, and driver.Access.Shown and Awaited, with spaces between
+-- ARGV  1 token, driver.Access.Shown and Awaited, and 'true' if the script frees memory, with spaces between
 --       2 '1' if the lock is on this Redis, else '0'; or the owner for which the script also releases
 --       the lock   3 IdleTTL in ms, or 0
 --       4 life of a session without an exchange in ms   5 MaxExchanges, and MaxAge in µs, with a space
@@ -43,7 +43,7 @@ pins = there and pins or '' -- ⚑ the mark outlives a log that has expired
 -- a session as gone or a lock as lost. A server without memory fails here, too, unless the script frees
 -- memory: the later writes of a script are not checked.
 local writes
-if frees then
+if frees == 'true' then
   writes = try('XDEL', log, '0-0')
 elseif not there then
   writes = try('XADD', log, 'NOMKSTREAM', '*', 'm', '')
