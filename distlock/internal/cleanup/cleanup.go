@@ -54,6 +54,7 @@ type Cleaner struct {
 	mu      sync.Mutex
 	waiting []*job          // by the time of their next tries
 	left    int             // jobs that wait, or have a try under way
+	running bool            // run does the jobs
 	hurry   <-chan struct{} // ends the pauses between two tries: the end of closing, then that of ctx
 }
 
@@ -95,10 +96,12 @@ func (c *Cleaner) Add(req driver.ReleaseRequest, ttl, pause time.Duration) {
 	j := &job{req: req, ttl: ttl, start: start, next: start, until: start.Add(max(ttl, req.Tombstone))}
 	c.mu.Lock()
 	c.left++
-	first := c.left == 1
 	c.waitLocked(j)
+	// ⚑ The last job may have ended, and run may not have seen that yet. One notification wakes one run.
+	starts := !c.running
+	c.running = true
 	c.mu.Unlock()
-	if first {
+	if starts {
 		c.Go(c.run)
 	}
 }
@@ -159,7 +162,8 @@ func (c *Cleaner) first() (j *job, pause time.Duration, left bool) {
 	default:
 	}
 	if len(c.waiting) == 0 {
-		return nil, time.Hour, c.left > 0
+		c.running = c.left > 0
+		return nil, time.Hour, c.running
 	}
 	if pause = time.Until(c.waiting[0].next); pause <= 0 {
 		j, c.waiting[0] = c.waiting[0], nil

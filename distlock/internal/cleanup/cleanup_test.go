@@ -196,3 +196,28 @@ func TestCleaner_closed_endsWithinTheGrace(t *testing.T) {
 		}
 	})
 }
+
+// A job that comes as the last one ends is done by the goroutine that is there. Of two, one would wait for a
+// notification that the other has taken, and Close with it.
+func TestCleaner_jobAsTheLastEnds_oneGoroutine(t *testing.T) {
+	_, c := newBackend(0, never)
+	began := 0
+	c.Go = func(func()) { began++ } // the test does what run does
+	c.Cancel(request("a"), 0)
+	for range 3 {
+		j, _, _ := c.first()
+		c.tried(j, nil)
+		c.Cancel(request("b"), 0)
+	}
+	if began != 1 {
+		t.Errorf("%d goroutines do the jobs", began)
+	}
+	j, _, _ := c.first()
+	c.tried(j, nil)
+	if _, _, left := c.first(); left {
+		t.Error("a job is left")
+	}
+	if c.Cancel(request("c"), 0); began != 2 {
+		t.Errorf("%d goroutines began, the first of which has ended", began)
+	}
+}
