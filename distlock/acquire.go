@@ -47,13 +47,6 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions, opts []
 
 	a.op = Operation{Name: OpAcquire, Backend: l.caps.Backend, Key: key, TTL: a.ttl.Truncate(time.Millisecond)}
 	op := &a.op
-	returns := false
-	defer func() {
-		if !returns && lease != nil { // the Observer has ended the goroutine
-			unused := lease // lease itself stays on the stack
-			l.background(func() { _ = unused.release(context.WithoutCancel(ctx), errUnused) })
-		}
-	}()
 	a.ctx = l.begin(ctx, op)
 	if a.work != "" {
 		shown := map[string]string{workKey: a.work}
@@ -65,7 +58,6 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions, opts []
 			defer lease.setObserved()
 		}
 		l.end(a.ctx, op, a.start)
-		returns = true
 	}()
 
 	out := a.contend()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -105,7 +104,6 @@ func TestRelease_brokenLogger_returns(t *testing.T) {
 	for name, do := range map[string]func(){
 		"blocks": func() { time.Sleep(20 * time.Minute) },
 		"panics": func() { panic("log") },
-		"exits":  runtime.Goexit,
 	} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
@@ -131,12 +129,10 @@ func TestRelease_brokenLogger_returns(t *testing.T) {
 	}
 }
 
-func TestRelease_L_hookPanicsOrExits_lockIsFree(t *testing.T) {
+func TestRelease_L_hookPanics_lockIsFree(t *testing.T) {
 	for name, observer := range map[string]distlock.Observer{
 		"Start panics": atStart(distlock.OpRelease, func() { panic("hook") }),
-		"Start exits":  atStart(distlock.OpRelease, runtime.Goexit),
 		"End panics":   atEnd(distlock.OpRelease, func() { panic("hook") }),
-		"End exits":    atEnd(distlock.OpRelease, runtime.Goexit),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
@@ -245,15 +241,6 @@ func TestAcquire_L_hookPanics_leaseIsReturned(t *testing.T) {
 		if lease == nil {
 			t.Error("the lease was not returned")
 		}
-	})
-}
-
-func TestAcquire_L_hookExits_lockIsFree(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{Observer: atEnd(distlock.OpAcquire, runtime.Goexit)})
-		without(func() { _, _ = l.Acquire(t.Context(), key) })
-		time.Sleep(time.Second)
-		s.wantFree(t)
 	})
 }
 

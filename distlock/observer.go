@@ -36,7 +36,7 @@ const (
 // Observer sees every operation of a [Locker] and of the packages above it, in the goroutines of the
 // callers. One goroutine reports scheduled renewals, releases by Close and losses, in order, after they
 // have taken effect. The end of a lease is reported after the End of its acquire. A panic of a hook is
-// logged, and the operation goes on. A hook must not call Close.
+// logged, and the operation goes on. A hook must not call Close or runtime.Goexit.
 type Observer interface {
 	// Start is called before the request is sent. The operation runs under the returned context. For
 	// [OpAcquire], Start may set op.Metadata.

@@ -15,7 +15,6 @@ import (
 var (
 	errReleased  = fmt.Errorf("%w: it was released", ErrNotHeld)
 	errReleasing = fmt.Errorf("%w: it is being released, so no step begins", ErrNotHeld)
-	errUnused    = fmt.Errorf("%w: the call that acquired it did not return", ErrNotHeld)
 	errNotEnded  = failedWrite("release", errCallDidNotReturn)
 	errByClose   = fmt.Errorf("%w: %w", ErrNotHeld, ErrClosed)
 	errReplayed  = errors.New("the request was sent more than once, and a copy found no lock: " +

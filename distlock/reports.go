@@ -72,16 +72,9 @@ func (r *reports) operation(ctx context.Context, op *Operation, must bool) {
 }
 
 func (r *reports) run() {
-	over := false
-	defer func() {
-		if !over { // a hook has ended the goroutine
-			go r.run()
-		}
-	}()
 	for deliver := r.next(); deliver != nil; deliver = r.next() {
 		deliver()
 	}
-	over = true
 }
 
 // next takes out the first report. It returns nil if none is left, and the goroutine has to end.
