@@ -15,8 +15,8 @@ const (
 	KeyNone   KeyMode = "none"
 )
 
-// validate returns [ErrInvalidOption] if m is unknown.
-func (m KeyMode) validate() error {
+// Validate returns [ErrInvalidOption] if m is unknown.
+func (m KeyMode) Validate() error {
 	switch m {
 	case "", KeyHashed, KeyRaw, KeyNone:
 		return nil
@@ -37,8 +37,8 @@ func (m KeyMode) Show(key string) string {
 	}
 }
 
-// attr returns the attribute lock_key. For [KeyNone] it is an empty group, which slog leaves out.
-func (m KeyMode) attr(key string) slog.Attr {
+// Attr returns the attribute lock_key. For [KeyNone] it is an empty group, which slog leaves out.
+func (m KeyMode) Attr(key string) slog.Attr {
 	if m == KeyNone {
 		return slog.Group("lock_key")
 	}

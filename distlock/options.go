@@ -92,7 +92,7 @@ func (o *Options) validate() error {
 	if err := validTTL(o.TTL); err != nil {
 		return err
 	}
-	if err := o.LogKeys.validate(); err != nil {
+	if err := o.LogKeys.Validate(); err != nil {
 		return err
 	}
 	switch {

@@ -121,7 +121,7 @@ func (r *reports) survive(ctx context.Context, hook string, op *Operation) {
 func (l *Locker) log(ctx context.Context, level slog.Level, text, key string, attrs ...any) {
 	about := []any{"namespace", l.opts.Namespace}
 	if key != "" {
-		about = append(about, l.opts.LogKeys.attr(key))
+		about = append(about, l.opts.LogKeys.Attr(key))
 	}
 	l.opts.Logger.Log(ctx, level, text, append(about, attrs...)...)
 }

@@ -8,21 +8,20 @@ import (
 	"github.com/belugalock/belugalock/internal/lastwrite"
 )
 
-// init sets the functions of packages fencing and lastwrite.
+// init gives packages fencing and lastwrite their functions.
 func init() {
-	seam.Locker = func(le *Lease) *Locker { return le.grant.locker }
-	seam.Join = (*Lease).join
-	seam.Attach = (*Lease).attach
-	seam.RaiseToken = (*Lease).raiseToken
-	seam.Awaited = (*Lease).awaitedToken
+	seam.OfDistlock = seam.Functions[*Locker, *Lease, Options, CallOption]{
+		Locker:     func(le *Lease) *Locker { return le.grant.locker },
+		Attach:     (*Lease).attach,
+		RaiseToken: (*Lease).raiseToken,
+		Awaited:    (*Lease).awaitedToken,
+		Background: func(l *Locker, f func(context.Context)) { l.background(func() { f(l.cleaner.Context()) }) },
+		Driver:     func(l *Locker) driver.Driver { return l.driver },
+		Options:    func(l *Locker) Options { return l.opts },
+		Frees:      func(o *callOptions) { o.frees = true },
+		ForWork:    func(id string) CallOption { return func(o *callOptions) { o.work = id } },
+	}
 	lastwrite.ReleaseWith = func(le any, write func(owner string) (driver.ReleaseReply, error)) {
 		le.(*Lease).releaseWith(write)
 	}
-	seam.Background = func(l *Locker, f func(context.Context)) { l.background(func() { f(l.cleaner.Context()) }) }
-	seam.Driver = func(l *Locker) driver.Driver { return l.driver }
-	seam.KeyAttr = KeyMode.attr
-	seam.ValidKeyMode = KeyMode.validate
-	seam.Frees = CallOption(func(o *callOptions) { o.frees = true })
-	seam.ForWork = func(id string) CallOption { return func(o *callOptions) { o.work = id } }
-	seam.Options = func(l *Locker) Options { return l.opts }
 }

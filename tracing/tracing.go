@@ -17,7 +17,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
@@ -66,7 +65,7 @@ func New(opts ...Option) (*Tracing, error) {
 		return nil, fmt.Errorf("%w: the TracerProvider or MeterProvider is nil: leave the option out",
 			distlock.ErrInvalidOption)
 	}
-	if err := fencing.ValidKeyMode(t.keys); err != nil {
+	if err := t.keys.Validate(); err != nil {
 		return nil, err
 	}
 	t.tracer = t.provider.Tracer(Scope)

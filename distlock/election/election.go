@@ -75,7 +75,7 @@ func Run(ctx context.Context, locker *distlock.Locker, name string, lead func(ct
 			what = "election: the campaign failed; the instance campaigns again after a pause"
 		}
 		o.Logger.WarnContext(ctx, what,
-			fencing.KeyAttr(o.LogKeys, name), slog.Bool("led", led), slog.Int64("pause_ms", d.Milliseconds()), slog.Any("error", err))
+			o.LogKeys.Attr(name), slog.Bool("led", led), slog.Int64("pause_ms", d.Milliseconds()), slog.Any("error", err))
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():

@@ -10,27 +10,13 @@ package fencing
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/seam"
 )
 
-var (
-	locker     = seam.Locker.(func(*distlock.Lease) *distlock.Locker)
-	join       = seam.Join.(func(*distlock.Lease, context.Context) (context.Context, context.CancelFunc))
-	attach     = seam.Attach.(func(*distlock.Lease, any, func() any) any)
-	raiseToken = seam.RaiseToken.(func(*distlock.Lease, context.Context, int64) error)
-	awaited    = seam.Awaited.(func(*distlock.Lease) int64)
-	background = seam.Background.(func(*distlock.Locker, func(context.Context)))
-	driverOf   = seam.Driver.(func(*distlock.Locker) driver.Driver)
-	options    = seam.Options.(func(*distlock.Locker) distlock.Options)
-	keyAttr    = seam.KeyAttr.(func(distlock.KeyMode, string) slog.Attr)
-	frees      = seam.Frees.(distlock.CallOption)
-	forWork    = seam.ForWork.(func(string) distlock.CallOption)
-	validKeys  = seam.ValidKeyMode.(func(distlock.KeyMode) error)
-)
+var core = seam.OfDistlock.(seam.Functions[*distlock.Locker, *distlock.Lease, distlock.Options, distlock.CallOption])
 
 // RaiseToken raises the lease's fencing token above the given one. A store needs that if its mark is
 // above the token of a lease that is still held: the mark is from before the backend lost its data
@@ -43,7 +29,7 @@ var (
 // distlock.ErrRefused, or the error of ctx. After a failure the lease has its old token. If the answer
 // was lost, the backend may have a higher token, which does no harm.
 func RaiseToken(ctx context.Context, lease *distlock.Lease, above int64) error {
-	return raiseToken(lease, ctx, above)
+	return core.RaiseToken(lease, ctx, above)
 }
 
 // Awaited returns the fencing token that the backend showed first to the waiter of a lease: that of the
@@ -52,50 +38,37 @@ func RaiseToken(ctx context.Context, lease *distlock.Lease, above int64) error {
 //
 // A holder that raises its token separates the waiters from before and after: to those after, the backend
 // shows the raised token.
-func Awaited(lease *distlock.Lease) int64 { return awaited(lease) }
+func Awaited(lease *distlock.Lease) int64 { return core.Awaited(lease) }
 
 // Frees is the option of a call that frees memory of its server, as a Delete. A backend without memory
 // grants it the lock, and refuses other calls.
-func Frees() distlock.CallOption { return frees }
+func Frees() distlock.CallOption { return core.Frees }
 
 // ForWork is the option of a call that takes the lock for a piece of work. The backend shows its id to
 // waiters. The distlock.BusyError of a call with the same id has SameID. Give a hash.
-func ForWork(id string) distlock.CallOption { return forWork(id) }
-
-// Join returns ctx with the lease in it, as [distlock.Locker.Do] gives to its function. The context
-// also ends with the lease, with the cause of [distlock.Lease.Context]. A Do, Guard or locked memory
-// with it is part of the lease. Call the returned function when the work is over; it does not release
-// the lock.
-func Join(ctx context.Context, lease *distlock.Lease) (context.Context, context.CancelFunc) {
-	return join(lease, ctx)
-}
+func ForWork(id string) distlock.CallOption { return core.ForWork(id) }
 
 // Attach returns the value that a lease has under key. Without one, it keeps the result of make, which
 // must not use the lease. The value lasts as long as the lease is referenced, also after its end. The key
 // is comparable, as for context.WithValue.
-func Attach(lease *distlock.Lease, key any, make func() any) any { return attach(lease, key, make) }
+func Attach(lease *distlock.Lease, key any, make func() any) any {
+	return core.Attach(lease, key, make)
+}
 
 // Locker returns the Locker of a lease.
-func Locker(lease *distlock.Lease) *distlock.Locker { return locker(lease) }
+func Locker(lease *distlock.Lease) *distlock.Locker { return core.Locker(lease) }
 
 // Background runs f in a goroutine that Close waits for: for a store's clean-up after a call. The
 // context of f ends soon after Close has begun, and f has to end with it. After Close, f may not run.
-func Background(l *distlock.Locker, f func(ctx context.Context)) { background(l, f) }
+func Background(l *distlock.Locker, f func(ctx context.Context)) { core.Background(l, f) }
 
 // Driver returns the driver under a Locker, so that a store beside the lock recognizes its server.
 // The driver remains the Locker's.
-func Driver(l *distlock.Locker) driver.Driver { return driverOf(l) }
+func Driver(l *distlock.Locker) driver.Driver { return core.Driver(l) }
 
 // Backend returns the name of a Locker's kind of backend, as "redis" or "memory".
 func Backend(l *distlock.Locker) string { return Driver(l).Capabilities().Backend }
 
 // Options returns the options in force, with defaults. Their Observer survives panics of the
 // application's, and their Logger does not block.
-func Options(l *distlock.Locker) distlock.Options { return options(l) }
-
-// KeyAttr returns the attribute lock_key of a log line about a key. For distlock.KeyNone it is an
-// empty group, which slog leaves out.
-func KeyAttr(mode distlock.KeyMode, key string) slog.Attr { return keyAttr(mode, key) }
-
-// ValidKeyMode returns distlock.ErrInvalidOption if a mode is unknown.
-func ValidKeyMode(mode distlock.KeyMode) error { return validKeys(mode) }
+func Options(l *distlock.Locker) distlock.Options { return core.Options(l) }

@@ -1,6 +1,7 @@
 package sessionstore_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
@@ -196,17 +196,22 @@ func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, wri
 			synctest.Wait() // for calls whose callers have left
 			test(t, c.name, c.write, c.do)
 			must(t, memory.Turn(t.Context(), func(turn context.Context) error {
-				lease, _ := lockedmemory.Lease(turn)
 				test(t, c.name+" in a turn", c.write, func(ctx context.Context) error {
-					ctx, leave := fencing.Join(ctx, lease)
-					defer leave()
-					return c.do(ctx)
+					return c.do(inTurn{ctx, turn})
 				})
 				return nil
 			}))
 		}
 	})
 }
+
+// inTurn is a context with the values of a turn.
+type inTurn struct {
+	context.Context
+	turn context.Context
+}
+
+func (c inTurn) Value(key any) any { return cmp.Or(c.Context.Value(key), c.turn.Value(key)) }
 
 // A Load whose lease is lost before the answer fails with ErrLost.
 func TestLoad_N_lostLease(t *testing.T) {

@@ -21,7 +21,7 @@ var allowed = map[string][]string{
 	"distlock/internal/cleanup":            {"distlock/driver"},
 	"distlock/internal/renewal":            {},
 	"distlock/internal/trust":              {},
-	"distlock/internal/seam":               {},
+	"distlock/internal/seam":               {"distlock/driver"},
 	"distlock/fencing":                     {"distlock", "distlock/driver", "distlock/internal/seam"},
 	"distlock":                             {"distlock/driver", "distlock/internal/...", "internal/lastwrite"},
 	"internal/lastwrite":                   {"distlock/driver"},

@@ -12,7 +12,6 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/runtime"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
@@ -68,8 +67,7 @@ func TestWrapSessions_N_lostLease_updateRefused(t *testing.T) {
 		a := p.with(t, echo)
 		lease, err := a.locker.Acquire(t.Context(), p.session)
 		must(t, err)
-		ctx, leave := fencing.Join(t.Context(), lease)
-		defer leave()
+		ctx := lease.Context()
 		p.lose(t)
 		<-ctx.Done()
 		for _, ctx := range []context.Context{ctx, context.WithoutCancel(ctx)} {
@@ -259,8 +257,7 @@ func TestWrapSessions_serviceErrors_unchanged(t *testing.T) {
 		_, got := p.say(t.Context(), a, "q")
 		lease, err := a.locker.Acquire(t.Context(), p.session)
 		must(t, err)
-		ctx, leave := fencing.Join(t.Context(), lease)
-		defer leave()
+		ctx := lease.Context()
 		for name, err := range map[string]error{
 			"Get":           got[0],
 			"Update":        a.sessions.Update(ctx, &runtime.Session{ID: p.session}),
