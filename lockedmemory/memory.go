@@ -30,7 +30,7 @@ type Options struct {
 	// turn may take minutes. Negative: ctx alone decides. It takes the place of
 	// distlock.Options.Wait.
 	Wait time.Duration
-	// Busy is what a Turn does if its session is busy. Default [Wait]. Writes outside a turn always wait.
+	// Busy is what a Turn does if its session is busy. Default [Queue]. Writes outside a turn always wait.
 	Busy BusyPolicy
 }
 
@@ -41,8 +41,8 @@ const DefaultWait = 5 * time.Minute
 type BusyPolicy int
 
 const (
-	// Wait lets a Turn queue in the order of arrival, as long as its ctx and Options.Wait allow.
-	Wait BusyPolicy = iota
+	// Queue lets a Turn wait in the order of arrival, as long as its ctx and Options.Wait allow.
+	Queue BusyPolicy = iota
 	// Refuse lets a Turn fail at once with a *distlock.BusyError: for a service that answers "one
 	// moment", or whose sender repeats the message. The backend is asked once, and no waiter is
 	// overtaken.
@@ -101,8 +101,8 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 	if fenced, ok := any(inner).(Fenced); ok {
 		m.fenced = fenced.Fenced()
 	}
-	if m.opts.Busy != Wait && m.opts.Busy != Refuse {
-		return nil, fmt.Errorf("%w: Busy is %d, which is no BusyPolicy: use Wait or Refuse",
+	if m.opts.Busy != Queue && m.opts.Busy != Refuse {
+		return nil, fmt.Errorf("%w: Busy is %d, which is no BusyPolicy: use Queue or Refuse",
 			distlock.ErrInvalidOption, m.opts.Busy)
 	}
 	m.opts.Wait = cmp.Or(m.opts.Wait, DefaultWait)

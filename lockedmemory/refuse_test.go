@@ -185,7 +185,7 @@ func TestNew_refusesAnUnknownPolicy(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		for want, opts := range map[string]lockedmemory.Options{
-			"use Wait or Refuse": {Busy: lockedmemory.Refuse + 1},
+			"use Queue or Refuse": {Busy: lockedmemory.Refuse + 1},
 			"Busy is -1":         {Busy: -1},
 		} {
 			_, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session), &opts)

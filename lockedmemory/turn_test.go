@@ -69,7 +69,7 @@ func TestWait_L_boundsTurnSaveAndClear(t *testing.T) {
 			},
 			"Clear": (*lockedmemory.LockedMemory[string, int]).Clear,
 		} {
-			for policy, busy := range map[string]lockedmemory.BusyPolicy{"": lockedmemory.Wait, "/refuse": lockedmemory.Refuse} {
+			for policy, busy := range map[string]lockedmemory.BusyPolicy{"": lockedmemory.Queue, "/refuse": lockedmemory.Refuse} {
 				t.Run(call+"/"+name+policy, func(t *testing.T) {
 					inBubble(t, func(t *testing.T) {
 						s := newSetup(t, distlock.Options{Wait: time.Second}, &lockedmemory.Options{Wait: c.wait, Busy: busy})

@@ -49,11 +49,11 @@ type option struct {
 // options returns all options by name. Their functions set the fields of c.
 func (c *configuration) options() map[string]option {
 	return map[string]option{
-		"busy": {allowed: `"wait" or "refuse"`, set: func(value any) bool {
+		"busy": {allowed: `"queue" or "refuse"`, set: func(value any) bool {
 			if value == "refuse" {
 				c.Busy = lockedmemory.Refuse
 			}
-			return value == "wait" || value == "refuse"
+			return value == "queue" || value == "refuse"
 		}},
 		"idle_ttl": {
 			allowed: `a duration as text, such as "720h", of 1s to 87600h, in whole milliseconds: leave it out for no limit`,

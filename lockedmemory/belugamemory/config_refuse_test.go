@@ -22,7 +22,7 @@ import (
 
 // wrongValues lists values that the option refuses.
 var wrongValues = map[string][]any{
-	"busy": {"", "Wait", "no", true, 1, []any{"wait"}, map[string]any{}},
+	"busy": {"", "Queue", "no", true, 1, []any{"queue"}, map[string]any{}},
 	"idle_ttl": {"", "1", 3600, 3600.0, time.Duration(0), "0s", "-1s", "999ms", "1s1ns", "87601h",
 		"1 hour", true},
 	"inner":                    {"", "unknown", Name, 1, true},

@@ -168,7 +168,7 @@ func TestNew_namespaceBeginsEveryKey(t *testing.T) {
 }
 
 func TestNew_busyRefusesAtOnceOrWaits(t *testing.T) {
-	for value, refuses := range map[string]bool{"refuse": true, "wait": false} {
+	for value, refuses := range map[string]bool{"refuse": true, "queue": false} {
 		opts := map[string]any{"busy": value}
 		each(t, "mem://", opts, opts, func(t *testing.T, m *Memory) {
 			ctx := inSession(t, "s")

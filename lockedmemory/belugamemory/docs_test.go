@@ -166,7 +166,7 @@ func TestDocs_limitsOfOptions(t *testing.T) {
 		option, text    string // the row has to say that
 		allowed, beyond any
 	}{
-		{"busy", "`\"wait\"`, `\"refuse\"`", "refuse", "drop"},
+		{"busy", "`\"queue\"`, `\"refuse\"`", "refuse", "drop"},
 		{"idle_ttl", "`\"1s\"` to", "1s", "999ms"},
 		{"idle_ttl", "to `\"87600h\"`", "87600h", "87601h"},
 		{"inner", "but `locked`", "inmemory", "locked"},

@@ -101,10 +101,10 @@ func WithWait(wait time.Duration) Option {
 		func(s *settings) { s.Wait = wait })
 }
 
-// WithBusy sets what a turn does while its session is busy. Default: lockedmemory.Wait.
+// WithBusy sets what a turn does while its session is busy. Default: lockedmemory.Queue.
 func WithBusy(policy lockedmemory.BusyPolicy) Option {
-	return newOption(policy == lockedmemory.Wait || policy == lockedmemory.Refuse,
-		fmt.Sprintf("WithBusy has %d, which is no BusyPolicy: use lockedmemory.Wait or lockedmemory.Refuse", policy),
+	return newOption(policy == lockedmemory.Queue || policy == lockedmemory.Refuse,
+		fmt.Sprintf("WithBusy has %d, which is no BusyPolicy: use lockedmemory.Queue or lockedmemory.Refuse", policy),
 		func(s *settings) { s.Busy = policy })
 }
 

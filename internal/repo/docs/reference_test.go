@@ -60,8 +60,8 @@ func TestReference_lockedmemoryOptions(t *testing.T) {
 		switch {
 		case field.Name == "Wait":
 			text = shown(reflect.ValueOf(lockedmemory.DefaultWait))
-		case field.Name == "Busy" && lockedmemory.Wait == 0:
-			text = "Wait"
+		case field.Name == "Busy" && lockedmemory.Queue == 0:
+			text = "Queue"
 		}
 		want = append(want, []string{field.Name, text})
 	}

@@ -213,7 +213,7 @@ func answersBusy(h *harness) {
 	}
 	ways := func(held string) {
 		h.Helper()
-		if waited := same(b, lockedmemory.Wait, "one", distlock.WithWait(time.Second)); waited != (held == "one") {
+		if waited := same(b, lockedmemory.Queue, "one", distlock.WithWait(time.Second)); waited != (held == "one") {
 			h.Errorf("during %q, after a wait: SameID is %t", held, waited)
 		}
 		for _, id := range []string{"one", "two"} {
