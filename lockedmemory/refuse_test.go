@@ -186,7 +186,7 @@ func TestNew_refusesAnUnknownPolicy(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		for want, opts := range map[string]lockedmemory.Options{
 			"use Queue or Refuse": {Busy: lockedmemory.Refuse + 1},
-			"Busy is -1":         {Busy: -1},
+			"Busy is -1":          {Busy: -1},
 		} {
 			_, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session), &opts)
 			if !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), want) {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // deleteWait is how long session delete waits for the lock of the session.
@@ -35,7 +35,7 @@ type exchange struct {
 
 const noExchange = "the session has no exchange: check its name, and the namespace of --store"
 
-func exchangeOf(e driver.Entry, withText bool) exchange {
+func exchangeOf(e storedriver.Entry, withText bool) exchange {
 	x := exchange{Place: e.Place.String(), Token: e.Place.Fence, ID: e.ID,
 		Granted: time.UnixMicro(e.Place.Fence).UTC().Format(time.RFC3339), Messages: len(e.Messages), Bytes: size(e)}
 	if e.Err != nil {
@@ -109,7 +109,7 @@ func (t *tool) sessionListCommand() *cobra.Command {
 }
 
 // last reads the last exchanges of a session, in order.
-func (s *sessions) last(ctx context.Context, name string, n int) (entries []driver.Entry, err error) {
+func (s *sessions) last(ctx context.Context, name string, n int) (entries []storedriver.Entry, err error) {
 	for e, err := range s.exchanges(ctx, name, lockedmemory.Place{}, true, n) {
 		if err != nil {
 			return nil, err
@@ -121,7 +121,7 @@ func (s *sessions) last(ctx context.Context, name string, n int) (entries []driv
 }
 
 // newer reads the exchanges after a place, up to an edit of the session. The next reading continues there.
-func (s *sessions) newer(ctx context.Context, name string, from lockedmemory.Place) (entries []driver.Entry, err error) {
+func (s *sessions) newer(ctx context.Context, name string, from lockedmemory.Place) (entries []storedriver.Entry, err error) {
 	for e, err := range s.exchanges(ctx, name, from, false, maxEntries) {
 		if errors.Is(err, errChanged) {
 			break

@@ -14,11 +14,11 @@ import (
 
 	"github.com/belugalock/belugalock/cmd/lockctl/internal/doctor"
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // chat is a session of an application.
@@ -158,11 +158,11 @@ func TestSession_tailFollows(t *testing.T) {
 
 // edited is a store in which an application edits the session after the first page of a reading.
 type edited struct {
-	driver.Driver
+	storedriver.Driver
 	edit func()
 }
 
-func (e *edited) Read(ctx context.Context, read driver.Read) (driver.Page, error) {
+func (e *edited) Read(ctx context.Context, read storedriver.Read) (storedriver.Page, error) {
 	page, err := e.Driver.Read(ctx, read)
 	if e.edit != nil {
 		e.edit()
@@ -237,7 +237,7 @@ func TestSession_verifyComparesTheLock(t *testing.T) {
 	}
 	newChat(t, elsewhere, "chat-1").save(t, "", "question", "answer")
 	verify(exitFinding, "the lock is held under the lower token "+token(early))
-	if _, err := early.driver.Release(t.Context(), lockdriver.ReleaseRequest{Name: early.req.Name, Owner: early.req.Owner}); err != nil {
+	if _, err := early.driver.Release(t.Context(), driver.ReleaseRequest{Name: early.req.Name, Owner: early.req.Owner}); err != nil {
 		t.Fatal(err)
 	}
 	verify(0, "No problem was found.")
@@ -248,16 +248,16 @@ func TestVerify_findsEachProblem(t *testing.T) {
 	at := func(token, n int64) lockedmemory.Place { return lockedmemory.Place{Fence: token, N: n} }
 	message := [][]byte{[]byte("m")}
 	for name, c := range map[string]struct {
-		entries []driver.Entry
+		entries []storedriver.Entry
 		want    string
 	}{
-		"order":   {[]driver.Entry{{Place: at(2, 1), Messages: message}, {Place: at(1, 1), Messages: message}}, "the place is not above the one before, 2-1000000"},
-		"same":    {[]driver.Entry{{Place: at(2, 1), Messages: message}, {Place: at(2, 1), Messages: message}}, "the place is not above"},
-		"clock":   {[]driver.Entry{{Place: at(now.Add(25*time.Hour).UnixMicro(), 1), Messages: message}}, "ahead of this machine's clock"},
-		"broken":  {[]driver.Entry{{Place: at(1, 1), Err: fmt.Errorf("odd")}}, "cannot be read: odd"},
-		"empty":   {[]driver.Entry{{Place: at(1, 1)}}, "has no message"},
-		"doubled": {[]driver.Entry{{Place: at(1, 1), Messages: message, ID: "a"}, {Place: at(2, 1), Messages: message, ID: "a"}}, "an exchange before it has its ID"},
-		"none":    {[]driver.Entry{{Place: at(1, 1), Messages: message, ID: "a"}, {Place: at(1, 2), Messages: message, ID: "b"}}, ""},
+		"order":   {[]storedriver.Entry{{Place: at(2, 1), Messages: message}, {Place: at(1, 1), Messages: message}}, "the place is not above the one before, 2-1000000"},
+		"same":    {[]storedriver.Entry{{Place: at(2, 1), Messages: message}, {Place: at(2, 1), Messages: message}}, "the place is not above"},
+		"clock":   {[]storedriver.Entry{{Place: at(now.Add(25*time.Hour).UnixMicro(), 1), Messages: message}}, "ahead of this machine's clock"},
+		"broken":  {[]storedriver.Entry{{Place: at(1, 1), Err: fmt.Errorf("odd")}}, "cannot be read: odd"},
+		"empty":   {[]storedriver.Entry{{Place: at(1, 1)}}, "has no message"},
+		"doubled": {[]storedriver.Entry{{Place: at(1, 1), Messages: message, ID: "a"}, {Place: at(2, 1), Messages: message, ID: "a"}}, "an exchange before it has its ID"},
+		"none":    {[]storedriver.Entry{{Place: at(1, 1), Messages: message, ID: "a"}, {Place: at(1, 2), Messages: message, ID: "b"}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &verdict{known: map[string]bool{}}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/belugalock/belugalock/cmd/lockctl/internal/doctor"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // A page of exchanges has about pageBytes, and at most maxEntries.
@@ -21,17 +21,17 @@ const (
 
 // sessions is an open connection to the sessions of one namespace.
 type sessions struct {
-	driver.Driver
+	storedriver.Driver
 	close func()
 }
 
 // openStore opens the sessions of --store, or beside the locks. It sends nothing.
 func (t *tool) openStore() (*sessions, error) {
-	var keep driver.Retention
+	var keep storedriver.Retention
 	rawURL, parameters := doctor.Split(t.storeURL())
 	if keep.Namespace = parameters.Get("namespace"); rawURL == "" {
 		rawURL, parameters = doctor.Split(cmp.Or(t.url, os.Getenv("LOCKCTL_URL")))
-		keep = driver.Retention{}.Beside(parameters.Get("namespace"))
+		keep = storedriver.Retention{}.Beside(parameters.Get("namespace"))
 	}
 	if rawURL == "" {
 		return nil, invalid("no sessions are given: use --store, LOCKCTL_STORE, --url or LOCKCTL_URL")
@@ -59,18 +59,18 @@ func (s *sessions) names(ctx context.Context, limit int) (names []string, more b
 
 // exchanges yields up to limit entries of a session, in order, or from the last one back.
 func (s *sessions) exchanges(ctx context.Context, name string, from lockedmemory.Place, backward bool, limit int,
-) iter.Seq2[driver.Entry, error] {
-	return func(yield func(driver.Entry, error) bool) {
-		read := driver.Read{Session: name, Backward: backward, From: from}
+) iter.Seq2[storedriver.Entry, error] {
+	return func(yield func(storedriver.Entry, error) bool) {
+		read := storedriver.Read{Session: name, Backward: backward, From: from}
 		revision, largest, room := int64(0), 1, 4
 		for limit > 0 {
 			read.Limit = min(room, limit)
-			page, err := ask(ctx, func(ctx context.Context) (driver.Page, error) { return s.Read(ctx, read) })
+			page, err := ask(ctx, func(ctx context.Context) (storedriver.Page, error) { return s.Read(ctx, read) })
 			if err == nil && read.Next && page.Revision != revision {
 				err = errChanged
 			}
 			if err != nil {
-				yield(driver.Entry{}, err)
+				yield(storedriver.Entry{}, err)
 				return
 			}
 			for _, e := range page.Entries {
@@ -91,7 +91,7 @@ func (s *sessions) exchanges(ctx context.Context, name string, from lockedmemory
 // errChanged ends a command with exitFinding.
 var errChanged = errors.New("the session was replaced or cleared while it was read: run the command again")
 
-func size(e driver.Entry) int {
+func size(e storedriver.Entry) int {
 	bytes := e.Size
 	for _, message := range e.Messages {
 		bytes += len(message)

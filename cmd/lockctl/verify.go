@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // maxProblems is how many findings verify reports.
@@ -84,7 +84,7 @@ func (t *tool) verifyCommand() *cobra.Command {
 }
 
 // check looks at the next entry.
-func (v *verdict) check(e driver.Entry, now time.Time) {
+func (v *verdict) check(e storedriver.Entry, now time.Time) {
 	found := func(format string, args ...any) {
 		if len(v.Problems) < maxProblems {
 			v.Problems = append(v.Problems, problem{e.Place.String(), fmt.Sprintf(format, args...)})
@@ -128,7 +128,7 @@ func (t *tool) compare(ctx context.Context, v *verdict) error {
 	if err != nil {
 		return err
 	}
-	if l.Held && v.last.Fence > l.Token+lockdriver.FenceBlock {
+	if l.Held && v.last.Fence > l.Token+driver.FenceBlock {
 		v.Problems = append(v.Problems, problem{v.last.String(), fmt.Sprintf(
 			"the lock is held under the lower token %d: the store rejects this holder's writes until its token is raised", l.Token)})
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // instance is one instance of an application, with its own network.
@@ -59,7 +59,7 @@ func newInstance(s *stage, addr, name string) (*instance, error) {
 		return nil, err
 	}
 	store, err := redisstore.New(i.client, lockedmemory.SessionKey, sessionstore.JSON[string]{},
-		&driver.Retention{Namespace: s.namespace + "-session"}, nil)
+		&storedriver.Retention{Namespace: s.namespace + "-session"}, nil)
 	if err != nil {
 		return nil, err
 	}

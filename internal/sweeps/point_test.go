@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	storedriver "github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 var errBroken = errors.New("the wire is broken")

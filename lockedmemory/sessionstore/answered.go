@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Answered returns the exchange that is stored under an ID. Ask before the model is paid for: if known is
@@ -22,7 +22,7 @@ func (s *Store[M, D]) Answered(ctx context.Context, id string) (
 		return exchange, false, err
 	}
 	found, err := readWhole(ctx, s, opAnswered, func(r *reading) (found []lockedmemory.Exchange[M]) {
-		for page := range r.pages(driver.Read{ID: id}, 1) {
+		for page := range r.pages(storedriver.Read{ID: id}, 1) {
 			found = s.decode(r, page, nil)
 		}
 		known = r.known

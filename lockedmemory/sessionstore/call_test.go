@@ -11,44 +11,44 @@ import (
 	"testing/synctest"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // lossy is a driver that loses the answer to a write that took effect. It asks for another copy.
 type lossy struct {
-	driver.Driver
+	storedriver.Driver
 	late   bool
-	copies []driver.Write
+	copies []storedriver.Write
 }
 
-func (d *lossy) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+func (d *lossy) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
 	v, err := d.Driver.Append(ctx, a)
 	return v, errors.Join(err, d.answered(a.Write))
 }
 
-func (d *lossy) Replace(ctx context.Context, r driver.Replace) (driver.Verdict, error) {
+func (d *lossy) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
 	v, err := d.Driver.Replace(ctx, r)
 	return v, errors.Join(err, d.answered(r.Write))
 }
 
-func (d *lossy) answered(w driver.Write) error {
+func (d *lossy) answered(w storedriver.Write) error {
 	d.copies = append(d.copies, w)
 	if !d.late {
 		return nil
 	}
 	d.late = false
-	return fmt.Errorf("%w: %w", lockdriver.ErrReplayed, lockdriver.ErrTemporary)
+	return fmt.Errorf("%w: %w", driver.ErrReplayed, driver.ErrTemporary)
 }
 
 // A write whose answer is lost is made again, as the same one.
 func TestStore_O_lostAnswer_writtenOnce(t *testing.T) {
 	var d *lossy
-	memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
+	memory := memoryOver(t, func(inner storedriver.Driver) storedriver.Driver {
 		d = &lossy{Driver: inner}
 		return d
 	})
@@ -88,21 +88,21 @@ func TestStore_O_lostAnswer_writtenOnce(t *testing.T) {
 
 // asked is a driver that counts the calls that are made of it.
 type asked struct {
-	driver.Driver
+	storedriver.Driver
 	calls atomic.Int32
 }
 
-func (d *asked) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+func (d *asked) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
 	d.calls.Add(1)
 	return d.Driver.Append(ctx, a)
 }
 
-func (d *asked) Replace(ctx context.Context, r driver.Replace) (driver.Verdict, error) {
+func (d *asked) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
 	d.calls.Add(1)
 	return d.Driver.Replace(ctx, r)
 }
 
-func (d *asked) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+func (d *asked) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
 	d.calls.Add(1)
 	return d.Driver.Read(ctx, r)
 }
@@ -112,7 +112,7 @@ func (d *asked) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 func TestStore_C_endedContext_noCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d *asked
-		memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
+		memory := memoryOver(t, func(inner storedriver.Driver) storedriver.Driver {
 			d = &asked{Driver: inner}
 			return d
 		})
@@ -149,11 +149,11 @@ func TestStore_C_endedContext_noCall(t *testing.T) {
 
 // broken is a driver whose next call panics or ends its goroutine.
 type broken struct {
-	driver.Driver
+	storedriver.Driver
 	next func()
 }
 
-func (d *broken) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+func (d *broken) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
 	if f := d.next; f != nil {
 		d.next = nil
 		f()
@@ -167,7 +167,7 @@ func TestStore_C_driverPanics_callerReturns(t *testing.T) {
 	errPanic := errors.New("the panic of the driver")
 	for name, end := range map[string]func(){"panic": func() { panic(errPanic) }, "Goexit": runtime.Goexit} {
 		var d *broken
-		memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
+		memory := memoryOver(t, func(inner storedriver.Driver) storedriver.Driver {
 			d = &broken{Driver: inner}
 			return d
 		})
@@ -226,7 +226,7 @@ func TestSave_O_sameTextOtherwiseSplit_conflict(t *testing.T) {
 }
 
 // memoryOver makes a memory of one session, under a lock in process.
-func memoryOver(t *testing.T, open func(inner driver.Driver) driver.Driver) *lockedmemory.LockedMemory[string, string] {
+func memoryOver(t *testing.T, open func(inner storedriver.Driver) storedriver.Driver) *lockedmemory.LockedMemory[string, string] {
 	t.Helper()
 	store, locker := storeOver(t, open)
 	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
@@ -234,7 +234,7 @@ func memoryOver(t *testing.T, open func(inner driver.Driver) driver.Driver) *loc
 	return memory
 }
 
-func storeOver(t *testing.T, open func(inner driver.Driver) driver.Driver) (*sessionstore.Store[string, string],
+func storeOver(t *testing.T, open func(inner storedriver.Driver) storedriver.Driver) (*sessionstore.Store[string, string],
 	*distlock.Locker) {
 	t.Helper()
 	inner, err := memstore.NewDriver(nil)

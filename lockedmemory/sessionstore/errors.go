@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
@@ -103,8 +103,8 @@ func (r *request) callError(err error) error {
 	if at, ok := r.ctx.Deadline(); ok && !time.Now().Before(at) {
 		<-r.ctx.Done()
 	}
-	unknown, over := r.op.writes() && lockdriver.MayHaveEffect(err), r.ctx.Err() != nil
-	if !unknown && (errors.Is(err, lockdriver.ErrRefused) || errors.Is(err, lockdriver.ErrForeign)) {
+	unknown, over := r.op.writes() && driver.MayHaveEffect(err), r.ctx.Err() != nil
+	if !unknown && (errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrForeign)) {
 		return fmt.Errorf("%w: %s: %w", refused, r.op, err)
 	}
 	switch {

@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // failing is a driver whose calls fail, or do not return before their ctx ends.
 type failing struct {
-	driver.Driver
+	storedriver.Driver
 	err    error
 	sooner bool // the connection notices the deadline of ctx
 }
@@ -37,16 +37,16 @@ func (d *failing) answer(ctx context.Context) error {
 	return d.err
 }
 
-func (d *failing) Append(ctx context.Context, _ driver.Append) (driver.Verdict, error) {
-	return driver.Verdict{}, d.answer(ctx)
+func (d *failing) Append(ctx context.Context, _ storedriver.Append) (storedriver.Verdict, error) {
+	return storedriver.Verdict{}, d.answer(ctx)
 }
 
-func (d *failing) Replace(ctx context.Context, _ driver.Replace) (driver.Verdict, error) {
-	return driver.Verdict{}, d.answer(ctx)
+func (d *failing) Replace(ctx context.Context, _ storedriver.Replace) (storedriver.Verdict, error) {
+	return storedriver.Verdict{}, d.answer(ctx)
 }
 
-func (d *failing) Read(ctx context.Context, _ driver.Read) (driver.Page, error) {
-	return driver.Page{}, d.answer(ctx)
+func (d *failing) Read(ctx context.Context, _ storedriver.Read) (storedriver.Page, error) {
+	return storedriver.Page{}, d.answer(ctx)
 }
 
 func (d *failing) Sessions(ctx context.Context, _ string) ([]string, string, error) {
@@ -57,7 +57,7 @@ func (d *failing) Ping(ctx context.Context) ([]string, error) { return nil, d.an
 
 func TestErrors_C_kindOfFailure(t *testing.T) {
 	plain := errors.New("connection reset")
-	replayed := func(err error) error { return fmt.Errorf("%w: %w", lockdriver.ErrReplayed, err) }
+	replayed := func(err error) error { return fmt.Errorf("%w: %w", driver.ErrReplayed, err) }
 	unavailable, refused, unknown := distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrOutcomeUnknown
 	for name, c := range map[string]struct {
 		err         error
@@ -65,16 +65,16 @@ func TestErrors_C_kindOfFailure(t *testing.T) {
 	}{
 		"no answer":               {plain, unknown, unavailable},
 		"a timeout of the client": {fmt.Errorf("read: %w", context.DeadlineExceeded), unknown, unavailable},
-		"turned away":             {fmt.Errorf("%w: loading", lockdriver.ErrTemporary), unavailable, unavailable},
-		"not sent":                {fmt.Errorf("%w: refused", lockdriver.ErrNotDone), unavailable, unavailable},
-		"a timeout while dialling": {fmt.Errorf("%w: %w", lockdriver.ErrNotDone, context.DeadlineExceeded),
+		"turned away":             {fmt.Errorf("%w: loading", driver.ErrTemporary), unavailable, unavailable},
+		"not sent":                {fmt.Errorf("%w: refused", driver.ErrNotDone), unavailable, unavailable},
+		"a timeout while dialling": {fmt.Errorf("%w: %w", driver.ErrNotDone, context.DeadlineExceeded),
 			unavailable, unavailable},
-		"no memory":                {fmt.Errorf("%w: OOM", lockdriver.ErrRefused), refused, refused},
-		"no right":                 {fmt.Errorf("%w: NOPERM", lockdriver.ErrRights), refused, refused},
-		"data of another program":  {fmt.Errorf("%w: WRONGTYPE", lockdriver.ErrForeign), refused, refused},
+		"no memory":                {fmt.Errorf("%w: OOM", driver.ErrRefused), refused, refused},
+		"no right":                 {fmt.Errorf("%w: NOPERM", driver.ErrRights), refused, refused},
+		"data of another program":  {fmt.Errorf("%w: WRONGTYPE", driver.ErrForeign), refused, refused},
 		"lost twice":               {replayed(plain), unknown, unavailable},
-		"turned away after a loss": {replayed(lockdriver.ErrTemporary), unknown, unavailable},
-		"refused after a loss":     {replayed(lockdriver.ErrRefused), unknown, refused},
+		"turned away after a loss": {replayed(driver.ErrTemporary), unknown, unavailable},
+		"refused after a loss":     {replayed(driver.ErrRefused), unknown, refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &failing{err: c.err}
@@ -165,7 +165,7 @@ func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, wri
 	do func(context.Context) error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		store, locker := storeOver(t, func(inner driver.Driver) driver.Driver {
+		store, locker := storeOver(t, func(inner storedriver.Driver) storedriver.Driver {
 			d.Driver = inner
 			return d
 		})
@@ -216,7 +216,7 @@ func (c inTurn) Value(key any) any { return cmp.Or(c.Context.Value(key), c.turn.
 // A Load whose lease is lost before the answer fails with ErrLost.
 func TestLoad_N_lostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, _ := storeOver(t, func(inner driver.Driver) driver.Driver { return &failing{Driver: inner} })
+		store, _ := storeOver(t, func(inner storedriver.Driver) storedriver.Driver { return &failing{Driver: inner} })
 		locker, err := memlock.New(&distlock.Options{TTL: time.Second, RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
 		must(t, err)
 		t.Cleanup(func() { _ = locker.Close(context.Background()) })

@@ -8,7 +8,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Fork copies the history of a session into another session, which has no exchange: to is what the
@@ -29,7 +29,7 @@ func (s *Store[M, D]) Fork(ctx context.Context, to string, upTo lockedmemory.Pla
 	if err != nil {
 		return err
 	}
-	entries, err := readWhole(ctx, s, opSource, func(r *reading) (copied []driver.Entry) {
+	entries, err := readWhole(ctx, s, opSource, func(r *reading) (copied []storedriver.Entry) {
 		all := upTo == lockedmemory.Place{}
 		found := all
 	pages:
@@ -39,12 +39,12 @@ func (s *Store[M, D]) Fork(ctx context.Context, to string, upTo lockedmemory.Pla
 					break pages
 				}
 				found = found || e.Place == upTo
-				if len(s.decode(r, []driver.Entry{e}, nil)) > 0 { // it can be read
-					copied = append(copied, driver.Entry{Place: e.Place, Messages: e.Messages, Pinned: e.Pinned})
+				if len(s.decode(r, []storedriver.Entry{e}, nil)) > 0 { // it can be read
+					copied = append(copied, storedriver.Entry{Place: e.Place, Messages: e.Messages, Pinned: e.Pinned})
 				}
 			}
 		}
-		copied = slices.DeleteFunc(copied, func(e driver.Entry) bool { return !e.Pinned && e.Place.Compare(r.oldest) < 0 })
+		copied = slices.DeleteFunc(copied, func(e storedriver.Entry) bool { return !e.Pinned && e.Place.Compare(r.oldest) < 0 })
 		if !found || len(copied) == 0 {
 			r.err = cmp.Or(r.err, fmt.Errorf("%w: %s: nothing was written: the history has no exchange at %s, or none at all: "+
 				"read it again", ErrRange, opFork, upTo))
@@ -61,9 +61,9 @@ func (s *Store[M, D]) Fork(ctx context.Context, to string, upTo lockedmemory.Pla
 	if err != nil {
 		return fmt.Errorf("sessionstore: %s: the lock gives no token above the copied ones; nothing was written: %w", opFork, err)
 	}
-	_, err = target.underLease(func(w driver.Write) (driver.Page, error) {
-		v, err := s.driver.Replace(ctx, driver.Replace{Write: w, New: entries})
-		return driver.Page{Verdict: v}, err
+	_, err = target.underLease(func(w storedriver.Write) (storedriver.Page, error) {
+		v, err := s.driver.Replace(ctx, storedriver.Replace{Write: w, New: entries})
+		return storedriver.Page{Verdict: v}, err
 	})
 	return err
 }

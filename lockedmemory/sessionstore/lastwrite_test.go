@@ -8,27 +8,27 @@ import (
 	"testing/synctest"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // answering is a driver whose Appends have the given answers, one after the other, and then are done.
 type answering struct {
-	driver.Driver
+	storedriver.Driver
 	answers []answer
 	ends    []bool // Append.EndsLease of each call
 }
 
 type answer struct {
-	verdict driver.Verdict
+	verdict storedriver.Verdict
 	err     error
 }
 
-func (d *answering) Append(_ context.Context, a driver.Append) (driver.Verdict, error) {
+func (d *answering) Append(_ context.Context, a storedriver.Append) (storedriver.Verdict, error) {
 	d.ends = append(d.ends, a.EndsLease)
 	if len(d.ends) > len(d.answers) {
-		return driver.Verdict{}, nil
+		return storedriver.Verdict{}, nil
 	}
 	next := d.answers[len(d.ends)-1]
 	return next.verdict, next.err
@@ -38,15 +38,17 @@ func (d *answering) Append(_ context.Context, a driver.Append) (driver.Verdict, 
 // the store refuses the next copy. Outside a turn, the first copy may have released the lock. In a turn,
 // the lease is lost: its process was paused for longer than the TTL.
 func TestSave_O_refusedCopy_unknown(t *testing.T) {
-	replayed := func(o driver.Outcome) answer { return answer{verdict: driver.Verdict{Outcome: o, Replayed: true}} }
-	silence := answer{err: fmt.Errorf("%w: %w", lockdriver.ErrReplayed, lockdriver.ErrTemporary)}
+	replayed := func(o storedriver.Outcome) answer {
+		return answer{verdict: storedriver.Verdict{Outcome: o, Replayed: true}}
+	}
+	silence := answer{err: fmt.Errorf("%w: %w", driver.ErrReplayed, driver.ErrTemporary)}
 	for name, answers := range map[string][]answer{
-		"stale":                {replayed(driver.Stale)},
-		"unowned":              {replayed(driver.Unowned)},
-		"gone":                 {replayed(driver.Gone)},
-		"taken":                {replayed(driver.Taken)},
-		"stale after silence":  {silence, {verdict: driver.Verdict{Outcome: driver.Stale}}},
-		"stale, silence first": {silence, silence, {verdict: driver.Verdict{Outcome: driver.Stale}}},
+		"stale":                {replayed(storedriver.Stale)},
+		"unowned":              {replayed(storedriver.Unowned)},
+		"gone":                 {replayed(storedriver.Gone)},
+		"taken":                {replayed(storedriver.Taken)},
+		"stale after silence":  {silence, {verdict: storedriver.Verdict{Outcome: storedriver.Stale}}},
+		"stale, silence first": {silence, silence, {verdict: storedriver.Verdict{Outcome: storedriver.Stale}}},
 	} {
 		for where, before := range map[string][]answer{
 			"": nil, ", in a turn": {}, ", later in a turn": {{}},
@@ -54,7 +56,7 @@ func TestSave_O_refusedCopy_unknown(t *testing.T) {
 			t.Run(name+where, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					d := &answering{answers: append(before, answers...)}
-					memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
+					memory := memoryOver(t, func(inner storedriver.Driver) storedriver.Driver {
 						d.Driver = inner
 						return d
 					})
@@ -83,11 +85,11 @@ func TestSave_O_refusedCopy_unknown(t *testing.T) {
 
 // A copy that is answered is as good as the first one.
 func TestSave_answeredCopy_itsVerdict(t *testing.T) {
-	for outcome, want := range map[driver.Outcome]error{
-		driver.Done: nil, driver.Known: nil, driver.Conflict: sessionstore.ErrTurnConflict,
+	for outcome, want := range map[storedriver.Outcome]error{
+		storedriver.Done: nil, storedriver.Known: nil, storedriver.Conflict: sessionstore.ErrTurnConflict,
 	} {
-		d := &answering{answers: []answer{{verdict: driver.Verdict{Outcome: outcome, Replayed: true}}}}
-		memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
+		d := &answering{answers: []answer{{verdict: storedriver.Verdict{Outcome: outcome, Replayed: true}}}}
+		memory := memoryOver(t, func(inner storedriver.Driver) storedriver.Driver {
 			d.Driver = inner
 			return d
 		})

@@ -7,7 +7,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // leaseState is the state of a store under one lease.
@@ -18,7 +18,7 @@ type leaseState struct {
 
 	mu    sync.Mutex
 	shown int64              // the highest token of the lease that the service has accepted; 0: none
-	seen  lockedmemory.Place // see driver.Access
+	seen  lockedmemory.Place // see storedriver.Access
 }
 
 // placesKey is that of the places among the attachments of a lease.
@@ -36,11 +36,11 @@ func stateOf(store any, lease *distlock.Lease) *leaseState {
 
 // access returns the access of a call under a lease, whose token may have risen. accepted reports
 // whether the service has accepted a token of the lease before.
-func (s *leaseState) access(lease *distlock.Lease) (a driver.Access, accepted bool) {
+func (s *leaseState) access(lease *distlock.Lease) (a storedriver.Access, accepted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fence := lease.Fence()
-	return driver.Access{
+	return storedriver.Access{
 		Session: lease.Key(), Lease: lease, Fence: fence, First: s.shown < fence,
 		Shown: s.shown, Awaited: fencing.Awaited(lease), Seen: s.seen,
 	}, s.shown > 0
@@ -48,7 +48,7 @@ func (s *leaseState) access(lease *distlock.Lease) (a driver.Access, accepted bo
 
 // accept notes that the service has accepted a token, and the entries that the lease has read or
 // stored.
-func (s *leaseState) accept(fence int64, entries []driver.Entry) {
+func (s *leaseState) accept(fence int64, entries []storedriver.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shown = max(s.shown, fence)

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"log/slog"
 
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Retention says what a store keeps, where, and for how long. A driver has it, so all stores over one
 // driver share it.
-type Retention = driver.Retention
+type Retention = storedriver.Retention
 
 // Options configure the view of a [Store]: what it reads, and the messages that it takes. The zero
 // value of a field, and nil Options, mean the defaults.

@@ -11,33 +11,33 @@ import (
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // refusing is a driver that refuses each write, and the reads if it is stale.
 type refusing struct {
-	driver.Driver
-	with driver.Outcome
+	storedriver.Driver
+	with storedriver.Outcome
 }
 
-func (d *refusing) verdict(a driver.Access) driver.Verdict {
-	return driver.Verdict{Outcome: d.with, Mark: lockedmemory.Place{Fence: a.Fence + 1}}
+func (d *refusing) verdict(a storedriver.Access) storedriver.Verdict {
+	return storedriver.Verdict{Outcome: d.with, Mark: lockedmemory.Place{Fence: a.Fence + 1}}
 }
 
-func (d *refusing) Append(_ context.Context, a driver.Append) (driver.Verdict, error) {
+func (d *refusing) Append(_ context.Context, a storedriver.Append) (storedriver.Verdict, error) {
 	return d.verdict(a.Access), nil
 }
 
-func (d *refusing) Replace(_ context.Context, r driver.Replace) (driver.Verdict, error) {
+func (d *refusing) Replace(_ context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
 	return d.verdict(r.Access), nil
 }
 
-func (d *refusing) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
-	if d.with == driver.Stale && r.Access != nil {
+func (d *refusing) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
+	if d.with == storedriver.Stale && r.Access != nil {
 		v := d.verdict(*r.Access)
 		v.Replayed = true
-		return driver.Page{Verdict: v}, nil
+		return storedriver.Page{Verdict: v}, nil
 	}
 	return d.Driver.Read(ctx, r)
 }
@@ -57,7 +57,7 @@ func (o *outcomes) End(_ context.Context, op *distlock.Operation) {
 }
 
 // observed makes a memory over a driver that refuses writes, and the outcomes of its operations.
-func observed(t *testing.T, with driver.Outcome) (*lockedmemory.LockedMemory[string, string],
+func observed(t *testing.T, with storedriver.Outcome) (*lockedmemory.LockedMemory[string, string],
 	func() map[string]distlock.Outcome) {
 	t.Helper()
 	inner, err := memstore.NewDriver(nil)
@@ -81,9 +81,9 @@ func observed(t *testing.T, with driver.Outcome) (*lockedmemory.LockedMemory[str
 // The operation of a write says that the store has refused it. A turn that returns the error does not
 // say so again: the store has refused one write.
 func TestWrite_refused_outcome(t *testing.T) {
-	for with, want := range map[driver.Outcome]struct{ write, turn distlock.Outcome }{
-		driver.Stale:    {distlock.OutcomeStale, distlock.OutcomeLost},
-		driver.Conflict: {distlock.OutcomeConflict, distlock.OutcomeFailed},
+	for with, want := range map[storedriver.Outcome]struct{ write, turn distlock.Outcome }{
+		storedriver.Stale:    {distlock.OutcomeStale, distlock.OutcomeLost},
+		storedriver.Conflict: {distlock.OutcomeConflict, distlock.OutcomeFailed},
 	} {
 		memory, seen := observed(t, with)
 		ctx := t.Context()
@@ -106,7 +106,7 @@ func TestWrite_refused_outcome(t *testing.T) {
 
 // A refused Load is no refused write. Its outcome is known, also if it was sent more than once.
 func TestLoad_stale_lost(t *testing.T) {
-	memory, seen := observed(t, driver.Stale)
+	memory, seen := observed(t, storedriver.Stale)
 	err := memory.Turn(t.Context(), func(ctx context.Context) error {
 		_, err := memory.Load(ctx, "")
 		return err

@@ -8,7 +8,7 @@ import (
 	"math"
 
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 const (
@@ -29,9 +29,9 @@ type reading struct {
 	paged        bool                 // a page was read
 	revision     int64                // of the first page
 	last         lockedmemory.Place   // of the last entry read
-	oldest       lockedmemory.Place   // see driver.Page, of the last page
-	pinned       []lockedmemory.Place // see driver.Page, of the first page
-	known        bool                 // see driver.Page, of the last page
+	oldest       lockedmemory.Place   // see storedriver.Page, of the last page
+	pinned       []lockedmemory.Place // see storedriver.Page, of the first page
+	known        bool                 // see storedriver.Page, of the last page
 	err          error                // has ended the pages
 }
 
@@ -44,8 +44,8 @@ func (s *Store[M, D]) reading(ctx context.Context, op operation) (*reading, erro
 // pages yields the entries of a session, a page at a time, until reading.err is set. Each page has
 // as many entries as maxReply allows. Pages of small exchanges grow fourfold. limit bounds the
 // entries of the first page.
-func (r *reading) pages(req driver.Read, limit int) iter.Seq[[]driver.Entry] {
-	return func(yield func([]driver.Entry) bool) {
+func (r *reading) pages(req storedriver.Read, limit int) iter.Seq[[]storedriver.Entry] {
+	return func(yield func([]storedriver.Entry) bool) {
 		for r.err == nil {
 			req.Next, req.Pinned = r.paged, r.pinned
 			req.Limit = min(limit, max(maxReply/r.size, 1))
@@ -79,7 +79,7 @@ func (r *reading) pages(req driver.Read, limit int) iter.Seq[[]driver.Entry] {
 
 // changed returns an error if a page does not belong to the pages before: the history was replaced or
 // cleared, or the last entry read was trimmed, perhaps with a part of its turn that was not read.
-func (r *reading) changed(page driver.Page) error {
+func (r *reading) changed(page storedriver.Page) error {
 	switch {
 	case !r.paged:
 		r.paged, r.revision, r.pinned = true, page.Revision, page.Pinned
@@ -96,16 +96,16 @@ func (r *reading) changes() error {
 
 // turns yields the turns that Retention.MaxExchanges keeps, each whole, the newest first. It ends
 // as pages does. The caller needs limit exchanges with all words. Pinned exchanges do not count.
-func (r *reading) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
+func (r *reading) turns(limit int, words []string) iter.Seq[[]storedriver.Entry] {
 	firstLimit := r.maxExchanges
 	if len(words) == 0 {
 		firstLimit = min(firstLimit, limit)
 	}
-	return func(yield func([]driver.Entry) bool) {
+	return func(yield func([]storedriver.Entry) bool) {
 		// turn is being read. newer and count are the exchanges that count, of newer turns and of turn.
-		var turn []driver.Entry
+		var turn []storedriver.Entry
 		newer, count := 0, 0
-		for page := range r.pages(driver.Read{Backward: true}, firstLimit+1) { // one more shows if a turn is whole
+		for page := range r.pages(storedriver.Read{Backward: true}, firstLimit+1) { // one more shows if a turn is whole
 			for _, entry := range page {
 				if len(turn) > 0 && entry.Place.Fence != turn[0].Place.Fence {
 					if !yield(turn) || r.err != nil || entry.Place.Fence < r.since {
@@ -130,14 +130,14 @@ func (r *reading) turns(limit int, words []string) iter.Seq[[]driver.Entry] {
 }
 
 // forward yields the entries of Store.Forward.
-func (r *reading) forward(after lockedmemory.Place) iter.Seq[[]driver.Entry] {
+func (r *reading) forward(after lockedmemory.Place) iter.Seq[[]storedriver.Entry] {
 	from := r.beginning(after)
 	if after.Compare(from) > 0 {
 		from = after
 	}
-	return func(yield func([]driver.Entry) bool) {
+	return func(yield func([]storedriver.Entry) bool) {
 		first := true
-		for page := range r.pages(driver.Read{From: from}, unlimited) {
+		for page := range r.pages(storedriver.Read{From: from}, unlimited) {
 			if first {
 				page = append(r.pins(after, from), page...)
 			}
@@ -165,13 +165,13 @@ func (r *reading) beginning(after lockedmemory.Place) (before lockedmemory.Place
 }
 
 // read reads a page. Under a lease, it shows the token of the lease.
-func (r *request) read(req driver.Read) (page driver.Page, err error) {
+func (r *request) read(req storedriver.Read) (page storedriver.Page, err error) {
 	req.Session = r.session
 	if r.lease == nil {
-		page, err = retry(r.ctx, 0, func() (driver.Page, error) { return r.driver.Read(r.ctx, req) })
+		page, err = retry(r.ctx, 0, func() (storedriver.Page, error) { return r.driver.Read(r.ctx, req) })
 		return page, r.callError(err)
 	}
-	return r.underLease(func(w driver.Write) (driver.Page, error) {
+	return r.underLease(func(w storedriver.Write) (storedriver.Page, error) {
 		req.Access = &w.Access
 		return r.driver.Read(r.ctx, req)
 	})

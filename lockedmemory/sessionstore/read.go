@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Load returns the messages of the history in order: the last exchanges, as Options.Window and
@@ -66,7 +66,7 @@ const rereads = 3
 // pinned exchanges, and the window is of the others.
 func (s *Store[M, D]) history(r *reading, window int, words []string, pins bool) []lockedmemory.Exchange[M] {
 	backward := window < unlimited || r.maxExchanges < unlimited || s.driver.Retention().MaxAge > 0
-	groups := r.pages(driver.Read{}, unlimited)
+	groups := r.pages(storedriver.Read{}, unlimited)
 	if backward {
 		groups = r.turns(window, words)
 	}
@@ -153,7 +153,7 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 // states.
 func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {
-	return s.iterate(ctx, opForward, after, func(r *reading) iter.Seq[[]driver.Entry] {
+	return s.iterate(ctx, opForward, after, func(r *reading) iter.Seq[[]storedriver.Entry] {
 		return r.forward(after)
 	})
 }
@@ -164,7 +164,7 @@ func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 // place, Backward does not yield them.
 func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {
-	return s.iterate(ctx, opBackward, before, func(r *reading) iter.Seq[[]driver.Entry] {
+	return s.iterate(ctx, opBackward, before, func(r *reading) iter.Seq[[]storedriver.Entry] {
 		lowest, first := before, lockedmemory.Place{}
 		groups := r.turns(unlimited, nil)
 		if before == (lockedmemory.Place{}) {
@@ -172,11 +172,11 @@ func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place,
 		}
 		if lowest != end || r.maxExchanges == unlimited {
 			first = r.beginning(lockedmemory.Place{})
-			groups = r.pages(driver.Read{Backward: true, From: before}, unlimited)
+			groups = r.pages(storedriver.Read{Backward: true, From: before}, unlimited)
 		}
-		return func(yield func([]driver.Entry) bool) {
+		return func(yield func([]storedriver.Entry) bool) {
 			for group := range groups {
-				kept := slices.DeleteFunc(group, func(e driver.Entry) bool {
+				kept := slices.DeleteFunc(group, func(e storedriver.Entry) bool {
 					return e.Place.Compare(first) < 0 || e.Place.Fence < r.since
 				})
 				if len(kept) > 0 {
@@ -198,7 +198,7 @@ func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place,
 
 // iterate yields the exchanges from a place on. read returns the entries of a reading in groups.
 func (s *Store[M, D]) iterate(ctx context.Context, op operation, from lockedmemory.Place,
-	read func(*reading) iter.Seq[[]driver.Entry]) iter.Seq2[lockedmemory.Exchange[M], error] {
+	read func(*reading) iter.Seq[[]storedriver.Entry]) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return func(yield func(lockedmemory.Exchange[M], error) bool) {
 		r, err := s.reading(ctx, op)
 		if err == nil && !isPlace(from) {
@@ -231,7 +231,7 @@ func present[M any](r *reading, found []lockedmemory.Exchange[M]) []lockedmemory
 
 // decode returns the exchanges of entries that are history, can be read, and match. An entry that
 // cannot be read is left out, or becomes reading.err.
-func (s *Store[M, D]) decode(r *reading, entries []driver.Entry, words []string) (found []lockedmemory.Exchange[M]) {
+func (s *Store[M, D]) decode(r *reading, entries []storedriver.Entry, words []string) (found []lockedmemory.Exchange[M]) {
 	for _, entry := range entries {
 		if !entry.Pinned && (entry.Place.Compare(r.oldest) < 0 || entry.Place.Fence < r.since) {
 			continue

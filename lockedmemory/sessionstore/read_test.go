@@ -11,18 +11,18 @@ import (
 
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // counting is a driver that counts its Reads, and knows the largest answer. Its entries may be broken.
 type counting struct {
-	driver.Driver
+	storedriver.Driver
 	reads, largest int
 	broken         bool
 }
 
-func (d *counting) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+func (d *counting) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
 	page, err := d.Driver.Read(ctx, r)
 	size := 0
 	for i, e := range page.Entries {
@@ -30,7 +30,7 @@ func (d *counting) Read(ctx context.Context, r driver.Read) (driver.Page, error)
 			size += len(m)
 		}
 		if d.broken {
-			page.Entries[i] = driver.Entry{Place: e.Place, Err: errors.New("broken"), Size: 2 * len(e.Messages[0])}
+			page.Entries[i] = storedriver.Entry{Place: e.Place, Err: errors.New("broken"), Size: 2 * len(e.Messages[0])}
 		}
 	}
 	d.reads++
@@ -57,10 +57,10 @@ func filledWith(t *testing.T, exchanges, size int, opts *sessionstore.Options, k
 	first := time.Now().Add(-2 * time.Hour).UnixMicro()
 	text := bytes.Repeat([]byte("x"), size/2)
 	for n := range exchanges {
-		_, err := d.Append(t.Context(), driver.Append{
-			Write: driver.Write{
-				Access: driver.Access{Session: "s", Fence: first + int64(n)}, N: 1, Op: fmt.Sprintf("%032d", n)},
-			Content: driver.Content{Messages: [][]byte{text, text}},
+		_, err := d.Append(t.Context(), storedriver.Append{
+			Write: storedriver.Write{
+				Access: storedriver.Access{Session: "s", Fence: first + int64(n)}, N: 1, Op: fmt.Sprintf("%032d", n)},
+			Content: storedriver.Content{Messages: [][]byte{text, text}},
 		})
 		must(t, err)
 	}
@@ -136,9 +136,9 @@ func (l *lines) Handle(ctx context.Context, _ slog.Record) error {
 // No read goes beyond the turns that MaxAge keeps.
 func TestStore_longOldHistory_oneRoundTrip(t *testing.T) {
 	store, d := filledWith(t, 5_000, 100, nil, &sessionstore.Retention{MaxAge: time.Hour})
-	_, err := d.Append(t.Context(), driver.Append{
-		Write:   driver.Write{Access: driver.Access{Session: "s", Fence: time.Now().UnixMicro()}, N: 1, Op: "new"},
-		Content: driver.Content{Messages: [][]byte{[]byte("new")}},
+	_, err := d.Append(t.Context(), storedriver.Append{
+		Write:   storedriver.Write{Access: storedriver.Access{Session: "s", Fence: time.Now().UnixMicro()}, N: 1, Op: "new"},
+		Content: storedriver.Content{Messages: [][]byte{[]byte("new")}},
 	})
 	must(t, err)
 	if found, err := store.Load(t.Context(), ""); err != nil || len(found) != 1 || d.reads != 1 {
@@ -174,13 +174,13 @@ func TestLoad_pinned_oneReadMore(t *testing.T) {
 		}
 	}
 	loads(20, 1)
-	page, err := d.Read(t.Context(), driver.Read{Session: "s", Limit: 1})
+	page, err := d.Read(t.Context(), storedriver.Read{Session: "s", Limit: 1})
 	must(t, err)
 	first := page.Entries[0]
 	first.Pinned = true
-	v, err := d.Replace(t.Context(), driver.Replace{From: first.Place, To: first.Place, New: []driver.Entry{first},
-		Write: driver.Write{Access: driver.Access{Session: "s", Fence: time.Now().UnixMicro(), First: true}, N: 1, Op: "op"}})
-	if err != nil || v.Outcome != driver.Done {
+	v, err := d.Replace(t.Context(), storedriver.Replace{From: first.Place, To: first.Place, New: []storedriver.Entry{first},
+		Write: storedriver.Write{Access: storedriver.Access{Session: "s", Fence: time.Now().UnixMicro(), First: true}, N: 1, Op: "op"}})
+	if err != nil || v.Outcome != storedriver.Done {
 		t.Fatal(v, err)
 	}
 	loads(22, 2)

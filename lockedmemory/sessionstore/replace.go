@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Replace puts exchanges in the place of those at the places from to to, both included: to edit an
@@ -51,7 +51,7 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 		return fmt.Errorf("%w: nothing was written: it begins at %s, above its end at %s: exchange the two Places",
 			ErrRange, from, to)
 	}
-	entries, ids := make([]driver.Entry, len(exchanges)), make(map[string]bool)
+	entries, ids := make([]storedriver.Entry, len(exchanges)), make(map[string]bool)
 	next := to
 	for i := len(exchanges) - 1; i >= 0; i-- {
 		e := exchanges[i]
@@ -73,19 +73,19 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 			}
 			ids[e.ID] = true
 		}
-		entries[i] = driver.Entry{Place: next, ID: e.ID, Pinned: e.Pinned}
+		entries[i] = storedriver.Entry{Place: next, ID: e.ID, Pinned: e.Pinned}
 		if entries[i].Messages, err = s.encode(e.Messages); err != nil {
 			return err
 		}
 	}
-	replace := driver.Replace{From: from, To: to, New: entries}
+	replace := storedriver.Replace{From: from, To: to, New: entries}
 	if err := r.checkPins(replace); err != nil {
 		return err
 	}
-	_, err = r.underLease(func(w driver.Write) (driver.Page, error) {
+	_, err = r.underLease(func(w storedriver.Write) (storedriver.Page, error) {
 		replace.Write = w
 		v, err := s.driver.Replace(ctx, replace)
-		return driver.Page{Verdict: v}, err
+		return storedriver.Page{Verdict: v}, err
 	})
 	return err
 }

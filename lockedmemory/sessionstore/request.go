@@ -11,14 +11,14 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // request is one call of a Store.
 type request struct {
 	ctx     context.Context
 	op      operation
-	driver  driver.Driver
+	driver  storedriver.Driver
 	session string
 	lease   *distlock.Lease // nil: a read without a lease
 	state   *leaseState     // of the lease
@@ -104,12 +104,12 @@ const tries = 5
 // that it stores.
 //
 // ⚑ A copy of a write that is sent again has the same place and Op.
-func (r *request) underLease(do func(driver.Write) (driver.Page, error)) (page driver.Page, err error) {
+func (r *request) underLease(do func(storedriver.Write) (storedriver.Page, error)) (page storedriver.Page, err error) {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails, says crypto/rand
 	for range tries {
 		access, accepted := r.state.access(r.lease)
-		w := driver.Write{Access: access, Op: hex.EncodeToString(id[:])}
+		w := storedriver.Write{Access: access, Op: hex.EncodeToString(id[:])}
 		if r.op.writes() {
 			// The place is used up whatever the outcome: a late copy of the write must not meet another
 			// write there.
@@ -118,7 +118,7 @@ func (r *request) underLease(do func(driver.Write) (driver.Page, error)) (page d
 			w.Shown = 0
 		}
 		page, err = retry(r.ctx, fencing.Options(fencing.Locker(r.lease)).TTL,
-			func() (driver.Page, error) { return do(w) })
+			func() (storedriver.Page, error) { return do(w) })
 		if err != nil {
 			err = r.callError(err)
 			if ended := r.lease.Err(); isEnded(ended) {
@@ -141,43 +141,43 @@ func isEnded(err error) bool {
 
 // settle returns what an answer means for the caller, and whether another try may change that.
 // accepted says that the service has accepted a token of the lease before.
-func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bool, err error) {
-	if page.Replayed && r.op.writes() && page.Outcome > driver.Conflict {
+func (r *request) settle(page storedriver.Page, fence int64, accepted bool) (again bool, err error) {
+	if page.Replayed && r.op.writes() && page.Outcome > storedriver.Conflict {
 		// ⚑ The first copy may have been carried out. Other leases, or other stores under this lease, may
 		// have removed what it stored. In a turn too: a pause longer than the TTL loses the lease.
 		return false, fmt.Errorf("%w: %s: the request was sent more than once, and the store refused a copy: %s",
 			outcomeUnknown, r.op, r.op.advice())
 	}
 	switch page.Outcome {
-	case driver.Done:
+	case storedriver.Done:
 		r.state.accept(fence, page.Entries)
 		return false, nil
-	case driver.Known:
+	case storedriver.Known:
 		return false, nil
-	case driver.Conflict:
+	case storedriver.Conflict:
 		return false, fmt.Errorf("%w: %s: nothing was written: another exchange is stored under the ID: "+
 			"use the stored one, which Answered returns", ErrTurnConflict, r.op)
-	case driver.Gone:
+	case storedriver.Gone:
 		err := ErrGone
 		if ended := context.Cause(r.lease.Context()); ended != nil { // see stateOf
 			err = fmt.Errorf("sessionstore: %s: %w", r.op, ended)
 		}
 		return false, fmt.Errorf("%w: the session has no exchange, so the history of this turn no longer exists; "+
 			"nothing was written: begin a new turn and load the history again", err)
-	case driver.Range:
+	case storedriver.Range:
 		if r.op == opFork {
 			return false, fmt.Errorf("%w: %s: nothing was written: fork into a session without an exchange, or clear it first",
 				ErrNotEmpty, r.op)
 		}
 		return false, fmt.Errorf("%w: %s: nothing was written: the history has no exchange where the range begins or ends; "+
 			"it was trimmed, replaced or cleared, or has expired: read it again", ErrRange, r.op)
-	case driver.Full:
+	case storedriver.Full:
 		return false, fmt.Errorf("%w: %s: nothing was written: %d exchanges of the session were replaced or moved, and "+
 			"there is no place for more: clear the session", ErrTooLarge, r.op, lockedmemory.MaxSub)
-	case driver.Deleted:
+	case storedriver.Deleted:
 		return false, fmt.Errorf("%w: %s: it was deleted while this turn waited for it; nothing was written: "+
 			"begin a new turn to start the session anew", ErrDeleted, r.op)
-	case driver.Taken: // ⚑ the call has outlived its lease, and counts its places anew, see stateOf
+	case storedriver.Taken: // ⚑ the call has outlived its lease, and counts its places anew, see stateOf
 		return false, fmt.Errorf("sessionstore: %s: %w; nothing was written", r.op,
 			cmp.Or(r.lease.Err(), distlock.ErrNotHeld))
 	}
@@ -185,7 +185,7 @@ func (r *request) settle(page driver.Page, fence int64, accepted bool) (again bo
 	// ⚑ Only another lease can have raised the mark above the token of this lease if the service has
 	// accepted that. The loaded history is outdated then, even if this lease owns the lock: after a
 	// failover, two leases may own it. But a Delete at the same time may have raised the token.
-	if page.Outcome == driver.Stale && accepted {
+	if page.Outcome == storedriver.Stale && accepted {
 		return fence < r.lease.Fence(), stale
 	}
 	err = fencing.RaiseToken(r.ctx, r.lease, max(page.Mark.Fence, fence))

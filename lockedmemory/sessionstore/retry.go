@@ -7,31 +7,31 @@ import (
 	"math/rand/v2"
 	"time"
 
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // retry makes a call of the driver. While the service refuses the call for the moment, retry makes it
 // again, until limit has passed or ctx ends. If ctx has ended before, nothing is sent.
 //
-// The error is the driver's. See driver.MayHaveEffect of distlock.
-func retry(ctx context.Context, limit time.Duration, call func() (driver.Page, error)) (page driver.Page, err error) {
+// The error is the driver's. See storedriver.MayHaveEffect of distlock.
+func retry(ctx context.Context, limit time.Duration, call func() (storedriver.Page, error)) (page storedriver.Page, err error) {
 	start := time.Now()
 	sent := false
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		if err = ctx.Err(); err != nil {
-			err = fmt.Errorf("%w: %w", lockdriver.ErrNotDone, err)
+			err = fmt.Errorf("%w: %w", driver.ErrNotDone, err)
 		} else {
 			page, err = call()
 		}
 		page.Replayed = page.Replayed || sent
-		if sent && err != nil && !lockdriver.MayHaveEffect(err) {
-			err = fmt.Errorf("%w: %w", lockdriver.ErrReplayed, err)
+		if sent && err != nil && !driver.MayHaveEffect(err) {
+			err = fmt.Errorf("%w: %w", driver.ErrReplayed, err)
 		}
-		if !errors.Is(err, lockdriver.ErrTemporary) || time.Since(start)+pause > limit {
+		if !errors.Is(err, driver.ErrTemporary) || time.Since(start)+pause > limit {
 			return page, err
 		}
-		sent = lockdriver.MayHaveEffect(err)
+		sent = driver.MayHaveEffect(err)
 		select {
 		case <-time.After(pause/2 + rand.N(pause/2)):
 		case <-ctx.Done():

@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // listing is a driver with the given pages of sessions. The page after them fails.
 type listing struct {
-	driver.Driver
+	storedriver.Driver
 	pages [][]string
 }
 
@@ -26,7 +26,7 @@ func (d *listing) Sessions(_ context.Context, after string) ([]string, string, e
 
 // Sessions goes on after an empty page, and ends with an error, or where the caller breaks.
 func TestSessions_emptyPageAndError(t *testing.T) {
-	store, _ := storeOver(t, func(inner driver.Driver) driver.Driver {
+	store, _ := storeOver(t, func(inner storedriver.Driver) storedriver.Driver {
 		return &listing{inner, [][]string{{"a", "b"}, nil, {"c"}}}
 	})
 	var names []string

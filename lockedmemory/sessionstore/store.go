@@ -10,14 +10,14 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Store is a session memory: a lockedmemory.Memory for messages of type M and search results of type D.
 // It keeps the Saves of a session in the order of their leases, and refuses stale writers. It writes
 // under a lease alone: put lockedmemory.New in front of it. It is safe for concurrent use.
 type Store[M, D any] struct {
-	driver driver.Driver
+	driver storedriver.Driver
 	key    lockedmemory.KeyFunc
 	codec  Codec[M, D]
 	opts   Options
@@ -29,7 +29,7 @@ var _ lockedmemory.SessionStore[string] = (*Store[string, string])(nil)
 // that makes the driver as well, as redisstore.New. It does no I/O. It returns
 // distlock.ErrInvalidOption for a nil driver, key or codec, for a codec that stores nothing of a
 // message, see [JSON], and for options out of range.
-func New[M, D any](d driver.Driver, key lockedmemory.KeyFunc, codec Codec[M, D], opts *Options) (*Store[M, D], error) {
+func New[M, D any](d storedriver.Driver, key lockedmemory.KeyFunc, codec Codec[M, D], opts *Options) (*Store[M, D], error) {
 	o, err := opts.withDefaults()
 	switch {
 	case err != nil:
@@ -101,7 +101,7 @@ func (s *Store[M, D]) append(ctx context.Context, op operation, id string, messa
 	if err != nil {
 		return err
 	}
-	var content driver.Content
+	var content storedriver.Content
 	if content.Messages, err = s.encode(messages); err != nil {
 		return err
 	}
@@ -109,10 +109,10 @@ func (s *Store[M, D]) append(ctx context.Context, op operation, id string, messa
 		content.ID, content.Digest = id, digest(content.Messages)
 	}
 	ends := lastwrite.Is(ctx, r.lease, s)
-	_, err = r.underLease(func(w driver.Write) (driver.Page, error) {
-		v, err := s.driver.Append(ctx, driver.Append{Write: w, Content: content, EndsLease: ends})
-		stored := []driver.Entry{{Place: lockedmemory.Place{Fence: w.Fence, N: w.N}}}
-		return driver.Page{Verdict: v, Entries: stored}, err
+	_, err = r.underLease(func(w storedriver.Write) (storedriver.Page, error) {
+		v, err := s.driver.Append(ctx, storedriver.Append{Write: w, Content: content, EndsLease: ends})
+		stored := []storedriver.Entry{{Place: lockedmemory.Place{Fence: w.Fence, N: w.N}}}
+		return storedriver.Page{Verdict: v, Entries: stored}, err
 	})
 	return err
 }
@@ -158,9 +158,9 @@ func (s *Store[M, D]) Delete(ctx context.Context) error {
 
 // clear is a Clear or a Delete.
 func (r *request) clear() error {
-	_, err := r.underLease(func(w driver.Write) (driver.Page, error) {
-		v, err := r.driver.Replace(r.ctx, driver.Replace{Write: w, Forget: r.op == opDelete})
-		return driver.Page{Verdict: v}, err
+	_, err := r.underLease(func(w storedriver.Write) (storedriver.Page, error) {
+		v, err := r.driver.Replace(r.ctx, storedriver.Replace{Write: w, Forget: r.op == opDelete})
+		return storedriver.Page{Verdict: v}, err
 	})
 	return err
 }

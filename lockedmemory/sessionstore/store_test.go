@@ -12,19 +12,19 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // sparing is a driver that shows the token of a Read if it has to, and only then.
-type sparing struct{ driver.Driver }
+type sparing struct{ storedriver.Driver }
 
-func (d sparing) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+func (d sparing) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
 	if r.Access != nil && !r.Access.First {
 		r.Access = nil
 	}
@@ -34,7 +34,7 @@ func (d sparing) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 // After a holder has loaded, another lock service grants a second holder a higher token. Then the first
 // holder gets a token above that. From its next Load on, the store refuses the second holder.
 func TestStore_S2_raisedToken_shownAgain(t *testing.T) {
-	store, ourLocker := storeOver(t, func(inner driver.Driver) driver.Driver { return sparing{inner} })
+	store, ourLocker := storeOver(t, func(inner storedriver.Driver) storedriver.Driver { return sparing{inner} })
 	theirLocker, err := memlock.New(nil)
 	must(t, err)
 	t.Cleanup(func() { _ = theirLocker.Close(context.Background()) })
@@ -68,9 +68,9 @@ func TestStore_S2_raisedToken_shownAgain(t *testing.T) {
 }
 
 // trimmed is a driver of whose pages all but the last entry is history no more.
-type trimmed struct{ driver.Driver }
+type trimmed struct{ storedriver.Driver }
 
-func (d trimmed) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+func (d trimmed) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
 	page, err := d.Driver.Read(ctx, r)
 	for _, e := range page.Entries {
 		if e.Place.Compare(page.Oldest) > 0 {
@@ -82,7 +82,7 @@ func (d trimmed) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 
 // What a driver has read, and knows to be gone by the time it has, is not shown.
 func TestStore_O_olderThanOldest_notShown(t *testing.T) {
-	store, locker := storeOver(t, func(inner driver.Driver) driver.Driver { return trimmed{inner} })
+	store, locker := storeOver(t, func(inner storedriver.Driver) storedriver.Driver { return trimmed{inner} })
 	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	for n := range 3 {
@@ -105,14 +105,14 @@ func TestStore_O_olderThanOldest_notShown(t *testing.T) {
 // paged is a driver with small pages, of which a store reads all that is kept. Before the second page, it
 // calls a function.
 type paged struct {
-	driver.Driver
+	storedriver.Driver
 	limit  int
 	before func()
 }
 
-func (d *paged) Retention() driver.Retention { return driver.Retention{} }
+func (d *paged) Retention() storedriver.Retention { return storedriver.Retention{} }
 
-func (d *paged) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+func (d *paged) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
 	if r.From != (lockedmemory.Place{}) && d.before != nil {
 		before := d.before
 		d.before = nil
@@ -126,10 +126,10 @@ func (d *paged) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
 func trimming(t *testing.T, most int) (*paged, *sessionstore.Store[string, string],
 	*lockedmemory.LockedMemory[string, string]) {
 	t.Helper()
-	d, err := memstore.NewDriver(&driver.Retention{MaxExchanges: most})
+	d, err := memstore.NewDriver(&storedriver.Retention{MaxExchanges: most})
 	must(t, err)
 	pages := &paged{Driver: d}
-	store, locker := storeOver(t, func(driver.Driver) driver.Driver { return pages })
+	store, locker := storeOver(t, func(storedriver.Driver) storedriver.Driver { return pages })
 	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	return pages, store, memory
@@ -200,13 +200,13 @@ func TestExchanges_O_trimmedBetweenPages_changed(t *testing.T) {
 
 // temporary is a driver that rejects writes until a moment. A rejected write does nothing.
 type temporary struct {
-	driver.Driver
+	storedriver.Driver
 	until time.Time
 }
 
-func (d *temporary) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+func (d *temporary) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
 	if time.Now().Before(d.until) {
-		return driver.Verdict{}, fmt.Errorf("%w: not now", lockdriver.ErrTemporary)
+		return storedriver.Verdict{}, fmt.Errorf("%w: not now", driver.ErrTemporary)
 	}
 	return d.Driver.Append(ctx, a)
 }
@@ -215,7 +215,7 @@ func (d *temporary) Append(ctx context.Context, a driver.Append) (driver.Verdict
 func TestSave_C_temporaryRefusal_triesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &temporary{until: time.Now().Add(time.Second)}
-		memory := memoryOver(t, func(inner driver.Driver) driver.Driver {
+		memory := memoryOver(t, func(inner storedriver.Driver) storedriver.Driver {
 			d.Driver = inner
 			return d
 		})
@@ -224,25 +224,25 @@ func TestSave_C_temporaryRefusal_triesAgain(t *testing.T) {
 		}
 		d.until = time.Now().Add(time.Hour)
 		if err := memory.Save(t.Context(), "q", "a"); !errors.Is(err, distlock.ErrUnavailable) ||
-			!errors.Is(err, lockdriver.ErrTemporary) {
+			!errors.Is(err, driver.ErrTemporary) {
 			t.Errorf("Save: %v", err)
 		}
 	})
 }
 
 // silent is a driver that does not answer writes.
-type silent struct{ driver.Driver }
+type silent struct{ storedriver.Driver }
 
-func (silent) Append(ctx context.Context, _ driver.Append) (driver.Verdict, error) {
+func (silent) Append(ctx context.Context, _ storedriver.Append) (storedriver.Verdict, error) {
 	<-ctx.Done()
-	return driver.Verdict{}, ctx.Err()
+	return storedriver.Verdict{}, ctx.Err()
 }
 
 // A Save whose answer has not come when its lease is lost has an unknown outcome, and has lost its
 // lease.
 func TestSave_N_lostLeaseBeforeAnswer_unknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, _ := storeOver(t, func(inner driver.Driver) driver.Driver { return silent{inner} })
+		store, _ := storeOver(t, func(inner storedriver.Driver) storedriver.Driver { return silent{inner} })
 		locker, err := memlock.New(&distlock.Options{TTL: time.Second, RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
 		must(t, err)
 		t.Cleanup(func() { _ = locker.Close(context.Background()) })
@@ -275,7 +275,7 @@ func over(ctx context.Context) context.Context {
 // A write whose context has ended on its way to the store is not made.
 func TestStore_C_contextEndsOnTheWay_noWrite(t *testing.T) {
 	d := &asked{}
-	store, locker := storeOver(t, func(inner driver.Driver) driver.Driver {
+	store, locker := storeOver(t, func(inner storedriver.Driver) storedriver.Driver {
 		d.Driver = inner
 		return d
 	})
@@ -308,9 +308,9 @@ func TestStaleError_nestedLoss_namedOnce(t *testing.T) {
 // new history, and fails with the error of the lease, also if the session never had an exchange.
 func TestSave_O_endedLease_notHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sessions, err := memstore.NewDriver(&driver.Retention{IdleTTL: time.Minute})
+		sessions, err := memstore.NewDriver(&storedriver.Retention{IdleTTL: time.Minute})
 		must(t, err)
-		store, locker := storeOver(t, func(driver.Driver) driver.Driver { return sessions })
+		store, locker := storeOver(t, func(storedriver.Driver) storedriver.Driver { return sessions })
 		memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
 		must(t, err)
 		var late context.Context

@@ -18,7 +18,7 @@ var withoutExample = map[string]string{
 	"*.Compare": "slices.SortFunc calls it",
 
 	"distlock/driver.*":                         "for authors of backends: docs/howto/new-backend.md and memlock show the package",
-	"lockedmemory/sessionstore/driver.*":        "for authors of stores: memstore shows the package",
+	"lockedmemory/sessionstore/storedriver.*":   "for authors of stores: memstore shows the package",
 	"distlock/fencing.*":                        "for authors of stores and wrappers: sessionstore shows the rest of the package",
 	"distlock/drivertest.Faults.*":              "a Locker calls the methods of a driver",
 	"tracing.Tracing.*":                         "a Locker calls the methods of an Observer",

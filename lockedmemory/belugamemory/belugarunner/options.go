@@ -15,7 +15,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Option changes a default of [New], [LockRun], [WrapSessions] or [NewSessionService].
@@ -32,7 +32,7 @@ type settings struct {
 	plugins  []runtime.Plugin
 	storeURL string
 	locks    distlock.Options
-	keep     driver.Retention
+	keep     storedriver.Retention
 	agentID  string
 	tokens   int // of the turns that a run reads
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // SessionService is a runtime.SessionService over the backend of a session store: sessions outlive
@@ -50,7 +50,7 @@ var _ runtime.SessionService = (*SessionService)(nil)
 // other store of the sessions has. The only option is [WithWait]. It fails with
 // distlock.ErrInvalidOption for a nil locker or driver, and if other processes see the sessions, but
 // not the locks.
-func NewSessionService(d driver.Driver, locker *distlock.Locker, opts ...Option) (*SessionService, error) {
+func NewSessionService(d storedriver.Driver, locker *distlock.Locker, opts ...Option) (*SessionService, error) {
 	s, err := settingsOf(locker, opts, forServices)
 	if err != nil {
 		return nil, codes.Of("belugarunner.newsessionservice", err)
@@ -58,7 +58,7 @@ func NewSessionService(d driver.Driver, locker *distlock.Locker, opts ...Option)
 	return newSessionService(d, s)
 }
 
-func newSessionService(d driver.Driver, s settings) (*SessionService, error) {
+func newSessionService(d storedriver.Driver, s settings) (*SessionService, error) {
 	store, err := sessionstore.New[[]byte, struct{}](d, s.key, lines{}, &sessionstore.Options{MaxMessage: maxSession})
 	if err != nil {
 		return nil, codes.Of("belugarunner.newsessionservice", err)

@@ -22,7 +22,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // newService makes a service as another instance does: two on one URL share the sessions.
@@ -35,7 +35,7 @@ func newService(t testing.TB, url string) testService {
 	})
 	locker, err := s.Locker(distlock.Options{TTL: 5 * time.Second, Wait: 10 * time.Second, Holder: rand.Text()})
 	must(t, err)
-	d, err := s.Sessions(driver.Retention{Namespace: "run"}, true)
+	d, err := s.Sessions(storedriver.Retention{Namespace: "run"}, true)
 	must(t, err)
 	service, err := NewSessionService(d, locker)
 	must(t, err)
@@ -44,7 +44,7 @@ func newService(t testing.TB, url string) testService {
 
 type testService struct {
 	*SessionService
-	driver driver.Driver
+	driver storedriver.Driver
 }
 
 // under runs fn with the lease of a session, as a run does.

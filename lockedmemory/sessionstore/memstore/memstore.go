@@ -11,7 +11,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // New makes a store with sessions of its own. Give it the KeyFunc that the lock has. It returns
@@ -28,7 +28,7 @@ func New[M, D any](key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D], kee
 
 // NewDriver makes a driver, which several stores may share. It returns distlock.ErrInvalidOption for a
 // retention out of range.
-func NewDriver(keep *driver.Retention) (driver.Driver, error) {
+func NewDriver(keep *storedriver.Retention) (storedriver.Driver, error) {
 	kept, err := keep.WithDefaults()
 	if err != nil {
 		return nil, err
@@ -36,9 +36,9 @@ func NewDriver(keep *driver.Retention) (driver.Driver, error) {
 	return &service{keep: kept, sessions: make(map[string]*session)}, nil
 }
 
-// service is a driver.Driver.
+// service is a storedriver.Driver.
 type service struct {
-	keep driver.Retention
+	keep storedriver.Retention
 
 	mu       sync.Mutex
 	sessions map[string]*session
@@ -69,7 +69,7 @@ const (
 )
 
 type entry struct {
-	driver.Entry
+	storedriver.Entry
 	op string
 }
 
@@ -80,7 +80,7 @@ type record struct {
 	until  time.Time
 }
 
-func (s *service) Retention() driver.Retention { return s.keep }
+func (s *service) Retention() storedriver.Retention { return s.keep }
 
 // Ping has nothing to ask.
 func (s *service) Ping(context.Context) ([]string, error) { return nil, nil }
@@ -105,7 +105,7 @@ func (s *service) at(name string) *session {
 
 // expire removes what has expired, and reports whether nothing is left.
 func (s *service) expire(sess *session) bool {
-	idle, keep := time.Since(sess.used), driver.KeepEmpty
+	idle, keep := time.Since(sess.used), storedriver.KeepEmpty
 	if s.keep.IdleTTL > 0 && idle >= s.keep.IdleTTL {
 		sess.entries = nil
 	}
@@ -121,23 +121,23 @@ func (s *service) expire(sess *session) bool {
 
 // barred refuses a lease that was overtaken, or that waited through a Delete, or that is too old for an
 // unknown session.
-func (sess *session) barred(a driver.Access) driver.Verdict {
+func (sess *session) barred(a storedriver.Access) storedriver.Verdict {
 	switch {
 	case a.Shown > 0 && a.Shown < sess.mark.Fence && sess.mark.Fence < a.Fence:
-		return driver.Verdict{Outcome: driver.Stale, Mark: sess.mark}
+		return storedriver.Verdict{Outcome: storedriver.Stale, Mark: sess.mark}
 	case a.Awaited > 0 && a.Awaited < sess.deleted && sess.deleted < a.Fence:
-		return driver.Verdict{Outcome: driver.Deleted}
+		return storedriver.Verdict{Outcome: storedriver.Deleted}
 	case sess.entries == nil && sess.mark == lockedmemory.Place{} &&
-		a.Fence < time.Now().Add(-driver.OldToken).UnixMicro():
-		return driver.Verdict{Outcome: driver.Unowned}
+		a.Fence < time.Now().Add(-storedriver.OldToken).UnixMicro():
+		return storedriver.Verdict{Outcome: storedriver.Unowned}
 	}
-	return driver.Verdict{}
+	return storedriver.Verdict{}
 }
 
 // show raises the session to a token, or refuses it. The first access under a lease trims.
-func (s *service) show(sess *session, a driver.Access) driver.Verdict {
+func (s *service) show(sess *session, a storedriver.Access) storedriver.Verdict {
 	if a.Fence < sess.mark.Fence {
-		return driver.Verdict{Outcome: driver.Stale, Mark: sess.mark}
+		return storedriver.Verdict{Outcome: storedriver.Stale, Mark: sess.mark}
 	}
 	if a.Fence > sess.mark.Fence {
 		sess.mark, sess.op, sess.state = lockedmemory.Place{Fence: a.Fence}, "", empty
@@ -149,12 +149,12 @@ func (s *service) show(sess *session, a driver.Access) driver.Verdict {
 	if a.First {
 		sess.trim(s.keep, a.Fence)
 	}
-	return driver.Verdict{}
+	return storedriver.Verdict{}
 }
 
 // trim removes the oldest turns until the limits of keep hold. It never removes a part of a turn, nor
 // the newest turn, nor a pinned exchange. now is the token of the access.
-func (sess *session) trim(keep driver.Retention, now int64) {
+func (sess *session) trim(keep storedriver.Retention, now int64) {
 	trimmable := slices.DeleteFunc(slices.Clone(sess.entries), func(e entry) bool { return e.Pinned })
 	excess := 0
 	if keep.MaxExchanges > 0 {
@@ -174,7 +174,7 @@ func (sess *session) trim(keep driver.Retention, now int64) {
 
 // gone reports whether exchanges that the lease of an access has seen have disappeared, and no
 // Clear says why.
-func (sess *session) gone(a driver.Access) bool {
+func (sess *session) gone(a storedriver.Access) bool {
 	explained := sess.state == cleared && sess.mark.Compare(a.Seen) > 0
 	// ⚑ Another store may share the lease: it has seen what this one has not.
 	seen := a.Seen != lockedmemory.Place{} || sess.state == begun && a.Fence == sess.mark.Fence
@@ -182,48 +182,48 @@ func (sess *session) gone(a driver.Access) bool {
 }
 
 // take takes the place of a write, or refuses it. isCopy says that an earlier copy of it took effect.
-func (s *service) take(sess *session, w driver.Write) (v driver.Verdict, isCopy bool) {
+func (s *service) take(sess *session, w storedriver.Write) (v storedriver.Verdict, isCopy bool) {
 	at := lockedmemory.Place{Fence: w.Fence, N: w.N}
 	same := func(e entry) bool { return e.Place == at && e.op == w.Op }
 	if sess.mark == at && sess.op == w.Op || sess.mark.Compare(at) >= 0 && slices.ContainsFunc(sess.entries, same) {
 		return v, true
 	}
-	if v = s.show(sess, w.Access); v.Outcome != driver.Done {
+	if v = s.show(sess, w.Access); v.Outcome != storedriver.Done {
 		return v, false
 	}
 	if sess.mark.N >= w.N {
-		return driver.Verdict{Outcome: driver.Taken, Mark: sess.mark}, false
+		return storedriver.Verdict{Outcome: storedriver.Taken, Mark: sess.mark}, false
 	}
 	sess.mark, sess.op = at, w.Op
 	return v, false
 }
 
-func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, error) {
+func (s *service) Append(_ context.Context, a storedriver.Append) (storedriver.Verdict, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sess := s.at(a.Session)
-	if v := sess.barred(a.Access); v.Outcome != driver.Done {
+	if v := sess.barred(a.Access); v.Outcome != storedriver.Done {
 		return v, nil
 	}
 	if known, isKnown := sess.ids[a.ID]; isKnown {
 		if known.digest != a.Digest {
-			return driver.Verdict{Outcome: driver.Conflict}, nil
+			return storedriver.Verdict{Outcome: storedriver.Conflict}, nil
 		}
 		s.show(sess, a.Access) // refused or not: the exchange has been stored
-		return driver.Verdict{Outcome: driver.Known}, nil
+		return storedriver.Verdict{Outcome: storedriver.Known}, nil
 	}
 	if sess.gone(a.Access) {
-		return driver.Verdict{Outcome: driver.Gone}, nil
+		return storedriver.Verdict{Outcome: storedriver.Gone}, nil
 	}
 	v, isCopy := s.take(sess, a.Write)
-	if v.Outcome != driver.Done {
+	if v.Outcome != storedriver.Done {
 		return v, nil
 	}
 	place := lockedmemory.Place{Fence: a.Fence, N: a.N}
 	if !isCopy {
 		sess.state = begun
 		sess.entries = append(sess.entries, entry{
-			driver.Entry{Place: place, ID: a.ID, Messages: cloned(a.Messages)}, a.Op})
+			storedriver.Entry{Place: place, ID: a.ID, Messages: cloned(a.Messages)}, a.Op})
 	}
 	if a.ID != "" {
 		sess.ids[a.ID] = record{a.Digest, place, time.Now().Add(s.keep.RememberIDs)}
@@ -231,25 +231,25 @@ func (s *service) Append(_ context.Context, a driver.Append) (driver.Verdict, er
 	return v, nil
 }
 
-func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, error) {
+func (s *service) Replace(_ context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sess := s.at(r.Session)
-	if v := sess.barred(r.Access); v.Outcome != driver.Done {
+	if v := sess.barred(r.Access); v.Outcome != storedriver.Done {
 		return v, nil
 	}
 	if r.From != (lockedmemory.Place{}) && sess.gone(r.Access) {
-		return driver.Verdict{Outcome: driver.Gone}, nil
+		return storedriver.Verdict{Outcome: storedriver.Gone}, nil
 	}
 	v, isCopy := s.take(sess, r.Write)
-	if v.Outcome != driver.Done || isCopy {
+	if v.Outcome != storedriver.Done || isCopy {
 		return v, nil
 	}
 	first, last := sess.index(r.From), sess.index(r.To)
 	switch {
 	case r.From == lockedmemory.Place{} && len(r.New) > 0: // Fork
 		if sess.entries != nil {
-			v.Outcome = driver.Range
+			v.Outcome = storedriver.Range
 			break
 		}
 		sess.state = begun
@@ -268,12 +268,12 @@ func (s *service) Replace(_ context.Context, r driver.Replace) (driver.Verdict, 
 		sess.revision = 0
 		return v, nil
 	case first < 0 || last < 0:
-		v.Outcome = driver.Range
+		v.Outcome = storedriver.Range
 	case !sess.replace(first, last, r.New):
-		v.Outcome = driver.Full
+		v.Outcome = storedriver.Full
 	}
 	switch {
-	case v.Outcome >= driver.Range:
+	case v.Outcome >= storedriver.Range:
 		sess.op = "" // the place stays taken
 	case len(sess.entries) == 0:
 		sess.entries, sess.state = nil, cleared
@@ -288,7 +288,7 @@ func (sess *session) index(place lockedmemory.Place) int {
 
 // replace puts other entries in the place of those from first to last. Each has a new sub-place, and so
 // has each entry that the new ones have overtaken. Without enough sub-places, replace changes nothing.
-func (sess *session) replace(first, last int, with []driver.Entry) bool {
+func (sess *session) replace(first, last int, with []storedriver.Entry) bool {
 	revision := sess.revision
 	all := slices.Clone(sess.entries[:first])
 	for _, e := range with {
@@ -310,16 +310,16 @@ func (sess *session) replace(first, last int, with []driver.Entry) bool {
 	return true
 }
 
-func (s *service) Read(_ context.Context, r driver.Read) (driver.Page, error) {
+func (s *service) Read(_ context.Context, r storedriver.Read) (storedriver.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sess := s.at(r.Session)
-	var page driver.Page
+	var page storedriver.Page
 	if r.Access != nil && r.Access.First {
-		if page.Verdict = sess.barred(*r.Access); page.Outcome == driver.Done {
+		if page.Verdict = sess.barred(*r.Access); page.Outcome == storedriver.Done {
 			page.Verdict = s.show(sess, *r.Access)
 		}
-		if page.Outcome != driver.Done {
+		if page.Outcome != storedriver.Done {
 			return page, nil
 		}
 	}

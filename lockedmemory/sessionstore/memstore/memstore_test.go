@@ -10,8 +10,8 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 
 	"github.com/belugalock/belugalock/distlock/memlock"
-	storedriver "github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
 	"go.uber.org/goleak"
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
 )
 
@@ -19,7 +19,7 @@ import (
 func together(pool *pgxpool.Pool) func(tb testing.TB) storetest.Service {
 	return func(tb testing.TB) storetest.Service {
 		return storetest.Service{
-			Driver: func(tb testing.TB, keep driver.Retention) driver.Driver {
+			Driver: func(tb testing.TB, keep storedriver.Retention) storedriver.Driver {
 				d, err := pgstore.NewDriver(pool, &pgstore.Options{Retention: keep})
 				must(tb, err)
 				return d
@@ -39,7 +39,7 @@ func TestConformance_locksBeside(t *testing.T) {
 }
 
 // anyLocker is a driver that accepts the locks of one process.
-type anyLocker struct{ driver.Driver }
+type anyLocker struct{ storedriver.Driver }
 
 func (anyLocker) AcceptsLocker(*distlock.Locker) error { return nil }
 
@@ -48,7 +48,7 @@ func elsewhere(pool *pgxpool.Pool) func(tb testing.TB) storetest.Service {
 	return func(tb testing.TB) storetest.Service {
 		locks := memlock.NewDriver()
 		return storetest.Service{
-			Driver: func(tb testing.TB, keep driver.Retention) driver.Driver {
+			Driver: func(tb testing.TB, keep storedriver.Retention) storedriver.Driver {
 				d, err := pgstore.NewDriver(pool, &pgstore.Options{Retention: keep})
 				must(tb, err)
 				return anyLocker{d}

@@ -8,15 +8,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // A pool without caches works through a pooler that sends each transaction to another server
 // connection.
 func TestDriver_O_withoutCaches_pgBouncer(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	bouncer := testservers.StartPgBouncer(t, testservers.SharedPostgres(t), "transaction")
 	config := returned(pgxpool.ParseConfig(bouncer.URL(r.db.Name())))(t)
 	config.MaxConns = 8
@@ -29,18 +29,18 @@ func TestDriver_O_withoutCaches_pgBouncer(t *testing.T) {
 		session := fmt.Sprint("session", i)
 		sessions.Go(func() {
 			for n := range 20 {
-				v, err := r.Append(r.Context(), driver.Append{Write: r.write(session, r.fence, int64(n+1)), Content: content(session)})
-				if err != nil || v.Outcome != driver.Done {
+				v, err := r.Append(r.Context(), storedriver.Append{Write: r.write(session, r.fence, int64(n+1)), Content: content(session)})
+				if err != nil || v.Outcome != storedriver.Done {
 					r.Errorf("Save %d of %s: %+v, %v", n+1, session, v, err)
 					return
 				}
-				page, err := r.Read(r.Context(), driver.Read{Session: session, Limit: 100})
+				page, err := r.Read(r.Context(), storedriver.Read{Session: session, Limit: 100})
 				if err != nil || len(page.Entries) != n+1 || string(page.Entries[n].Messages[0]) != session {
 					r.Errorf("%d exchanges after Save %d of %s: %v", len(page.Entries), n+1, session, err)
 					return
 				}
 			}
-			if v, err := r.Replace(r.Context(), driver.Replace{Write: r.write(session, r.fence, 21)}); err != nil || v.Outcome != driver.Done {
+			if v, err := r.Replace(r.Context(), storedriver.Replace{Write: r.write(session, r.fence, 21)}); err != nil || v.Outcome != storedriver.Done {
 				r.Errorf("Clear of %s: %+v, %v", session, v, err)
 			}
 		})
@@ -51,7 +51,7 @@ func TestDriver_O_withoutCaches_pgBouncer(t *testing.T) {
 // The server ends the connections of the application's pool. The next Save succeeds, on a new one.
 func TestDriver_C_connectionEndedByServer_saves(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	for n := range int64(3) {
 		r.saves("s", r.fence, n+1, "x")
 		if ended := r.do(`SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity

@@ -5,8 +5,8 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // What a call has written is durable before the answer, also where the database does not want that.
@@ -14,7 +14,7 @@ import (
 func TestDurable_allWritesAndFirstReads(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{"off": "on", "local": "on", "remote_apply": "remote_apply"} {
-		r := newRig(t, driver.Retention{})
+		r := newRig(t, storedriver.Retention{})
 		r.do(`CREATE TABLE log (setting text);
 			CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 				INSERT INTO belugalock.log VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
@@ -40,19 +40,19 @@ func TestDurable_allWritesAndFirstReads(t *testing.T) {
 		r.saves("s", r.fence, 2, "second")
 		check("a Save")
 		c := named(content("a message with an ID"), "id")
-		r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: r.write("s", r.fence, 3), Content: c}))
+		r.is(storedriver.Done)(r.Append(t.Context(), storedriver.Append{Write: r.write("s", r.fence, 3), Content: c}))
 		check("a SaveOnce")
-		r.is(driver.Done)(r.shows("s", r.fence+1))
+		r.is(storedriver.Done)(r.shows("s", r.fence+1))
 		check("a Load")
-		r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("s", r.fence+1, 1), From: place, To: place}))
+		r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write("s", r.fence+1, 1), From: place, To: place}))
 		check("a Replace")
-		r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("s", r.fence+1, 2)}))
+		r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write("s", r.fence+1, 2)}))
 		check("a Clear")
 		lease, err := locker.Acquire(t.Context(), "s")
 		must(t, err)
 		w := r.write("s", lease.Fence(), 1)
 		w.Lease = lease
-		r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: w, Content: content("last"), EndsLease: true}))
+		r.is(storedriver.Done)(r.Append(t.Context(), storedriver.Append{Write: w, Content: content("last"), EndsLease: true}))
 		check("the last Save of a lease")
 		if lease.Err() == nil {
 			t.Error("the lease has not ended")

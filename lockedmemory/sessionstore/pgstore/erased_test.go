@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // tables is all that the tables of the store show.
@@ -20,18 +20,20 @@ func (r *rig) tables() string {
 // After a Clear, a Replace, a Delete and trimming, no table has the text.
 func TestErased_noTableHasText(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{MaxExchanges: 2})
+	r := newRig(t, storedriver.Retention{MaxExchanges: 2})
 	secret := strings.Repeat("secret", 1000)
 	has := func() bool { return strings.Contains(r.tables(), hex.EncodeToString([]byte(secret))) }
 	at := lockedmemory.Place{Fence: r.fence, N: 1}
 	for name, erase := range map[string]func(){
-		"clear": func() { r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("clear", r.fence, 2)})) },
+		"clear": func() {
+			r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write("clear", r.fence, 2)}))
+		},
 		"delete": func() {
-			r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("delete", r.fence, 2), Forget: true}))
+			r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write("delete", r.fence, 2), Forget: true}))
 		},
 		"replace": func() {
-			r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("replace", r.fence, 2), From: at, To: at,
-				New: []driver.Entry{{Place: at, Messages: [][]byte{[]byte("summary")}}}}))
+			r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write("replace", r.fence, 2), From: at, To: at,
+				New: []storedriver.Entry{{Place: at, Messages: [][]byte{[]byte("summary")}}}}))
 		},
 		"trim": func() {
 			for n := range int64(3) {
@@ -40,7 +42,7 @@ func TestErased_noTableHasText(t *testing.T) {
 		},
 	} {
 		c := named(content(secret), "id of "+name)
-		r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: r.write(name, r.fence, 1), Content: c}))
+		r.is(storedriver.Done)(r.Append(t.Context(), storedriver.Append{Write: r.write(name, r.fence, 1), Content: c}))
 		if !has() {
 			t.Fatalf("%s: the text is not there before", name)
 		}
@@ -56,18 +58,18 @@ func TestErased_noTableHasText(t *testing.T) {
 // Every byte survives, in messages and in IDs.
 func TestBytes_allSurvive(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	var all []byte
 	for b := range 256 {
 		all = append(all, byte(b))
 	}
 	messages := [][]byte{all, {}, []byte("{\"\\x00,NULL}"), nil}
-	c := driver.Content{Messages: messages, ID: string(all)}
-	r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: r.write("s", r.fence, 1), Content: c}))
+	c := storedriver.Content{Messages: messages, ID: string(all)}
+	r.is(storedriver.Done)(r.Append(t.Context(), storedriver.Append{Write: r.write("s", r.fence, 1), Content: c}))
 	place := lockedmemory.Place{Fence: r.fence, N: 1}
 	check := func() {
 		t.Helper()
-		page, err := r.Read(t.Context(), driver.Read{Session: "s", Limit: 1, ID: string(all)})
+		page, err := r.Read(t.Context(), storedriver.Read{Session: "s", Limit: 1, ID: string(all)})
 		if err != nil || len(page.Entries) != 1 || !page.Known {
 			t.Fatalf("%+v, %v", page, err)
 		}
@@ -78,7 +80,7 @@ func TestBytes_allSurvive(t *testing.T) {
 		}
 	}
 	check()
-	r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("s", r.fence, 2), From: place, To: place,
-		New: []driver.Entry{{Place: place, ID: string(all), Messages: messages}}}))
+	r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write("s", r.fence, 2), From: place, To: place,
+		New: []storedriver.Entry{{Place: place, ID: string(all), Messages: messages}}}))
 	check()
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 const hour = int64(time.Hour / time.Microsecond)
@@ -27,27 +27,27 @@ func (r *rig) later(d time.Duration) {
 // IdleTTL and 24 hours. After that, a token older than 23 hours is not admitted.
 func TestExpiry_S2_markOutlivesExchanges(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{IdleTTL: time.Hour})
+	r := newRig(t, storedriver.Retention{IdleTTL: time.Hour})
 	later := r.fence + 100*hour
 	for name, c := range map[string]struct {
 		begin func(name string)
 		kept  time.Duration
 	}{
-		"read":  {func(name string) { r.is(driver.Done)(r.shows(name, later)) }, 24 * time.Hour},
+		"read":  {func(name string) { r.is(storedriver.Done)(r.shows(name, later)) }, 24 * time.Hour},
 		"saved": {func(name string) { r.saves(name, later, 1, "x") }, 25 * time.Hour},
 		"cleared": {func(name string) {
-			r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write(name, later, 1)}))
+			r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write(name, later, 1)}))
 		}, 24 * time.Hour},
 	} {
 		c.begin(name)
 		r.later(c.kept - time.Minute)
-		r.is(driver.Stale)(r.shows(name, r.fence))
+		r.is(storedriver.Stale)(r.shows(name, r.fence))
 		r.later(2 * time.Minute)
-		r.is(driver.Unowned)(r.shows(name, r.fence-23*hour-hour/60))
+		r.is(storedriver.Unowned)(r.shows(name, r.fence-23*hour-hour/60))
 		if got := r.texts(name); len(got) > 0 {
 			t.Errorf("%s: %q", name, got)
 		}
-		r.is(driver.Done)(r.shows(name, r.fence-22*hour))
+		r.is(storedriver.Done)(r.shows(name, r.fence-22*hour))
 	}
 }
 
@@ -55,9 +55,9 @@ func TestExpiry_S2_markOutlivesExchanges(t *testing.T) {
 // after IdleTTL, a part at a time, then their IDs, then their rows.
 func TestExpiry_sweep_removesAll(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{IdleTTL: time.Hour, RememberIDs: 48 * time.Hour})
+	r := newRig(t, storedriver.Retention{IdleTTL: time.Hour, RememberIDs: 48 * time.Hour})
 	c := named(content("an exchange with an ID"), "id")
-	r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: r.write("old", r.fence, 1), Content: c}))
+	r.is(storedriver.Done)(r.Append(t.Context(), storedriver.Append{Write: r.write("old", r.fence, 1), Content: c}))
 	r.saves("old", r.fence, 2, strings.Split(strings.Repeat("x ", 149), " ")...)
 	busy := int64(0)
 	left := func(accesses int, want string) {
@@ -74,9 +74,9 @@ func TestExpiry_sweep_removesAll(t *testing.T) {
 	left(3, "busy old|151|1")
 	r.later(2 * time.Hour)
 	left(1, "busy old|51|1")
-	r.is(driver.Stale)(r.shows("old", r.fence-1))
+	r.is(storedriver.Stale)(r.shows("old", r.fence-1))
 	left(3, "busy old|0|1")
-	r.is(driver.Stale)(r.shows("old", r.fence-1))
+	r.is(storedriver.Stale)(r.shows("old", r.fence-1))
 	r.later(25 * time.Hour)
 	left(3, "busy old|0|1")
 	r.later(25 * time.Hour)
@@ -86,13 +86,13 @@ func TestExpiry_sweep_removesAll(t *testing.T) {
 // Sessions with one Save each come and go. The sweep keeps up.
 func TestExpiry_oneSaveEach_rowsBounded(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{IdleTTL: time.Hour})
+	r := newRig(t, storedriver.Retention{IdleTTL: time.Hour})
 	const each = 30
 	for round := range 5 {
 		for n := range each {
 			w := r.write(fmt.Sprint(round, "-", n), r.fence, 1)
 			c := named(content("an exchange with an ID"), "id")
-			r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: w, Content: c}))
+			r.is(storedriver.Done)(r.Append(t.Context(), storedriver.Append{Write: w, Content: c}))
 			r.later(2 * time.Hour)
 		}
 	}
@@ -108,13 +108,13 @@ func TestExpiry_oneSaveEach_rowsBounded(t *testing.T) {
 // New IDs remove expired ones of their session.
 func TestExpiry_ids_prunedByNewOnes(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{RememberIDs: time.Hour})
+	r := newRig(t, storedriver.Retention{RememberIDs: time.Hour})
 	n := int64(0)
 	ids := func(count int) {
 		for range count {
 			n++
 			c := named(content(fmt.Sprintf("%32d", n)), fmt.Sprint(n))
-			r.is(driver.Done)(r.Append(t.Context(), driver.Append{Write: r.write("s", r.fence, n), Content: c}))
+			r.is(storedriver.Done)(r.Append(t.Context(), storedriver.Append{Write: r.write("s", r.fence, n), Content: c}))
 		}
 	}
 	ids(200)
@@ -131,7 +131,7 @@ func TestExpiry_ids_prunedByNewOnes(t *testing.T) {
 // Another transaction has the row of an expired session. Accesses of other sessions do not wait for it.
 func TestExpiry_sweep_waitsForNothing(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{IdleTTL: time.Second})
+	r := newRig(t, storedriver.Retention{IdleTTL: time.Second})
 	r.saves("old", r.fence, 1, "x")
 	r.later(time.Minute)
 	tx := returned(connect(t, r.db.URL()).Begin(t.Context()))(t)
@@ -148,7 +148,7 @@ func TestExpiry_sweep_waitsForNothing(t *testing.T) {
 // At a stricter isolation, two calls that sweep one session would fail. So none of them sweeps.
 func TestExpiry_stricterIsolation_noSweep(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{IdleTTL: time.Second})
+	r := newRig(t, storedriver.Retention{IdleTTL: time.Second})
 	r.saves("old", r.fence, 1, "x")
 	r.later(time.Minute)
 	tx := returned(r.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)

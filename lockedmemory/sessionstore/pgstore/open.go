@@ -7,12 +7,12 @@ import (
 	"fmt"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/postgres"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // connections is how many the store of Open has at most, beside those of the lock.
@@ -22,8 +22,8 @@ const connections = 4
 // database and schema, with at most 4 connections of its own. All stores beside locks share these,
 // and end with locks. NewColocatedDriver does no I/O. It returns distlock.ErrInvalidOption for
 // other drivers, and for a retention out of range.
-func NewColocatedDriver(locks lockdriver.Driver, keep *driver.Retention) (driver.Driver, error) {
-	beside, ok := lockdriver.As[postgres.Locks](locks)
+func NewColocatedDriver(locks driver.Driver, keep *storedriver.Retention) (storedriver.Driver, error) {
+	beside, ok := driver.As[postgres.Locks](locks)
 	if !ok {
 		return nil, fmt.Errorf("%w: the driver of the locks is not of package pglock: make it with pglock.NewDriver",
 			distlock.ErrInvalidOption)

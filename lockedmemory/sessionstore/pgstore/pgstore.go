@@ -14,12 +14,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/postgres"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Options configure a store. The zero value of a field, and nil Options, mean the defaults.
@@ -49,7 +49,7 @@ func New[M, D any](pool *pgxpool.Pool, key lockedmemory.KeyFunc, codec sessionst
 
 // NewDriver makes a driver over pool, which the caller closes. It uses Schema and Retention of
 // opts, and refuses what [New] refuses.
-func NewDriver(pool *pgxpool.Pool, opts *Options) (driver.Driver, error) {
+func NewDriver(pool *pgxpool.Pool, opts *Options) (storedriver.Driver, error) {
 	opts = cmp.Or(opts, &Options{})
 	schema := opts.schema()
 	if err := schema.Validate(); err != nil {
@@ -66,7 +66,7 @@ func NewDriver(pool *pgxpool.Pool, opts *Options) (driver.Driver, error) {
 	return s, nil
 }
 
-func newService(pool *postgres.Pool, keep *driver.Retention) (*service, error) {
+func newService(pool *postgres.Pool, keep *storedriver.Retention) (*service, error) {
 	kept, err := keep.WithDefaults()
 	if err != nil {
 		return nil, err
@@ -79,23 +79,23 @@ func newService(pool *postgres.Pool, keep *driver.Retention) (*service, error) {
 	return s, nil
 }
 
-// service is a driver.Driver.
+// service is a storedriver.Driver.
 type service struct {
 	pool   *postgres.Pool
-	keep   driver.Retention
+	keep   storedriver.Retention
 	idle   *time.Duration // nil: for ever
 	limits []int64        // see session_trim_v1
 	// source and locks tell whether a lock is in the same database. One of them is nil.
 	source *pgxpool.Pool
-	locks  lockdriver.Driver
+	locks  driver.Driver
 }
 
 // verdict makes a call that answers one.
-func (s *service) verdict(ctx context.Context, function string, args []any) (driver.Verdict, error) {
+func (s *service) verdict(ctx context.Context, function string, args []any) (storedriver.Verdict, error) {
 	return postgres.One(ctx, s.pool, scanVerdict, function, args...)
 }
 
-func scanVerdict(row pgx.CollectableRow) (v driver.Verdict, err error) {
+func scanVerdict(row pgx.CollectableRow) (v storedriver.Verdict, err error) {
 	err = row.Scan(&v.Outcome, &v.Mark.Fence, &v.Mark.N)
 	return v, err
 }
@@ -104,19 +104,19 @@ func scanVerdict(row pgx.CollectableRow) (v driver.Verdict, err error) {
 func session(name string) error {
 	if !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
 		return fmt.Errorf("pgstore: %w: the session's name is not UTF-8, or has a NUL: encode it first, "+
-			"for example as hexadecimal", lockdriver.ErrRefused)
+			"for example as hexadecimal", driver.ErrRefused)
 	}
 	return nil
 }
 
 // access returns the first arguments of each function that writes.
-func (s *service) access(a driver.Access) []any {
+func (s *service) access(a storedriver.Access) []any {
 	return []any{s.keep.Namespace, a.Session, a.Fence, a.Shown, a.Awaited, a.First, s.idle, s.limits}
 }
 
-func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+func (s *service) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
 	if err := session(a.Session); err != nil {
-		return driver.Verdict{}, err
+		return storedriver.Verdict{}, err
 	}
 	args := s.appendArgs(a)
 	if lock, ok := s.colocated(a); ok {
@@ -125,7 +125,7 @@ func (s *service) Append(ctx context.Context, a driver.Append) (driver.Verdict, 
 	return s.verdict(ctx, "append_v1", args)
 }
 
-func (s *service) appendArgs(a driver.Append) []any {
+func (s *service) appendArgs(a storedriver.Append) []any {
 	args := append(s.access(a.Access), a.N, a.Op, a.Seen.Fence, a.Seen.N, a.Seen.Sub, some(a.Messages))
 	if a.ID == "" {
 		return append(args, nil, nil, nil, nil)
@@ -153,9 +153,9 @@ func some(messages [][]byte) [][]byte {
 	return all
 }
 
-func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict, error) {
+func (s *service) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
 	if err := session(r.Session); err != nil {
-		return driver.Verdict{}, err
+		return storedriver.Verdict{}, err
 	}
 	var from, to []int64
 	if r.From != (lockedmemory.Place{}) {
@@ -182,7 +182,7 @@ func (s *service) Replace(ctx context.Context, r driver.Replace) (driver.Verdict
 // numbers are those of a place.
 func numbers(p lockedmemory.Place) []int64 { return []int64{p.Fence, p.N, p.Sub} }
 
-func (s *service) Retention() driver.Retention { return s.keep }
+func (s *service) Retention() storedriver.Retention { return s.keep }
 
 func (s *service) AcceptsLocker(locker *distlock.Locker) error {
 	if fencing.Driver(locker).Capabilities().AcrossProcesses {

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // long makes a session of n exchanges, two in each turn, beside 1,000 sessions and IDs. Its
@@ -18,7 +18,7 @@ import (
 func (r *rig) long(n int) {
 	r.Helper()
 	c := named(content("an exchange with an ID"), "id")
-	r.is(driver.Done)(r.Append(r.Context(), driver.Append{Write: r.write("long", r.fence-int64(n/2), 1), Content: c}))
+	r.is(storedriver.Done)(r.Append(r.Context(), storedriver.Append{Write: r.write("long", r.fence-int64(n/2), 1), Content: c}))
 	r.do(fmt.Sprintf(`DELETE FROM exchange;
 		INSERT INTO exchange SELECT s.id, s.fence + g / 2, g, 0, NULL, CASE WHEN g = 5000 THEN 'id'::bytea END,
 			ARRAY['\x78'::bytea] FROM session s, generate_series(1, %[1]d) g;
@@ -31,7 +31,7 @@ func (r *rig) long(n int) {
 
 // counting is a driver over one connection, whose statistics are complete at once. touched returns how
 // many rows the queries have touched since its last call, without their order.
-func (r *rig) counting() (d driver.Driver, touched func() int) {
+func (r *rig) counting() (d storedriver.Driver, touched func() int) {
 	r.Helper()
 	config := r.pool.Config()
 	config.MaxConns = 1
@@ -53,12 +53,12 @@ func (r *rig) counting() (d driver.Driver, touched func() int) {
 // A page of 20 reads some 20 rows of 100,000, from every place and in both directions.
 func TestRead_longSession_fewRows(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	d, touched := r.counting()
 	r.do("ANALYZE") // else the server takes the empty tables for larger ones
 	middle := lockedmemory.Place{Fence: r.fence - 25_000, N: 50_000}
 	for _, there := range []int{0, 20} { // the server has planned the queries for a table without a row
-		for name, read := range map[string]driver.Read{
+		for name, read := range map[string]storedriver.Read{
 			"forward":  {},
 			"backward": {Backward: true},
 			"after":    {From: middle},
@@ -88,11 +88,11 @@ func TestRead_longSession_fewRows(t *testing.T) {
 // turn.
 func TestAppend_longSession_fewRows(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{MaxExchanges: 1000, MaxAge: time.Second})
+	r := newRig(t, storedriver.Retention{MaxExchanges: 1000, MaxAge: time.Second})
 	d, touched := r.counting()
 	save := func(fence, n int64) {
 		t.Helper()
-		r.is(driver.Done)(d.Append(t.Context(), driver.Append{Write: r.write("long", fence, n), Content: content("y")}))
+		r.is(storedriver.Done)(d.Append(t.Context(), storedriver.Append{Write: r.write("long", fence, n), Content: content("y")}))
 	}
 	save(r.fence-2*time.Hour.Microseconds(), 1)
 	r.do("ANALYZE")

@@ -8,17 +8,17 @@ import (
 	"testing"
 	"time"
 
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // patiently repeats a call that has waited for too long, as the store does.
-func patiently(call func() (driver.Verdict, error)) (v driver.Verdict, err error) {
+func patiently(call func() (storedriver.Verdict, error)) (v storedriver.Verdict, err error) {
 	for range 100 {
-		if v, err = call(); !errors.Is(err, lockdriver.ErrTemporary) {
+		if v, err = call(); !errors.Is(err, driver.ErrTemporary) {
 			break
 		}
 	}
@@ -55,25 +55,25 @@ func (r *rig) behind(sql string, pause time.Duration, call func()) {
 func TestAppend_S2_markRaisedWhileWaiting_stale(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
-		r := newRig(t, driver.Retention{})
+		r := newRig(t, storedriver.Retention{})
 		r.do(fmt.Sprintf("ALTER DATABASE %s SET default_transaction_isolation = '%s'", r.db.Name(), level))
 		r.Driver = returned(pgstore.NewDriver(connect(t, r.db.URL()), nil))(t)
 		r.saves("s", r.fence, 1, "x")
-		for what, call := range map[string]func() (driver.Verdict, error){
-			"Save": func() (driver.Verdict, error) {
-				return r.Append(t.Context(), driver.Append{Write: r.write("s", r.fence, 2), Content: content("y")})
+		for what, call := range map[string]func() (storedriver.Verdict, error){
+			"Save": func() (storedriver.Verdict, error) {
+				return r.Append(t.Context(), storedriver.Append{Write: r.write("s", r.fence, 2), Content: content("y")})
 			},
-			"first Save": func() (driver.Verdict, error) {
-				return r.Append(t.Context(), driver.Append{Write: r.write("s", r.fence, 1), Content: content("y")})
+			"first Save": func() (storedriver.Verdict, error) {
+				return r.Append(t.Context(), storedriver.Append{Write: r.write("s", r.fence, 1), Content: content("y")})
 			},
-			"Clear": func() (driver.Verdict, error) {
-				return r.Replace(t.Context(), driver.Replace{Write: r.write("s", r.fence, 3)})
+			"Clear": func() (storedriver.Verdict, error) {
+				return r.Replace(t.Context(), storedriver.Replace{Write: r.write("s", r.fence, 3)})
 			},
-			"Load": func() (driver.Verdict, error) { return r.shows("s", r.fence) },
+			"Load": func() (storedriver.Verdict, error) { return r.shows("s", r.fence) },
 		} {
 			r.do(fmt.Sprintf("UPDATE session SET fence = %d, op = NULL; UPDATE exchange SET op = NULL", r.fence))
 			r.behind(fmt.Sprintf("UPDATE session SET fence = %d", r.fence+1), 0, func() {
-				if v, err := patiently(call); err != nil || v.Outcome != driver.Stale || v.Mark.Fence != r.fence+1 {
+				if v, err := patiently(call); err != nil || v.Outcome != storedriver.Stale || v.Mark.Fence != r.fence+1 {
 					t.Errorf("%s: %s: %+v, %v", level, what, v, err)
 				}
 			})
@@ -87,14 +87,14 @@ func TestAppend_S2_markRaisedWhileWaiting_stale(t *testing.T) {
 // While a call waits for the row of the session, the session expires.
 func TestAppend_O_expiredWhileWaiting_gone(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{IdleTTL: time.Second})
+	r := newRig(t, storedriver.Retention{IdleTTL: time.Second})
 	r.saves("s", r.fence, 1, "x")
 	w := r.write("s", r.fence, 2)
 	w.First, w.Seen = true, lockedmemory.Place{Fence: r.fence, N: 1}
 	r.do("UPDATE session SET kept_until = clock_timestamp() + interval '300 ms'")
 	r.behind("", 350*time.Millisecond, func() {
-		r.is(driver.Gone)(patiently(func() (driver.Verdict, error) {
-			return r.Append(t.Context(), driver.Append{Write: w, Content: content("y")})
+		r.is(storedriver.Gone)(patiently(func() (storedriver.Verdict, error) {
+			return r.Append(t.Context(), storedriver.Append{Write: w, Content: content("y")})
 		}))
 	})
 }
@@ -102,29 +102,29 @@ func TestAppend_O_expiredWhileWaiting_gone(t *testing.T) {
 // A Clear explains that earlier exchanges have disappeared, and no later ones.
 func TestAppend_O_clearedBefore_gone(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
-	r.is(driver.Done)(r.Replace(t.Context(), driver.Replace{Write: r.write("s", r.fence, 1)}))
-	needs := func(fence, n int64) (driver.Verdict, error) {
+	r := newRig(t, storedriver.Retention{})
+	r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write("s", r.fence, 1)}))
+	needs := func(fence, n int64) (storedriver.Verdict, error) {
 		w := r.write("s", fence, n)
 		w.Seen = lockedmemory.Place{Fence: fence}
-		return r.Append(t.Context(), driver.Append{Write: w, Content: content("x")})
+		return r.Append(t.Context(), storedriver.Append{Write: w, Content: content("x")})
 	}
-	r.is(driver.Gone)(needs(r.fence+1, 1))
-	r.is(driver.Done)(needs(r.fence, 2))
+	r.is(storedriver.Gone)(needs(r.fence+1, 1))
+	r.is(storedriver.Done)(needs(r.fence, 2))
 }
 
 // Several leases begin a new session at once. Each call has its outcome, and the exchanges are in
 // order.
 func TestAppend_O_newSession_manyAtOnce(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	for session := range 10 {
 		name := fmt.Sprint(session)
 		var all sync.WaitGroup
 		for n := range int64(8) {
 			all.Go(func() {
-				v, err := r.Append(t.Context(), driver.Append{Write: r.write(name, r.fence+n, 1), Content: content(fmt.Sprint(n))})
-				if err != nil || v.Outcome != driver.Done && v.Outcome != driver.Stale {
+				v, err := r.Append(t.Context(), storedriver.Append{Write: r.write(name, r.fence+n, 1), Content: content(fmt.Sprint(n))})
+				if err != nil || v.Outcome != storedriver.Done && v.Outcome != storedriver.Stale {
 					t.Errorf("%+v, %v", v, err)
 				}
 			})
@@ -144,45 +144,45 @@ func TestAppend_O_newSession_manyAtOnce(t *testing.T) {
 // When the sub-places are used up, by new exchanges or by those behind them, a Replace changes nothing.
 func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	r.saves("s", r.fence, 1, "x")
 	n := int64(1)
-	replace := func(exchanges int, want driver.Outcome) {
+	replace := func(exchanges int, want storedriver.Outcome) {
 		t.Helper()
-		page := returned(r.Read(t.Context(), driver.Read{Session: "s", Limit: 1}))(t)
+		page := returned(r.Read(t.Context(), storedriver.Read{Session: "s", Limit: 1}))(t)
 		at := page.Entries[0].Place
 		n++
-		w := driver.Replace{Write: r.write("s", r.fence, n), From: at, To: at}
+		w := storedriver.Replace{Write: r.write("s", r.fence, n), From: at, To: at}
 		for range exchanges {
-			e := driver.Entry{Place: lockedmemory.Place{Fence: at.Fence, N: at.N}, Messages: [][]byte{{'y'}}}
+			e := storedriver.Entry{Place: lockedmemory.Place{Fence: at.Fence, N: at.N}, Messages: [][]byte{{'y'}}}
 			w.New = append(w.New, e)
 		}
 		const exchange = "SELECT string_agg(e::text, '' ORDER BY sub) FROM exchange e"
 		before := r.do(exchange)
 		r.is(want)(r.Replace(t.Context(), w))
-		if changed := before != r.do(exchange); changed != (want == driver.Done) {
+		if changed := before != r.do(exchange); changed != (want == storedriver.Done) {
 			t.Errorf("%d exchanges: changed %t", exchanges, changed)
 		}
 	}
-	replace(3, driver.Done)
+	replace(3, storedriver.Done)
 	r.do(fmt.Sprint("UPDATE session SET revision = ", lockedmemory.MaxSub-2))
-	replace(3, driver.Full)
-	replace(1, driver.Full) // two more are moved
+	replace(3, storedriver.Full)
+	replace(1, storedriver.Full) // two more are moved
 	r.do("UPDATE session SET revision = revision - 1")
-	replace(1, driver.Done)
+	replace(1, storedriver.Done)
 }
 
 // A name that PostgreSQL cannot have is refused, and nothing is written.
 func TestSession_oddNames(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	for _, name := range []string{"a\x00b", "\xff"} {
-		_, err := r.Append(t.Context(), driver.Append{Write: r.write(name, r.fence, 1), Content: content("x")})
-		_, err2 := r.Replace(t.Context(), driver.Replace{Write: r.write(name, r.fence, 1)})
-		_, err3 := r.Read(t.Context(), driver.Read{Session: name, Limit: 1})
+		_, err := r.Append(t.Context(), storedriver.Append{Write: r.write(name, r.fence, 1), Content: content("x")})
+		_, err2 := r.Replace(t.Context(), storedriver.Replace{Write: r.write(name, r.fence, 1)})
+		_, err3 := r.Read(t.Context(), storedriver.Read{Session: name, Limit: 1})
 		_, _, err4 := r.Sessions(t.Context(), name)
 		for _, err := range []error{err, err2, err3, err4} {
-			if !errors.Is(err, lockdriver.ErrRefused) || lockdriver.MayHaveEffect(err) {
+			if !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) {
 				t.Errorf("%q: %v", name, err)
 			}
 		}

@@ -10,14 +10,14 @@ import (
 
 	"github.com/belugalock/belugalock/internal/postgres"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-func (s *service) Read(ctx context.Context, r driver.Read) (page driver.Page, err error) {
+func (s *service) Read(ctx context.Context, r storedriver.Read) (page storedriver.Page, err error) {
 	if err := session(r.Session); err != nil {
 		return page, err
 	}
-	var a driver.Access
+	var a storedriver.Access
 	if r.Access != nil {
 		a = *r.Access
 	}
@@ -43,7 +43,7 @@ func (s *service) Read(ctx context.Context, r driver.Read) (page driver.Page, er
 			page.Entries = append(page.Entries, row.entry)
 		}
 	}
-	slices.SortFunc(page.Entries, func(a, b driver.Entry) int {
+	slices.SortFunc(page.Entries, func(a, b storedriver.Entry) int {
 		if r.Backward {
 			a, b = b, a
 		}
@@ -58,8 +58,8 @@ func (s *service) Read(ctx context.Context, r driver.Read) (page driver.Page, er
 
 // row is one of the reply of read_v1.
 type row struct {
-	page  driver.Page // without entries
-	entry driver.Entry
+	page  storedriver.Page // without entries
+	entry storedriver.Entry
 }
 
 func scanRow(found pgx.CollectableRow) (r row, err error) {

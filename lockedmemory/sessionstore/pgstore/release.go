@@ -8,16 +8,16 @@ import (
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/internal/postgres"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // colocated returns the lock of the last write of a lease, if the lock is in the same database. In
 // another schema, append_release_v1 does not find it. A wrapper of the lock has to see each release.
-func (s *service) colocated(a driver.Append) (lock postgres.Locks, ok bool) {
+func (s *service) colocated(a storedriver.Append) (lock postgres.Locks, ok bool) {
 	if !a.EndsLease {
 		return nil, false
 	}
@@ -28,18 +28,18 @@ func (s *service) colocated(a driver.Append) (lock postgres.Locks, ok bool) {
 
 // released is the reply of append_release_v1.
 type released struct {
-	driver.Verdict
+	storedriver.Verdict
 	isReleased       bool
 	channel, message zeronull.Text // of a handoff
 }
 
 // appendRelease appends, and releases the lock in the same statement, see lastwrite.ReleaseWith.
 func (s *service) appendRelease(ctx context.Context, lease *distlock.Lease, lock postgres.Locks, args []any,
-) (v driver.Verdict, err error) {
-	lastwrite.ReleaseWith(lease, func(owner string) (lockdriver.ReleaseReply, error) {
+) (v storedriver.Verdict, err error) {
+	lastwrite.ReleaseWith(lease, func(owner string) (driver.ReleaseReply, error) {
 		if owner == "" {
 			v, err = s.verdict(ctx, "append_v1", args)
-			return lockdriver.ReleaseReply{}, err
+			return driver.ReleaseReply{}, err
 		}
 		all := append([]any{fencing.Options(fencing.Locker(lease)).Namespace, owner}, args...)
 		var reply released
@@ -52,7 +52,7 @@ func (s *service) appendRelease(ctx context.Context, lease *distlock.Lease, lock
 			lock.Notify(string(reply.channel), message)
 		}
 		v = reply.Verdict
-		return lockdriver.ReleaseReply{Released: reply.isReleased}, err
+		return driver.ReleaseReply{Released: reply.isReleased}, err
 	})
 	return v, err
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // calls counts the statements that call a function.
@@ -55,7 +55,7 @@ func TestSave_outsideTurn_twoStatements(t *testing.T) {
 	must(t, err)
 	beside, err := pgstore.NewColocatedDriver(locks, nil)
 	must(t, err)
-	over := func(pool *pgxpool.Pool) driver.Driver {
+	over := func(pool *pgxpool.Pool) storedriver.Driver {
 		d, err := pgstore.NewDriver(pool, nil)
 		must(t, err)
 		return d
@@ -70,7 +70,7 @@ func TestSave_outsideTurn_twoStatements(t *testing.T) {
 	defer other.Close(t.Context())
 	for name, c := range map[string]struct {
 		locker *distlock.Locker
-		store  driver.Driver
+		store  storedriver.Driver
 		want   int64
 	}{
 		"same pool":       {own, over(pool), 2},
@@ -105,24 +105,24 @@ func (r *rig) lease() *distlock.Lease {
 }
 
 // last appends the last exchange of a lease.
-func (r *rig) last(ctx context.Context, lease *distlock.Lease, n int64) (driver.Verdict, error) {
+func (r *rig) last(ctx context.Context, lease *distlock.Lease, n int64) (storedriver.Verdict, error) {
 	w := r.write("s", lease.Fence(), n)
 	w.Lease, w.First = lease, true
-	return r.Append(ctx, driver.Append{Write: w, Content: content(fmt.Sprint(n)), EndsLease: true})
+	return r.Append(ctx, storedriver.Append{Write: w, Content: content(fmt.Sprint(n)), EndsLease: true})
 }
 
 // An error of the release undoes the release alone.
 func TestRelease_fails_exchangeStored(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	lease := r.lease()
 	r.do("ALTER FUNCTION release_v1 RENAME TO gone")
-	r.is(driver.Done)(r.last(t.Context(), lease, 1))
+	r.is(storedriver.Done)(r.last(t.Context(), lease, 1))
 	if err := lease.Err(); err != nil {
 		t.Errorf("the lease: %v", err)
 	}
 	r.do("ALTER FUNCTION gone RENAME TO release_v1")
-	r.is(driver.Done)(r.last(t.Context(), lease, 2))
+	r.is(storedriver.Done)(r.last(t.Context(), lease, 2))
 	if got := r.texts("s"); lease.Err() == nil || len(got) != 2 {
 		t.Errorf("the lease: %v; %q", lease.Err(), got)
 	}
@@ -132,7 +132,7 @@ func TestRelease_fails_exchangeStored(t *testing.T) {
 // lock.
 func TestRelease_leaseRowLocked_onlyAppends(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	lease := r.lease()
 	tx, err := connect(t, r.db.URL()).Begin(t.Context())
 	must(t, err)
@@ -141,7 +141,7 @@ func TestRelease_leaseRowLocked_onlyAppends(t *testing.T) {
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 	defer cancel()
-	r.is(driver.Done)(r.last(ctx, lease, 1))
+	r.is(storedriver.Done)(r.last(ctx, lease, 1))
 	if err := lease.Err(); err != nil {
 		t.Errorf("the lease: %v", err)
 	}
@@ -152,7 +152,7 @@ func TestRelease_leaseRowLocked_onlyAppends(t *testing.T) {
 // The release hands the lock off to a waiter of another process, and notifies it.
 func TestRelease_L_waiterElsewhere_notified(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	lease := r.lease()
 	other := returned(pglock.New(t.Context(), r.pool, nil))(t)
 	defer other.Close(t.Context())
@@ -168,7 +168,7 @@ func TestRelease_L_waiterElsewhere_notified(t *testing.T) {
 	listens := returned(r.pool.Acquire(t.Context()))(t)
 	defer listens.Release()
 	returned(listens.Exec(t.Context(), `LISTEN "`+r.do("SELECT channel FROM waiter")+`"`))(t)
-	r.is(driver.Done)(r.last(t.Context(), lease, 1))
+	r.is(storedriver.Done)(r.last(t.Context(), lease, 1))
 	if lease.Err() == nil {
 		t.Error("the lease goes on")
 	}
@@ -184,7 +184,7 @@ func TestRelease_L_waiterElsewhere_notified(t *testing.T) {
 // Another transaction has the row of the session. Each call gives up soon, and the last Save leaves the lock.
 func TestLockTimeout_sessionRowLocked_temporary(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	lease := r.lease()
 	fence := lease.Fence()
 	r.saves("s", fence, 1, "x")
@@ -194,12 +194,12 @@ func TestLockTimeout_sessionRowLocked_temporary(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 	defer cancel()
 	_, err := r.last(ctx, lease, 2)
-	_, err2 := r.Append(ctx, driver.Append{Write: r.write("s", fence, 2), Content: content("y")})
-	_, err3 := r.Replace(ctx, driver.Replace{Write: r.write("s", fence, 2)})
+	_, err2 := r.Append(ctx, storedriver.Append{Write: r.write("s", fence, 2), Content: content("y")})
+	_, err3 := r.Replace(ctx, storedriver.Replace{Write: r.write("s", fence, 2)})
 	access := r.write("s", fence, 1).Access
-	_, err4 := r.Read(ctx, driver.Read{Session: "s", Access: &access, Limit: 1})
+	_, err4 := r.Read(ctx, storedriver.Read{Session: "s", Access: &access, Limit: 1})
 	for what, err := range map[string]error{"the last Save": err, "Save": err2, "Clear": err3, "Load": err4} {
-		if !errors.Is(err, lockdriver.ErrTemporary) || lockdriver.MayHaveEffect(err) {
+		if !errors.Is(err, driver.ErrTemporary) || driver.MayHaveEffect(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -207,16 +207,16 @@ func TestLockTimeout_sessionRowLocked_temporary(t *testing.T) {
 	if err := lease.Err(); err != nil {
 		t.Errorf("the lease: %v", err)
 	}
-	r.is(driver.Done)(r.last(t.Context(), lease, 2))
+	r.is(storedriver.Done)(r.last(t.Context(), lease, 2))
 }
 
 // A refused Save leaves the lock alone.
 func TestRelease_refusedSave_lockHeld(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	lease := r.lease()
 	r.saves("s", lease.Fence()+1000, 1, "later")
-	r.is(driver.Stale)(r.last(t.Context(), lease, 1))
+	r.is(storedriver.Stale)(r.last(t.Context(), lease, 1))
 	if info := r.do("SELECT released FROM lease"); lease.Err() != nil || info != "f" {
 		t.Errorf("the lease: %v; released: %s", lease.Err(), info)
 	}

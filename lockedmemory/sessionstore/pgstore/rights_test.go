@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // user makes a role without rights, and returns the URL for it.
@@ -25,7 +25,7 @@ func (r *rig) user(name string) string {
 // The documented rights suffice for all calls, and give no access to a table.
 func TestRights_documented_suffice(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	url := r.user("application")
 	r.do(`GRANT USAGE ON SCHEMA belugalock TO application;
 		GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA belugalock TO application`)
@@ -57,7 +57,7 @@ func TestRights_documented_suffice(t *testing.T) {
 // Without the rights, each call is refused as such, and nothing is written.
 func TestRights_missing_refused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	for name, grant := range map[string]string{
 		"nothing": "", "schema": "USAGE ON SCHEMA belugalock",
 		"version": "USAGE ON SCHEMA belugalock TO version; GRANT EXECUTE ON FUNCTION version_v1",
@@ -67,8 +67,8 @@ func TestRights_missing_refused(t *testing.T) {
 			r.do("GRANT " + grant + " TO " + name)
 		}
 		d := returned(pgstore.NewDriver(connect(t, url), nil))(t)
-		_, err := d.Append(t.Context(), driver.Append{Write: r.write("s", r.fence, 1), Content: content("x")})
-		if !errors.Is(err, lockdriver.ErrRefused) || lockdriver.MayHaveEffect(err) {
+		_, err := d.Append(t.Context(), storedriver.Append{Write: r.write("s", r.fence, 1), Content: content("x")})
+		if !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) {
 			t.Errorf("with %s: %v", name, err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestRights_missing_refused(t *testing.T) {
 // Migrate takes no right to a function of the application away.
 func TestMigrate_functionsOfOthers_keepRights(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	r.do("CREATE FUNCTION other() RETURNS int LANGUAGE sql RETURN 1; DELETE FROM version WHERE part = 'store'; " +
 		"DROP TABLE session, exchange, known CASCADE")
 	for _, f := range strings.Fields(r.do(`SELECT string_agg(oid::regprocedure::text, ' ') FROM pg_proc
@@ -106,10 +106,10 @@ func TestMigrate_functionsOfOthers_keepRights(t *testing.T) {
 // Without the schema, the first call fails, and says what to run.
 func TestMigrate_missing_refused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	d := returned(pgstore.NewDriver(r.pool, &pgstore.Options{Schema: "elsewhere"}))(t)
 	_, err := d.Ping(t.Context())
-	if !errors.Is(err, lockdriver.ErrRefused) || !strings.Contains(err.Error(), "pgstore.Migrate") {
+	if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "pgstore.Migrate") {
 		t.Errorf("%v", err)
 	}
 	must(t, pgstore.Migrate(t.Context(), r.pool, &pgstore.Options{Schema: "elsewhere"}))

@@ -7,22 +7,22 @@ import (
 	"testing"
 	"time"
 
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // isTemporary checks that a server that cannot write refuses each call for now. It never says no.
 func (r *rig) isTemporary(session string) {
 	r.Helper()
-	_, err := r.Append(r.Context(), driver.Append{Write: r.write(session, r.fence, 1), Content: content("x")})
-	_, err2 := r.Append(r.Context(), driver.Append{Write: r.write(session, r.fence, 2), Content: content("x")})
-	_, err3 := r.Replace(r.Context(), driver.Replace{Write: r.write(session, r.fence, 3)})
+	_, err := r.Append(r.Context(), storedriver.Append{Write: r.write(session, r.fence, 1), Content: content("x")})
+	_, err2 := r.Append(r.Context(), storedriver.Append{Write: r.write(session, r.fence, 2), Content: content("x")})
+	_, err3 := r.Replace(r.Context(), storedriver.Replace{Write: r.write(session, r.fence, 3)})
 	_, err4 := r.shows(session, r.fence)
 	for what, err := range map[string]error{"first Save": err, "Save": err2, "Clear": err3, "Load": err4} {
-		if !errors.Is(err, lockdriver.ErrTemporary) || lockdriver.MayHaveEffect(err) {
+		if !errors.Is(err, driver.ErrTemporary) || driver.MayHaveEffect(err) {
 			r.Errorf("%s: %v", what, err)
 		}
 	}
@@ -30,7 +30,7 @@ func (r *rig) isTemporary(session string) {
 
 func TestReadOnly_temporary(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, driver.Retention{})
+	r := newRig(t, storedriver.Retention{})
 	r.saves("stale", r.fence+10, 1, "x")
 	r.do("ALTER DATABASE " + r.db.Name() + " SET default_transaction_read_only = on")
 	r.Driver = returned(pgstore.NewDriver(connect(t, r.db.URL()), nil))(t)
@@ -52,9 +52,9 @@ func TestStandby_temporary(t *testing.T) {
 	pair.AwaitStandby()
 	r.Driver = returned(pgstore.NewDriver(connect(t, pair.Standby.URL(db.Name())), nil))(t)
 	r.isTemporary("s")
-	_, err := r.Read(t.Context(), driver.Read{Session: "s", Limit: 1})
+	_, err := r.Read(t.Context(), storedriver.Read{Session: "s", Limit: 1})
 	_, _, err2 := r.Sessions(t.Context(), "")
-	if !errors.Is(err, lockdriver.ErrTemporary) || !errors.Is(err2, lockdriver.ErrTemporary) {
+	if !errors.Is(err, driver.ErrTemporary) || !errors.Is(err2, driver.ErrTemporary) {
 		t.Errorf("Read: %v; Sessions: %v", err, err2)
 	}
 }
@@ -77,9 +77,9 @@ func TestStandby_commitCancelled_unknown(t *testing.T) {
 	pair.Detach()
 	first := r.write("s", r.fence+1, 4)
 	first.First = true
-	append := func(w driver.Write, c driver.Content) func() error {
+	append := func(w storedriver.Write, c storedriver.Content) func() error {
 		return func() error {
-			_, err := r.Append(context.Background(), driver.Append{Write: w, Content: c})
+			_, err := r.Append(context.Background(), storedriver.Append{Write: w, Content: c})
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ func TestStandby_commitCancelled_unknown(t *testing.T) {
 		{"a Save with an ID", append(r.write("s", r.fence+1, 5), named(content("the message with an ID"), "id"))},
 		{"another with that ID", append(r.write("s", r.fence+1, 6), named(content("the message with an ID"), "id"))},
 		{"a look for the ID", func() error {
-			_, err := r.Read(context.Background(), driver.Read{Session: "s", ID: "id", Limit: 1})
+			_, err := r.Read(context.Background(), storedriver.Read{Session: "s", ID: "id", Limit: 1})
 			return err
 		}},
 	} {
@@ -104,7 +104,7 @@ func TestStandby_commitCancelled_unknown(t *testing.T) {
 			return len(errs) > 0 ||
 				r.do("SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1"
 		})
-		if err := <-errs; !lockdriver.MayHaveEffect(err) {
+		if err := <-errs; !driver.MayHaveEffect(err) {
 			t.Errorf("%s: %v; want an unknown outcome", c.what, err)
 		}
 	}
@@ -115,9 +115,9 @@ func TestPing_advice(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartPostgres(t, "autovacuum=off", "full_page_writes=off")
 	d := returned(pgstore.NewDriver(migrate(t, server.NewDatabase(t)), nil))(t)
-	for driver, words := range map[driver.Driver][]string{
-		d:                                    {"autovacuum", "fsync", "full_page_writes"},
-		newRig(t, driver.Retention{}).Driver: {"fsync"}, // off in all servers of tests
+	for driver, words := range map[storedriver.Driver][]string{
+		d: {"autovacuum", "fsync", "full_page_writes"},
+		newRig(t, storedriver.Retention{}).Driver: {"fsync"}, // off in all servers of tests
 	} {
 		advice, err := driver.Ping(t.Context())
 		if err != nil || len(advice) != len(words) {

@@ -3,7 +3,7 @@
 -- ⚑ A connection keeps its plans. Those that it has made for small tables would read all rows when the
 -- tables have grown. So the functions that a driver calls demand the indexes.
 --
--- Outcomes are those of driver.Outcome: 0 done, 1 known, 2 conflict, 3 taken, 4 stale, 5 unowned, 6
+-- Outcomes are those of storedriver.Outcome: 0 done, 1 known, 2 conflict, 3 taken, 4 stale, 5 unowned, 6
 -- gone, 7 range, 8 full, 9 deleted.
 
 -- Locks the row of a session, and removes what has expired.
@@ -35,7 +35,7 @@ BEGIN
 END $$;
 
 -- Refuses a lease that was overtaken, or that waited through a Delete, or that is too old for an unknown
--- session, see driver.OldToken.
+-- session, see storedriver.OldToken.
 CREATE FUNCTION {schema}.session_barred_v1(s {schema}.session, p_fence bigint, p_shown bigint,
   p_awaited bigint) RETURNS integer
 LANGUAGE plpgsql AS $$

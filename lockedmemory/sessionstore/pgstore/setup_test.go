@@ -12,8 +12,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 func TestMain(m *testing.M) {
@@ -71,13 +71,13 @@ func returned[T any](value T, err error) func(t testing.TB) T {
 // rig is a driver over a database of its own.
 type rig struct {
 	testing.TB
-	driver.Driver
+	storedriver.Driver
 	db    *testservers.PostgresDatabase
 	pool  *pgxpool.Pool
 	fence int64 // a token of this moment
 }
 
-func newRig(t testing.TB, keep driver.Retention) *rig {
+func newRig(t testing.TB, keep storedriver.Retention) *rig {
 	t.Helper()
 	db := migrated(t)
 	pool := connect(t, db.URL())
@@ -93,8 +93,8 @@ func (r *rig) do(sql string) string {
 }
 
 // write is the n-th under a token. The first is the first access of its lease.
-func (r *rig) write(session string, fence, n int64) driver.Write {
-	return driver.Write{Access: driver.Access{Session: session, Fence: fence, First: n == 1}, N: n,
+func (r *rig) write(session string, fence, n int64) storedriver.Write {
+	return storedriver.Write{Access: storedriver.Access{Session: session, Fence: fence, First: n == 1}, N: n,
 		Op: fmt.Sprintf("%016x%016x", fence, n)}
 }
 
@@ -102,22 +102,24 @@ func (r *rig) write(session string, fence, n int64) driver.Write {
 func (r *rig) saves(session string, fence, from int64, texts ...string) {
 	r.Helper()
 	for i, text := range texts {
-		r.is(driver.Done)(r.Append(r.Context(), driver.Append{Write: r.write(session, fence, from+int64(i)),
+		r.is(storedriver.Done)(r.Append(r.Context(), storedriver.Append{Write: r.write(session, fence, from+int64(i)),
 			Content: content(text)}))
 	}
 }
 
-func content(text string) driver.Content { return driver.Content{Messages: [][]byte{[]byte(text)}} }
+func content(text string) storedriver.Content {
+	return storedriver.Content{Messages: [][]byte{[]byte(text)}}
+}
 
 // named gives a content an ID.
-func named(c driver.Content, id string) driver.Content {
+func named(c storedriver.Content, id string) storedriver.Content {
 	c.ID, c.Digest = id, [16]byte(c.Messages[0])
 	return c
 }
 
 // is checks a verdict.
-func (r *rig) is(want driver.Outcome) func(driver.Verdict, error) {
-	return func(v driver.Verdict, err error) {
+func (r *rig) is(want storedriver.Outcome) func(storedriver.Verdict, error) {
+	return func(v storedriver.Verdict, err error) {
 		r.Helper()
 		if err != nil || v.Outcome != want {
 			r.Errorf("%+v, %v; want outcome %d", v, err, want)
@@ -128,7 +130,7 @@ func (r *rig) is(want driver.Outcome) func(driver.Verdict, error) {
 // texts are the first messages of a session.
 func (r *rig) texts(session string) (texts []string) {
 	r.Helper()
-	page, err := r.Read(r.Context(), driver.Read{Session: session, Limit: 1000})
+	page, err := r.Read(r.Context(), storedriver.Read{Session: session, Limit: 1000})
 	must(r, err)
 	for _, e := range page.Entries {
 		texts = append(texts, string(e.Messages[0]))
@@ -137,8 +139,8 @@ func (r *rig) texts(session string) (texts []string) {
 }
 
 // shows is the first access of a lease that only reads.
-func (r *rig) shows(session string, fence int64) (driver.Verdict, error) {
+func (r *rig) shows(session string, fence int64) (storedriver.Verdict, error) {
 	a := r.write(session, fence, 1).Access
-	page, err := r.Read(r.Context(), driver.Read{Session: session, Access: &a, Limit: 1})
+	page, err := r.Read(r.Context(), storedriver.Read{Session: session, Access: &a, Limit: 1})
 	return page.Verdict, err
 }

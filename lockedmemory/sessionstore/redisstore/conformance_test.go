@@ -10,8 +10,8 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
 )
 
@@ -30,7 +30,7 @@ func service(store redis.UniversalOptions, locks *redis.UniversalOptions) func(t
 			lockClient = newClient(*locks)
 		}
 		return storetest.Service{
-			Driver: func(tb testing.TB, keep driver.Retention) driver.Driver {
+			Driver: func(tb testing.TB, keep storedriver.Retention) storedriver.Driver {
 				d, err := redisstore.NewDriver(client, &keep)
 				if err != nil {
 					tb.Fatal(err)

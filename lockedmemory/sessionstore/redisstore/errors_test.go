@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
@@ -175,7 +175,7 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 							if err == nil || !strings.Contains(err.Error(), c.text) {
 								t.Errorf("no %q in: %v", c.text, err)
 							}
-							if rights := strings.HasPrefix(what, "no right"); errors.Is(err, lockdriver.ErrRights) != rights {
+							if rights := strings.HasPrefix(what, "no right"); errors.Is(err, driver.ErrRights) != rights {
 								t.Errorf("a right is missing: %t, and the error: %v", rights, err)
 							}
 							return nil
@@ -203,10 +203,10 @@ func TestSave_C_rejectedConnection_refused(t *testing.T) {
 		must(t, r.memory.Save(ctx, "q", "a"))
 		do("ACL", "SETUSER", "app", "resetpass", ">second")
 		do("CLIENT", "KILL", "USER", "app")
-		if err := r.memory.Save(ctx, "q2", "a2"); !errors.Is(err, lockdriver.ErrRefused) || lockdriver.MayHaveEffect(err) {
+		if err := r.memory.Save(ctx, "q2", "a2"); !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) {
 			t.Errorf("Save: %v, want a definite refusal", err)
 		}
-		if history, err := r.store.Load(ctx, ""); !errors.Is(err, lockdriver.ErrRefused) {
+		if history, err := r.store.Load(ctx, ""); !errors.Is(err, driver.ErrRefused) {
 			t.Errorf("Load: %q, %v, want a refusal", history, err)
 		}
 		return nil
@@ -218,7 +218,7 @@ func TestStore_C_locksInProcess_refused(t *testing.T) {
 	t.Parallel()
 	s := newRig(t, redis.Options{}, nil, nil)
 	locks := memlock.NewDriver()
-	for name, d := range map[string]lockdriver.Driver{"memlock": locks, "memlock, wrapped": drivertest.NewFaults(locks)} {
+	for name, d := range map[string]driver.Driver{"memlock": locks, "memlock, wrapped": drivertest.NewFaults(locks)} {
 		locker, err := distlock.New(d, nil)
 		must(t, err)
 		t.Cleanup(func() { _ = locker.Close(context.Background()) })

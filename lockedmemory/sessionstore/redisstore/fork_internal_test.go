@@ -9,7 +9,7 @@ import (
 
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // A session that begins while a Fork stages its copy is not replaced.
@@ -23,11 +23,11 @@ func TestFork_O_begunBeforeSwap_refused(t *testing.T) {
 	}
 	s, token := d.(*service), time.Now().UnixMicro()
 	session := fmt.Sprint("fork-", token)
-	access := driver.Access{Session: session, Fence: token, First: true}
+	access := storedriver.Access{Session: session, Fence: token, First: true}
 	keys, args := []string{s.keys(session).log, s.keys(session).mark, s.keys(session).mark, s.keys(session).ids,
-		s.keys(session).stage}, []any{tokens(access, false), 0, 0, driver.KeepEmpty.Milliseconds(), s.bounds()}
-	p := newReplacing(driver.Replace{Write: driver.Write{Access: access, N: 1, Op: fmt.Sprintf("%032x", token)},
-		New: []driver.Entry{{Place: lockedmemory.Place{Fence: token - 2, N: 1}, Messages: [][]byte{[]byte("copied")}}}}, keys, args)
+		s.keys(session).stage}, []any{tokens(access, false), 0, 0, storedriver.KeepEmpty.Milliseconds(), s.bounds()}
+	p := newReplacing(storedriver.Replace{Write: storedriver.Write{Access: access, N: 1, Op: fmt.Sprintf("%032x", token)},
+		New: []storedriver.Entry{{Place: lockedmemory.Place{Fence: token - 2, N: 1}, Messages: [][]byte{[]byte("copied")}}}}, keys, args)
 	for p.step != swap {
 		if v, done, err := s.stage(t.Context(), p); done || err != nil {
 			t.Fatalf("%+v, %t, %v", v, done, err)
@@ -41,7 +41,7 @@ func TestFork_O_begunBeforeSwap_refused(t *testing.T) {
 	if v, done, err := p.answered(cmd); done || err != nil || p.step != begin {
 		t.Fatalf("the swap: %+v, %t, %v", v, done, err)
 	}
-	if v, done, err := s.stage(t.Context(), p); !done || err != nil || v.Outcome != driver.Range {
+	if v, done, err := s.stage(t.Context(), p); !done || err != nil || v.Outcome != storedriver.Range {
 		t.Errorf("the next staging: %+v, %t, %v; want Range", v, done, err)
 	}
 	if n := client.XLen(t.Context(), keys[0]).Val(); n != 2 { // with the marker of the Fork's token

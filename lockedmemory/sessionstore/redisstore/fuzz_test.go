@@ -8,9 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Every entry of a session is a Save, a marker, or an error with the place alone. A Save keeps all
@@ -59,7 +59,7 @@ func FuzzEntries(f *testing.F) {
 
 		for _, reply := range [][]any{{int64(strange)}, {int64(strange), id}, {int64(strange), fields}, {id}, {}, fields} {
 			v, err := parseVerdict(replied(reply))
-			if err == nil && (v.Outcome < driver.Done || v.Outcome > driver.Deleted || v.Mark.Fence < 0 || v.Mark.N < 0) {
+			if err == nil && (v.Outcome < storedriver.Done || v.Outcome > storedriver.Deleted || v.Mark.Fence < 0 || v.Mark.N < 0) {
 				t.Errorf("%q: %+v", reply, v)
 			}
 		}
@@ -101,7 +101,7 @@ func check(t *testing.T, place lockedmemory.Place, texts []string, fields []any)
 	if entry.Pinned {
 		kept = append(kept, "pin", texts[len(texts)-1])
 	}
-	if !slices.Equal(kept, texts) || len(entry.Messages) == 0 || place.Fence > lockdriver.MaxFence {
+	if !slices.Equal(kept, texts) || len(entry.Messages) == 0 || place.Fence > driver.MaxFence {
 		t.Errorf("%s: %q was parsed as %+v", place, texts, entry)
 	}
 }

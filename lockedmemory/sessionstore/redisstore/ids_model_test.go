@@ -10,9 +10,9 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Writes with an ID, Clears, reads of an ID and their late copies come in random order. Redis answers as memstore,
@@ -44,7 +44,7 @@ func TestIDs_O_randomCalls_asMemstore(t *testing.T) {
 			got, want := c.answer(t, remote, call), c.answer(t, local, call)
 			trace = append(trace, fmt.Sprintf("%+v: %s", call, got))
 			for _, id := range someIDs {
-				read := driver.Read{Session: c.session, ID: id, Limit: 1}
+				read := storedriver.Read{Session: c.session, ID: id, Limit: 1}
 				got, want = got+c.answer(t, remote, read), want+c.answer(t, local, read)
 			}
 			if got != want {
@@ -64,46 +64,46 @@ type randomCalls struct {
 	shown   map[int64]bool // tokens that the drivers have accepted
 }
 
-// next returns a driver.Write, which is a Clear, a driver.Append or a driver.Read.
+// next returns a storedriver.Write, which is a Clear, a storedriver.Append or a storedriver.Read.
 func (c *randomCalls) next(step int64) any {
 	fence := c.lease.Fence() + step/6
 	if step >= 6 && c.IntN(4) == 0 {
 		fence--
 	}
-	access := driver.Access{Session: c.session, Lease: c.lease, Fence: fence, First: !c.shown[fence] || c.IntN(3) == 0}
-	write := driver.Write{Access: access, N: step + 1, Op: fmt.Sprintf("%032x", step)}
+	access := storedriver.Access{Session: c.session, Lease: c.lease, Fence: fence, First: !c.shown[fence] || c.IntN(3) == 0}
+	write := storedriver.Write{Access: access, N: step + 1, Op: fmt.Sprintf("%032x", step)}
 	id := someIDs[c.IntN(len(someIDs))]
 	switch c.IntN(8) {
 	case 0:
 		return write
 	case 1:
 		access.First = true
-		return driver.Read{Session: c.session, Access: &access, ID: id, Limit: 1}
+		return storedriver.Read{Session: c.session, Access: &access, ID: id, Limit: 1}
 	case 2:
-		return driver.Append{Write: write, Content: driver.Content{Messages: [][]byte{[]byte(write.Op)}}}
+		return storedriver.Append{Write: write, Content: storedriver.Content{Messages: [][]byte{[]byte(write.Op)}}}
 	}
-	return driver.Append{Write: write, Content: driver.Content{
+	return storedriver.Append{Write: write, Content: storedriver.Content{
 		Messages: [][]byte{[]byte(write.Op)}, ID: id, Digest: [16]byte{byte(1 + c.IntN(2))},
 	}}
 }
 
 // answer makes a call, and returns the text of its answer.
-func (c *randomCalls) answer(t *testing.T, d driver.Driver, call any) string {
+func (c *randomCalls) answer(t *testing.T, d storedriver.Driver, call any) string {
 	t.Helper()
-	var page driver.Page
+	var page storedriver.Page
 	var err error
-	var access driver.Access
+	var access storedriver.Access
 	switch call := call.(type) {
-	case driver.Write:
+	case storedriver.Write:
 		access = call.Access
-		page.Verdict, err = d.Replace(t.Context(), driver.Replace{Write: call})
-	case driver.Append:
+		page.Verdict, err = d.Replace(t.Context(), storedriver.Replace{Write: call})
+	case storedriver.Append:
 		access = call.Access
 		page.Verdict, err = d.Append(t.Context(), call)
-	case driver.Read:
+	case storedriver.Read:
 		page, err = d.Read(t.Context(), call)
 	}
 	must(t, err)
-	c.shown[access.Fence] = c.shown[access.Fence] || page.Outcome == driver.Done
+	c.shown[access.Fence] = c.shown[access.Fence] || page.Outcome == storedriver.Done
 	return fmt.Sprintf("outcome %d, known %t, %v; ", page.Outcome, page.Known, page.Entries)
 }

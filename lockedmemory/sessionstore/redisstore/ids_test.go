@@ -14,14 +14,14 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // ids is a session whose driver writes under rising tokens.
 type ids struct {
 	*testing.T
 	client *redis.Client
-	writer func(session string, fence int64) (driver.Driver, driver.Access)
+	writer func(session string, fence int64) (storedriver.Driver, storedriver.Access)
 	fence  int64
 }
 
@@ -29,22 +29,22 @@ func newIDs(t *testing.T) *ids {
 	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	markKnown(t, client)
-	return &ids{T: t, client: client, writer: driverOf(t, client, driver.Retention{})}
+	return &ids{T: t, client: client, writer: driverOf(t, client, storedriver.Retention{})}
 }
 
 const idsKey, logKey = "session:{s}:ids", "session:{s}:log"
 
 // exchange is the next one that a new lease stores under an ID.
-func (s *ids) exchange(id string) driver.Append {
+func (s *ids) exchange(id string) storedriver.Append {
 	s.fence++
 	_, access := s.writer("s", s.fence)
-	return driver.Append{
-		Write:   driver.Write{Access: access, N: 3, Op: fmt.Sprintf("%032x", s.fence)},
-		Content: driver.Content{Messages: [][]byte{{'m'}}, ID: id, Digest: [16]byte{'d'}},
+	return storedriver.Append{
+		Write:   storedriver.Write{Access: access, N: 3, Op: fmt.Sprintf("%032x", s.fence)},
+		Content: storedriver.Content{Messages: [][]byte{{'m'}}, ID: id, Digest: [16]byte{'d'}},
 	}
 }
 
-func (s *ids) append(a driver.Append) (driver.Verdict, error) {
+func (s *ids) append(a storedriver.Append) (storedriver.Verdict, error) {
 	d, _ := s.writer("s", 1)
 	return d.Append(s.Context(), a)
 }
@@ -53,7 +53,7 @@ func (s *ids) append(a driver.Append) (driver.Verdict, error) {
 func (s *ids) place(id string) (at string, known bool) {
 	s.Helper()
 	d, _ := s.writer("s", 1)
-	page, err := d.Read(s.Context(), driver.Read{Session: "s", ID: id, Limit: 1})
+	page, err := d.Read(s.Context(), storedriver.Read{Session: "s", ID: id, Limit: 1})
 	must(s.T, err)
 	for _, e := range page.Entries {
 		at += e.Place.String()
@@ -78,7 +78,7 @@ func TestIDs_storedForm(t *testing.T) {
 	t.Parallel()
 	s := newIDs(t)
 	v, err := s.append(s.exchange("id"))
-	if must(t, err); v.Outcome != driver.Done {
+	if must(t, err); v.Outcome != storedriver.Done {
 		t.Fatal(v)
 	}
 	record := s.client.HGet(t.Context(), idsKey, fieldOf("id")).Val()
@@ -98,7 +98,7 @@ func TestIDs_O_veryLateCopy(t *testing.T) {
 	s := newIDs(t)
 	first := s.exchange("id")
 	for range 2 {
-		if v, err := s.append(first); err != nil || v.Outcome != driver.Done {
+		if v, err := s.append(first); err != nil || v.Outcome != storedriver.Done {
 			t.Fatal(v, err)
 		}
 		s.isAt("id", "1-3000000")
@@ -106,12 +106,12 @@ func TestIDs_O_veryLateCopy(t *testing.T) {
 	}
 	v, err := s.append(s.exchange("later"))
 	must(t, err)
-	if v, err = s.append(first); err != nil || v.Outcome != driver.Done { // its own entry stands there
+	if v, err = s.append(first); err != nil || v.Outcome != storedriver.Done { // its own entry stands there
 		t.Error(v, err)
 	}
 	must(t, s.client.HDel(t.Context(), idsKey, fieldOf("id")).Err())
 	must(t, s.client.XDel(t.Context(), logKey, "1-3000000").Err())
-	if v, err = s.append(first); err != nil || v.Outcome != driver.Stale {
+	if v, err = s.append(first); err != nil || v.Outcome != storedriver.Stale {
 		t.Error(v, err)
 	}
 	s.isAt("id", "")
@@ -161,7 +161,7 @@ func TestIDs_expiredRecord_isNotKnown(t *testing.T) {
 	record := s.client.HGet(t.Context(), idsKey, fieldOf("id")).Val()
 	must(t, s.client.HSet(t.Context(), idsKey, fieldOf("id"), "1"+past+record[14:]).Err())
 	s.isAt("id", "")
-	if v, err := s.append(s.exchange("id")); err != nil || v.Outcome != driver.Done {
+	if v, err := s.append(s.exchange("id")); err != nil || v.Outcome != storedriver.Done {
 		t.Error(v, err)
 	}
 	s.isAt("id", "2-3000000")

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/lastwrite"
@@ -182,13 +182,13 @@ func TestSave_outsideATurn_twoRoundTrips(t *testing.T) {
 
 // wrapped is a driver of another program around that of the locks.
 type wrapped struct {
-	lockdriver.Driver
+	driver.Driver
 	releases int
 }
 
-func (w *wrapped) Unwrap() lockdriver.Driver { return w.Driver }
+func (w *wrapped) Unwrap() driver.Driver { return w.Driver }
 
-func (w *wrapped) Release(ctx context.Context, req lockdriver.ReleaseRequest) (lockdriver.ReleaseReply, error) {
+func (w *wrapped) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	w.releases++
 	return w.Driver.Release(ctx, req)
 }

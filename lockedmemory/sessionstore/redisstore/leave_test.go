@@ -13,8 +13,8 @@ import (
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Each method of the driver returns when its ctx ends, even if no server answers and go-redis has
@@ -29,37 +29,37 @@ func TestDriver_L_returnsWithItsContext(t *testing.T) {
 			network := faultnet.NewNet(t)
 			options.Dialer, options.ReadTimeout, options.MaxRetries = network.Dial, time.Second, -1
 			client := redis.NewUniversalClient(&options)
-			d, err := redisstore.NewDriver(client, &driver.Retention{Namespace: "session", IdleTTL: time.Hour})
+			d, err := redisstore.NewDriver(client, &storedriver.Retention{Namespace: "session", IdleTTL: time.Hour})
 			must(t, err)
 			locker, err := memlock.New(nil)
 			must(t, err)
 			lease, err := locker.Acquire(t.Context(), "s")
 			must(t, err)
-			access := driver.Access{Session: t.Name(), Lease: lease, Fence: lease.Fence(), First: true}
+			access := storedriver.Access{Session: t.Name(), Lease: lease, Fence: lease.Fence(), First: true}
 			if connected {
-				_, err := d.Read(t.Context(), driver.Read{Session: t.Name(), Access: &access, Limit: 1})
+				_, err := d.Read(t.Context(), storedriver.Read{Session: t.Name(), Access: &access, Limit: 1})
 				must(t, err)
 			}
 			network.Cut()
-			write := driver.Write{Access: access, N: 1, Op: strings.Repeat("0", 32)}
+			write := storedriver.Write{Access: access, N: 1, Op: strings.Repeat("0", 32)}
 			inTurn := write
 			inTurn.First = false
-			content := driver.Content{Messages: [][]byte{[]byte("m")}}
+			content := storedriver.Content{Messages: [][]byte{[]byte("m")}}
 			for method, call := range map[string]func(context.Context) error{
 				"Append, first": func(ctx context.Context) error {
-					_, err := d.Append(ctx, driver.Append{Write: write, Content: content})
+					_, err := d.Append(ctx, storedriver.Append{Write: write, Content: content})
 					return err
 				},
 				"Append, in a turn": func(ctx context.Context) error {
-					_, err := d.Append(ctx, driver.Append{Write: inTurn, Content: content})
+					_, err := d.Append(ctx, storedriver.Append{Write: inTurn, Content: content})
 					return err
 				},
 				"Clear": func(ctx context.Context) error {
-					_, err := d.Replace(ctx, driver.Replace{Write: write})
+					_, err := d.Replace(ctx, storedriver.Replace{Write: write})
 					return err
 				},
 				"Read, first": func(ctx context.Context) error {
-					_, err := d.Read(ctx, driver.Read{Session: t.Name(), Access: &access, Limit: 1})
+					_, err := d.Read(ctx, storedriver.Read{Session: t.Name(), Access: &access, Limit: 1})
 					return err
 				},
 				"Sessions": func(ctx context.Context) error {
@@ -71,7 +71,7 @@ func TestDriver_L_returnsWithItsContext(t *testing.T) {
 					return err
 				},
 				"Read": func(ctx context.Context) error {
-					_, err := d.Read(ctx, driver.Read{Session: t.Name(), Limit: 1})
+					_, err := d.Read(ctx, storedriver.Read{Session: t.Name(), Limit: 1})
 					return err
 				},
 			} {

@@ -16,13 +16,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // A Save that was never sent has a known outcome: nothing is written.
@@ -398,28 +398,28 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 	must(t, err)
 
 	stored := lockedmemory.Place{Fence: lease.Fence(), N: 1}
-	write := driver.Write{N: 2, Op: strings.Repeat("0", 32)}
-	write.Access = driver.Access{Session: r.key, Lease: lease, Fence: stored.Fence, Seen: stored}
+	write := storedriver.Write{N: 2, Op: strings.Repeat("0", 32)}
+	write.Access = storedriver.Access{Session: r.key, Lease: lease, Fence: stored.Fence, Seen: stored}
 	old := write
 	old.Fence, old.Seen = stored.Fence-(24*time.Hour).Microseconds(), lockedmemory.Place{}
-	content := driver.Content{Messages: [][]byte{[]byte("q"), []byte("a")}, ID: "question"}
-	save := func(w driver.Write) (driver.Verdict, error) {
-		return d.Append(t.Context(), driver.Append{Write: w, Content: content})
+	content := storedriver.Content{Messages: [][]byte{[]byte("q"), []byte("a")}, ID: "question"}
+	save := func(w storedriver.Write) (storedriver.Verdict, error) {
+		return d.Append(t.Context(), storedriver.Append{Write: w, Content: content})
 	}
-	saveOther := func(w driver.Write) (driver.Verdict, error) {
+	saveOther := func(w storedriver.Write) (storedriver.Verdict, error) {
 		other := content
 		other.Digest[0] = 1
-		return d.Append(t.Context(), driver.Append{Write: w, Content: other})
+		return d.Append(t.Context(), storedriver.Append{Write: w, Content: other})
 	}
-	replace := func(w driver.Write) (driver.Verdict, error) {
-		return d.Replace(t.Context(), driver.Replace{Write: w, From: stored, To: stored})
+	replace := func(w storedriver.Write) (storedriver.Verdict, error) {
+		return d.Replace(t.Context(), storedriver.Replace{Write: w, From: stored, To: stored})
 	}
 	known := write
 	known.Session = r.key + " with an exchange"
 	known.Seen = lockedmemory.Place{}
 	v, err := save(known)
 	must(t, err)
-	if v.Outcome != driver.Done {
+	if v.Outcome != storedriver.Done {
 		t.Fatalf("Save before the failover: outcome %d", v.Outcome)
 	}
 	if _, err := replica.Do("REPLICAOF", "127.0.0.1", "1"); err != nil {
@@ -427,8 +427,8 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 	}
 	for _, c := range []struct {
 		what  string
-		call  func(driver.Write) (driver.Verdict, error)
-		write driver.Write
+		call  func(storedriver.Write) (storedriver.Verdict, error)
+		write storedriver.Write
 	}{
 		{"SaveOnce with a known ID", save, known},
 		{"SaveOnce of other messages with a known ID", saveOther, known},
@@ -437,7 +437,7 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 		{"Replace", replace, write},
 	} {
 		v, err := c.call(c.write)
-		if !errors.Is(err, lockdriver.ErrTemporary) || !strings.Contains(err.Error(), "READONLY") {
+		if !errors.Is(err, driver.ErrTemporary) || !strings.Contains(err.Error(), "READONLY") {
 			t.Errorf("%s: outcome %d, %v; want READONLY", c.what, v.Outcome, err)
 		}
 	}

@@ -12,42 +12,42 @@ import (
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // model is the table of states in docs/design/sessions.md, without Redis.
 type model struct {
 	there   bool
-	history []driver.Write
+	history []storedriver.Write
 	last    lockedmemory.Place // the highest place that the Stream has seen; it ends with the log
 	mark    lockedmemory.Place
 	begun   bool   // state l
 	op      string // of the last Clear under the token of the mark
 }
 
-func (m *model) at(w driver.Write) lockedmemory.Place {
+func (m *model) at(w storedriver.Write) lockedmemory.Place {
 	return lockedmemory.Place{Fence: w.Fence, N: w.N}
 }
 
 // refuses judges a place. The place of a Load has N 0.
-func (m *model) refuses(w driver.Write) (driver.Outcome, bool) {
+func (m *model) refuses(w storedriver.Write) (storedriver.Outcome, bool) {
 	highest := m.mark
 	if m.there {
 		highest = m.last
 	}
 	switch {
 	case highest.Fence > w.Fence:
-		return driver.Stale, true
+		return storedriver.Stale, true
 	case m.at(w).Compare(highest) <= 0 && highest != (lockedmemory.Place{}):
-		return driver.Taken, true
+		return storedriver.Taken, true
 	}
-	return driver.Done, false
+	return storedriver.Done, false
 }
 
-func (m *model) load(w driver.Write) driver.Outcome {
+func (m *model) load(w storedriver.Write) storedriver.Outcome {
 	w.N = 0
-	if o, _ := m.refuses(w); o == driver.Stale {
+	if o, _ := m.refuses(w); o == storedriver.Stale {
 		return o
 	}
 	if m.there {
@@ -56,23 +56,23 @@ func (m *model) load(w driver.Write) driver.Outcome {
 	if m.mark.Fence != w.Fence {
 		m.mark, m.begun, m.op = m.at(w), m.there, ""
 	}
-	return driver.Done
+	return storedriver.Done
 }
 
-func (m *model) clear(w driver.Write) driver.Outcome {
+func (m *model) clear(w storedriver.Write) storedriver.Outcome {
 	if !m.there && m.op == w.Op && m.mark.Fence == w.Fence {
-		return driver.Done
+		return storedriver.Done
 	}
 	if o, refused := m.refuses(w); refused {
 		return o
 	}
 	*m = model{mark: m.at(w), op: w.Op}
-	return driver.Done
+	return storedriver.Done
 }
 
-func (m *model) save(w driver.Write) driver.Outcome {
-	if slices.ContainsFunc(m.history, func(old driver.Write) bool { return old.Op == w.Op }) {
-		return driver.Done
+func (m *model) save(w storedriver.Write) storedriver.Outcome {
+	if slices.ContainsFunc(m.history, func(old storedriver.Write) bool { return old.Op == w.Op }) {
+		return storedriver.Done
 	}
 	if o, refused := m.refuses(w); refused {
 		return o
@@ -80,14 +80,14 @@ func (m *model) save(w driver.Write) driver.Outcome {
 	own := m.mark.Fence == w.Fence
 	explained := !m.begun && m.op != "" && m.mark.Compare(w.Seen) > 0
 	if !m.there && (w.Seen != (lockedmemory.Place{}) && !explained || w.Seen == (lockedmemory.Place{}) && own && m.begun) {
-		return driver.Gone
+		return storedriver.Gone
 	}
 	m.there, m.last, m.history = true, m.at(w), append(m.history, w)
 	if !own {
 		m.mark, m.op = lockedmemory.Place{Fence: w.Fence}, ""
 	}
 	m.begun = true
-	return driver.Done
+	return storedriver.Done
 }
 
 func higher(a, b lockedmemory.Place) lockedmemory.Place {
@@ -104,7 +104,7 @@ func TestDriver_S2_tableOfStates(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	d, err := redisstore.NewDriver(client, &driver.Retention{Namespace: "session"})
+	d, err := redisstore.NewDriver(client, &storedriver.Retention{Namespace: "session"})
 	must(t, err)
 	locker, err := memlock.New(nil)
 	must(t, err)
@@ -120,10 +120,10 @@ func TestDriver_S2_tableOfStates(t *testing.T) {
 	}
 }
 
-func run(t *testing.T, client *redis.Client, d driver.Driver, lease *distlock.Lease, session string, random *rand.Rand) {
+func run(t *testing.T, client *redis.Client, d storedriver.Driver, lease *distlock.Lease, session string, random *rand.Rand) {
 	type call struct {
 		kind string
-		driver.Write
+		storedriver.Write
 	}
 	var (
 		m     model
@@ -135,45 +135,45 @@ func run(t *testing.T, client *redis.Client, d driver.Driver, lease *distlock.Le
 		ctx   = t.Context()
 	)
 	for step := range 25 {
-		a := driver.Access{Session: session, Lease: lease, Fence: lease.Fence() + random.Int64N(2)*random.Int64N(2) + int64(step/8)}
+		a := storedriver.Access{Session: session, Lease: lease, Fence: lease.Fence() + random.Int64N(2)*random.Int64N(2) + int64(step/8)}
 		a.Seen, a.First = need[a.Fence%2], !shown[a.Fence] || random.IntN(2) == 0
 		n += min(1, random.Int64N(5)) // two writes may have one place
-		c := call{[]string{"load", "save", "save", "clear", "expire"}[random.IntN(5)], driver.Write{Access: a, N: n, Op: fmt.Sprintf("%032x", step)}}
+		c := call{[]string{"load", "save", "save", "clear", "expire"}[random.IntN(5)], storedriver.Write{Access: a, N: n, Op: fmt.Sprintf("%032x", step)}}
 		if len(sent) > 0 && random.IntN(3) == 0 {
 			c = sent[random.IntN(len(sent))]
 		} else if sent = append(sent, c); random.IntN(4) == 0 {
 			continue // the packet is late
 		}
-		var v driver.Verdict
+		var v storedriver.Verdict
 		var err error
-		want := driver.Done
+		want := storedriver.Done
 		switch c.kind {
 		case "expire":
 			client.Del(ctx, "session:{"+session+"}:log")
 			m.there, m.history = false, nil
 		case "load":
-			var page driver.Page
-			page, err = d.Read(ctx, driver.Read{Session: session, Access: &c.Access, Limit: 100})
+			var page storedriver.Page
+			page, err = d.Read(ctx, storedriver.Read{Session: session, Access: &c.Access, Limit: 100})
 			if v = page.Verdict; c.First {
 				want = m.load(c.Write)
 			}
 		case "save":
-			v, err = d.Append(ctx, driver.Append{Write: c.Write, Content: driver.Content{Messages: [][]byte{[]byte(c.Op)}}})
+			v, err = d.Append(ctx, storedriver.Append{Write: c.Write, Content: storedriver.Content{Messages: [][]byte{[]byte(c.Op)}}})
 			want = m.save(c.Write)
 		case "clear":
-			v, err = d.Replace(ctx, driver.Replace{Write: c.Write})
+			v, err = d.Replace(ctx, storedriver.Replace{Write: c.Write})
 			want = m.clear(c.Write)
 		}
 		must(t, err)
-		page, err := d.Read(ctx, driver.Read{Session: session, Limit: 100})
+		page, err := d.Read(ctx, storedriver.Read{Session: session, Limit: 100})
 		must(t, err)
 		trace = append(trace, fmt.Sprintf("%s %d-%d need %s: %d", c.kind, c.Fence, c.N, c.Seen, v.Outcome))
-		got := slices.EqualFunc(page.Entries, m.history, func(e driver.Entry, w driver.Write) bool { return string(e.Messages[0]) == w.Op })
+		got := slices.EqualFunc(page.Entries, m.history, func(e storedriver.Entry, w storedriver.Write) bool { return string(e.Messages[0]) == w.Op })
 		if v.Outcome != want || !got {
 			t.Fatalf("session %s: want outcome %d and %d exchanges, got %d and %d, after\n%q", session, want, len(m.history), v.Outcome, len(page.Entries), trace)
 		}
-		shown[c.Fence] = shown[c.Fence] || c.kind != "expire" && v.Outcome == driver.Done
-		if v.Outcome == driver.Done && len(page.Entries) > 0 && (c.kind == "load" || c.kind == "save") {
+		shown[c.Fence] = shown[c.Fence] || c.kind != "expire" && v.Outcome == storedriver.Done
+		if v.Outcome == storedriver.Done && len(page.Entries) > 0 && (c.kind == "load" || c.kind == "save") {
 			need[c.Fence%2] = higher(need[c.Fence%2], page.Entries[len(page.Entries)-1].Place)
 		}
 	}

@@ -11,14 +11,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-func (s *service) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
-	var page driver.Page
+func (s *service) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
+	var page storedriver.Page
 	_, err := s.redis.Repeat(ctx, func() error {
 		var err error
 		page, err = s.read(ctx, r)
@@ -27,7 +27,7 @@ func (s *service) Read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	return page, s.explain(err)
 }
 
-func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) {
+func (s *service) read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
 	k := s.keys(r.Session)
 	limit := r.Limit
 	name, first, second := "xrange", "-", "+"
@@ -42,7 +42,7 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 	}
 	// ⚑ The pipeline shows the token before it reads. So no write under a lower token can follow.
 	firstAccess := r.Access != nil && r.Access.First
-	var page driver.Page
+	var page storedriver.Page
 	var tokenCall, idCall *redisconn.Call
 	var oldest *redis.Cmd
 	var entries []*redis.Cmd
@@ -84,7 +84,7 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 		return page, err
 	}
 	if firstAccess {
-		if page.Verdict, err = parseVerdict(tokenCall.Cmd); err != nil || page.Outcome != driver.Done {
+		if page.Verdict, err = parseVerdict(tokenCall.Cmd); err != nil || page.Outcome != storedriver.Done {
 			return page, err
 		}
 	}
@@ -116,7 +116,7 @@ func (s *service) read(ctx context.Context, r driver.Read) (driver.Page, error) 
 
 // parseMark reads the token, the revision and the pinned places in a mark. Without a mark, they are zero.
 // lua/session.lua judges the same.
-func parseMark(page *driver.Page, mark *redis.Cmd) error {
+func parseMark(page *storedriver.Page, mark *redis.Cmd) error {
 	text, err := mark.Text()
 	if errors.Is(err, redis.Nil) {
 		return nil
@@ -188,7 +188,7 @@ func firstPlace(cmd *redis.Cmd, pinned []lockedmemory.Place) (lockedmemory.Place
 
 // fill puts the entries of a reply into the page, without the markers. asked is the COUNT of the
 // request.
-func fill(page *driver.Page, found []any, limit, asked int) error {
+func fill(page *storedriver.Page, found []any, limit, asked int) error {
 	entries, last, err := parseEntries(found)
 	if err != nil {
 		return err
@@ -205,8 +205,8 @@ func fill(page *driver.Page, found []any, limit, asked int) error {
 }
 
 // parseEntries reads the reply of XRANGE. It leaves out the markers; last may be one.
-func parseEntries(found []any) (entries []driver.Entry, last lockedmemory.Place, err error) {
-	entries = make([]driver.Entry, 0, len(found))
+func parseEntries(found []any) (entries []storedriver.Entry, last lockedmemory.Place, err error) {
+	entries = make([]storedriver.Entry, 0, len(found))
 	for _, item := range found {
 		pair, _ := item.([]any)
 		if len(pair) != 2 {
@@ -231,13 +231,13 @@ var (
 	errMissing = errors.New("it has no message")
 )
 
-func parseEntry(place lockedmemory.Place, fields []any) (e driver.Entry, isMarker bool) {
+func parseEntry(place lockedmemory.Place, fields []any) (e storedriver.Entry, isMarker bool) {
 	e.Place = place
 	text := func(i int) string { s, _ := fields[i].(string); return s }
 	if len(fields) == 2 && (text(0) == "mark" && text(1) == "" || text(0) == "swap" && len(text(1)) == 32) {
 		return e, true
 	}
-	if len(fields) < 2 || len(fields)%2 != 0 || text(0) != "op" || place.Fence > lockdriver.MaxFence {
+	if len(fields) < 2 || len(fields)%2 != 0 || text(0) != "op" || place.Fence > driver.MaxFence {
 		return broken(place, fields, errFields), false
 	}
 	n := len(fields)
@@ -263,8 +263,8 @@ func parseEntry(place lockedmemory.Place, fields []any) (e driver.Entry, isMarke
 	return e, false
 }
 
-func broken(place lockedmemory.Place, fields []any, err error) driver.Entry {
-	e := driver.Entry{Place: place, Err: err}
+func broken(place lockedmemory.Place, fields []any, err error) storedriver.Entry {
+	e := storedriver.Entry{Place: place, Err: err}
 	for _, field := range fields {
 		text, _ := field.(string)
 		e.Size += len(text)

@@ -12,14 +12,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // New makes a store for the Redis of client. Give it the client and the KeyFunc of the lock, see
@@ -40,7 +40,7 @@ func New[M, D any](client redis.UniversalClient, key lockedmemory.KeyFunc, codec
 
 // NewDriver makes a driver over client. The caller closes client. NewDriver refuses the clients and
 // the retention that [New] refuses.
-func NewDriver(client redis.UniversalClient, keep *driver.Retention) (driver.Driver, error) {
+func NewDriver(client redis.UniversalClient, keep *storedriver.Retention) (storedriver.Driver, error) {
 	locks, err := redislock.NewDriver(client) // its connections need no Close, see New
 	if err != nil {
 		return nil, err
@@ -50,8 +50,8 @@ func NewDriver(client redis.UniversalClient, keep *driver.Retention) (driver.Dri
 
 // NewColocatedDriver makes a driver that shares the connections of locks, a driver of package
 // redislock. It ends with locks. It refuses other drivers, clients and retentions like [New].
-func NewColocatedDriver(locks lockdriver.Driver, keep *driver.Retention) (driver.Driver, error) {
-	beside, ok := lockdriver.As[redisconn.Locks](locks)
+func NewColocatedDriver(locks driver.Driver, keep *storedriver.Retention) (storedriver.Driver, error) {
+	beside, ok := driver.As[redisconn.Locks](locks)
 	if !ok {
 		return nil, fmt.Errorf("%w: the driver of the locks is not of package redislock: make it with redislock.NewDriver",
 			distlock.ErrInvalidOption)
@@ -70,11 +70,11 @@ func NewColocatedDriver(locks lockdriver.Driver, keep *driver.Retention) (driver
 	return &service{redis: transport, scripts: newScripts(beside), keep: kept}, nil
 }
 
-// service is a driver.Driver.
+// service is a storedriver.Driver.
 type service struct {
 	redis   *redisconn.Transport
 	scripts scripts
-	keep    driver.Retention
+	keep    storedriver.Retention
 }
 
 // keys are the keys of a session. They share their hash tag with the keys of its lock.
@@ -94,10 +94,10 @@ func field(id string) string {
 // lock returns the key of the lock of an access, if its Locker keeps the locks through the store's client.
 // Another client, even with the same address, may have another server. isPlain says that no wrapper has to
 // see each release.
-func (s *service) lock(a driver.Access) (key string, isPlain bool) {
+func (s *service) lock(a storedriver.Access) (key string, isPlain bool) {
 	locker := fencing.Locker(a.Lease)
 	d := fencing.Driver(locker)
-	locks, ok := lockdriver.As[redisconn.Locks](d)
+	locks, ok := driver.As[redisconn.Locks](d)
 	if !ok || locks.Transport().Client() != s.redis.Client() {
 		return "", false
 	}
@@ -106,18 +106,18 @@ func (s *service) lock(a driver.Access) (key string, isPlain bool) {
 }
 
 // access returns the first keys and arguments of each script; see lua/session.lua.
-func (s *service) access(a driver.Access, frees bool) ([]string, []any) {
+func (s *service) access(a storedriver.Access, frees bool) ([]string, []any) {
 	k := s.keys(a.Session)
 	lock, isLock := k.mark, 0
 	if key, _ := s.lock(a); key != "" {
 		lock, isLock = key, 1
 	}
 	return []string{k.log, k.mark, lock, k.ids}, []any{tokens(a, frees), isLock, s.keep.IdleTTL.Milliseconds(),
-		driver.KeepEmpty.Milliseconds(), s.bounds()}
+		storedriver.KeepEmpty.Milliseconds(), s.bounds()}
 }
 
 // tokens are those of an access, and whether it frees memory; see lua/session.lua.
-func tokens(a driver.Access, frees bool) string {
+func tokens(a storedriver.Access, frees bool) string {
 	return fmt.Sprintf("%d %d %d %t", a.Fence, a.Shown, a.Awaited, frees)
 }
 
@@ -129,21 +129,21 @@ func (s *service) bounds() string {
 // seq is the second number of the ID that an entry has in the Stream.
 func seq(p lockedmemory.Place) int64 { return p.N*(lockedmemory.MaxSub+1) + p.Sub }
 
-func (s *service) Append(ctx context.Context, a driver.Append) (v driver.Verdict, err error) {
+func (s *service) Append(ctx context.Context, a storedriver.Append) (v storedriver.Verdict, err error) {
 	if _, isPlain := s.lock(a.Access); !a.EndsLease || !isPlain {
 		v, _, err = s.append(ctx, a, "")
 		return v, err
 	}
-	lastwrite.ReleaseWith(a.Lease, func(owner string) (lockdriver.ReleaseReply, error) {
+	lastwrite.ReleaseWith(a.Lease, func(owner string) (driver.ReleaseReply, error) {
 		var released bool
 		v, released, err = s.append(ctx, a, owner)
-		return lockdriver.ReleaseReply{Released: released, Replayed: v.Replayed}, err
+		return driver.ReleaseReply{Released: released, Replayed: v.Replayed}, err
 	})
 	return v, err
 }
 
 // append appends, and then releases the lock for its owner, unless that is empty.
-func (s *service) append(ctx context.Context, a driver.Append, owner string) (v driver.Verdict, released bool, err error) {
+func (s *service) append(ctx context.Context, a storedriver.Append, owner string) (v storedriver.Verdict, released bool, err error) {
 	entry := make([]any, 0, 2*len(a.Messages)+4)
 	entry = append(entry, "op", a.Op)
 	for _, message := range a.Messages {
@@ -166,7 +166,7 @@ func (s *service) append(ctx context.Context, a driver.Append, owner string) (v 
 	return v, released, s.explain(err)
 }
 
-func (s *service) runAppend(ctx context.Context, a driver.Append, entry []any, owner string) *redis.Cmd {
+func (s *service) runAppend(ctx context.Context, a storedriver.Append, entry []any, owner string) *redis.Cmd {
 	keys, args := s.access(a.Access, false)
 	if owner != "" {
 		args[1] = owner
@@ -185,7 +185,7 @@ func (s *service) runAppend(ctx context.Context, a driver.Append, entry []any, o
 
 // add appends by XADD alone. done is false if the log is absent, or refused the place. Then a higher
 // place, or an earlier copy of this call, is in the log.
-func (s *service) add(ctx context.Context, w driver.Write, entry []any) (done bool, err error) {
+func (s *service) add(ctx context.Context, w storedriver.Write, entry []any) (done bool, err error) {
 	log := s.keys(w.Session).log
 	place := lockedmemory.Place{Fence: w.Fence, N: w.N}.String()
 	args := append(make([]any, 0, 4+len(entry)), "xadd", log, "nomkstream", place)
@@ -212,7 +212,7 @@ func isSmaller(err error) bool {
 	return redisconn.IsReply(err) && strings.Contains(err.Error(), "equal or smaller")
 }
 
-func (s *service) Retention() driver.Retention { return s.keep }
+func (s *service) Retention() storedriver.Retention { return s.keep }
 
 func (s *service) AcceptsLocker(locker *distlock.Locker) error {
 	if fencing.Driver(locker).Capabilities().AcrossProcesses {
@@ -223,7 +223,7 @@ func (s *service) AcceptsLocker(locker *distlock.Locker) error {
 }
 
 // parseAppend is parseVerdict, and reports whether the lock is released, too.
-func parseAppend(cmd *redis.Cmd) (v driver.Verdict, released bool, err error) {
+func parseAppend(cmd *redis.Cmd) (v storedriver.Verdict, released bool, err error) {
 	if words, _ := cmd.Slice(); len(words) == 2 && words[1] == "released" {
 		cmd.SetVal(words[:1])
 		released = true
@@ -233,13 +233,13 @@ func parseAppend(cmd *redis.Cmd) (v driver.Verdict, released bool, err error) {
 }
 
 // parseVerdict reads what the scripts reply.
-func parseVerdict(cmd *redis.Cmd) (v driver.Verdict, err error) {
+func parseVerdict(cmd *redis.Cmd) (v storedriver.Verdict, err error) {
 	words, err := cmd.Slice()
 	if err != nil {
 		return v, err
 	}
 	reply := replyOf(words)
-	if v.Outcome = driver.Outcome(reply.Number()); v.Outcome > driver.Deleted {
+	if v.Outcome = storedriver.Outcome(reply.Number()); v.Outcome > storedriver.Deleted {
 		return v, errReply
 	}
 	if len(reply.Parts) > 0 {

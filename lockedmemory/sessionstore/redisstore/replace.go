@@ -10,13 +10,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-func (s *service) Replace(ctx context.Context, r driver.Replace) (v driver.Verdict, err error) {
+func (s *service) Replace(ctx context.Context, r storedriver.Replace) (v storedriver.Verdict, err error) {
 	keys, args := s.access(r.Access, len(r.New) == 0)
 	p := newReplacing(r, append(keys, s.keys(r.Session).stage), args)
 	for done := false; !done && err == nil; {
@@ -33,7 +33,7 @@ func (s *service) Replace(ctx context.Context, r driver.Replace) (v driver.Verdi
 
 // stage sends the next steps of the staging in one round trip. Answers behind an error are left out: the step
 // that failed is the next step of the Replace.
-func (s *service) stage(ctx context.Context, p *replacing) (v driver.Verdict, done bool, err error) {
+func (s *service) stage(ctx context.Context, p *replacing) (v storedriver.Verdict, done bool, err error) {
 	var calls []redis.Cmder
 	_, err = s.redis.Repeat(ctx, func() error {
 		calls = nil
@@ -60,12 +60,12 @@ type stepError struct{ err error }
 
 func (e *stepError) Error() string { return e.err.Error() }
 func (e *stepError) Is(target error) bool {
-	return target == lockdriver.ErrNotDone || target != lockdriver.ErrReplayed && errors.Is(e.err, target)
+	return target == driver.ErrNotDone || target != driver.ErrReplayed && errors.Is(e.err, target)
 }
 
 // replacing is a Replace under way: see stage.lua and swap.lua.
 type replacing struct {
-	driver.Replace
+	storedriver.Replace
 	keys   []string
 	access []any // the first arguments of each script
 	most   int   // entries of a step
@@ -105,10 +105,10 @@ const (
 // header is the first place of a staging.
 const header = "0-1"
 
-// replyAgain is a reply of stage.lua and swap.lua beside those of driver.Outcome.
+// replyAgain is a reply of stage.lua and swap.lua beside those of storedriver.Outcome.
 const replyAgain = 20
 
-func newReplacing(r driver.Replace, keys []string, access []any) *replacing {
+func newReplacing(r storedriver.Replace, keys []string, access []any) *replacing {
 	p := &replacing{Replace: r, keys: keys, access: access, most: stepEntries}
 	if p.forks() && len(r.New) == 0 { // a Clear
 		p.step = swap
@@ -173,7 +173,7 @@ func (p replacing) add() (args []any, size int, then replacing) {
 }
 
 // entryWords returns the fields of an entry in the log, and their size as lua/stage.lua counts it.
-func entryWords(e driver.Entry) (words []any, size int) {
+func entryWords(e storedriver.Entry) (words []any, size int) {
 	// The op tells copies of a Save. No Save has this place.
 	words = append(words, "op", "")
 	for _, m := range e.Messages {
@@ -190,7 +190,7 @@ func entryWords(e driver.Entry) (words []any, size int) {
 }
 
 // answered takes the answer of the step. done says that the Replace has its outcome.
-func (p *replacing) answered(cmd *redis.Cmd) (v driver.Verdict, done bool, err error) {
+func (p *replacing) answered(cmd *redis.Cmd) (v storedriver.Verdict, done bool, err error) {
 	words, err := cmd.Slice()
 	if err != nil {
 		return v, false, err
@@ -203,11 +203,11 @@ func (p *replacing) answered(cmd *redis.Cmd) (v driver.Verdict, done bool, err e
 	case code == replyAgain:
 		if p.begun == stagings {
 			return v, false, fmt.Errorf("%w: the log of the session, or its copy, changes again and again",
-				lockdriver.ErrTemporary)
+				driver.ErrTemporary)
 		}
 		p.restart()
 		return v, false, nil
-	case code != int64(driver.Done) || p.step == swap || len(words) == 1:
+	case code != int64(storedriver.Done) || p.step == swap || len(words) == 1:
 		v, err = parseVerdict(cmd)
 		return v, true, err
 	}
@@ -215,7 +215,7 @@ func (p *replacing) answered(cmd *redis.Cmd) (v driver.Verdict, done bool, err e
 		return v, false, err
 	}
 	if !p.forks() && p.revision+int64(len(p.New)) > lockedmemory.MaxSub {
-		return driver.Verdict{Outcome: driver.Full}, true, nil
+		return storedriver.Verdict{Outcome: storedriver.Full}, true, nil
 	}
 	return v, false, nil
 }

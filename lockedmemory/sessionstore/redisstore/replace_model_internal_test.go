@@ -15,7 +15,7 @@ import (
 	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // packet is a request that may arrive late, and more than once.
@@ -30,7 +30,7 @@ type write struct {
 	kind    string
 	place   lockedmemory.Place
 	text    string // of a Save
-	replace driver.Replace
+	replace storedriver.Replace
 	applied bool
 	need    lockedmemory.Place
 }
@@ -73,7 +73,7 @@ type editModel struct {
 	texts   int
 	late    []packet
 	edits   []*edit
-	last    *driver.Replace
+	last    *storedriver.Replace
 	reader  *reading
 
 	kept     string // a dump of the staging
@@ -100,7 +100,7 @@ func storeLocks() redisconn.Locks {
 func (m *editModel) chance(of int) bool { return m.random.IntN(of) == 0 }
 
 func (m *editModel) access(token int64) []any {
-	return []any{tokens(driver.Access{Fence: token}, false), 0, m.idle.Milliseconds(), driver.KeepEmpty.Milliseconds(), "0 0"}
+	return []any{tokens(storedriver.Access{Fence: token}, false), 0, m.idle.Milliseconds(), storedriver.KeepEmpty.Milliseconds(), "0 0"}
 }
 
 // send delivers a packet, and checks what it does.
@@ -326,7 +326,7 @@ func (m *editModel) save() {
 func (m *editModel) begin(kind string) {
 	w := m.newWrite(kind)
 	op := fmt.Sprintf("%032x", m.random.Uint64())
-	w.replace.Write = driver.Write{Access: driver.Access{Fence: w.place.Fence}, N: w.place.N, Op: op}
+	w.replace.Write = storedriver.Write{Access: storedriver.Access{Fence: w.place.Fence}, N: w.place.N, Op: op}
 	w.replace.Forget = kind == "clear" && m.chance(3)
 	if kind == "replace" {
 		if len(m.history) == 0 {
@@ -346,7 +346,7 @@ func (m *editModel) begin(kind string) {
 			w.replace.To = lockedmemory.Place{Fence: w.replace.To.Fence, N: w.replace.To.N, Sub: w.replace.To.Sub + 1}
 		}
 		for range size {
-			w.replace.New = append(w.replace.New, driver.Entry{Place: w.replace.To, Messages: [][]byte{[]byte(m.text())}})
+			w.replace.New = append(w.replace.New, storedriver.Entry{Place: w.replace.To, Messages: [][]byte{[]byte(m.text())}})
 		}
 		if n := len(w.replace.New); n > 0 && m.chance(2) {
 			w.replace.New[0].Place = w.replace.From
@@ -387,7 +387,7 @@ func (m *editModel) proceed(i int) {
 		if err != nil && !strings.Contains(err.Error(), "again and again") {
 			m.fail("%v", err)
 		}
-		if done && (v.Outcome == driver.Done) != e.write.applied && !m.overtaken(e.write) {
+		if done && (v.Outcome == storedriver.Done) != e.write.applied && !m.overtaken(e.write) {
 			m.fail("%s is answered %d; it has taken effect: %t", e.write.kind, v.Outcome, e.write.applied)
 		}
 		if done || err != nil {
@@ -553,9 +553,9 @@ func TestReplace_O_stagingOfAnother_notContinued(t *testing.T) {
 		at := m.history[1].place
 		m.n[m.token]++
 		w := &write{kind: "replace", place: lockedmemory.Place{Fence: m.token, N: m.n[m.token]}}
-		w.replace = driver.Replace{
-			Write: driver.Write{Access: driver.Access{Fence: m.token}, N: w.place.N, Op: fmt.Sprintf("%032x", w.place.N)},
-			From:  at, To: at, New: []driver.Entry{{Place: at, Messages: [][]byte{[]byte(m.text())}}},
+		w.replace = storedriver.Replace{
+			Write: storedriver.Write{Access: storedriver.Access{Fence: m.token}, N: w.place.N, Op: fmt.Sprintf("%032x", w.place.N)},
+			From:  at, To: at, New: []storedriver.Entry{{Place: at, Messages: [][]byte{[]byte(m.text())}}},
 		}
 		return &edit{newReplacing(w.replace, m.keys, m.access(m.token)), w}
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
 )
 
@@ -173,7 +173,7 @@ func (r *rightless) did(what string, start time.Time, err error) {
 	// Redis does not name a refused command in a script.
 	names := strings.Contains(text, strings.TrimPrefix(r.missing, "+")) || strings.Contains(text, "user executing the script") ||
 		strings.HasPrefix(r.missing, "~") && strings.Contains(text, "key")
-	refused := errors.Is(err, distlock.ErrRefused) && errors.Is(err, lockdriver.ErrRights)
+	refused := errors.Is(err, distlock.ErrRefused) && errors.Is(err, driver.ErrRights)
 	if unknown := errors.Is(err, distlock.ErrOutcomeUnknown); refused == unknown || unknown && !writes || !names || !strings.Contains(text, "acl user lacks a right") {
 		r.Errorf("%s: %v", what, err)
 	}
@@ -283,22 +283,22 @@ func (r *rightless) rare(when string) {
 		_ = lease.Release(r.Context())
 		r.admin.PExpire(r.Context(), "distlock:{"+lease.Key()+"}:lock", 24*time.Hour)
 	}()
-	d, err := redisstore.NewDriver(r.client, &driver.Retention{Namespace: "session", MaxExchanges: 1,
+	d, err := redisstore.NewDriver(r.client, &storedriver.Retention{Namespace: "session", MaxExchanges: 1,
 		RememberIDs: time.Hour})
 	if err != nil {
 		r.Fatal(err)
 	}
-	write := func(token int64) driver.Append {
-		a := driver.Access{Session: lease.Key(), Lease: lease, Fence: lease.Fence() + token, First: true}
+	write := func(token int64) storedriver.Append {
+		a := storedriver.Access{Session: lease.Key(), Lease: lease, Fence: lease.Fence() + token, First: true}
 		op := fmt.Sprintf("%032x", a.Fence)
-		return driver.Append{Write: driver.Write{Access: a, N: 1, Op: op},
-			Content: driver.Content{Messages: [][]byte{{'x'}}, ID: pruning(op), Digest: [16]byte([]byte(op))}}
+		return storedriver.Append{Write: storedriver.Write{Access: a, N: 1, Op: op},
+			Content: storedriver.Content{Messages: [][]byte{{'x'}}, ID: pruning(op), Digest: [16]byte([]byte(op))}}
 	}
 	did := func(err error) {
 		if err == nil {
 			return
 		}
-		if r.failed++; !errors.Is(err, lockdriver.ErrRights) {
+		if r.failed++; !errors.Is(err, driver.ErrRights) {
 			r.Error(err)
 		}
 	}
@@ -309,18 +309,18 @@ func (r *rightless) rare(when string) {
 	if life := r.admin.PTTL(r.Context(), "session:{"+lease.Key()+"}:ids").Val(); life == -1 {
 		r.Error("the turn IDs have no TTL")
 	}
-	_, err = d.Replace(r.Context(), driver.Replace{Write: write(5).Write})
+	_, err = d.Replace(r.Context(), storedriver.Replace{Write: write(5).Write})
 	did(err)
-	if err != nil && !errors.Is(err, lockdriver.ErrReplayed) { // nothing is written
+	if err != nil && !errors.Is(err, driver.ErrReplayed) { // nothing is written
 		return
 	}
-	all, err := redisstore.NewDriver(r.admin, &driver.Retention{Namespace: "session", RememberIDs: time.Hour})
+	all, err := redisstore.NewDriver(r.admin, &storedriver.Retention{Namespace: "session", RememberIDs: time.Hour})
 	if err != nil {
 		r.Fatal(err)
 	}
 	again := write(6)
 	again.Content = write(1).Content // of the refused write
-	for want, a := range map[driver.Outcome]driver.Append{driver.Stale: write(4), driver.Done: again} {
+	for want, a := range map[storedriver.Outcome]storedriver.Append{storedriver.Stale: write(4), storedriver.Done: again} {
 		if v, err := all.Append(r.Context(), a); err != nil || v.Outcome != want {
 			r.Errorf("a Save under %d after a Clear under %d: %v, %v; want %v", a.Fence, lease.Fence()+5, v, err, want)
 		}

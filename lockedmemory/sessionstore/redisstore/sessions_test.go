@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -94,7 +94,7 @@ func TestSessions_C_withoutRight_refused(t *testing.T) {
 	testservers.SetUser(t, server, "store", []string{"session", "distlock"}, testservers.DocumentedRights(t, "doc.go").Needed...)
 	r := newRig(t, redis.Options{Addr: server.Addr(), Username: "store", Password: testservers.UserPassword}, nil, nil)
 	for _, err := range r.store.Sessions(t.Context()) {
-		if !errors.Is(err, distlock.ErrRefused) || !errors.Is(err, lockdriver.ErrRights) || !strings.Contains(err.Error(), "scan") {
+		if !errors.Is(err, distlock.ErrRefused) || !errors.Is(err, driver.ErrRights) || !strings.Contains(err.Error(), "scan") {
 			t.Errorf("Sessions: %v", err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -77,7 +77,7 @@ func (r *rig) mark() string { return "session:{" + r.key + "}:mark" }
 func (r *rig) lock() string { return "distlock:{" + r.key + "}:lock" }
 
 // expire ends the lock as its TTL would. The record outlives the lock.
-func (r *rig) expire(ctx context.Context) { r.client.PExpire(ctx, r.lock(), lockdriver.FenceKeep) }
+func (r *rig) expire(ctx context.Context) { r.client.PExpire(ctx, r.lock(), driver.FenceKeep) }
 
 func (r *rig) history(t *testing.T) []string {
 	t.Helper()

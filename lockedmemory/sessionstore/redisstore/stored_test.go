@@ -15,13 +15,13 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // driverOf makes a driver over a client, and accesses to its sessions. Its locks are in this
 // process.
-func driverOf(t *testing.T, client *redis.Client, keep driver.Retention) func(session string, fence int64) (driver.Driver, driver.Access) {
+func driverOf(t *testing.T, client *redis.Client, keep storedriver.Retention) func(session string, fence int64) (storedriver.Driver, storedriver.Access) {
 	t.Helper()
 	d, err := redisstore.NewDriver(client, &keep)
 	must(t, err)
@@ -30,8 +30,8 @@ func driverOf(t *testing.T, client *redis.Client, keep driver.Retention) func(se
 	t.Cleanup(func() { _ = locker.Close(context.Background()) })
 	lease, err := locker.Acquire(t.Context(), "s")
 	must(t, err)
-	return func(session string, fence int64) (driver.Driver, driver.Access) {
-		return d, driver.Access{Session: session, Lease: lease, Fence: fence, First: true}
+	return func(session string, fence int64) (storedriver.Driver, storedriver.Access) {
+		return d, storedriver.Access{Session: session, Lease: lease, Fence: fence, First: true}
 	}
 }
 
@@ -144,10 +144,10 @@ func TestSession_empty_isSmallAndExpires(t *testing.T) {
 	must(t, s.memory.Turn(ctx, s.opens))
 	bytes()
 	s.client.FlushAll(ctx)
-	probe := driverOf(t, s.client.(*redis.Client), driver.Retention{})
+	probe := driverOf(t, s.client.(*redis.Client), storedriver.Retention{})
 	for n := range 1000 {
 		d, access := probe(fmt.Sprint("probed-", n), time.Now().UnixMicro())
-		_, err := d.Read(ctx, driver.Read{Session: access.Session, Access: &access, Limit: 1, ID: "id"})
+		_, err := d.Read(ctx, storedriver.Read{Session: access.Session, Access: &access, Limit: 1, ID: "id"})
 		must(t, err)
 	}
 	if sum := bytes(); sum > 200_000 {
@@ -163,21 +163,21 @@ func TestIDs_areInOneKey(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	long, short := driverOf(t, client, driver.Retention{RememberIDs: time.Hour}), driverOf(t, client, driver.Retention{RememberIDs: time.Second})
+	long, short := driverOf(t, client, storedriver.Retention{RememberIDs: time.Hour}), driverOf(t, client, storedriver.Retention{RememberIDs: time.Second})
 	markKnown(t, client)
 	n := int64(0)
-	save := func(by func(string, int64) (driver.Driver, driver.Access), fence int64, id string, want driver.Outcome) {
+	save := func(by func(string, int64) (storedriver.Driver, storedriver.Access), fence int64, id string, want storedriver.Outcome) {
 		d, access := by("s", fence)
 		n++
-		v, err := d.Append(t.Context(), driver.Append{Write: driver.Write{Access: access, N: 1, Op: fmt.Sprintf("%032x", n)},
-			Content: driver.Content{Messages: [][]byte{{'m'}}, ID: id, Digest: [16]byte{'d'}}})
+		v, err := d.Append(t.Context(), storedriver.Append{Write: storedriver.Write{Access: access, N: 1, Op: fmt.Sprintf("%032x", n)},
+			Content: storedriver.Content{Messages: [][]byte{{'m'}}, ID: id, Digest: [16]byte{'d'}}})
 		if err != nil || v.Outcome != want {
 			t.Fatal(v, err)
 		}
 	}
-	many := func(by func(string, int64) (driver.Driver, driver.Access), times int) {
+	many := func(by func(string, int64) (storedriver.Driver, storedriver.Access), times int) {
 		for range times {
-			save(by, n+2, fmt.Sprint(n), driver.Done)
+			save(by, n+2, fmt.Sprint(n), storedriver.Done)
 		}
 	}
 	many(long, 1)
@@ -186,8 +186,8 @@ func TestIDs_areInOneKey(t *testing.T) {
 		t.Errorf("a shorter RememberIDs has cut the life of the IDs to %s", life)
 	}
 	time.Sleep(time.Second + 10*time.Millisecond) // the 40 expire
-	save(long, 1, "stale", driver.Stale)
-	save(long, n+2, "stale", driver.Done) // the ID of a refused Save is not known
+	save(long, 1, "stale", storedriver.Stale)
+	save(long, n+2, "stale", storedriver.Done) // the ID of a refused Save is not known
 	many(long, 98)
 	if known := client.HLen(t.Context(), "session:{s}:ids").Val(); known < 100 || known > 110 {
 		t.Errorf("%d turn IDs, want 100 and few of the 40 expired ones", known)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Turns that are too old for the last lease of the session are not read. The next turn removes them, whole,
@@ -72,8 +72,8 @@ func maxAgeByTokens(h *harness) {
 		save := func(after time.Duration, n int64) {
 			w := a.write(lease, n)
 			w.Fence, w.First = lease.Fence()+after.Microseconds(), true
-			v, err := a.driver.Append(ctx, driver.Append{Write: w, Content: content(fmt.Sprint(n))})
-			if err != nil || v.Outcome != driver.Done {
+			v, err := a.driver.Append(ctx, storedriver.Append{Write: w, Content: content(fmt.Sprint(n))})
+			if err != nil || v.Outcome != storedriver.Done {
 				h.Fatalf("%+v, %v", v, err)
 			}
 		}

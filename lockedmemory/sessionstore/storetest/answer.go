@@ -13,7 +13,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // model counts the questions. Its answers differ.
@@ -69,25 +69,25 @@ func answeredOnce(h *harness) {
 
 // late is a driver that keeps the next Appends, and answers with an error.
 type late struct {
-	driver.Driver
+	storedriver.Driver
 	next int
-	kept []driver.Append
+	kept []storedriver.Append
 }
 
-func (d *late) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+func (d *late) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
 	if len(d.kept) == d.next {
 		return d.Driver.Append(ctx, a)
 	}
 	d.kept = append(d.kept, a)
-	return driver.Verdict{}, errors.New("no answer")
+	return storedriver.Verdict{}, errors.New("no answer")
 }
 
 // An Answer of unknown outcome is settled by its repetition: it finds the stored answer, or stores another
 // one, and a late packet of the first try is refused.
 func answeredAfterUnknownOutcome(h *harness) {
 	stored, packet, m := &lost{next: true}, &late{next: 1}, &model{}
-	a := h.instance(nil, func(d driver.Driver) driver.Driver { stored.Driver = d; return stored })
-	b := h.instance(nil, func(d driver.Driver) driver.Driver { packet.Driver = d; return packet })
+	a := h.instance(nil, func(d storedriver.Driver) storedriver.Driver { stored.Driver = d; return stored })
+	b := h.instance(nil, func(d storedriver.Driver) storedriver.Driver { packet.Driver = d; return packet })
 	for n, id := range []string{"stored", "late"} {
 		got, err := []*instance{a, b}[n].memory.Answer(h.Context(), id, question(1), m.reply)
 		if got != nil || !errors.Is(err, distlock.ErrOutcomeUnknown) {
@@ -96,7 +96,7 @@ func answeredAfterUnknownOutcome(h *harness) {
 	}
 	b.answers(h.Context(), "stored", 1, m.reply, m.said(1))
 	a.answers(h.Context(), "late", 1, func(ctx context.Context) ([]Message, error) {
-		if v, err := b.driver.Append(h.Context(), packet.kept[0]); err != nil || v.Outcome != driver.Stale {
+		if v, err := b.driver.Append(h.Context(), packet.kept[0]); err != nil || v.Outcome != storedriver.Stale {
 			h.Errorf("the late packet: %+v, %v", v, err)
 		}
 		return m.reply(ctx)

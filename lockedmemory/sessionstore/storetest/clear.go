@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // A holder from before the lease of a Clear cannot write after the Clear, in whatever way it has used
@@ -71,14 +71,14 @@ func deleted(h *harness) {
 	a.turn(func(ctx context.Context) {
 		a.mustSave(ctx, 4)
 		lease, _ := lockedmemory.Lease(ctx)
-		w := driver.Replace{Write: a.write(lease, 5), Forget: true}
+		w := storedriver.Replace{Write: a.write(lease, 5), Forget: true}
 		for range 2 {
-			if v, err := a.driver.Replace(ctx, w); err != nil || v.Outcome != driver.Done {
+			if v, err := a.driver.Replace(ctx, w); err != nil || v.Outcome != storedriver.Done {
 				h.Errorf("%+v, %v", v, err)
 			}
 		}
-		late := driver.Append{Write: a.write(lease, 4), Content: content("late")}
-		if v, err := a.driver.Append(ctx, late); err != nil || v.Outcome != driver.Taken {
+		late := storedriver.Append{Write: a.write(lease, 4), Content: content("late")}
+		if v, err := a.driver.Append(ctx, late); err != nil || v.Outcome != storedriver.Taken {
 			h.Errorf("a late Save: %+v, %v", v, err)
 		}
 		a.has()

@@ -12,7 +12,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Of two Saves under one lease, the first arrives after the second was stored. The driver refuses it.
@@ -20,24 +20,24 @@ func lateSaveOfTheSameLease(h *harness) {
 	a := h.instance(nil, nil)
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
-		append := func(n int64, name string) driver.Verdict {
-			v, err := a.driver.Append(ctx, driver.Append{Write: a.write(lease, n), Content: content(name)})
+		append := func(n int64, name string) storedriver.Verdict {
+			v, err := a.driver.Append(ctx, storedriver.Append{Write: a.write(lease, n), Content: content(name)})
 			if err != nil {
 				h.Fatal(err)
 			}
 			return v
 		}
-		if v := append(2, "second"); v.Outcome != driver.Done {
+		if v := append(2, "second"); v.Outcome != storedriver.Done {
 			h.Errorf("the second: %+v", v)
 		}
-		if v := append(1, "first"); v.Outcome != driver.Taken || v.Mark != (lockedmemory.Place{Fence: lease.Fence(), N: 2}) {
+		if v := append(1, "first"); v.Outcome != storedriver.Taken || v.Mark != (lockedmemory.Place{Fence: lease.Fence(), N: 2}) {
 			h.Errorf("the first, late: %+v", v)
 		}
 		a.has("second")
-		if v, err := a.driver.Replace(ctx, driver.Replace{Write: a.write(lease, 3)}); err != nil || v.Outcome != driver.Done {
+		if v, err := a.driver.Replace(ctx, storedriver.Replace{Write: a.write(lease, 3)}); err != nil || v.Outcome != storedriver.Done {
 			h.Errorf("Clear: %+v, %v", v, err)
 		}
-		if v := append(2, "second"); v.Outcome != driver.Taken {
+		if v := append(2, "second"); v.Outcome != storedriver.Taken {
 			h.Errorf("one from before the Clear, late: %+v", v)
 		}
 	})
@@ -45,15 +45,15 @@ func lateSaveOfTheSameLease(h *harness) {
 }
 
 // write is one of its own under a lease, as the first access.
-func (i *instance) write(lease *distlock.Lease, n int64) driver.Write {
-	return driver.Write{Access: driver.Access{Session: i.session, Lease: lease, Fence: lease.Fence(), First: true},
+func (i *instance) write(lease *distlock.Lease, n int64) storedriver.Write {
+	return storedriver.Write{Access: storedriver.Access{Session: i.session, Lease: lease, Fence: lease.Fence(), First: true},
 		N: n, Op: newOp()}
 }
 
-func content(name string) driver.Content {
+func content(name string) storedriver.Content {
 	input, _ := codec.Encode(question(name))
 	output, _ := codec.Encode(answer(name))
-	return driver.Content{Messages: [][]byte{input, output}}
+	return storedriver.Content{Messages: [][]byte{input, output}}
 }
 
 // Late copies of calls under a lease do not restore a cleared history, and do not hide that the session
@@ -62,13 +62,13 @@ func lateCopies(h *harness) {
 	a := h.instance(&options{Retention: sessionstore.Retention{IdleTTL: 3 * time.Second}}, nil)
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
-		write := func(n int64, seen lockedmemory.Place) driver.Write {
+		write := func(n int64, seen lockedmemory.Place) storedriver.Write {
 			w := a.write(lease, n)
 			w.First, w.Seen = n == 1, seen
 			return w
 		}
 		at := func(n int64) lockedmemory.Place { return lockedmemory.Place{Fence: lease.Fence(), N: n} }
-		check := func(what string, v driver.Verdict, err error, want ...driver.Outcome) {
+		check := func(what string, v storedriver.Verdict, err error, want ...storedriver.Outcome) {
 			h.Helper()
 			if err != nil || !slices.Contains(want, v.Outcome) {
 				h.Errorf("%s: %+v, %v; want outcome %v", what, v, err, want)
@@ -77,29 +77,29 @@ func lateCopies(h *harness) {
 		show := func(seen lockedmemory.Place) {
 			h.Helper()
 			access := write(1, seen).Access
-			page, err := a.driver.Read(ctx, driver.Read{Session: h.session, Access: &access, Limit: 1})
-			check("a late Load", page.Verdict, err, driver.Done)
+			page, err := a.driver.Read(ctx, storedriver.Read{Session: h.session, Access: &access, Limit: 1})
+			check("a late Load", page.Verdict, err, storedriver.Done)
 		}
-		first := driver.Append{Write: write(1, lockedmemory.Place{}), Content: content("first")}
+		first := storedriver.Append{Write: write(1, lockedmemory.Place{}), Content: content("first")}
 		v, err := a.driver.Append(ctx, first)
-		check("Save", v, err, driver.Done)
-		clear := driver.Replace{Write: write(2, at(1))}
+		check("Save", v, err, storedriver.Done)
+		clear := storedriver.Replace{Write: write(2, at(1))}
 		v, err = a.driver.Replace(ctx, clear)
-		check("Clear", v, err, driver.Done)
+		check("Clear", v, err, storedriver.Done)
 		show(lockedmemory.Place{})
 		v, err = a.driver.Append(ctx, first)
-		check("a late Save, after Clear", v, err, driver.Taken)
+		check("a late Save, after Clear", v, err, storedriver.Taken)
 		v, err = a.driver.Replace(ctx, clear)
-		check("a late Clear", v, err, driver.Done)
-		v, err = a.driver.Append(ctx, driver.Append{Write: write(3, at(1)), Content: content("third")})
-		check("Save after Clear", v, err, driver.Done)
+		check("a late Clear", v, err, storedriver.Done)
+		v, err = a.driver.Append(ctx, storedriver.Append{Write: write(3, at(1)), Content: content("third")})
+		check("Save after Clear", v, err, storedriver.Done)
 		a.has("third")
 		a.awaitEmpty()
 		v, err = a.driver.Replace(ctx, clear)
-		check("a late Clear, after a Save that has expired", v, err, driver.Done, driver.Taken)
+		check("a late Clear, after a Save that has expired", v, err, storedriver.Done, storedriver.Taken)
 		show(at(3))
-		v, err = a.driver.Append(ctx, driver.Append{Write: write(4, at(3)), Content: content("fourth")})
-		check("Save after expiry", v, err, driver.Gone)
+		v, err = a.driver.Append(ctx, storedriver.Append{Write: write(4, at(3)), Content: content("fourth")})
+		check("Save after expiry", v, err, storedriver.Gone)
 		a.has()
 	})
 }
@@ -107,7 +107,7 @@ func lateCopies(h *harness) {
 // Two stores write under one lease. Late Saves of one do not stand above the Clear of the other.
 func lateSavesOfTheOtherStore(h *harness) {
 	d := &late{next: 3}
-	a := h.instance(nil, func(inner driver.Driver) driver.Driver {
+	a := h.instance(nil, func(inner storedriver.Driver) storedriver.Driver {
 		d.Driver = inner
 		return d
 	})
@@ -122,7 +122,7 @@ func lateSavesOfTheOtherStore(h *harness) {
 			h.Error(err)
 		}
 		for _, each := range d.kept {
-			if v, err := b.driver.Append(ctx, each); err != nil || v.Outcome != driver.Taken {
+			if v, err := b.driver.Append(ctx, each); err != nil || v.Outcome != storedriver.Taken {
 				h.Errorf("a late Save: %+v, %v", v, err)
 			}
 		}
@@ -145,34 +145,34 @@ func repeatedWrites(h *harness) {
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
 		for i, n := range []int64{1, 2, 5, 4} { // 4 is late
-			c, want := content("plain"), driver.Done
+			c, want := content("plain"), storedriver.Done
 			if n == 2 || n == 5 {
 				c = withID(content("with an ID"), fmt.Sprint("id-", n))
 			}
 			if n == 4 {
-				want = driver.Taken
+				want = storedriver.Taken
 			}
-			write := driver.Append{Write: a.write(lease, n), Content: c}
+			write := storedriver.Append{Write: a.write(lease, n), Content: c}
 			write.First = i == 0
 			first, err := a.driver.Append(ctx, write)
 			write.First = false
 			again, err2 := a.driver.Append(ctx, write)
-			if known := want == driver.Done && again.Outcome == driver.Known; err != nil || err2 != nil ||
+			if known := want == storedriver.Done && again.Outcome == storedriver.Known; err != nil || err2 != nil ||
 				first.Outcome != want || again.Outcome != want && !known {
 				h.Errorf("place %d: %+v, %v, and again %+v, %v", n, first, err, again, err2)
 			}
 		}
 		w := a.write(lease, 6)
 		for range 2 {
-			if v, err := a.driver.Replace(ctx, driver.Replace{Write: w}); err != nil || v.Outcome != driver.Done {
+			if v, err := a.driver.Replace(ctx, storedriver.Replace{Write: w}); err != nil || v.Outcome != storedriver.Done {
 				h.Errorf("Clear: %+v, %v", v, err)
 			}
 		}
-		after := driver.Append{Write: a.write(lease, 7), Content: content("after")}
-		if v, err := a.driver.Append(ctx, after); err != nil || v.Outcome != driver.Done {
+		after := storedriver.Append{Write: a.write(lease, 7), Content: content("after")}
+		if v, err := a.driver.Append(ctx, after); err != nil || v.Outcome != storedriver.Done {
 			h.Errorf("%+v, %v", v, err)
 		}
-		if v, err := a.driver.Replace(ctx, driver.Replace{Write: w}); err != nil || v.Outcome != driver.Taken {
+		if v, err := a.driver.Replace(ctx, storedriver.Replace{Write: w}); err != nil || v.Outcome != storedriver.Taken {
 			h.Errorf("a late copy of Clear: %+v, %v", v, err)
 		}
 	})

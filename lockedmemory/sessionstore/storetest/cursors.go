@@ -10,7 +10,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // names returns the names of at most n exchanges of a sequence.
@@ -53,7 +53,7 @@ func cursors(h *harness) {
 		}
 	}
 	for limit := 1; limit < 5; limit++ {
-		b := h.instance(nil, func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: limit} })
+		b := h.instance(nil, func(d storedriver.Driver) storedriver.Driver { return &small{Driver: d, limit: limit} })
 		check("all", b.names(b.store.Forward(h.Context(), lockedmemory.Place{}), 100), all)
 		check("all, back", b.names(b.store.Backward(h.Context(), lockedmemory.Place{}), 100), reversed(all))
 		for n, e := range history {
@@ -63,7 +63,7 @@ func cursors(h *harness) {
 			check("3 before", b.names(b.store.Backward(h.Context(), e.Place), 3), reversed(all[max(0, n-3):n]))
 		}
 		few := a.over(&options{Retention: sessionstore.Retention{MaxExchanges: 4}},
-			func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: limit} })
+			func(d storedriver.Driver) storedriver.Driver { return &small{Driver: d, limit: limit} })
 		check("of 4", few.names(few.store.Forward(h.Context(), lockedmemory.Place{}), 100), all[6:])
 		check("of 4, back", few.names(few.store.Backward(h.Context(), lockedmemory.Place{}), 100), reversed(all[6:]))
 		check("of 4, after", few.names(few.store.Forward(h.Context(), history[2].Place), 100), all[6:])
@@ -102,7 +102,7 @@ func cursorsReplacedBetween(h *harness) {
 	for i, forward := range []bool{true, false, true, false} {
 		with := []Exchange{exchange("new")}[:i/2] // or by nothing
 		a.mustSave(h.Context(), 1, 2, 3, 4, 5, 6)
-		b := h.instance(nil, func(d driver.Driver) driver.Driver {
+		b := h.instance(nil, func(d storedriver.Driver) storedriver.Driver {
 			return &small{Driver: d, limit: 2, before: func(page int) {
 				if page == 1 {
 					a.mustReplace(0, 0, with...)

@@ -10,7 +10,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Turns whose wait began before a Delete are refused, whatever they do, and until they end. A turn whose wait
@@ -76,8 +76,8 @@ func waitedForDeleteAndLonger(h *harness) {
 		b.turn(func(ctx context.Context) {
 			w := b.write(lease(ctx), 1)
 			w.Awaited = awaited
-			if v, err := b.driver.Append(ctx, driver.Append{Write: w, Content: content("early")}); err != nil ||
-				v.Outcome != driver.Deleted {
+			if v, err := b.driver.Append(ctx, storedriver.Append{Write: w, Content: content("early")}); err != nil ||
+				v.Outcome != storedriver.Deleted {
 				h.Errorf("a Save of a turn that began to wait before the Delete: %+v, %v", v, err)
 			}
 		})
@@ -177,7 +177,7 @@ func deletesTwice(h *harness) {
 // A Delete of the same turn overtakes a Save. The Save comes after it.
 func deleteOvertakesSave(h *harness) {
 	d := &overtaken{}
-	a := h.instance(nil, func(inner driver.Driver) driver.Driver {
+	a := h.instance(nil, func(inner storedriver.Driver) storedriver.Driver {
 		d.Driver = inner
 		return d
 	})
@@ -195,11 +195,11 @@ func deleteOvertakesSave(h *harness) {
 
 // overtaken is a driver whose next Append arrives after another call.
 type overtaken struct {
-	driver.Driver
+	storedriver.Driver
 	by func()
 }
 
-func (d *overtaken) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
+func (d *overtaken) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
 	if by := d.by; by != nil {
 		d.by = nil
 		by()
@@ -218,8 +218,8 @@ func deleteOvertaken(h *harness) {
 		lease, _ := lockedmemory.Lease(ctx)
 		w := b.write(lease, 1)
 		w.Fence++
-		if v, err := b.driver.Append(ctx, driver.Append{Write: w, Content: content("other")}); err != nil ||
-			v.Outcome != driver.Done {
+		if v, err := b.driver.Append(ctx, storedriver.Append{Write: w, Content: content("other")}); err != nil ||
+			v.Outcome != storedriver.Done {
 			h.Fatalf("%+v, %v", v, err)
 		}
 		for what, call := range map[string]func() error{
@@ -241,7 +241,7 @@ func deleteOvertaken(h *harness) {
 // A Delete whose answer is lost is repeated in its turn, and the turn goes on.
 func deleteRepeated(h *harness) {
 	d := &lost{}
-	a := h.instance(nil, func(inner driver.Driver) driver.Driver {
+	a := h.instance(nil, func(inner storedriver.Driver) storedriver.Driver {
 		d.Driver = inner
 		return d
 	})
@@ -266,23 +266,23 @@ func oldToken(h *harness) {
 	a := h.instance(nil, nil)
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
-		write := func(n int64) driver.Write {
+		write := func(n int64) storedriver.Write {
 			w := a.write(lease, n)
 			w.Fence -= int64(24 * time.Hour / time.Microsecond)
 			return w
 		}
 		access := write(1).Access
-		page, err := a.driver.Read(ctx, driver.Read{Session: h.session, Access: &access, Limit: 1})
-		saved, err2 := a.driver.Append(ctx, driver.Append{Write: write(1), Content: content("old")})
-		cleared, err3 := a.driver.Replace(ctx, driver.Replace{Write: write(2)})
-		for what, v := range map[string]driver.Verdict{"Load": page.Verdict, "Save": saved, "Clear": cleared} {
-			if err := errors.Join(err, err2, err3); err != nil || v.Outcome != driver.Unowned {
+		page, err := a.driver.Read(ctx, storedriver.Read{Session: h.session, Access: &access, Limit: 1})
+		saved, err2 := a.driver.Append(ctx, storedriver.Append{Write: write(1), Content: content("old")})
+		cleared, err3 := a.driver.Replace(ctx, storedriver.Replace{Write: write(2)})
+		for what, v := range map[string]storedriver.Verdict{"Load": page.Verdict, "Save": saved, "Clear": cleared} {
+			if err := errors.Join(err, err2, err3); err != nil || v.Outcome != storedriver.Unowned {
 				h.Errorf("%s: %+v, %v; want Unowned", what, v, err)
 			}
 		}
 		a.mustSave(ctx, 1)
-		v, err := a.driver.Append(ctx, driver.Append{Write: write(3), Content: content("old")})
-		if err != nil || v.Outcome != driver.Stale {
+		v, err := a.driver.Append(ctx, storedriver.Append{Write: write(3), Content: content("old")})
+		if err != nil || v.Outcome != storedriver.Stale {
 			h.Errorf("Save in a session that is there: %+v, %v; want Stale", v, err)
 		}
 	})

@@ -7,7 +7,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // After an access of any kind has shown a token, the store refuses accesses of all kinds under lower
@@ -94,8 +94,8 @@ func (i *instance) ahead(n string) (fence int64) {
 		w := i.write(lease, 1)
 		w.Fence = lease.Fence() + 3_600_000_000
 		fence = w.Fence
-		if v, err := i.driver.Append(ctx, driver.Append{Write: w, Content: content(n)}); err != nil ||
-			v.Outcome != driver.Done {
+		if v, err := i.driver.Append(ctx, storedriver.Append{Write: w, Content: content(n)}); err != nil ||
+			v.Outcome != storedriver.Done {
 			i.Fatalf("%+v, %v", v, err)
 		}
 	})
@@ -120,8 +120,8 @@ func overtakenHolder(h *harness) {
 			fence := lease.Fence()
 			w := b.write(lease, 1)
 			w.Fence += 1000
-			if v, err := b.driver.Append(ctx, driver.Append{Write: w, Content: content("other")}); err != nil ||
-				v.Outcome != driver.Done {
+			if v, err := b.driver.Append(ctx, storedriver.Append{Write: w, Content: content("other")}); err != nil ||
+				v.Outcome != storedriver.Done {
 				h.Fatalf("%+v, %v", v, err)
 			}
 			a.refused("Save", a.save(ctx, "unaware"), fence, w.Fence)

@@ -11,11 +11,11 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // of is an instance of another session.
-func (h *harness) of(session string, opts *options, wrap func(driver.Driver) driver.Driver) *instance {
+func (h *harness) of(session string, opts *options, wrap func(storedriver.Driver) storedriver.Driver) *instance {
 	h.Helper()
 	other := *h
 	other.session = session
@@ -151,9 +151,9 @@ func forkedAtOnce(h *harness) {
 		}
 	})
 	b := h.of(h.session+"-b", nil, nil)
-	var sent driver.Replace
-	forking := h.instance(nil, func(d driver.Driver) driver.Driver {
-		return &replacing{d, func(r driver.Replace) error {
+	var sent storedriver.Replace
+	forking := h.instance(nil, func(d storedriver.Driver) storedriver.Driver {
+		return &replacing{d, func(r storedriver.Replace) error {
 			sent = r
 			b.has()
 			return nil
@@ -166,11 +166,11 @@ func forkedAtOnce(h *harness) {
 		h.Fatalf("%d exchanges are copied", len(got))
 	}
 	v, err := b.driver.Replace(h.Context(), sent)
-	if err != nil || v.Outcome != driver.Done {
+	if err != nil || v.Outcome != storedriver.Done {
 		h.Errorf("a copy of the Fork: %+v, %v", v, err)
 	}
 	b.mustSave(h.Context(), "more")
-	if v, err = b.driver.Replace(h.Context(), sent); err != nil || v.Outcome != driver.Stale {
+	if v, err = b.driver.Replace(h.Context(), sent); err != nil || v.Outcome != storedriver.Stale {
 		h.Errorf("a late copy of the Fork: %+v, %v", v, err)
 	}
 	if got := b.stored(); len(got) != 121 || strings.Join(b.texts(got[119:]), " ") != "119 more" {
@@ -187,13 +187,13 @@ func (i *instance) texts(names []any) (texts []string) {
 
 // replacing is a driver that shows each Replace before it sends it.
 type replacing struct {
-	driver.Driver
-	before func(driver.Replace) error
+	storedriver.Driver
+	before func(storedriver.Replace) error
 }
 
-func (d *replacing) Replace(ctx context.Context, r driver.Replace) (driver.Verdict, error) {
+func (d *replacing) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
 	if err := d.before(r); err != nil {
-		return driver.Verdict{}, err
+		return storedriver.Verdict{}, err
 	}
 	return d.Driver.Replace(ctx, r)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // isUnder checks that the exchange of a name is stored under an ID.
@@ -103,28 +103,28 @@ func copiesOfIDs(h *harness) {
 	var n int64
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
-		save := func(id, name string, want driver.Outcome) {
+		save := func(id, name string, want storedriver.Outcome) {
 			h.Helper()
 			n++
 			w := a.write(lease, n)
 			w.First = n == 1
-			v, err := a.driver.Append(ctx, driver.Append{Write: w, Content: withID(content(name), id)})
+			v, err := a.driver.Append(ctx, storedriver.Append{Write: w, Content: withID(content(name), id)})
 			if err != nil || v.Outcome != want {
 				h.Errorf("%s under %s: %+v, %v; want %d", name, id, v, err, want)
 			}
 		}
-		save("id", "one", driver.Done)
-		save("id", "one", driver.Known)
-		save("id", "two", driver.Conflict)
-		save("other", "one", driver.Done)
+		save("id", "one", storedriver.Done)
+		save("id", "one", storedriver.Known)
+		save("id", "two", storedriver.Conflict)
+		save("other", "one", storedriver.Done)
 		a.has("one", "one")
 		n++
-		if v, err := a.driver.Replace(ctx, driver.Replace{Write: a.write(lease, n)}); err != nil || v.Outcome != driver.Done {
+		if v, err := a.driver.Replace(ctx, storedriver.Replace{Write: a.write(lease, n)}); err != nil || v.Outcome != storedriver.Done {
 			h.Errorf("Clear: %+v, %v", v, err)
 		}
-		save("id", "one", driver.Known)
-		save("other", "two", driver.Conflict)
-		save("third", "two", driver.Done)
+		save("id", "one", storedriver.Known)
+		save("other", "two", storedriver.Conflict)
+		save("third", "two", storedriver.Done)
 	})
 	a.has("two")
 }
@@ -170,10 +170,10 @@ func idsForgotten(h *harness) {
 	a := h.instance(&options{Retention: sessionstore.Retention{RememberIDs: remember}}, nil)
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
-		save := driver.Append{Write: a.write(lease, 1), Content: withID(content("old"), "id")}
+		save := storedriver.Append{Write: a.write(lease, 1), Content: withID(content("old"), "id")}
 		for range 2 { // the second is a copy whose packet is late
 			start := time.Now()
-			if v, err := a.driver.Append(ctx, save); err != nil || v.Outcome != driver.Done {
+			if v, err := a.driver.Append(ctx, save); err != nil || v.Outcome != storedriver.Done {
 				h.Errorf("%+v, %v", v, err)
 			}
 			for known := true; known; {
@@ -201,20 +201,20 @@ func readsByIDShowToken(h *harness) {
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
 		access := a.write(lease, 1).Access
-		read := driver.Read{Session: h.session, Access: &access, ID: "id", Limit: 1}
+		read := storedriver.Read{Session: h.session, Access: &access, ID: "id", Limit: 1}
 		page, err := a.driver.Read(ctx, read)
-		if err != nil || page.Outcome != driver.Done || !page.Known || len(page.Entries) != 1 {
+		if err != nil || page.Outcome != storedriver.Done || !page.Known || len(page.Entries) != 1 {
 			h.Errorf("%+v, %v", page, err)
 		}
 		a.refused("Save", a.store.Save(old, question("stale"), answer("stale")), fence, lease.Fence())
 		access.Fence = fence
-		if page, err := a.driver.Read(ctx, read); err != nil || page.Outcome != driver.Stale || len(page.Entries) > 0 {
+		if page, err := a.driver.Read(ctx, read); err != nil || page.Outcome != storedriver.Stale || len(page.Entries) > 0 {
 			h.Errorf("stale: %+v, %v", page, err)
 		}
 	})
 }
 
-func withID(c driver.Content, id string) driver.Content {
+func withID(c storedriver.Content, id string) storedriver.Content {
 	sum := sha256.Sum256(bytes.Join(c.Messages, nil))
 	c.ID, c.Digest = id, [16]byte(sum[:])
 	return c

@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // A Save outside a turn frees the lock before it returns. A driver may release the lock with the
@@ -29,20 +29,20 @@ func lastWrites(h *harness) {
 	for _, c := range []struct {
 		name  string
 		token int64 // above that of the lease
-		want  driver.Outcome
-	}{{"refused", -1_000_000_000, driver.Stale}, {"stored", 0, driver.Done}} {
+		want  storedriver.Outcome
+	}{{"refused", -1_000_000_000, storedriver.Stale}, {"stored", 0, storedriver.Done}} {
 		lease, err := a.locker.Acquire(h.Context(), h.session)
 		if err != nil {
 			h.Fatal(err)
 		}
 		w := a.write(lease, 1)
 		w.Fence += c.token
-		v, err := a.driver.Append(h.Context(), driver.Append{Write: w, Content: content(c.name), EndsLease: true})
+		v, err := a.driver.Append(h.Context(), storedriver.Append{Write: w, Content: content(c.name), EndsLease: true})
 		if err != nil || v.Outcome != c.want {
 			h.Errorf("%s: %+v, %v", c.name, v, err)
 		}
 		held, free := lease.Err() == nil, isFree()
-		if held == free || c.want != driver.Done && free {
+		if held == free || c.want != storedriver.Done && free {
 			h.Errorf("%s: the lease is held: %t, and the lock is free: %t", c.name, held, free)
 		}
 		if err := lease.Release(h.Context()); err != nil || !isFree() {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 func pin(n any) Exchange {
@@ -63,7 +63,7 @@ func pinned(h *harness) {
 	a := h.instance(&options{Retention: sessionstore.Retention{MaxExchanges: 3}}, nil)
 	all := a.over(nil, nil)
 	inPages := a.over(&options{Retention: sessionstore.Retention{MaxExchanges: 3}},
-		func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: 1} })
+		func(d storedriver.Driver) storedriver.Driver { return &small{Driver: d, limit: 1} })
 	window := a.over(&options{view: sessionstore.Options{Window: 2}}, nil)
 	check := func(pinned []any, others ...any) {
 		h.Helper()
@@ -279,7 +279,7 @@ func pinnedTrimmedBetweenPages(h *harness) {
 	a.mustSave(h.Context(), 1)
 	a.mustReplace(0, 0, pin("s"))
 	a.turn(func(ctx context.Context) { a.mustSave(ctx, 2, 3, 4, 5) })
-	b := a.over(nil, func(d driver.Driver) driver.Driver {
+	b := a.over(nil, func(d storedriver.Driver) storedriver.Driver {
 		return &small{Driver: d, limit: 2, before: func(page int) {
 			if page == 1 {
 				a.mustSave(h.Context(), 6, 7, 8, 9)

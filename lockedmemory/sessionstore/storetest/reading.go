@@ -15,7 +15,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // A session expires after IdleTTL without use. A turn is a use, also a turn that only loads. A Load
@@ -63,15 +63,15 @@ func idleSessionsExpire(h *harness) {
 
 // keeping is a driver of which a store reads as if the driver had another retention.
 type keeping struct {
-	driver.Driver
-	retention driver.Retention
+	storedriver.Driver
+	retention storedriver.Retention
 }
 
-func (k keeping) Retention() driver.Retention { return k.retention }
+func (k keeping) Retention() storedriver.Retention { return k.retention }
 
 // over makes an instance that shares the driver of i, which keeps its own retention.
-func (i *instance) over(opts *options, wrap func(driver.Driver) driver.Driver) *instance {
-	return i.instance(opts, func(driver.Driver) driver.Driver {
+func (i *instance) over(opts *options, wrap func(storedriver.Driver) storedriver.Driver) *instance {
+	return i.instance(opts, func(storedriver.Driver) storedriver.Driver {
 		d := keeping{Driver: i.driver} // and the store reads all that is there
 		if opts != nil {
 			d.retention = opts.Retention
@@ -126,7 +126,7 @@ func turnsAreNotCut(h *harness) {
 	all := slices.Concat(turns...)
 	for limit, from := range []int{0, 6, 6, 5, 5, 5, 2, 2, 0, 0} {
 		for size := range 4 {
-			wrap := func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: max(3*size, 1)} }
+			wrap := func(d storedriver.Driver) storedriver.Driver { return &small{Driver: d, limit: max(3*size, 1)} }
 			a.over(&options{view: sessionstore.Options{Window: limit}}, wrap).has(all[from:]...)
 			kept := a.over(&options{Retention: sessionstore.Retention{MaxExchanges: limit}}, wrap)
 			kept.has(all[from:]...)
@@ -214,13 +214,13 @@ func queries(h *harness) {
 
 // small makes every page small.
 type small struct {
-	driver.Driver
+	storedriver.Driver
 	limit  int
 	before func(page int) // called before a page is read, with its number
 	pages  int
 }
 
-func (s *small) Read(ctx context.Context, r driver.Read) (driver.Page, error) {
+func (s *small) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
 	if s.before != nil {
 		s.before(s.pages)
 	}
@@ -248,7 +248,7 @@ func pages(h *harness) {
 		}
 	}
 	for limit := 1; limit < 8; limit++ {
-		b := h.instance(nil, func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: limit} })
+		b := h.instance(nil, func(d storedriver.Driver) storedriver.Driver { return &small{Driver: d, limit: limit} })
 		b.has(all...)
 		b.turn(func(ctx context.Context) {
 			if messages, err := b.memory.Load(ctx, ""); err != nil || len(messages) != 40 {
@@ -270,7 +270,7 @@ func pages(h *harness) {
 			h.Errorf("Forward in pages of %d: %d exchanges", limit, n)
 		}
 		w := h.instance(&options{view: sessionstore.Options{Window: 7}},
-			func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: limit} })
+			func(d storedriver.Driver) storedriver.Driver { return &small{Driver: d, limit: limit} })
 		w.has(all[13:]...)
 	}
 }
@@ -291,7 +291,7 @@ func clearedBetweenPages(h *harness) {
 			a.mustSave(h.Context(), "new", "newer")
 		}
 		cleared := func(opts *options) *instance {
-			return h.instance(opts, func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: 2, before: clear} })
+			return h.instance(opts, func(d storedriver.Driver) storedriver.Driver { return &small{Driver: d, limit: 2, before: clear} })
 		}
 		if forward {
 			cleared(nil).has("new", "newer")
@@ -354,7 +354,7 @@ func codecRefuses(h *harness) {
 	for _, limit := range []int{0, 4} {
 		for _, skip := range []bool{false, true} {
 			var log bytes.Buffer
-			store, err := sessionstore.New(keeping{a.driver, driver.Retention{MaxExchanges: limit}},
+			store, err := sessionstore.New(keeping{a.driver, storedriver.Retention{MaxExchanges: limit}},
 				lockedmemory.FixedKey(h.session), refusing{decode: "a3"},
 				&sessionstore.Options{Window: limit, SkipBroken: skip, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if err != nil {

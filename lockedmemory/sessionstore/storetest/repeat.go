@@ -8,31 +8,31 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // lost is a driver that loses the answer of the next write, if next is set; with untaken, the write itself.
 type lost struct {
-	driver.Driver
+	storedriver.Driver
 	next    bool
 	untaken bool
 }
 
-func (d *lost) Append(ctx context.Context, a driver.Append) (driver.Verdict, error) {
-	return d.write(func() (driver.Verdict, error) { return d.Driver.Append(ctx, a) })
+func (d *lost) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
+	return d.write(func() (storedriver.Verdict, error) { return d.Driver.Append(ctx, a) })
 }
 
-func (d *lost) Replace(ctx context.Context, r driver.Replace) (driver.Verdict, error) {
-	return d.write(func() (driver.Verdict, error) { return d.Driver.Replace(ctx, r) })
+func (d *lost) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
+	return d.write(func() (storedriver.Verdict, error) { return d.Driver.Replace(ctx, r) })
 }
 
-func (d *lost) write(write func() (driver.Verdict, error)) (v driver.Verdict, err error) {
+func (d *lost) write(write func() (storedriver.Verdict, error)) (v storedriver.Verdict, err error) {
 	lose := d.next
 	if d.next = false; !lose || !d.untaken {
 		v, err = write()
 	}
 	if lose {
-		return driver.Verdict{}, errors.New("no answer")
+		return storedriver.Verdict{}, errors.New("no answer")
 	}
 	return v, err
 }
@@ -109,7 +109,7 @@ func repeats(name string) func(*harness) {
 	return func(h *harness) {
 		for took, history := range map[bool][]any{true: r.stored, false: r.unstored} {
 			lossy := &lost{untaken: !took}
-			a := h.instance(nil, func(d driver.Driver) driver.Driver { lossy.Driver = d; return lossy })
+			a := h.instance(nil, func(d storedriver.Driver) storedriver.Driver { lossy.Driver = d; return lossy })
 			b := h.instance(nil, nil)
 			if err := b.memory.Delete(h.Context()); err != nil {
 				h.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Exchange is what the tests replace.
@@ -150,7 +150,7 @@ func replacedWhileRead(h *harness) {
 	var all sync.WaitGroup
 	done := make(chan struct{})
 	for _, opts := range []*options{nil, {view: sessionstore.Options{Window: 1000}}} {
-		b := h.instance(opts, func(d driver.Driver) driver.Driver { return &small{Driver: d, limit: 70} })
+		b := h.instance(opts, func(d storedriver.Driver) storedriver.Driver { return &small{Driver: d, limit: 70} })
 		all.Go(func() {
 			for {
 				messages, err := b.store.Load(h.Context(), "")
@@ -305,8 +305,8 @@ func replaceRefused(h *harness) {
 func lateReplaces(h *harness) {
 	a := h.instance(nil, nil)
 	a.mustSave(h.Context(), 1, 2, 3)
-	var edit driver.Replace
-	send := func(when string, want ...driver.Outcome) {
+	var edit storedriver.Replace
+	send := func(when string, want ...storedriver.Outcome) {
 		h.Helper()
 		if v, err := a.driver.Replace(h.Context(), edit); err != nil || !slices.Contains(want, v.Outcome) {
 			h.Errorf("%s: %+v, %v; want %v", when, v, err, want)
@@ -315,31 +315,31 @@ func lateReplaces(h *harness) {
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
 		all := a.all(ctx)
-		edit = driver.Replace{Write: a.write(lease, 5), From: all[1].Place, To: all[1].Place,
-			New: []driver.Entry{{Place: all[1].Place, Messages: content("2a").Messages}}}
-		send("first", driver.Done)
+		edit = storedriver.Replace{Write: a.write(lease, 5), From: all[1].Place, To: all[1].Place,
+			New: []storedriver.Entry{{Place: all[1].Place, Messages: content("2a").Messages}}}
+		send("first", storedriver.Done)
 		a.has(1, "2a", 3)
-		send("again", driver.Done)
+		send("again", storedriver.Done)
 		again, marker := edit, lockedmemory.Place{Fence: lease.Fence(), N: 5}
 		edit.Op, edit.From, edit.To = newOp(), all[2].Place, all[2].Place
-		send("another at the last place", driver.Taken)
+		send("another at the last place", storedriver.Taken)
 		edit.N, edit.From, edit.To = 6, marker, marker
-		send("at no exchange", driver.Range)
+		send("at no exchange", storedriver.Range)
 		edit = again
-		v, err := a.driver.Append(ctx, driver.Append{Write: a.write(lease, 7), Content: content("4")})
-		if err != nil || v.Outcome != driver.Done {
+		v, err := a.driver.Append(ctx, storedriver.Append{Write: a.write(lease, 7), Content: content("4")})
+		if err != nil || v.Outcome != storedriver.Done {
 			h.Errorf("%+v, %v", v, err)
 		}
-		send("after a Save", driver.Done, driver.Taken)
+		send("after a Save", storedriver.Done, storedriver.Taken)
 		edit.Op = newOp()
-		send("another at its place", driver.Taken)
-		v, err = a.driver.Replace(ctx, driver.Replace{Write: a.write(lease, 8)})
-		if err != nil || v.Outcome != driver.Done {
+		send("another at its place", storedriver.Taken)
+		v, err = a.driver.Replace(ctx, storedriver.Replace{Write: a.write(lease, 8)})
+		if err != nil || v.Outcome != storedriver.Done {
 			h.Errorf("%+v, %v", v, err)
 		}
-		send("after a Clear", driver.Taken)
+		send("after a Clear", storedriver.Taken)
 	})
 	a.mustSave(h.Context(), 5)
-	send("after another lease", driver.Stale)
+	send("after another lease", storedriver.Stale)
 	a.has(5)
 }

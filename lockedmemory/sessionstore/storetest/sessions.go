@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // listed are the options of the sessions that the tests list.
@@ -73,7 +73,7 @@ func sessionsListed(h *harness) {
 
 // counting counts the pages of sessions, and calls a function before each.
 type counting struct {
-	driver.Driver
+	storedriver.Driver
 	pages  int
 	before func()
 }
@@ -92,7 +92,7 @@ func sessionsOfEndedContext(h *harness) {
 			cancel()
 		}
 		count := &counting{before: cancel}
-		a := h.instance(listed, func(d driver.Driver) driver.Driver { count.Driver = d; return count })
+		a := h.instance(listed, func(d storedriver.Driver) storedriver.Driver { count.Driver = d; return count })
 		a.mustSave(h.Context(), 1)
 		var last error
 		for _, err := range a.store.Sessions(ctx) {

@@ -12,14 +12,14 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Service is an instance of a service, with a lock service beside it.
 type Service struct {
 	// Driver makes a driver that sees the same sessions as all others with this retention, as a driver
 	// in another process would.
-	Driver func(tb testing.TB, keep driver.Retention) driver.Driver
+	Driver func(tb testing.TB, keep storedriver.Retention) storedriver.Driver
 	// Locker makes a Locker that sees the same locks as all others with this namespace.
 	Locker func(tb testing.TB, opts *distlock.Options) *distlock.Locker
 }
@@ -141,7 +141,7 @@ var codec = sessionstore.JSON[Message]{TextOf: func(m Message) string { return m
 // instance is what one process has.
 type instance struct {
 	*harness
-	driver driver.Driver
+	driver storedriver.Driver
 	store  *Store
 	locker *distlock.Locker
 	memory *Memory
@@ -154,7 +154,7 @@ type options struct {
 }
 
 // instance makes one; wrap, if not nil, is put around its driver.
-func (h *harness) instance(opts *options, wrap func(driver.Driver) driver.Driver) *instance {
+func (h *harness) instance(opts *options, wrap func(storedriver.Driver) storedriver.Driver) *instance {
 	h.Helper()
 	i := &instance{harness: h, locker: h.Locker(h, &distlock.Options{TTL: 10 * time.Second, Wait: -1})}
 	h.Cleanup(func() {

@@ -17,9 +17,9 @@ import (
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/distlock/redlock"
 	"github.com/belugalock/belugalock/internal/postgres"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 const (
@@ -74,7 +74,7 @@ func namespaces(ctx context.Context, lock, store target) Finding {
 // lastWrites returns the tokens of the last exchanges of some sessions. any is false if the namespace has no
 // session.
 func lastWrites(ctx context.Context, store target) (written map[string]int64, any bool, err error) {
-	sessions, done, err := OpenSessions(store.url, driver.Retention{Namespace: store.namespace})
+	sessions, done, err := OpenSessions(store.url, storedriver.Retention{Namespace: store.namespace})
 	if err != nil {
 		return nil, false, err
 	}
@@ -88,7 +88,7 @@ func lastWrites(ctx context.Context, store target) (written map[string]int64, an
 		}
 		any = any || len(names) > 0
 		for _, name := range names[:min(len(names), sample-len(written))] {
-			page, err := sessions.Read(ctx, driver.Read{Session: name, Backward: true, Limit: 1})
+			page, err := sessions.Read(ctx, storedriver.Read{Session: name, Backward: true, Limit: 1})
 			if err != nil {
 				return nil, false, err
 			}
@@ -104,7 +104,7 @@ func lastWrites(ctx context.Context, store target) (written map[string]int64, an
 }
 
 // OpenSessions opens the store of a URL without parameters of a Locker. It sends nothing.
-func OpenSessions(url string, keep driver.Retention) (sessions driver.Driver, done func(), err error) {
+func OpenSessions(url string, keep storedriver.Retention) (sessions storedriver.Driver, done func(), err error) {
 	locks, err := lockurl.OpenDriver(url)
 	if err != nil {
 		return nil, nil, err

@@ -10,13 +10,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/migrated"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // durable are the settings of a healthy node.
@@ -271,7 +271,7 @@ func TestExamine_namespaceMismatch(t *testing.T) {
 	t.Parallel()
 	r := startRedis(t)
 	converse(t, r.URL()+"?namespace=mine", r.URL())
-	time.Sleep(time.Duration(lockdriver.FenceBlock) * time.Microsecond) // later than the reserved tokens
+	time.Sleep(time.Duration(driver.FenceBlock) * time.Microsecond) // later than the reserved tokens
 	converse(t, r.URL()+"?namespace=theirs", r.URL())
 	for namespace, want := range map[string][]string{"theirs": nil, "mine": {"problem namespace"}, "third": {"problem namespace"}} {
 		finds(t, r.URL()+"?namespace="+url.QueryEscape(namespace), r.URL(), want...)
@@ -299,7 +299,7 @@ func TestExamine_storeNamespaceWithoutSessions(t *testing.T) {
 // converse saves an exchange under a lock.
 func converse(t *testing.T, lockURL, storeURL string) {
 	t.Helper()
-	sessions, done, err := OpenSessions(storeURL, driver.Retention{Namespace: "session"})
+	sessions, done, err := OpenSessions(storeURL, storedriver.Retention{Namespace: "session"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,14 +10,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/driver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 	"github.com/belugalock/belugalock/tracing"
 )
 
@@ -33,12 +33,12 @@ var services = struct {
 // Service is one server, or this process for mem://.
 type Service struct {
 	url   string
-	locks lockdriver.Shared
+	locks driver.Shared
 
 	// Guarded by services:
 	users    int // memories and Runners that use the service or wait for its answer
 	lockers  map[distlock.Options]*distlock.Locker
-	sessions map[string]driver.Driver // that callers share, by namespace
+	sessions map[string]storedriver.Driver // that callers share, by namespace
 }
 
 // Backend names the backend of the locks.
@@ -54,8 +54,8 @@ func Enter(url string) (*Service, error) {
 		if err != nil {
 			return nil, err
 		}
-		s = &Service{url: url, locks: lockdriver.Shared{Driver: locks}, lockers: make(map[distlock.Options]*distlock.Locker),
-			sessions: make(map[string]driver.Driver)}
+		s = &Service{url: url, locks: driver.Shared{Driver: locks}, lockers: make(map[distlock.Options]*distlock.Locker),
+			sessions: make(map[string]storedriver.Driver)}
 		services.byURL[url] = s
 	}
 	s.users++
@@ -97,8 +97,8 @@ func (s *Service) answers(ctx context.Context, ping func(context.Context) error)
 }
 
 // redisClient returns the client of a single Redis.
-func redisClient(locks lockdriver.Driver) (client *redis.Client, ok bool) {
-	if beside, isRedis := lockdriver.As[redisconn.Locks](locks); isRedis {
+func redisClient(locks driver.Driver) (client *redis.Client, ok bool) {
+	if beside, isRedis := driver.As[redisconn.Locks](locks); isRedis {
 		client, ok = beside.Transport().Client().(*redis.Client)
 	}
 	return client, ok
@@ -126,7 +126,7 @@ func (s *Service) Locker(opts distlock.Options) (*distlock.Locker, error) {
 
 // Sessions returns the sessions of a namespace. With shared, all callers of a namespace get one driver,
 // and need the same retention. mem:// is always shared.
-func (s *Service) Sessions(keep driver.Retention, shared bool) (made driver.Driver, err error) {
+func (s *Service) Sessions(keep storedriver.Retention, shared bool) (made storedriver.Driver, err error) {
 	switch s.Backend() {
 	case "redis":
 		made, err = redisstore.NewColocatedDriver(s.locks.Driver, &keep)

@@ -2,7 +2,7 @@
 -- of states is in docs/design/sessions.md.
 --
 -- KEYS  1 the log   2 the mark   3 the session's lock, or the mark again   4 the IDs
--- ARGV  1 token, driver.Access.Shown and Awaited, and 'true' if the script frees memory, with spaces between
+-- ARGV  1 token, storedriver.Access.Shown and Awaited, and 'true' if the script frees memory, with spaces between
 --       2 '1' if the lock is on this Redis, else '0'; or the owner for which the script also releases
 --       the lock   3 IdleTTL in ms, or 0
 --       4 life of a session without an exchange in ms   5 MaxExchanges, and MaxAge in µs, with a space
@@ -82,7 +82,7 @@ local function absent(n)
   elseif ARGV[2] ~= '0' and not is_granted(KEYS[3], tonumber(fence)) then
     return {UNOWNED}
   elseif not mark and redis.call('TIME')[1] * 1000 - fence / 1000 > ARGV[4] - 3600000 then
-    return {UNOWNED} -- see driver.OldToken
+    return {UNOWNED} -- see storedriver.OldToken
   end
 end
 

@@ -1,4 +1,4 @@
-// Package driver is the seam between a session store and the service that keeps the sessions. Users of
+// Package storedriver is the seam between a session store and the service that keeps the sessions. Users of
 // a store do not need it.
 //
 // A backend implements [Driver] and runs storetest.Run against a real instance of its service. The
@@ -51,4 +51,4 @@
 //
 // A driver returns raw errors and does not try again. It does not judge a lease by the clock of its
 // process. It does not look into messages. The store makes no call for a ctx that has ended.
-package driver
+package storedriver

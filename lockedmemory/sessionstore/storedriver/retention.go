@@ -1,4 +1,4 @@
-package driver
+package storedriver
 
 import (
 	"cmp"
