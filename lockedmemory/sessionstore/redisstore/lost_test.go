@@ -414,6 +414,19 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 	replace := func(w storedriver.Write) (storedriver.Verdict, error) {
 		return d.Replace(t.Context(), storedriver.Replace{Write: w, From: stored, To: stored})
 	}
+	edit := func(w storedriver.Write) (storedriver.Verdict, error) {
+		return d.Replace(t.Context(), storedriver.Replace{Write: w, From: stored, To: stored,
+			New: []storedriver.Entry{{Place: stored, Messages: content.Messages}}})
+	}
+	unnamed := func(w storedriver.Write) (storedriver.Verdict, error) {
+		w.First = true
+		return d.Append(t.Context(), storedriver.Append{Write: w, Content: storedriver.Content{Messages: content.Messages}})
+	}
+	load := func(w storedriver.Write) (storedriver.Verdict, error) {
+		w.First = true
+		page, err := d.Read(t.Context(), storedriver.Read{Session: w.Session, Access: &w.Access, Limit: 1})
+		return page.Verdict, err
+	}
 	known := write
 	known.Session = r.key + " with an exchange"
 	known.Seen = lockedmemory.Place{}
@@ -435,6 +448,10 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 		{"Save after another Save", save, write},
 		{"Save under an old token", save, old},
 		{"Replace", replace, write},
+		{"Replace by another exchange", edit, write},
+		{"first Save after another one", unnamed, write},
+		{"first Save under an old token", unnamed, old},
+		{"Load under an old token", load, old},
 	} {
 		v, err := c.call(c.write)
 		if !errors.Is(err, driver.ErrTemporary) || !strings.Contains(err.Error(), "READONLY") {

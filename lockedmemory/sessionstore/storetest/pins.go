@@ -297,3 +297,29 @@ func pinnedTrimmedBetweenPages(h *harness) {
 		h.Errorf("Forward yields %v, %v; want 2 exchanges and ErrChanged", seen, last)
 	}
 }
+
+// beforePins calls a function before the first read of pinned exchanges alone.
+type beforePins struct {
+	storedriver.Driver
+	once sync.Once
+	do   func()
+}
+
+func (d *beforePins) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
+	if r.PinnedOnly {
+		d.once.Do(d.do)
+	}
+	return d.Driver.Read(ctx, r)
+}
+
+// A session has one exchange, which is pinned. It is replaced after its place was read. A Load returns the
+// session of one moment.
+func pinReplacedBetweenPages(h *harness) {
+	a := h.instance(nil, nil)
+	a.mustSave(h.Context(), 1)
+	a.mustReplace(0, 0, pin("old"))
+	b := a.over(nil, func(d storedriver.Driver) storedriver.Driver {
+		return &beforePins{Driver: d, do: func() { a.mustReplace(0, 0, pin("new")) }}
+	})
+	b.has("new")
+}

@@ -64,6 +64,7 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"O_pinned_maxAge", pinnedMaxAge},
 		{"O_pinned_oneMoment", pinsOneMoment},
 		{"O_pinned_trimmedBetweenPages", pinnedTrimmedBetweenPages},
+		{"O_pinned_replacedBetweenPages", pinReplacedBetweenPages},
 		{"pinned_expires", pinnedExpires},
 		{"pinned_bounded", pinsBounded},
 		{"O_fork", forked},
