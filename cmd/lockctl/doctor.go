@@ -21,14 +21,21 @@ func (t *tool) doctorCommand() *cobra.Command {
 			"The exit code is 1 if there is a problem. A warning is no problem.",
 		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			lockURL, err := t.lockURL()
+			locks, err := t.open(cmd.Context())
 			if err != nil {
 				return err
 			}
-			findings, err := doctor.Examine(cmd.Context(), lockURL, t.storeURL())
-			if err != nil {
-				return err
+			defer locks.close()
+			services := doctor.Services{LockURL: t.lockURL(), Locker: locks.locker}
+			if services.StoreURL = t.storeURL(); services.StoreURL != "" {
+				store, err := t.openStore()
+				if err != nil {
+					return err
+				}
+				defer store.close()
+				services.Sessions = store.Driver
 			}
+			findings := doctor.Examine(cmd.Context(), services)
 			if err := t.print(map[string]any{"findings": findings}, func() string { return t.diagnosis(findings) }); err != nil {
 				return err
 			}

@@ -18,7 +18,7 @@ var promises = map[string]struct {
 	after    func(t *testing.T, s scene)
 	mistyped string // with the exit code 1, for a key that no scene has
 }{
-	"doctor":         {prints: []string{"ok  connection  answers in", "ok  rights  all", "→ CONFIG SET appendonly yes", "the lock service answers"}},
+	"doctor":         {prints: []string{"ok  connection  answers in", "ok  rights  all", "→ CONFIG SET appendonly yes", "the service answers"}},
 	"list":           {prints: []string{"KEY  HOLDER  AGE  TTL  WAITERS  TOKEN  TRACE ID", sceneKey + "  " + sceneHolder + "  9s  9s  2  TOKEN"}},
 	"list --longest": {prints: []string{sceneHolder, "WAITERS  TOKEN"}},
 	"watch":          {prints: []string{"AGE", sceneHolder}},
@@ -141,7 +141,7 @@ func TestOperator_documentedRights(t *testing.T) {
 	if refused := testservers.RefusedToUsers(t, server); refused != "" {
 		t.Errorf("the server has refused %s", refused)
 	}
-	if r := lockctl(t, "doctor").is(t, 0, "0 problems, 0 warnings", "may read, and not write"); strings.Contains(r.out, "ACL SETUSER") {
+	if r := lockctl(t, "doctor").is(t, 0, "0 problems, 0 warnings", "this user may not write"); strings.Contains(r.out, "ACL SETUSER") {
 		t.Errorf("doctor advises rights:\n%s", r.out)
 	}
 	release := []string{"release", sceneKey, "--yes", "--token", token(holder)}

@@ -172,23 +172,16 @@ type service struct {
 	namespace string
 }
 
-// lockURL returns --url, or the default.
-func (t *tool) lockURL() (rawURL string, err error) {
-	rawURL = cmp.Or(t.url, os.Getenv("LOCKCTL_URL"))
-	switch {
-	case rawURL == "":
-		return "", invalid("no service is given: use --url or LOCKCTL_URL, for example redis://localhost:6379/0")
-	case strings.HasPrefix(rawURL, "mem:"):
-		return "", invalid("mem:// keeps its locks in one process, which lockctl cannot reach")
-	}
-	return rawURL, nil
-}
+func (t *tool) lockURL() string { return cmp.Or(t.url, os.Getenv("LOCKCTL_URL")) }
 
 // open makes a service. It sends nothing.
 func (t *tool) open(ctx context.Context) (*service, error) {
-	rawURL, err := t.lockURL()
-	if err != nil {
-		return nil, err
+	rawURL := t.lockURL()
+	switch {
+	case rawURL == "":
+		return nil, invalid("no service is given: use --url or LOCKCTL_URL, for example redis://localhost:6379/0")
+	case strings.HasPrefix(rawURL, "mem:"):
+		return nil, invalid("mem:// keeps its locks in one process, which lockctl cannot reach")
 	}
 	locker, err := lockurl.Open(ctx, rawURL, nil)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/cmd/lockctl/internal/doctor"
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/driver"
+	lockdriver "github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -29,7 +29,7 @@ type chat struct {
 
 func newChat(t *testing.T, url, session string) chat {
 	t.Helper()
-	store, _ := doctor.Split(url)
+	store, _, _ := lockurl.Split(url)
 	s, err := (&tool{url: url, store: store}).openStore()
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestSession_tailGoesOnAfterReplace(t *testing.T) {
 		for i := range 6 { // the first page has 4
 			c.save(t, "", fmt.Sprintf("new-%d", i), "n")
 		}
-		store, _ := doctor.Split(url)
+		store, _, _ := lockurl.Split(url)
 		s, err := (&tool{url: url, store: store}).openStore()
 		if err != nil {
 			t.Fatal(err)
@@ -237,7 +237,7 @@ func TestSession_verifyComparesTheLock(t *testing.T) {
 	}
 	newChat(t, elsewhere, "chat-1").save(t, "", "question", "answer")
 	verify(exitFinding, "the lock is held under the lower token "+token(early))
-	if _, err := early.driver.Release(t.Context(), driver.ReleaseRequest{Name: early.req.Name, Owner: early.req.Owner}); err != nil {
+	if _, err := early.driver.Release(t.Context(), lockdriver.ReleaseRequest{Name: early.req.Name, Owner: early.req.Owner}); err != nil {
 		t.Fatal(err)
 	}
 	verify(0, "No problem was found.")

@@ -8,8 +8,10 @@ import (
 	"os"
 	"slices"
 
-	"github.com/belugalock/belugalock/cmd/lockctl/internal/doctor"
+	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
@@ -27,17 +29,36 @@ type sessions struct {
 
 // openStore opens the sessions of --store, or beside the locks. It sends nothing.
 func (t *tool) openStore() (*sessions, error) {
-	var keep storedriver.Retention
-	rawURL, parameters := doctor.Split(t.storeURL())
-	if keep.Namespace = parameters.Get("namespace"); rawURL == "" {
-		rawURL, parameters = doctor.Split(cmp.Or(t.url, os.Getenv("LOCKCTL_URL")))
-		keep = storedriver.Retention{}.Beside(parameters.Get("namespace"))
-	}
+	rawURL := cmp.Or(t.storeURL(), t.lockURL())
 	if rawURL == "" {
 		return nil, invalid("no sessions are given: use --store, LOCKCTL_STORE, --url or LOCKCTL_URL")
 	}
-	open, done, err := doctor.OpenSessions(rawURL, keep)
-	return &sessions{open, done}, err
+	address, opts, err := lockurl.Split(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	keep := storedriver.Retention{Namespace: opts.Namespace}
+	if t.storeURL() == "" {
+		keep = storedriver.Retention{}.Beside(opts.Namespace)
+	}
+	locks, err := lockurl.OpenDriver(address)
+	if err != nil {
+		return nil, err
+	}
+	s := &sessions{close: func() { _ = locks.Close() }}
+	switch backend := locks.Capabilities().Backend; backend {
+	case "redis":
+		s.Driver, err = redisstore.NewColocatedDriver(locks, &keep)
+	case "postgres":
+		s.Driver, err = pgstore.NewColocatedDriver(locks, &keep)
+	default:
+		err = invalid("the backend %q keeps no sessions: give their Redis or PostgreSQL with --store", backend)
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
 }
 
 func (t *tool) storeURL() string { return cmp.Or(t.store, os.Getenv("LOCKCTL_STORE")) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"time"
 
@@ -65,7 +64,7 @@ func (t *tool) verifyCommand() *cobra.Command {
 			if v.Exchanges == 0 {
 				return t.finding(noExchange)
 			}
-			if t.url != "" || os.Getenv("LOCKCTL_URL") != "" {
+			if t.lockURL() != "" {
 				if err := t.compare(ctx, v); err != nil {
 					return err
 				}

@@ -10,6 +10,14 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 )
 
+// Split takes the parameters of a Locker out of a URL, for tools that open the rest by other means.
+// It returns the rest, as OpenDriver takes it. A parameter that is not valid is refused with
+// distlock.ErrInvalidOption.
+func Split(rawURL string) (rest string, options distlock.Options, err error) {
+	rest, _, err = takeParameters(rawURL, &options)
+	return rest, options, err
+}
+
 // takeParameters moves the parameters of the Locker from a URL to the options, and returns the URL and
 // the parameters for the backend. No error shows a value.
 //

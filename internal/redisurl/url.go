@@ -16,9 +16,9 @@ import (
 const Schemes = "redis:// rediss:// redis+sentinel:// rediss+sentinel:// redis+cluster:// rediss+cluster:// " +
 	"valkey:// valkeys:// valkey+sentinel:// valkeys+sentinel:// valkey+cluster:// valkeys+cluster:// unix://"
 
-// NewClient makes the client of a URL. No error shows a part of a password.
+// NewClient makes the client of a URL, see Parse.
 func NewClient(rawURL string) (redis.UniversalClient, error) {
-	options, err := parse(rawURL)
+	options, err := Parse(rawURL)
 	if err != nil {
 		return nil, err
 	}
@@ -32,8 +32,9 @@ func NewClient(rawURL string) (redis.UniversalClient, error) {
 	}
 }
 
-// parse returns *redis.Options, *redis.FailoverOptions or *redis.ClusterOptions.
-func parse(rawURL string) (any, error) {
+// Parse returns *redis.Options, *redis.FailoverOptions or *redis.ClusterOptions. No error shows a part
+// of a password.
+func Parse(rawURL string) (any, error) {
 	a, err := parseAddress(rawURL)
 	if err != nil {
 		return nil, err

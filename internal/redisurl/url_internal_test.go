@@ -78,7 +78,7 @@ func TestParse_options(t *testing.T) {
 			Addrs: []string{"h:6379"}, ClusterStateReloadInterval: time.Second, DialerRetries: 1, ContextTimeoutEnabled: true,
 		},
 	} {
-		got, err := parse(rawURL)
+		got, err := Parse(rawURL)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n%+v, %v, want\n%+v", rawURL, got, err, want)
 		}

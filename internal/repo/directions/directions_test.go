@@ -37,16 +37,17 @@ var allowed = map[string][]string{
 	"distlock/internal/loglimit":            {},
 	"internal/redisconn":                    {"distlock/driver", "github.com/redis/go-redis/v9/..."},
 	"internal/redisurl":                     {"github.com/redis/go-redis/v9/..."},
+	"internal/settings":                     {},
 	"internal/postgres":                     {"distlock", "distlock/driver", "github.com/jackc/pgx/v5/..."},
 	"lockedmemory":                          {"distlock", "distlock/fencing", "internal/lastwrite"},
 	"lockedmemory/sessionstore/storedriver": {"distlock", "lockedmemory"},
 	"lockedmemory/sessionstore":             {"distlock", "distlock/driver", "distlock/fencing", "internal/lastwrite", "lockedmemory", "lockedmemory/sessionstore/storedriver"},
 	"lockedmemory/sessionstore/memstore":    {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver"},
-	"lockedmemory/sessionstore/redisstore":  {"distlock", "distlock/driver", "distlock/fencing", "distlock/redislock", "internal/lastwrite", "internal/redisconn", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver", "github.com/redis/go-redis/v9/..."},
-	"lockedmemory/sessionstore/pgstore":     {"distlock", "distlock/driver", "distlock/fencing", "distlock/pglock", "internal/lastwrite", "internal/postgres", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver", "github.com/jackc/pgx/v5/..."},
+	"lockedmemory/sessionstore/redisstore":  {"distlock", "distlock/driver", "distlock/fencing", "distlock/redislock", "internal/lastwrite", "internal/redisconn", "internal/settings", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver", "github.com/redis/go-redis/v9/..."},
+	"lockedmemory/sessionstore/pgstore":     {"distlock", "distlock/driver", "distlock/fencing", "distlock/pglock", "internal/lastwrite", "internal/postgres", "internal/settings", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver", "github.com/jackc/pgx/v5/..."},
 	"lockedmemory/sessionstore/storetest":   {"distlock", "distlock/fencing", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver"},
 	"tracing":                               {"distlock", "distlock/driver", "distlock/fencing", "lockedmemory", "go.opentelemetry.io/otel/..."},
-	"cmd/lockctl/...":                       {"cmd/lockctl/internal/...", "distlock/...", "internal/postgres", "lockedmemory/...", "github.com/...", "golang.org/x/term"},
+	"cmd/lockctl/...":                       {"cmd/lockctl/internal/...", "distlock/...", "internal/postgres", "internal/redisurl", "internal/settings", "lockedmemory/...", "github.com/...", "golang.org/x/term"},
 	"examples/...":                          {"examples/agent/internal/...", "internal/integrity", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
 	"internal/childproc":                    {},
 	"internal/faultnet":                     {"internal/testservers"},
@@ -64,7 +65,7 @@ var forTests = []string{
 }
 
 // product are the exceptions.
-var product = []string{module + "internal/lastwrite", module + "internal/redisconn", module + "internal/redisurl", module + "internal/postgres", module + "internal/integrity"}
+var product = []string{module + "internal/lastwrite", module + "internal/redisconn", module + "internal/redisurl", module + "internal/postgres", module + "internal/settings", module + "internal/integrity"}
 
 func isForTests(path string) bool { return matches(forTests, path) && !slices.Contains(product, path) }
 

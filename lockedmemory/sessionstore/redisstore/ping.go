@@ -2,16 +2,11 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/redis/go-redis/v9"
-)
 
-// settings are what Ping checks.
-var settings = []struct{ name, want, advice string }{
-	{"lazyfree-lazy-expire", "yes", "otherwise Redis blocks while it frees a long session that has expired"},
-	{"maxmemory-policy", "noeviction", "otherwise Redis may evict sessions, IDs and locks"},
-}
+	"github.com/belugalock/belugalock/internal/settings"
+)
 
 // Ping implements driver.Driver. It asks each master for the settings. Where Redis refuses CONFIG GET, it
 // has answered, and there is no advice.
@@ -22,15 +17,14 @@ func (s *service) Ping(ctx context.Context) (advice []string, err error) {
 		return nil, s.explain(err)
 	}
 	nodes, _ := s.redis.Masters(ctx) // none for a client of another type
-	for _, setting := range settings {
+	for _, setting := range settings.Redis {
 		for _, node := range nodes {
-			get := redis.NewMapStringStringCmd(ctx, "config", "get", setting.name)
+			get := redis.NewMapStringStringCmd(ctx, "config", "get", setting.Name)
 			if node.Do(ctx, get) != nil {
 				continue
 			}
-			if value, shown := get.Val()[setting.name]; shown && value != setting.want {
-				advice = append(advice, fmt.Sprintf("set %s of Redis to %q, it is %q: %s",
-					setting.name, setting.want, value, setting.advice))
+			if value, shown := get.Val()[setting.Name]; shown && value != setting.Want {
+				advice = append(advice, setting.Advice("Redis", value))
 				break
 			}
 		}

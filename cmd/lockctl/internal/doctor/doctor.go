@@ -1,20 +1,15 @@
 // Package doctor examines the servers of locks and of sessions, and says what endangers them.
 //
-//	findings, err := doctor.Examine(ctx, "redis://localhost:6379/0", "")
+//	findings := doctor.Examine(ctx, doctor.Services{LockURL: "redis://localhost:6379/0", Locker: locker})
 //
-// A server's answers become facts. The tables redisRules and postgresRules judge the facts of one
-// server, see rules.go. Further checks compare servers: the Sentinels, the nodes of a Cluster or a
-// quorum, the store and its locks. All of them only read. The rights of a Redis user are tried by
-// commands without an effect, see rights.go.
+// It connects to each server, reads its settings and its state, and judges them, see redis.go and
+// postgres.go. Further checks compare servers: the Sentinels, the store and its locks. All of them only
+// read. The rights of a Redis user are tried by commands without an effect, see rights.go.
 package doctor
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +19,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redlock"
 	"github.com/belugalock/belugalock/internal/postgres"
+	"github.com/belugalock/belugalock/internal/settings"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // answerLimit bounds the questions to one server.
@@ -61,14 +58,15 @@ func result(level Level, found, means, do string) Finding {
 	return Finding{Level: level, Found: found, Means: means, Do: do}
 }
 
-// report collects findings. A check that has nothing to say returns an empty one.
-type report struct{ findings []Finding }
+// report collects findings.
+type report struct {
+	findings []Finding
+	examined map[string]bool // servers that have answered, by host:port
+}
 
 func (r *report) add(check, server string, f Finding) {
-	if f.Level != "" {
-		f.Check, f.Server = check, server
-		r.findings = append(r.findings, f)
-	}
+	f.Check, f.Server = check, server
+	r.findings = append(r.findings, f)
 }
 
 // target is a service to examine.
@@ -76,121 +74,95 @@ type target struct {
 	url       string // without the parameters of the Locker
 	namespace string
 	ttl       time.Duration
-	store     bool            // it keeps sessions, and not locks
-	examined  map[string]bool // servers that have answered, by host:port
+	store     bool // it keeps sessions, and not locks
 }
 
-// Examine examines the service of lockURL, and that of storeURL unless this is empty. An invalid URL is
-// refused with distlock.ErrInvalidOption. Every other failure is a finding.
-func Examine(ctx context.Context, lockURL, storeURL string) ([]Finding, error) {
-	r := &report{}
-	rest, parameters := Split(lockURL)
-	lock := target{url: rest, namespace: cmp.Or(parameters.Get("namespace"), "distlock"), examined: map[string]bool{}}
-	locker, refused := lockurl.Open(ctx, lockURL, &distlock.Options{Logger: slog.New(slog.DiscardHandler)})
-	if refused == nil {
-		defer closeLocker(locker)
-		lock.ttl = fencing.Options(locker).TTL
-	} else if isQuorum(lock.url) {
-		ttl, _ := time.ParseDuration(parameters.Get("ttl"))
-		lock.ttl = cmp.Or(ttl, 30*time.Second)
-	} else {
-		return nil, refused
-	}
-	if err := r.servers(ctx, lock); err != nil {
-		return nil, err
-	}
-	if refused != nil { // two nodes, one address twice, or a short restart_delay: the nodes are worth a look
-		r.add("url", "", result(Problem, refused.Error(), "No program can use this URL.", "Correct the URL."))
-	} else if len(lock.examined) > 0 {
-		r.add("locks", "", locks(ctx, locker))
-	}
-	if storeURL == "" {
-		return r.findings, nil
-	}
-	rest, parameters = Split(storeURL)
-	store := target{url: rest, namespace: cmp.Or(parameters.Get("namespace"), "session"), ttl: lock.ttl, store: true, examined: lock.examined}
-	if err := r.servers(ctx, store); err != nil {
-		return nil, err
-	}
-	r.add("namespace", "", namespaces(ctx, lock, store))
-	return r.findings, nil
+// Services are what to examine. Without Sessions, the locks alone.
+type Services struct {
+	LockURL  string
+	Locker   *distlock.Locker // of LockURL
+	StoreURL string
+	Sessions storedriver.Driver // of StoreURL
 }
 
-func closeLocker(locker *distlock.Locker) {
-	ctx, cancel := context.WithTimeout(context.Background(), answerLimit)
-	defer cancel()
-	_ = locker.Close(ctx)
+// Examine examines the servers. Every failure is a finding.
+func Examine(ctx context.Context, s Services) []Finding {
+	r := &report{examined: map[string]bool{}}
+	opts := fencing.Options(s.Locker)
+	lock := target{namespace: opts.Namespace, ttl: opts.TTL}
+	lock.url, _, _ = lockurl.Split(s.LockURL)
+	r.servers(ctx, lock)
+	r.add("locks", "", answers(s.Locker.Ping(ctx)))
+	if s.Sessions == nil {
+		return r.findings
+	}
+	store := target{namespace: s.Sessions.Retention().Namespace, ttl: lock.ttl, store: true}
+	store.url, _, _ = lockurl.Split(s.StoreURL)
+	r.servers(ctx, store)
+	_, err := s.Sessions.Ping(ctx)
+	r.add("sessions", "", answers(err))
+	r.add("namespace", "", namespaces(ctx, lock, s.Sessions))
+	return r.findings
 }
 
-func isQuorum(url string) bool { return hasScheme(url, redlock.Schemes) }
-
-func isPostgres(url string) bool { return hasScheme(url, postgres.Schemes) }
+// answers is for the answer that each program gets, too.
+func answers(err error) Finding {
+	if err != nil {
+		return result(Problem, err.Error(), "Every operation fails.", "Do what the text says.")
+	}
+	return ok("the service answers")
+}
 
 func hasScheme(url, schemes string) bool {
 	scheme, _, _ := strings.Cut(url, "://")
 	return slices.Contains(strings.Fields(schemes), scheme+"://")
 }
 
-// servers examines each server of a URL.
-func (r *report) servers(ctx context.Context, t target) error {
+// servers examines each server of a URL that lockurl has accepted.
+func (r *report) servers(ctx context.Context, t target) {
 	switch {
-	case hasScheme(t.url, "mem://"):
-		return fmt.Errorf("%w: mem:// keeps its locks in one process, which has no server to examine", distlock.ErrInvalidOption)
-	case isPostgres(t.url):
-		return r.postgres(ctx, t)
-	case isQuorum(t.url) && !t.store:
-		return r.quorum(ctx, t)
+	case hasScheme(t.url, postgres.Schemes):
+		r.postgres(ctx, t)
+	case hasScheme(t.url, redlock.Schemes):
+		r.quorum(ctx, t)
+	default:
+		r.redis(ctx, t)
 	}
-	return r.redis(ctx, t)
 }
 
-// far is how far a token may be ahead of the clock without a reason to worry: a store raises tokens
-// above its mark.
-const far = time.Hour
-
-// locks asks as every program does, and looks at the tokens of a page of locks.
-func locks(ctx context.Context, locker *distlock.Locker) Finding {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
-	defer cancel()
-	if err := locker.Ping(ctx); err != nil {
-		return result(Problem, err.Error(), "Every lock operation fails.", "Do what the text says.")
+// settings compares the settings of a server with the advice that Ping gives, too.
+func (r *report) settings(server string, advised []settings.Setting, found map[string]string, change string) {
+	for _, s := range advised {
+		switch value := found[s.Name]; {
+		case value == s.Want:
+			r.add("settings", server, ok("%s %s", s.Name, value))
+		case value != "": // or the user may not read it
+			level := Note
+			if s.Severe {
+				level = Problem
+			}
+			r.add("settings", server, result(level, s.Name+" "+value,
+				strings.ToUpper(s.Harm[:1])+s.Harm[1:]+".", fmt.Sprintf(change, s.Name, s.Want)))
+		}
 	}
-	page, next, err := locker.List(ctx, "", 100)
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, distlock.ErrRefused) {
-		return ok("the lock service answers")
-	} else if err != nil {
-		return result(Warning, err.Error(), "A list of locks fails.", "Do what the text says.")
-	}
-	var ahead time.Duration
-	for _, lock := range page {
-		ahead = max(ahead, time.Until(time.UnixMicro(lock.Fence)))
-	}
-	if ahead > far {
-		return result(Warning, fmt.Sprintf("the token of a lock is %v ahead of the clock", ahead.Round(time.Hour)),
-			"A clock was ahead, or a store has a damaged mark. Tokens rise from there. 365 days ahead, they are refused.",
-			"Compare the clocks of all servers, and let NTP keep them. Do not delete locks.")
-	}
-	more := ""
-	if next != "" {
-		more = " or more"
-	}
-	return ok("the lock service answers, and shows %d%s locks in the namespace %q", len(page), more,
-		fencing.Options(locker).Namespace)
 }
 
-// Split takes the parameters of a Locker out of a URL, and returns all parameters.
-func Split(rawURL string) (rest string, parameters url.Values) {
-	rest, query, _ := strings.Cut(rawURL, "?")
-	parameters, err := url.ParseQuery(query)
-	if err != nil || strings.ContainsAny(query, "@#") { // perhaps a part of a password
-		return rawURL, nil
+// maxOffset is how far clocks may differ.
+const maxOffset = time.Second
+
+// clock compares the clock of a server with the local one. The answer took a while.
+func clock(offset, took time.Duration) Finding {
+	found := offset.Round(time.Millisecond).String() + " from the clock here"
+	if offset.Abs() <= maxOffset+took {
+		return ok("%s", found)
 	}
-	others := slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
-		name, _, _ := strings.Cut(pair, "=")
-		return slices.Contains([]string{"", "namespace", "ttl", "wait"}, name)
-	})
-	if len(others) > 0 {
-		rest += "?" + strings.Join(others, "&")
-	}
-	return rest, parameters
+	return result(Warning, found,
+		"Tokens follow the clock of the server. A step of that clock ends locks early or late.",
+		"Run NTP on both machines, and let it slew the clocks.")
+}
+
+func noConnection(err error) Finding {
+	return result(Problem, strings.Join(strings.Fields(err.Error()), " "),
+		"The server serves no lock and no session.",
+		"Start the server, or correct the URL: host, port, database, user, password, TLS. See docs/operations/troubleshooting.md.")
 }

