@@ -63,8 +63,10 @@ func (a *acquisition) contend() (out outcome) {
 		if a.waiter.BehindHold() {
 			defer time.AfterFunc(ownWait, a.warnOfOwnWait).Stop()
 		}
-		if out = a.await(); out.lease != nil || out.err != nil {
-			return out
+		if a.waiter.Waited {
+			if out = a.waitBehindProcess(); out.lease != nil || out.err != nil {
+				return out
+			}
 		}
 		defer func() { // also if the driver panics
 			if out.lease == nil {
@@ -220,9 +222,9 @@ func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patie
 	if a.last.failure != nil {
 		d = min(d, patience)
 	}
-	var wakeContender <-chan outcome
+	var askAgain <-chan struct{}
 	if a.waiter != nil {
-		wakeContender = a.waiter.Outcome()
+		askAgain = a.waiter.AskAgain()
 		if a.last.failure == nil && busy.State.TTL >= 0 {
 			d = min(d, busy.State.TTL+time.Millisecond)
 		}
@@ -236,7 +238,7 @@ func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patie
 		}
 		a.place.wakes = nil // notifications have ended
 		a.waiter.Notified.Store(false)
-	case <-wakeContender:
+	case <-askAgain:
 	case <-timer.C:
 	case <-ctx.Done():
 	}

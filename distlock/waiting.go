@@ -51,36 +51,34 @@ func (le *Lease) answer() lastAnswer {
 	return lastAnswer{busy: le.grant.locker.busy, at: le.acquired, metadata: le.metadata}
 }
 
-// await waits in the queue of the process until the acquisition has its lease, has failed, or is
+// waitBehindProcess waits in the queue of the process until the acquisition has its lease, has failed, or is
 // the contender.
-func (a *acquisition) await() outcome {
+func (a *acquisition) waitBehindProcess() outcome {
 	var over <-chan time.Time
-	if a.wait >= 0 && a.waiter.Waited {
+	if a.wait >= 0 {
 		timer := time.NewTimer(atLeastOneTick(time.Until(a.start.Add(a.wait))))
 		defer timer.Stop()
 		over = timer.C
 	}
-	var (
-		out  outcome
-		left bool
-	)
 	select {
-	case out = <-a.waiter.Outcome():
+	case out := <-a.waiter.Result():
+		return a.received(out)
 	case <-a.ctx.Done():
-		left = true
 	case <-over:
-		left = true
 	}
-	if left {
-		var others int
-		out, others = a.waiter.Leave()
-		if out.lease == nil {
-			a.last = out.last
-			a.op.Blocker = a.last.metadata
-			return a.gaveUp(others)
-		}
+	out, others := a.waiter.Leave()
+	if out.lease == nil {
+		a.last = out.last
+		a.op.Blocker = a.last.metadata
+		return a.gaveUp(others)
 	}
-	if a.last = out.last; out.lease != nil {
+	return a.received(out)
+}
+
+// received notes the result of the wait.
+func (a *acquisition) received(out outcome) outcome {
+	a.last = out.last
+	if out.lease != nil {
 		a.op.Blocker, a.handoff = out.last.metadata, HandoffLocal
 	}
 	return out

@@ -6,14 +6,16 @@
 // contender.
 //
 //	w := queues.Join(key, caller)
-//	select {
-//	case outcome = <-w.Outcome(): // a handoff, a failure, or the start as the contender
-//	case <-ctx.Done():
-//		outcome, others = w.Leave()
+//	if w.Waited {
+//		select {
+//		case result = <-w.Result(): // a handoff, a failure, or the start as the contender
+//		case <-ctx.Done():
+//			result, others = w.Leave()
+//		}
 //	}
 //
-// A contender calls Answered after each answer of the backend. It ends with Hold when the backend
-// grants the lock, and with Yield otherwise. The package knows nothing of leases: C is a caller,
+// A contender calls Answered after each answer of the backend, and asks again at once when AskAgain
+// says so. It ends with Hold when the backend grants the lock, and with Yield otherwise. The package knows nothing of leases: C is a caller,
 // and O is what a waiter receives.
 package queue
 
@@ -64,10 +66,11 @@ type Waiter[C, O any] struct {
 	Joined   atomic.Bool // the backend's queue counts this contender
 	Notified atomic.Bool // the backend notifies this contender of a release
 
-	outcome chan O
-	queue   *queue[C, O]
-	behind  *Hold[C, O] // the hold of the process when it joined
-	arrival int
+	result   chan O
+	askAgain chan struct{}
+	queue    *queue[C, O]
+	behind   *Hold[C, O] // the hold of the process when it joined
+	arrival  int
 }
 
 // Hold is a grant of the backend to this process. It lasts over all handoffs within the process.
@@ -82,7 +85,7 @@ type Hold[C, O any] struct {
 
 // Join adds a caller at the end of the queue. It returns nil after Close.
 func (all *Queues[C, O]) Join(key string, caller C) *Waiter[C, O] {
-	w := &Waiter[C, O]{Caller: caller, outcome: make(chan O, 1)}
+	w := &Waiter[C, O]{Caller: caller, result: make(chan O, 1), askAgain: make(chan struct{}, 1)}
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.closed {
@@ -138,23 +141,25 @@ func (q *queue[C, O]) advance() {
 
 func (q *queue[C, O]) promote() {
 	q.contender = q.pop()
-	q.contender.outcome <- q.last
+	q.contender.result <- q.last
 }
 
-// pop removes the first waiter. Its only outcome follows.
+// pop removes the first waiter. Its result follows.
 func (q *queue[C, O]) pop() *Waiter[C, O] {
 	w := q.waiting[0]
 	q.waiting = slices.Delete(q.waiting, 0, 1)
 	return w
 }
 
-// Outcome receives the one outcome of the wait. For a contender that is the last report of the
-// contender before it. A contender then receives a value, without a meaning of its own, each time
-// that it should ask the backend again.
-func (w *Waiter[C, O]) Outcome() <-chan O { return w.outcome }
+// Result receives the one result of the wait. For a contender that is the last report of the contender
+// before it.
+func (w *Waiter[C, O]) Result() <-chan O { return w.result }
 
-// Leave ends the wait of a waiter that has received no outcome. If a handoff or a failure came in
-// the same moment, Leave returns that outcome. Otherwise it returns the last report of the
+// AskAgain receives a value when a contender should ask the backend at once.
+func (w *Waiter[C, O]) AskAgain() <-chan struct{} { return w.askAgain }
+
+// Leave ends the wait of a waiter that has received no result. If a handoff or a failure came in
+// the same moment, Leave returns that result. Otherwise it returns the last report of the
 // holder or the contender, and the number of other waiters here.
 func (w *Waiter[C, O]) Leave() (o O, others int) {
 	q := w.queue
@@ -166,7 +171,7 @@ func (w *Waiter[C, O]) Leave() (o O, others int) {
 		q.contender = nil
 	default:
 		q.all.mu.Unlock()
-		return <-w.outcome, 0
+		return <-w.result, 0
 	}
 	defer q.all.mu.Unlock()
 	o, others = q.last, len(q.waiting)
@@ -253,9 +258,9 @@ const (
 )
 
 // Yield ends a contender without a grant, and keeps its last report for the next. If the failure
-// concerns the other waiters, they all receive outcome. Otherwise the first waiter becomes the
+// concerns the other waiters, they all receive result. Otherwise the first waiter becomes the
 // contender.
-func (w *Waiter[C, O]) Yield(failure Failure, outcome, report O) {
+func (w *Waiter[C, O]) Yield(failure Failure, result, report O) {
 	q := w.queue
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
@@ -264,14 +269,14 @@ func (w *Waiter[C, O]) Yield(failure Failure, outcome, report O) {
 		q.failures++
 	}
 	if failure == Shared || failure == Repeated && q.failures > 1 {
-		q.fail(outcome)
+		q.fail(result)
 	}
 	q.advance()
 }
 
-func (q *queue[C, O]) fail(outcome O) {
+func (q *queue[C, O]) fail(result O) {
 	for _, w := range q.waiting {
-		w.outcome <- outcome
+		w.result <- result
 	}
 	q.waiting = nil
 }
@@ -324,13 +329,13 @@ func (h *Hold[C, O]) Wanted() bool {
 	return q.contender == nil && len(q.waiting) > 0
 }
 
-// HandOff gives a waiter that Next returned its outcome. A waiter that leaves from now on
+// HandOff gives a waiter that Next returned its result. A waiter that leaves from now on
 // receives last.
-func (h *Hold[C, O]) HandOff(w *Waiter[C, O], outcome, last O) {
+func (h *Hold[C, O]) HandOff(w *Waiter[C, O], result, last O) {
 	h.queue.all.mu.Lock()
 	defer h.queue.all.mu.Unlock()
 	h.last = last
-	w.outcome <- outcome
+	w.result <- result
 }
 
 // End notes that the process holds the lock no more. A contender that the backend does not notify
@@ -348,21 +353,21 @@ func (h *Hold[C, O]) End(lost bool) {
 	q.hold, q.last = nil, h.last
 	if c := q.contender; c != nil && (lost || !c.Notified.Load()) {
 		select {
-		case c.outcome <- q.last:
+		case c.askAgain <- struct{}{}:
 		default: // it is about to ask
 		}
 	}
 	q.advance()
 }
 
-// Close gives every waiter its outcome, and later callers are refused. Contenders end by
+// Close gives every waiter its result, and later callers are refused. Contenders end by
 // themselves.
-func (all *Queues[C, O]) Close(outcome O) {
+func (all *Queues[C, O]) Close(result O) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.closed = true
 	for _, q := range all.byKey {
-		q.fail(outcome)
+		q.fail(result)
 		q.advance()
 	}
 }

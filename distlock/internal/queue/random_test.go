@@ -110,7 +110,7 @@ func (r *run) release() {
 		r.t.Fatalf("handed off to %s before %s", w.Caller, r.waiting[0].Caller)
 	}
 	h.HandOff(w, "handed", "holder")
-	if o := <-w.Outcome(); o != "handed" {
+	if o := <-w.Result(); o != "handed" {
 		r.t.Fatalf("%s received %q", w.Caller, o)
 	}
 	r.waiting = r.waiting[1:]
@@ -122,14 +122,14 @@ func (r *run) settle() {
 	synctest.Wait()
 	if r.contender != nil { // a wake, or nothing
 		select {
-		case <-r.contender.Outcome():
+		case <-r.contender.AskAgain():
 		default:
 		}
 	}
 	failed := 0
 	for i, w := range r.waiting {
 		select {
-		case o := <-w.Outcome():
+		case o := <-w.Result():
 			switch {
 			case o == "failed" && i == failed:
 				failed++
@@ -200,7 +200,7 @@ func TestQueues_concurrentUse(t *testing.T) {
 					w := all.Join(key, "w")
 					var o string
 					if random.IntN(3) > 0 {
-						o = <-w.Outcome()
+						o = <-w.Result()
 					} else if o, _ = w.Leave(); o != "handed" {
 						continue
 					}
