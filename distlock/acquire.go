@@ -3,9 +3,17 @@ package distlock
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"maps"
+	"sync/atomic"
 	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/cleanup"
+	"github.com/belugalock/belugalock/distlock/internal/queue"
 )
 
 // Acquire waits until it holds the lock on key, and returns the lease. It waits until ctx ends, and
@@ -60,7 +68,7 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions, opts []
 		l.end(a.ctx, op, a.start)
 	}()
 
-	out := a.contend()
+	out := a.waitAndAsk()
 	lease, err = out.lease, out.err
 	if busy := (*BusyError)(nil); a.work != "" && op.Blocker[workKey] == a.work && errors.As(err, &busy) {
 		busy.SameID = true
@@ -74,4 +82,171 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions, opts []
 		op.Outcome = OutcomeBusy
 	}
 	return lease, err
+}
+
+// firstAnswer is how long the backend may take at most to answer an acquisition for the first time,
+// or a call that asks once. If the TTL is shorter, the TTL is the limit.
+const firstAnswer = 5 * time.Second
+
+// acquisition is one call of Acquire, contending for its lock.
+type acquisition struct {
+	locker *Locker
+	caller context.Context // the context of the lease is made from it
+	ctx    context.Context // the same with the additions of the Observer
+	op     Operation
+	callOptions
+	start   time.Time
+	waiter  *waiter // its place in the process; nil if it asks a number of times and no more
+	last    lastAnswer
+	handoff Handoff // of the grant, if it comes and is used
+	// awaited is the lowest token of a holder that the backend has shown since start; 0: none. Answers to
+	// other requests of the process count, too.
+	awaited atomic.Int64
+
+	req             driver.AcquireRequest
+	copiesMayArrive bool // a copy of a request may take effect later
+	place           place
+}
+
+// outcome is how an acquisition ended, or the wait for its start as the contender: then it has no
+// lease and no error.
+type outcome struct {
+	lease   *Lease
+	err     error
+	failure queue.Failure // says which waiters err concerns
+	last    lastAnswer
+}
+
+// waitAndAsk gets the lock: at once, or after a wait in the queue.
+func (a *acquisition) waitAndAsk() (out outcome) {
+	l := a.locker
+	if lease, ok := l.FromContext(a.ctx, a.op.Key); ok {
+		if err := lease.Err(); err != nil {
+			return outcome{err: err}
+		}
+		return outcome{err: &BusyError{Self: true, Holder: l.opts.Holder, Held: time.Since(lease.acquired)}}
+	}
+	if a.ctx.Err() != nil {
+		return outcome{err: callerLeft("acquire", a.ctx)}
+	}
+	if a.attempts == 0 {
+		if a.waiter = l.queues.Join(a.op.Key, a); a.waiter == nil {
+			return outcome{err: ErrClosed}
+		}
+		if a.waiter.BehindHold() {
+			defer time.AfterFunc(ownWait, a.warnOfOwnWait).Stop()
+		}
+		if a.waiter.Waited {
+			if out = a.waitBehindProcess(); out.lease != nil || out.err != nil {
+				return out
+			}
+		}
+		defer func() { // also if the driver panics
+			if out.lease == nil {
+				a.waiter.Yield(out.failure, out, outcome{last: a.last})
+			}
+		}()
+	}
+	ctx, cancel := context.WithCancel(a.ctx)
+	defer cancel()
+	if a.wait >= 0 {
+		ctx, cancel = context.WithDeadline(ctx, a.start.Add(a.wait))
+		defer cancel()
+	}
+	defer context.AfterFunc(l.closing, cancel)()
+	return a.askUntilGranted(ctx)
+}
+
+// askUntilGranted asks the backend until it grants the lock, or ctx ends, or the backend is silent for too
+// long: for the time of a first answer, and after it for a TTL.
+func (a *acquisition) askUntilGranted(ctx context.Context) (out outcome) {
+	l := a.locker
+	a.req = driver.AcquireRequest{
+		Name:     l.name(a.op.Key),
+		Owner:    newOwner(),
+		TTL:      a.op.TTL,
+		Holder:   l.opts.Holder,
+		Metadata: a.op.Metadata,
+		Frees:    a.frees,
+	}
+	defer func() {
+		a.place.stop()
+		if out.lease == nil {
+			a.undo()
+		}
+	}()
+	// How long the backend may be silent, and since when it is.
+	patience, since := min(firstAnswer, a.op.TTL), time.Now()
+	if a.waiter != nil && a.waiter.Waited && l.caps.Queues { // it would have to wait there, too
+		a.joinQueue(ctx, patience)
+	}
+	for ctx.Err() == nil {
+		limit := patience - time.Since(since)
+		if limit <= 0 {
+			return a.failed(cmp.Or(a.last.failure, unavailable("acquire", errors.New(noAnswer(patience)))))
+		}
+		lease, busy, err := a.ask(ctx, limit)
+		switch {
+		case lease != nil:
+			return outcome{lease: lease}
+		case err != nil && ctx.Err() != nil: // the end of ctx is the reason, whatever became of the request
+			continue
+		case errors.Is(err, errCancelled) && (a.place.confirmed || a.place.joined && a.copiesMayArrive):
+			// A handoff to this owner was not claimed in time.
+			patience, since = a.op.TTL, time.Now()
+			a.reenter(ctx, patience)
+			continue
+		case err != nil && !a.outlives(err):
+			if late := (*deadlineError)(nil); errors.As(err, &late) {
+				err = cmp.Or(a.last.failure, err) // ⚑ the end of the patience hides why the backend gave no lock
+			}
+			return a.failed(err)
+		}
+		if a.last.failure = err; err == nil {
+			patience, since = a.op.TTL, time.Now()
+			a.note(busy)
+		}
+		if a.op.Attempts == a.attempts {
+			return outcome{err: a.last.err(0)}
+		}
+		if a.waiter != nil {
+			a.waiter.Answered(outcome{last: a.last}, err != nil)
+			switch {
+			case busy.Outcome == driver.Full:
+				return outcome{err: fmt.Errorf("%w: %w", a.last.err(a.waiter.Behind()), errFull)}
+			case (l.caps.Queues || l.listener != nil) && !a.place.joined:
+				a.joinQueue(ctx, patience-time.Since(since))
+				continue
+			case err == nil && a.mayListenAgain():
+				a.listen(ctx, min(checkGrace, a.op.TTL/4)) // ⚑ its place must not end before the next request
+				continue                                   // a wake may have been missed
+			}
+		}
+		if lease := a.pause(ctx, busy, patience-time.Since(since)); lease != nil {
+			return outcome{lease: lease}
+		}
+		if err == nil { // a pause after an answer is no silence
+			since = time.Now()
+		}
+	}
+	return a.gaveUp(a.behind())
+}
+
+// undo withdraws all requests of the acquisition. The backend ends a grant whose caller has left. A
+// request that reaches the backend after that finds the tombstone of its owner.
+func (a *acquisition) undo() {
+	req := driver.ReleaseRequest{Name: a.req.Name, Owner: a.req.Owner, Leave: a.place.joined}
+	if a.copiesMayArrive {
+		req.Tombstone = cleanup.Tombstone(a.req.TTL)
+	}
+	if a.copiesMayArrive || req.Leave {
+		a.locker.cleaner.Add(req, a.req.TTL, 0)
+	}
+}
+
+// newOwner makes the identity of one acquisition.
+func newOwner() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return hex.EncodeToString(id[:])
 }

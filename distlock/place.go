@@ -106,23 +106,3 @@ func (a *acquisition) promise() {
 	a.place.askWithin = min(checkEvery*3/4+rand.N(checkEvery/2), a.req.TTL/2).Truncate(time.Millisecond)
 	a.req.Alive = min(a.place.askWithin+checkGrace, a.req.TTL*9/10).Truncate(time.Millisecond)
 }
-
-// woken makes the lease of a handoff by the backend, or returns nil: then the acquisition has to
-// ask.
-//
-// ⚑ The lease may begin at once, with the rest of the handoff's TTL. That TTL began after the last
-// request that the backend had handled before, so it counts from the sending of that request; an
-// unknown request does not count. If too little is left, the answer to a claim comes first.
-func (a *acquisition) woken(wake driver.Wake) *Lease {
-	behind := a.req.Seq - wake.Seq
-	if wake.Grant.Outcome != driver.Granted || wake.Seq < 1 || behind < 0 || behind >= int64(len(a.place.sent)) ||
-		a.locker.opts.RenewEvery < 0 {
-		return nil
-	}
-	// ⚑ The lease lasts for no longer than was promised: any client of the backend may send a
-	// message.
-	ttl := min(wake.TTL, max(min(maxPromise, a.req.TTL), driver.MinHandoff))
-	a.handoff = HandoffRemote
-	lease, _ := a.granted(wake.Grant, a.place.sent[behind], ttl) // else the next attempt claims the grant
-	return lease
-}

@@ -1,0 +1,84 @@
+package distlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
+)
+
+// ask asks the backend once. It returns a lease, or a reply that is busy or full, or an error.
+func (a *acquisition) ask(ctx context.Context, limit time.Duration) (*Lease, driver.AcquireReply, error) {
+	var none driver.AcquireReply
+	l := a.locker
+	a.op.Attempts++
+	a.promise()
+	// ⚑ Trust counts from before the request is sent: the TTL of the backend starts later.
+	sent, asked := trust.Now(), time.Now()
+	a.place.sent[0], a.place.sent[1] = sent, a.place.sent[0]
+	before := a.copiesMayArrive
+	a.copiesMayArrive = true // until the answer comes; the driver may panic instead
+	reply, err := call(ctx, limit, func(ctx context.Context) (driver.AcquireReply, error) {
+		return l.driver.Acquire(ctx, a.req)
+	})
+	if err != nil {
+		// A script that lacks a right may have written before it stopped.
+		stopped := errors.Is(err, driver.ErrRefused) && !errors.Is(err, driver.ErrNotDone)
+		a.copiesMayArrive = before || driver.MayHaveEffect(err) || stopped
+		return nil, none, failedRead("acquire", err)
+	}
+	a.copiesMayArrive = before || reply.Replayed
+	switch reply.Outcome {
+	case driver.Busy, driver.Full:
+		a.req.Ticket = cmp.Or(reply.Ticket, a.req.Ticket)
+		a.place.confirmed = reply.Ticket != 0
+		a.shown(reply.State.Fence, asked)
+		l.queues.Each(a.op.Key, func(other *acquisition) { other.shown(reply.State.Fence, asked) })
+		return nil, reply, nil
+	case driver.Cancelled:
+		return nil, none, unavailable("acquire", errCancelled)
+	}
+	if a.req.Ticket != 0 {
+		a.handoff = HandoffRemote
+	}
+	lease, err := a.granted(reply, sent, a.req.TTL)
+	a.copiesMayArrive = a.copiesMayArrive || err != nil
+	return lease, none, err
+}
+
+// shown notes the token of the holder in the answer to a request. Tokens rise, so the lowest one is
+// the first.
+// ⚑ The holder may have changed between an earlier request and the start of the acquisition.
+func (a *acquisition) shown(fence int64, asked time.Time) {
+	if fence == 0 || asked.Before(a.start) {
+		return
+	}
+	for first := a.awaited.Load(); first == 0 || fence < first; first = a.awaited.Load() {
+		if a.awaited.CompareAndSwap(first, fence) {
+			return
+		}
+	}
+}
+
+// granted makes the lease of a grant that lasts for ttl from some moment after sent. It fails if
+// less than a quarter of that is left.
+func (a *acquisition) granted(reply driver.AcquireReply, sent trust.Moment, ttl time.Duration) (*Lease, error) {
+	l := a.locker
+	g := newGrant(a, sent, ttl, reply)
+	if at := trust.Now(); g.trust.TooLittleLeft(at) {
+		return nil, unavailable("acquire", fmt.Errorf("the grant took %s of the TTL of %s to arrive and is released; "+
+			"check the latency of the lock service, or use a longer TTL", at.Sub(sent).Round(time.Millisecond), ttl))
+	}
+	g.mu.Lock() // Close sees the grant from adopt on
+	defer g.mu.Unlock()
+	if !l.adopt(g) {
+		return nil, ErrClosed
+	}
+	g.hold = l.queues.Hold(a.op.Key, a.waiter, reply.Waiters > 0, outcome{last: g.holder.answer()})
+	g.startLocked() // ⚑ not sooner: the end of the lease has to end the hold
+	return g.holder, nil
+}

@@ -1,0 +1,133 @@
+package distlock
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/queue"
+)
+
+// The queues of a process, see package queue.
+type (
+	queues = queue.Queues[*acquisition, outcome]
+	waiter = queue.Waiter[*acquisition, outcome]
+	hold   = queue.Hold[*acquisition, outcome]
+)
+
+// ownWait is how long a wait behind a lease of the own Locker lasts before a line says so.
+const ownWait = time.Second
+
+// waitBehindProcess waits in the queue of the process until the acquisition has its lease, has failed, or is
+// the contender.
+func (a *acquisition) waitBehindProcess() outcome {
+	var over <-chan time.Time
+	if a.wait >= 0 {
+		timer := time.NewTimer(atLeastOneTick(time.Until(a.start.Add(a.wait))))
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case out := <-a.waiter.Result():
+		return a.received(out)
+	case <-a.ctx.Done():
+	case <-over:
+	}
+	out, others := a.waiter.Leave()
+	if out.lease == nil {
+		a.last = out.last
+		a.op.Blocker = a.last.metadata
+		return a.gaveUp(others)
+	}
+	return a.received(out)
+}
+
+// received notes the result of the wait.
+func (a *acquisition) received(out outcome) outcome {
+	a.last = out.last
+	if out.lease != nil {
+		a.op.Blocker, a.handoff = out.last.metadata, HandoffLocal
+	}
+	return out
+}
+
+// warnOfOwnWait logs, once in the life of a Locker, that a call waits behind a lease of its own process: it
+// may wait for the function that it is part of.
+func (a *acquisition) warnOfOwnWait() {
+	if !a.waiter.BehindHold() {
+		return
+	}
+	a.locker.warnOwnWait.Do(func() {
+		a.locker.log(a.ctx, slog.LevelWarn, "distlock: a call has waited for 1 s behind a lease of its own process; "+
+			"if a call inside a Do or Turn was given the outer context, it waits for itself: "+
+			"pass on the context of the function", a.op.Key)
+	})
+}
+
+// pause waits until it is time to ask again. After a failure it lasts no longer than the patience. It
+// returns a lease if the backend has handed the lock off.
+func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patience time.Duration) *Lease {
+	d := a.place.askWithin
+	if a.place.wakes == nil || a.last.failure != nil { // a notification is not sure to come
+		d = a.locker.opts.Retry.delay(a.op.Attempts)
+		if a.attempts > 0 {
+			d = a.retryDelay
+		}
+		if a.place.joined {
+			d = min(d, a.place.askWithin) // ⚑ its place must not end before the next request
+		}
+	}
+	if a.last.failure != nil {
+		d = min(d, patience)
+	}
+	var askAgain <-chan struct{}
+	if a.waiter != nil {
+		askAgain = a.waiter.AskAgain()
+		if a.last.failure == nil && busy.State.TTL >= 0 {
+			d = min(d, busy.State.TTL+time.Millisecond)
+		}
+	}
+	timer := time.NewTimer(atLeastOneTick(d))
+	defer timer.Stop()
+	select {
+	case wake, ok := <-a.place.wakes:
+		if ok {
+			return a.woken(wake)
+		}
+		a.place.wakes = nil // notifications have ended
+		a.waiter.Notified.Store(false)
+	case <-askAgain:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// woken makes the lease of a handoff by the backend, or returns nil: then the acquisition has to
+// ask.
+//
+// ⚑ The lease may begin at once, with the rest of the handoff's TTL. That TTL began after the last
+// request that the backend had handled before, so it counts from the sending of that request; an
+// unknown request does not count. If too little is left, the answer to a claim comes first.
+func (a *acquisition) woken(wake driver.Wake) *Lease {
+	behind := a.req.Seq - wake.Seq
+	if wake.Grant.Outcome != driver.Granted || wake.Seq < 1 || behind < 0 || behind >= int64(len(a.place.sent)) ||
+		a.locker.opts.RenewEvery < 0 {
+		return nil
+	}
+	// ⚑ The lease lasts for no longer than was promised: any client of the backend may send a
+	// message.
+	ttl := min(wake.TTL, max(min(maxPromise, a.req.TTL), driver.MinHandoff))
+	a.handoff = HandoffRemote
+	lease, _ := a.granted(wake.Grant, a.place.sent[behind], ttl) // else the next attempt claims the grant
+	return lease
+}
+
+// handOffLocked makes the next waiter of the process the holder.
+func (g *grant) handOffLocked(next *waiter, at time.Time) {
+	before := g.holder
+	g.holder = g.lease(next.Caller, before.Fence()+1, at)
+	handed := outcome{lease: g.holder, last: lastAnswer{metadata: before.metadata}}
+	g.hold.HandOff(next, handed, outcome{last: g.holder.answer()})
+}
