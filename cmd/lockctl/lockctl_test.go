@@ -141,23 +141,22 @@ func open(t *testing.T, url string) driver.Driver {
 
 func TestUsage_badInputSaysWhatToDo(t *testing.T) {
 	for line, want := range map[string]string{
-		"list":                                 "use --url or LOCKCTL_URL",
-		"session list":                         "use --store, LOCKCTL_STORE, --url or LOCKCTL_URL",
-		"list --url mem://":                    "lockctl cannot reach",
-		"list --url nonsense":                  "it has no scheme",
-		"list --url redis://h/0?ttl=x":         "ttl is not a duration",
-		"list --url redis://h --limit 0":       "must be at least 1",
-		"queue k --url redis://h --limit 1001": "must be from 1 to 1000",
-		"watch --url redis://h --every 1ms":    "must be at least 200ms",
-		"list -o yaml":                         "must be table or json",
-		"list extra":                           `the argument "extra" is one too many`,
-		"list --long":                          "--long is unknown; see lockctl list -h",
-		"list -x":                              "-x is unknown; see lockctl list -h",
-		"lisst":                                `unknown command "lisst"`,
-		"session lisst":                        `unknown command "lisst"`,
-		"show":                                 "the argument KEY is missing",
-		"release k --url redis://h":            "--token is missing",
-		"release k --url redis://h --token x":  `--token is "x", but must be a number`,
+		"list":                                "use --url or LOCKCTL_URL",
+		"session list":                        "use --store, LOCKCTL_STORE, --url or LOCKCTL_URL",
+		"list --url mem://":                   "lockctl cannot reach",
+		"list --url nonsense":                 "it has no scheme",
+		"list --url redis://h/0?ttl=x":        "ttl is not a duration",
+		"list --url redis://h --limit 0":      "must be at least 1",
+		"watch --url redis://h --every 1ms":   "must be at least 200ms",
+		"list -o yaml":                        "must be table or json",
+		"list extra":                          `the argument "extra" is one too many`,
+		"list --long":                         "--long is unknown; see lockctl list -h",
+		"list -x":                             "-x is unknown; see lockctl list -h",
+		"lisst":                               `unknown command "lisst"`,
+		"session lisst":                       `unknown command "lisst"`,
+		"show":                                "the argument KEY is missing",
+		"release k --url redis://h":           "--token is missing",
+		"release k --url redis://h --token x": `--token is "x", but must be a number`,
 		"session show s --url redis://h --limit 0":                      "must be at least 1",
 		"session list --store redlock+redis://a,b,c/0?restart_delay=1m": "keeps no sessions",
 		"session list --store redis://h/0?namespace={":                  "braces",
@@ -195,8 +194,8 @@ func TestErrors_breakAtWords(t *testing.T) {
 }
 
 func TestHelp_fits80Columns(t *testing.T) {
-	for _, line := range []string{"", "list", "show", "queue", "watch", "release", "doctor", "session", "session list",
-		"session show", "session tail", "session verify", "session delete"} {
+	for _, line := range []string{"", "list", "show", "watch", "release", "doctor", "session", "session list",
+		"session show", "session verify", "session delete"} {
 		fits(t, 80, lockctl(t, append(strings.Fields(line), "-h")...).is(t, 0, "Usage:").out)
 	}
 }
@@ -225,7 +224,6 @@ func TestExitCodes_unavailableRefusedUnsupported(t *testing.T) {
 		{"list", down, exitUnavailable, "does not answer"},
 		{"watch", down, exitUnavailable, "does not answer"},
 		{"show k", down, exitUnavailable, "unavailable"},
-		{"queue k", down, exitUnavailable, "unavailable"},
 		{"release k --token 1 --yes", down, exitUnavailable, "unavailable"},
 		{"session list", down, exitUnavailable, "does not answer"},
 		{"session verify s", down, exitUnavailable, "does not answer"},
@@ -234,7 +232,6 @@ func TestExitCodes_unavailableRefusedUnsupported(t *testing.T) {
 		{"list", bare, exitRefused, "Migrate"},
 		{"session list", bare, exitRefused, "Migrate"},
 		{"list", quorum, exitUnsupported, "cannot list its locks"},
-		{"queue k", quorum, exitUnsupported, "cannot show a queue"},
 		{"release k --token 1", quorum, exitUnsupported, "cannot end a lock"},
 		{"show k", quorum, exitUnavailable, "unavailable"},
 	} {

@@ -97,18 +97,18 @@ waiters  0`)
 	})
 }
 
-func TestQueue_waitersInOrder(t *testing.T) {
+func TestShow_waitersInOrder(t *testing.T) {
 	onBackends(t, func(t *testing.T, url string) {
 		d := open(t, url)
-		lockctl(t, "queue", "apple", "--url", url).prints(t, exitFinding, "key  apple\nholder  (free)\nwaiters  0")
+		lockctl(t, "show", "apple", "--url", url).prints(t, exitFinding, "key  apple\nholder  (free)\nwaiters  0")
 		acquire(t, d, "apple", "host-1:10")
 		first, second := acquire(t, d, "apple", "host-3:30"), acquire(t, d, "apple", "host-2:20")
-		table := lockctl(t, "queue", "apple", "--url", url).is(t, 0, "waiters   2", "TICKET  WAITER     ALIVE  TRACE ID")
+		table := lockctl(t, "show", "apple", "--url", url).is(t, 0, "waiters   2", "TICKET  WAITER     ALIVE  TRACE ID")
 		if strings.Index(table.out, "host-3:30") > strings.Index(table.out, "host-2:20") {
 			t.Errorf("it printed\n%s", table.out)
 		}
 		var l lock
-		r := lockctl(t, "queue", "apple", "-o", "json", "--url", url).is(t, 0)
+		r := lockctl(t, "show", "apple", "-o", "json", "--url", url).is(t, 0)
 		if err := json.Unmarshal([]byte(r.out), &l); err != nil {
 			t.Fatal(err)
 		}
@@ -117,10 +117,6 @@ func TestQueue_waitersInOrder(t *testing.T) {
 				w.Trace != "0af7651916cd43dd8448eb211c80319c" {
 				t.Errorf("waiter %d is %+v", i, w)
 			}
-		}
-		r = lockctl(t, "queue", "apple", "--limit", "1", "--url", url).is(t, 0, "waiters   2", "host-3:30")
-		if strings.Contains(r.out, "host-2:20") {
-			t.Errorf("--limit 1 printed\n%s", r.out)
 		}
 	})
 }

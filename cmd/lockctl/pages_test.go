@@ -32,7 +32,6 @@ var promises = map[string]struct {
 	},
 	"session show KEY":   {prints: []string{"PLACE  GRANTED  ID", "order-1"}, mistyped: "the session has no exchange"},
 	"session verify KEY": {prints: []string{"No problem was found."}, mistyped: "the session has no exchange"},
-	"session tail KEY":   {prints: []string{"order-1"}},
 	"session fork KEY TO": {
 		prints: []string{"Copied."},
 		after: func(t *testing.T, s scene) {
@@ -55,7 +54,7 @@ var promises = map[string]struct {
 }
 
 // follows are the commands that end with ctrl-C.
-var follows = []string{"watch", "session tail KEY"}
+var follows = []string{"watch"}
 
 // Each command of a page keeps its promise.
 func TestPages_commandsKeepTheirPromises(t *testing.T) {
@@ -134,7 +133,7 @@ func TestOperator_documentedRights(t *testing.T) {
 	acquire(t, d, sceneKey, "agent-5f6d-k8s2c:1")
 	t.Setenv("LOCKCTL_URL", strings.Replace(server.URL(), "://", "://oncall:password@", 1))
 	t.Setenv("LOCKCTL_STORE", os.Getenv("LOCKCTL_URL"))
-	for _, line := range []string{"list", "show " + sceneKey, "queue " + sceneKey, "session list", "session show " + sceneKey,
+	for _, line := range []string{"list", "show " + sceneKey, "session list", "session show " + sceneKey,
 		"session verify " + sceneKey} {
 		lockctl(t, strings.Fields(line)...).is(t, 0)
 	}

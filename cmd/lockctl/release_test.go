@@ -40,7 +40,7 @@ func TestRelease_holderLosesAndWaiterWins(t *testing.T) {
 			won <- lease
 		}()
 		testservers.Await(t, 30*time.Second, "the waiter", func() bool {
-			return strings.Contains(lockctl(t, "queue", "apple", "--url", url).out, "waiters   1")
+			return strings.Contains(lockctl(t, "show", "apple", "--url", url).out, "waiters   1")
 		})
 		number := strconv.FormatInt(lease.Fence(), 10)
 		lockctl(t, "release", "apple", "--token", number, "--yes", "--url", url).is(t, 0, "Released.", number)

@@ -117,7 +117,7 @@ func (t *tool) root() *cobra.Command {
 			if t.output != "table" && t.output != "json" {
 				return fmt.Errorf("--output is %q, but must be table or json", t.output)
 			}
-			if limit, err := cmd.Flags().GetInt("limit"); err == nil && (limit < 0 || limit == 0 && cmd.Name() != "tail") {
+			if limit, err := cmd.Flags().GetInt("limit"); err == nil && limit < 1 {
 				return fmt.Errorf("--limit is %d, but must be at least 1", limit)
 			}
 			t.started = true
@@ -129,7 +129,7 @@ func (t *tool) root() *cobra.Command {
 	flags.StringVar(&t.url, "url", "", "URL of the locks (default $LOCKCTL_URL)")
 	flags.StringVar(&t.store, "store", "", "URL of the sessions (default $LOCKCTL_STORE, then --url)")
 	flags.StringVarP(&t.output, "output", "o", "table", "table or json")
-	root.AddCommand(t.listCommand(), t.showCommand(), t.queueCommand(), t.watchCommand(), t.releaseCommand(), t.sessionCommand(),
+	root.AddCommand(t.listCommand(), t.showCommand(), t.watchCommand(), t.releaseCommand(), t.sessionCommand(),
 		t.doctorCommand())
 	return root
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -61,8 +59,8 @@ func (t *tool) sessionCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(t.sessionListCommand(), t.sessionShowCommand(), t.sessionTailCommand(), t.verifyCommand(),
-		t.sessionForkCommand(), t.sessionDeleteCommand())
+	cmd.AddCommand(t.sessionListCommand(), t.sessionShowCommand(), t.verifyCommand(), t.sessionForkCommand(),
+		t.sessionDeleteCommand())
 	return cmd
 }
 
@@ -120,20 +118,6 @@ func (s *sessions) last(ctx context.Context, name string, n int) (entries []stor
 	return entries, nil
 }
 
-// newer reads the exchanges after a place, up to an edit of the session. The next reading continues there.
-func (s *sessions) newer(ctx context.Context, name string, from lockedmemory.Place) (entries []storedriver.Entry, err error) {
-	for e, err := range s.exchanges(ctx, name, from, false, maxEntries) {
-		if errors.Is(err, errChanged) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, e)
-	}
-	return entries, nil
-}
-
 func (t *tool) sessionShowCommand() *cobra.Command {
 	var limit int
 	var text bool
@@ -169,87 +153,21 @@ func (t *tool) sessionShowCommand() *cobra.Command {
 func (t *tool) exchangeTable(exchanges []exchange) string {
 	var rows [][]string
 	for _, x := range exchanges {
-		rows = append(rows, x.row())
+		rows = append(rows, []string{x.Place, x.Granted, cmp.Or(x.ID, "-"), strconv.Itoa(x.Messages), strconv.Itoa(x.Bytes)})
 	}
-	lines := strings.Split(t.tabulate(exchangeColumns, rows), "\n")
+	lines := strings.Split(t.tabulate([]column{{name: "PLACE", right: true}, {name: "GRANTED", spare: true}, {name: "ID", least: 8},
+		{name: "MESSAGES", right: true}, {name: "BYTES", right: true}}, rows), "\n")
 	text := lines[0]
 	for i, x := range exchanges {
-		text += "\n" + lines[i+1] + t.texts(x)
+		text += "\n" + lines[i+1]
+		if x.Broken != "" {
+			text += "\n  " + t.wrap("broken: "+clean(x.Broken), 2)
+		}
+		for _, message := range x.Texts {
+			text += "\n  " + t.wrap(clean(message), 2)
+		}
 	}
 	return text
-}
-
-var exchangeColumns = []column{{name: "PLACE", right: true}, {name: "GRANTED", spare: true}, {name: "ID", least: 8},
-	{name: "MESSAGES", right: true}, {name: "BYTES", right: true}}
-
-func (x exchange) row() []string {
-	return []string{x.Place, x.Granted, cmp.Or(x.ID, "-"), strconv.Itoa(x.Messages), strconv.Itoa(x.Bytes)}
-}
-
-// texts are the lines below an exchange.
-func (t *tool) texts(x exchange) (lines string) {
-	if x.Broken != "" {
-		lines = "\n  " + t.wrap("broken: "+clean(x.Broken), 2)
-	}
-	for _, text := range x.Texts {
-		lines += "\n  " + t.wrap(clean(text), 2)
-	}
-	return lines
-}
-
-func (t *tool) sessionTailCommand() *cobra.Command {
-	var limit int
-	var text bool
-	cmd := &cobra.Command{
-		Use:   "tail SESSION",
-		Short: "Show new exchanges of a session until ctrl-C",
-		Long: "Show the last exchanges of a session, and new ones until ctrl-C.\n" +
-			"A line has the place, the moment of the grant, the ID,\n" +
-			"and the messages.\n" +
-			"With -o json, each exchange is one line. Replaced content does not appear again.",
-		Args: wants("SESSION"),
-		RunE: t.withStore(func(ctx context.Context, s *sessions, args []string) error {
-			entries, err := s.last(ctx, args[0], max(limit, 1))
-			if err != nil {
-				return err
-			}
-			var from lockedmemory.Place
-			if len(entries) > 0 {
-				from = entries[len(entries)-1].Place
-			}
-			for _, e := range entries[:min(limit, len(entries))] {
-				if err := t.line(exchangeOf(e, text)); err != nil {
-					return err
-				}
-			}
-			read := func() (show func() error, err error) {
-				fresh, err := s.newer(ctx, args[0], from)
-				return func() error {
-					for _, e := range fresh {
-						if err := t.line(exchangeOf(e, text)); err != nil {
-							return err
-						}
-						from = e.Place
-					}
-					return nil
-				}, err
-			}
-			return t.follow(ctx, time.Second, read, nil)
-		}),
-	}
-	cmd.Flags().IntVar(&limit, "limit", 10, "how many stored exchanges to begin with")
-	cmd.Flags().BoolVar(&text, "text", false, "show the messages, too")
-	return cmd
-}
-
-// line writes an exchange of tail.
-func (t *tool) line(x exchange) error {
-	if t.output == "json" {
-		return json.NewEncoder(t.out).Encode(x)
-	}
-	line := fmt.Sprintf("%s  %s  %s  messages: %d, bytes: %d", x.Place, x.Granted, cmp.Or(x.ID, "-"), x.Messages, x.Bytes)
-	_, err := fmt.Fprintln(t.out, t.wrap(clean(line), 2)+t.texts(x))
-	return err
 }
 
 // memoryOf opens a session under its lock. The caller closes the locks.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -135,81 +134,6 @@ func TestSession_textsOnlyWhenAsked(t *testing.T) {
 	}
 }
 
-func TestSession_tailFollows(t *testing.T) {
-	onBackends(t, func(t *testing.T, url string) {
-		c := newChat(t, url, "chat-1")
-		c.save(t, "", "one", "1")
-		c.save(t, "", "two", "2")
-		r := startLockctl(t, "session", "tail", "chat-1", "--limit", "1", "--text", "-o", "json", "--url", url)
-		r.await(t, `"texts":["two","2"]`)
-		c.save(t, "turn-3", "three", "3")
-		r.await(t, `"id":"turn-3","messages":2,"bytes":6,"texts":["three","3"]`)
-		r.end(t)
-		if strings.Contains(r.out.String(), `"one"`) {
-			t.Errorf("--limit 1 printed %s", r.out.String())
-		}
-		for line := range strings.Lines(r.out.String()) {
-			if !json.Valid([]byte(line)) {
-				t.Errorf("no JSON: %s", line)
-			}
-		}
-	})
-}
-
-// edited is a store in which an application edits the session after the first page of a reading.
-type edited struct {
-	storedriver.Driver
-	edit func()
-}
-
-func (e *edited) Read(ctx context.Context, read storedriver.Read) (storedriver.Page, error) {
-	page, err := e.Driver.Read(ctx, read)
-	if e.edit != nil {
-		e.edit()
-	}
-	e.edit = nil
-	return page, err
-}
-
-// A Replace between two pages of new exchanges ends no tail.
-func TestSession_tailGoesOnAfterReplace(t *testing.T) {
-	onBackends(t, func(t *testing.T, url string) {
-		c := newChat(t, url, "chat-1")
-		for i := range 6 { // the first page has 4
-			c.save(t, "", fmt.Sprintf("new-%d", i), "n")
-		}
-		store, _, _ := lockurl.Split(url)
-		s, err := (&tool{url: url, store: store}).openStore()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.close()
-		s.Driver = &edited{s.Driver, func() {
-			all, err := c.Last(t.Context(), 10)
-			if err == nil {
-				err = c.Replace(t.Context(), all[0].Place, all[0].Place)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		}}
-		var from lockedmemory.Place
-		var seen []string
-		for range 2 {
-			entries, err := s.newer(t.Context(), "chat-1", from)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, e := range entries {
-				seen, from = append(seen, string(e.Messages[0])), e.Place
-			}
-		}
-		if got := strings.Join(seen, " "); got != "new-0 new-1 new-2 new-3 new-4 new-5" {
-			t.Errorf("two readings show %s", got)
-		}
-	})
-}
-
 func TestSession_verifyFindsBrokenEntries(t *testing.T) {
 	database := testservers.SharedRedis(t)
 	newChat(t, database.URL(), "chat-1").save(t, "", "question", "answer")
@@ -283,7 +207,7 @@ func TestSession_deleteWaitsForTheTurn(t *testing.T) {
 			deleted <- lockctlWith(context.WithoutCancel(ctx), 0, strings.NewReader(""), "session", "delete", "chat-1", "--yes", "--url", url)
 		}()
 		testservers.Await(t, 30*time.Second, "the delete", func() bool {
-			return strings.Contains(lockctl(t, "queue", "chat-1", "--url", url).out, "waiters   1")
+			return strings.Contains(lockctl(t, "show", "chat-1", "--url", url).out, "waiters   1")
 		})
 		return c.Save(ctx, []byte("second question"), []byte("answer"))
 	})

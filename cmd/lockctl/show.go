@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -9,75 +10,53 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// lock reads one lock. The Locker checks its key.
+// maxShown is how many waiters of a lock show reads.
+const maxShown = 100
+
+// lock reads one lock, with its first waiters if the backend keeps a queue. The Locker checks its key.
 func (s *service) lock(ctx context.Context, key string) (lock, error) {
 	if _, err := s.locker.Inspect(ctx, key); err != nil {
 		return lock{}, err
 	}
-	state, err := ask(ctx, func(ctx context.Context) (driver.State, error) { return s.driver.Inspect(ctx, s.name(key)) })
-	return lockOf(driver.Listed{Name: s.name(key), State: state}), err
-}
-
-// queue reads one lock and up to limit of its waiters.
-func (s *service) queue(ctx context.Context, key string, limit int) (lock, error) {
-	lister, ok := driver.As[driver.Lister](s.driver)
-	if !ok || !s.driver.Capabilities().Queues {
-		return lock{}, s.cannot("show a queue: its waiters ask again after a pause, and it does not keep their order")
+	free := driver.Listed{Name: s.name(key)} // a free lock is not listed
+	if lister, ok := driver.As[driver.Lister](s.driver); ok {
+		page, err := ask(ctx, func(ctx context.Context) (driver.ListReply, error) {
+			return lister.List(ctx, driver.ListRequest{Namespace: s.namespace, Key: key, Limit: 1, Waiters: maxShown})
+		})
+		return lockOf(append(page.Names, free)[0]), err
 	}
-	if _, err := s.locker.Inspect(ctx, key); err != nil {
-		return lock{}, err
-	}
-	page, err := ask(ctx, func(ctx context.Context) (driver.ListReply, error) {
-		return lister.List(ctx, driver.ListRequest{Namespace: s.namespace, Key: key, Limit: 1, Waiters: limit})
-	})
-	return lockOf(append(page.Names, driver.Listed{Name: s.name(key)})[0]), err // a free lock is not listed
+	state, err := ask(ctx, func(ctx context.Context) (driver.State, error) { return s.driver.Inspect(ctx, free.Name) })
+	return lockOf(driver.Listed{Name: free.Name, State: state}), err
 }
 
 func (t *tool) showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show KEY",
-		Short: "Show the holder of one lock",
-		Long:  "Show the holder of one lock. The exit code is 1 if the lock is free.",
-		Args:  wants("KEY"),
-		RunE: t.withLock(func(ctx context.Context, s *service, key string) error {
-			l, err := s.lock(ctx, key)
-			if err != nil {
-				return err
-			}
-			return t.printLock(l, func() string { return facts(l) })
-		}),
-	}
-}
-
-func (t *tool) queueCommand() *cobra.Command {
-	var limit int
-	cmd := &cobra.Command{
-		Use:   "queue KEY",
-		Short: "Show the waiters of one lock, in order",
-		Long: "Show the waiters of one lock, in the order in which they get it.\n" +
+		Short: "Show the holder and the waiters of one lock",
+		Long: "Show the holder of one lock, and its waiters in the order in which they get it,\n" +
+			fmt.Sprintf("up to %d.\n", maxShown) +
 			"A waiter stands for a process, and all its calls.\n" +
 			"A waiter renews its place before ALIVE ends, or the backend drops it.\n" +
 			"The exit code is 1 if the lock is free.",
 		Args: wants("KEY"),
 		RunE: t.withLock(func(ctx context.Context, s *service, key string) error {
-			if limit > driver.MaxQueue {
-				return invalid("--limit is %d, but must be from 1 to %d", limit, driver.MaxQueue)
-			}
-			l, err := s.queue(ctx, key, limit)
+			l, err := s.lock(ctx, key)
 			if err != nil {
 				return err
 			}
-			return t.printLock(l, func() string {
+			err = t.print(l, func() string {
 				text := facts(l)
 				if len(l.Queue) > 0 {
 					text += "\n\n" + t.queueTable(l.Queue)
 				}
 				return text
 			})
+			if err == nil && !l.Held {
+				return errFinding
+			}
+			return err
 		}),
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "the most waiters to read")
-	return cmd
 }
 
 // withLock opens the service for a command with the argument KEY.
@@ -90,15 +69,6 @@ func (t *tool) withLock(run func(ctx context.Context, s *service, key string) er
 		defer s.close()
 		return run(cmd.Context(), s, args[0])
 	}
-}
-
-// printLock ends with a finding if the lock is free.
-func (t *tool) printLock(l lock, lines func() string) error {
-	err := t.print(l, lines)
-	if err == nil && !l.Held {
-		return errFinding
-	}
-	return err
 }
 
 // facts shows one lock, a line for each fact.

@@ -53,7 +53,7 @@ func (t *tool) watchCommand() *cobra.Command {
 const patience = 400 * time.Millisecond
 
 // follow reads now and after each pause, and shows each reading. If a reading gets no answer, stale draws
-// the last one again in a terminal. Without stale, and elsewhere, one line names the outage. The end of ctx
+// the last one again in a terminal. Elsewhere, one line names the outage. The end of ctx
 // is no error. If the service answered before, an outage ends nothing: the operator waits for its end.
 func (t *tool) follow(ctx context.Context, pause time.Duration, read func() (show func() error, err error),
 	stale func(silence string) error) error {
@@ -76,7 +76,7 @@ func (t *tool) follow(ctx context.Context, pause time.Duration, read func() (sho
 		if failed != nil {
 			silence += ": " + strings.TrimPrefix(packages.ReplaceAllString(failed.Error(), ""), noAnswer)
 		}
-		if width, _ := t.size(); stale != nil && width > 0 && t.output != "json" {
+		if width, _ := t.size(); width > 0 && t.output != "json" {
 			return stale(silence)
 		}
 		if !told {
