@@ -104,26 +104,6 @@ func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patie
 	return nil
 }
 
-// woken makes the lease of a handoff by the backend, or returns nil: then the acquisition has to
-// ask.
-//
-// ⚑ The lease may begin at once, with the rest of the handoff's TTL. That TTL began after the last
-// request that the backend had handled before, so it counts from the sending of that request; an
-// unknown request does not count. If too little is left, the answer to a claim comes first.
-func (a *acquisition) woken(wake driver.Wake) *Lease {
-	behind := a.req.Seq - wake.Seq
-	if wake.Grant.Outcome != driver.Granted || wake.Seq < 1 || behind < 0 || behind >= int64(len(a.place.sent)) ||
-		a.locker.opts.RenewEvery < 0 {
-		return nil
-	}
-	// ⚑ The lease lasts for no longer than was promised: any client of the backend may send a
-	// message.
-	ttl := min(wake.TTL, max(min(maxPromise, a.req.TTL), driver.MinHandoff))
-	a.handoff = HandoffRemote
-	lease, _ := a.granted(wake.Grant, a.place.sent[behind], ttl) // else the next attempt claims the grant
-	return lease
-}
-
 // handOffLocked makes the next waiter of the process the holder.
 func (g *grant) handOffLocked(next *waiter, at time.Time) {
 	before := g.holder
