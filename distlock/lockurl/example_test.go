@@ -39,3 +39,9 @@ func ExampleOpenDriver() {
 	fmt.Println(fencing.Backend(locker))
 	// Output: memory
 }
+
+func ExampleSplit() {
+	address, options, err := lockurl.Split("redis://localhost:6379/0?namespace=chat&ttl=10s")
+	fmt.Println(address, options.Namespace, options.TTL, err)
+	// Output: redis://localhost:6379/0 chat 10s <nil>
+}
