@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	// ErrAnswerGone: the message was answered before, and its answer is no longer in the history: it was
-	// trimmed, cleared or replaced since. Nothing was written, and the function of the Answer was not run.
+	// ErrAnswerGone: the message was answered before, and its answer was trimmed, cleared or replaced since.
+	// Nothing was written, and the function of the Answer was not run.
 	ErrAnswerGone = errors.New("lockedmemory: answered before, and the answer is gone")
 	// ErrInvalidID: the ID of a message is empty or longer than [MaxID], or stands twice in a Replace.
 	// Nothing was written, and the function of an Answer was not run.
@@ -38,29 +38,23 @@ func forID(id string) distlock.CallOption {
 	return fencing.ForWork(hex.EncodeToString(sum[:16]))
 }
 
-// Answer is the loop of a chat service: a [LockedMemory.Turn] that asks fn for the answer to a
-// question, stores both as one exchange, see [LockedMemory.SaveOnce], and returns the answer. The ID
-// is that of the question. If the ID is known, Answer returns the stored answer and does not run fn.
-// So after an error, repeat it with the same ID, in any process. The question is not compared. A
-// stored answer needs the lock, too: to return it without a wait, ask [LockedMemory.Answered]
-// first.
+// Answer is a [LockedMemory.Turn] of a chat service. It asks fn for the answer to a question, stores both
+// as one exchange under the ID of the question, and returns the answer. If the ID is known, Answer returns
+// the stored answer, and does not run fn. So repeat it after an error, in any process. The question is not
+// compared. To return a stored answer without a wait for the lock, ask [LockedMemory.Answered] first.
 //
-// fn loads as much of the history as it needs. It returns the messages of the answer: tool calls,
-// their results, the text. A crash leaves the whole answer or nothing. What fn itself writes has no
-// part in that: a Save, Replace or Clear with its context takes effect at once, also if fn fails
-// after it. If fn has stored the ID itself, Answer fails as SaveOnce does.
+// fn returns the messages of the answer: tool calls, their results, the text. A crash leaves the whole
+// answer or nothing. A write of fn with its context takes effect at once, also if fn fails after it.
 //
-// Errors, beside those of fn, Turn and SaveOnce:
+// The answer was stored, and has a message, unless there is an error. With an error it is nil, and was
+// stored at most if the error is distlock.ErrOutcomeUnknown. The errors are those of fn, Turn and SaveOnce,
+// and:
 //
 //	ErrAnswerGone              answered before, and trimmed, cleared or replaced since
-//	errors.ErrUnsupported      the inner memory is no [SessionStore]
-//	distlock.ErrInvalidOption  fn has returned no message; nothing was written
+//	distlock.ErrInvalidOption  fn has returned no message
 //
-// With Options.Busy set to [Refuse], a distlock.BusyError whose SameID is true says that another Answer is at
-// work on the same message.
-//
-// With an error, the answer is nil and was not stored, unless the error is distlock.ErrOutcomeUnknown.
-// Without an error the answer is stored, and has at least one message.
+// With [Refuse], a distlock.BusyError whose SameID is true says that another Answer is at work on the
+// message.
 func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 	fn func(ctx context.Context) (answer []M, err error), opts ...distlock.CallOption) (answer []M, err error) {
 	if _, err := m.sessionStore(OpAnswer); err != nil {

@@ -58,7 +58,7 @@ func TestSave_N_lostLease_outcome(t *testing.T) {
 						s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
 					})
 					err = memory.Save(t.Context(), "q", "a")
-					if _, fenced := inner.(lockedmemory.Fenced); fenced && c.wrote == nil {
+					if _, fenced := inner.(interface{ Fenced() bool }); fenced && c.wrote == nil {
 						if err != nil {
 							t.Errorf("Save that was stored: %v", err)
 						}

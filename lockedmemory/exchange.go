@@ -10,12 +10,11 @@ type Exchange[M any] struct {
 	Messages []M
 	ID       string // of the message, see LockedMemory.SaveOnce; empty if there was none
 	Place    Place
-	// Pinned keeps the exchange in the history, beyond Window, MaxExchanges and MaxAge. Set it in a Replace, as
-	// for a summary. See sessionstore.Store.Replace.
+	// Pinned keeps the exchange, as a summary, beyond all limits. Set it in a Replace.
 	Pinned bool
 }
 
-// Input returns the first message. Without messages, it returns the zero value.
+// Input returns the first message, or the zero value.
 func (e Exchange[M]) Input() (m M) {
 	if len(e.Messages) > 0 {
 		m = e.Messages[0]
@@ -23,7 +22,7 @@ func (e Exchange[M]) Input() (m M) {
 	return m
 }
 
-// Output returns the last message. Without messages, it returns the zero value.
+// Output returns the last message, or the zero value.
 func (e Exchange[M]) Output() (m M) {
 	if len(e.Messages) > 0 {
 		m = e.Messages[len(e.Messages)-1]
@@ -31,13 +30,12 @@ func (e Exchange[M]) Output() (m M) {
 	return m
 }
 
-// Place is where an exchange stands in its session. Places of a session only rise. All exchanges
-// with one Fence are a turn. In Redis, a place prints as the ID of the Stream's entry. Replaced
-// content gets another Sub, so a place that was kept from before a Replace names no exchange any
-// more. json.Marshal writes a Place, and json.Unmarshal reads it.
+// Place is where an exchange stands in its session. Places of a session only rise. All exchanges with one
+// Fence are a turn. Replaced content gets another Sub, so a Place from before a Replace names no exchange
+// any more. json.Marshal writes a Place, and json.Unmarshal reads it.
 type Place struct {
 	Fence int64 // the fencing token of the lease it was written under; positive
-	N     int64 // the number of the write under that token, from 1; 0 is the place of a lease that has only read
+	N     int64 // the number of the write under that token, from 1; 0: the lease has only read
 	Sub   int64 // from 0 to MaxSub; 0 until content is replaced
 }
 
@@ -49,5 +47,5 @@ func (p Place) Compare(q Place) int {
 	return cmp.Or(cmp.Compare(p.Fence, q.Fence), cmp.Compare(p.N, q.N), cmp.Compare(p.Sub, q.Sub))
 }
 
-// String writes the place as every backend and error does: as the ID of an entry in a Redis Stream.
+// String writes the place as the ID of an entry in a Redis Stream.
 func (p Place) String() string { return fmt.Sprintf("%d-%d", p.Fence, p.N*(MaxSub+1)+p.Sub) }

@@ -26,9 +26,8 @@ type Memory[M, D any] interface {
 
 // Options configure a [LockedMemory]. Nil means the defaults.
 type Options struct {
-	// Wait is the longest wait of a Turn, and of a write outside a turn. Default [DefaultWait], because a
-	// turn may take minutes. Negative: ctx alone decides. It takes the place of
-	// distlock.Options.Wait.
+	// Wait is the longest wait of a Turn, and of a write outside a turn. distlock.Options.Wait has no effect.
+	// Default: [DefaultWait]. Negative: ctx alone decides.
 	Wait time.Duration
 	// Busy is what a Turn does if its session is busy. Default [Queue]. Writes outside a turn always wait.
 	Busy BusyPolicy
@@ -44,13 +43,12 @@ const (
 	// Queue lets a Turn wait in the order of arrival, as long as its ctx and Options.Wait allow.
 	Queue BusyPolicy = iota
 	// Refuse lets a Turn fail at once with a *distlock.BusyError: for a service that answers "one
-	// moment", or whose sender repeats the message. The backend is asked once, and no waiter is
-	// overtaken.
+	// moment", or whose sender repeats the message. It overtakes no waiter.
 	Refuse
 )
 
-// Fenced is implemented by an inner memory that may need a lease's fencing token for every write.
-type Fenced interface {
+// fencedMemory is implemented by an inner memory that may need a lease's fencing token for every write.
+type fencedMemory interface {
 	// Fenced reports whether the memory refuses writes without a lease. Then its Save and Clear also
 	// state the outcome: nil means that the write is stored, and an error matches
 	// distlock.ErrOutcomeUnknown if anything may have been written. An error of a write with a method
@@ -59,8 +57,8 @@ type Fenced interface {
 	Fenced() bool
 }
 
-// Selective is implemented by an inner memory that does not work under every Locker.
-type Selective interface {
+// selectiveMemory is implemented by an inner memory that does not work under every Locker.
+type selectiveMemory interface {
 	// AcceptsLocker returns nil, or an error with the reason and the remedy. [New] then fails with
 	// distlock.ErrInvalidOption.
 	AcceptsLocker(locker *distlock.Locker) error
@@ -73,12 +71,12 @@ type LockedMemory[M, D any] struct {
 	locker *distlock.Locker
 	key    KeyFunc
 	opts   Options
-	fenced bool // the inner memory is Fenced
+	fenced bool // see fencedMemory
 }
 
 // New puts locker in front of inner; key returns the session of a call. The Locker's Observer sees the
 // operations of the memory. New fails with distlock.ErrInvalidOption if inner, locker or key is nil, an
-// option is out of range, or inner does not accept the Locker, see [Selective].
+// option is out of range, or the inner memory does not work under the Locker.
 func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opts *Options,
 ) (*LockedMemory[M, D], error) {
 	switch {
@@ -89,7 +87,7 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 	case key == nil:
 		return nil, fmt.Errorf("%w: the KeyFunc is nil: use FixedKey for a memory of one session", distlock.ErrInvalidOption)
 	}
-	if selective, ok := any(inner).(Selective); ok {
+	if selective, ok := any(inner).(selectiveMemory); ok {
 		if err := selective.AcceptsLocker(locker); err != nil {
 			return nil, fmt.Errorf("%w: the inner memory does not work under this Locker: %w", distlock.ErrInvalidOption, err)
 		}
@@ -98,7 +96,7 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 	if opts != nil {
 		m.opts = *opts
 	}
-	if fenced, ok := any(inner).(Fenced); ok {
+	if fenced, ok := any(inner).(fencedMemory); ok {
 		m.fenced = fenced.Fenced()
 	}
 	if m.opts.Busy != Queue && m.opts.Busy != Refuse {
@@ -118,11 +116,10 @@ func isNil(v any) bool {
 // Save runs the inner memory's Save under the session's lock: that of the Turn or Do around it, or its
 // own. The inner context carries the lease, see [Lease], and ends when the lease is lost.
 //
-// After an error of distlock.Locker.Acquire, nothing was written. Otherwise Save
-// fails with the error of the inner Save, with distlock.ErrLost if the lease was lost during that Save,
-// or with distlock.ErrClosed. The last two come with distlock.ErrOutcomeUnknown, unless the inner Save
-// states the outcome. A [Fenced] memory always does: if its Save returns nil, Save returns nil. A failed
-// release after a successful Save is only logged.
+// After an error of distlock.Locker.Acquire, nothing was written. Otherwise Save fails with the error of
+// the inner Save, or with distlock.ErrLost or distlock.ErrClosed if the lease ended during that Save. These
+// two come with distlock.ErrOutcomeUnknown, unless the inner memory is a session store: its errors state
+// the outcome, and after its nil, Save returns nil.
 func (m *LockedMemory[M, D]) Save(ctx context.Context, input, output M) error {
 	return m.step(ctx, OpSave, func(ctx context.Context) error { return m.inner.Save(ctx, input, output) })
 }

@@ -2,10 +2,9 @@ package lockedmemory
 
 import "context"
 
-// KeyFunc returns the session that a call belongs to, from the context of the call. It is called at
-// least once per operation and should be quick. If it returns an error or "", Save, Clear and Turn fail
-// with distlock.ErrInvalidKey. Two sessions must have two keys: join parts, as tenant and session, with
-// fmt.Sprintf("%q/%q", …).
+// KeyFunc returns the session that a call belongs to, from its context. It is called at least once per
+// operation. If it returns an error or "", writes and Turn fail with distlock.ErrInvalidKey. Two sessions
+// must have two keys: join parts, as tenant and session, with fmt.Sprintf("%q/%q", …).
 type KeyFunc func(ctx context.Context) (string, error)
 
 // FixedKey is the KeyFunc of a memory of one session.

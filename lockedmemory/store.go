@@ -10,35 +10,23 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
-// SessionStore is implemented by an inner memory that keeps exchanges, such as a sessionstore.Store. The
-// methods of [LockedMemory] with these names call it. Without it, they fail with errors.ErrUnsupported.
+// SessionStore is an inner memory that keeps exchanges, such as a sessionstore.Store. The methods of
+// [LockedMemory] with these names call it, and have its contracts. Without it, they fail with
+// errors.ErrUnsupported. The session of Fork's ctx is the source, and the lease that of the other session.
 //
 // A store may have a method Check(messages ...M) error, which returns nil if the messages can be stored.
 // [LockedMemory.Answer] then checks the question before its function is run.
 type SessionStore[M any] interface {
-	// Append stores one exchange of any number of messages: all are stored, next to each other, or none.
 	Append(ctx context.Context, messages ...M) error
-	// SaveOnce is Append under the ID of a message. The same messages are stored once.
 	SaveOnce(ctx context.Context, id string, messages ...M) error
-	// Replace puts exchanges in the place of a range, in one step that readers see whole.
 	Replace(ctx context.Context, from, to Place, exchanges ...Exchange[M]) error
-	// Fork copies the turns up to that of a place into another session, which has no exchange. The session of
-	// ctx is the source, and its lease is that of the other one. The zero Place means all.
 	Fork(ctx context.Context, to string, upTo Place) error
-	// Delete is Clear, and removes all that the memory remembers of the session.
 	Delete(ctx context.Context) error
-	// Answered returns the exchange under an ID. known says that one was stored under it. With
-	// [ErrAnswerGone] it is no longer in the history.
 	Answered(ctx context.Context, id string) (exchange Exchange[M], known bool, err error)
-	// Last returns the newest exchanges: whole turns, and at most n.
 	Last(ctx context.Context, n int) ([]Exchange[M], error)
-	// Backward yields the exchanges before a place, the newest first. The zero Place is the end.
 	Backward(ctx context.Context, before Place) iter.Seq2[Exchange[M], error]
-	// Forward yields the exchanges after a place, in order. The zero Place is the beginning.
 	Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error]
-	// Sessions yields the names of the sessions that have an exchange, as the KeyFunc returns them.
 	Sessions(ctx context.Context) iter.Seq2[string, error]
-	// Ping returns nil if the service of the store answers, and advice on its settings, for operators.
 	Ping(ctx context.Context) (advice []string, err error)
 }
 
@@ -61,12 +49,12 @@ func (m *LockedMemory[M, D]) Append(ctx context.Context, messages ...M) error {
 	return m.step(ctx, OpAppend, func(ctx context.Context) error { return store.Append(ctx, messages...) })
 }
 
-// SaveOnce is [LockedMemory.Append] under an ID: the messages are stored once, however often the call is
-// repeated, in any process. The same messages again: nil, and nothing is stored. Other messages under the
-// ID: an error of the store, such as sessionstore.ErrTurnConflict.
+// SaveOnce is [LockedMemory.Append] under an ID of 1 to [MaxID] bytes: the messages are stored once,
+// however often the call is repeated, in any process. Other messages under the ID give an error of the
+// store, such as sessionstore.ErrTurnConflict.
 //
 // The ID is that of one exchange: of the message that is answered, or of a step, such as "message-7/2". Two
-// sessions may have the same ID. It has 1 to [MaxID] bytes.
+// sessions may have the same ID.
 func (m *LockedMemory[M, D]) SaveOnce(ctx context.Context, id string, messages ...M) error {
 	store, err := m.sessionStore(OpSaveOnce)
 	if err == nil {
@@ -80,8 +68,8 @@ func (m *LockedMemory[M, D]) SaveOnce(ctx context.Context, id string, messages .
 }
 
 // Replace puts exchanges in the place of those at the places from to to, both included, under the
-// session's lock: to edit an exchange, to answer anew, to compact or to erase a part of the history. See
-// sessionstore.Store.Replace. Read the exchanges in the same Turn. Otherwise another turn may come between.
+// session's lock. See sessionstore.Store.Replace. Read the exchanges in the same Turn. Otherwise another
+// turn may come between.
 func (m *LockedMemory[M, D]) Replace(ctx context.Context, from, to Place, exchanges ...Exchange[M]) error {
 	store, err := m.sessionStore(OpReplace)
 	if err != nil {
@@ -96,13 +84,10 @@ func (m *LockedMemory[M, D]) Replace(ctx context.Context, from, to Place, exchan
 	}, opts...)
 }
 
-// Fork copies the history of the session into another one, under the lock of that one: to is what the
-// KeyFunc would return for it. The other session must have no exchange. It gets the turns up to that of the
-// exchange at upTo, each whole, or with the zero Place all. No reader sees a part of the copy. IDs are not
-// copied. See sessionstore.Store.Fork.
-//
-// Fork takes no lock on the session of ctx. It may be called in a Turn of that session. Two such turns that
-// fork into each other's sessions wait until Options.Wait ends.
+// Fork copies the history of the session of ctx into another one, under the lock of that one: to is what
+// the KeyFunc would return for it. See sessionstore.Store.Fork. It takes no lock on the session of ctx, so
+// call it in a Turn of that session or outside. Two turns that fork into each other's sessions wait until
+// Options.Wait ends.
 func (m *LockedMemory[M, D]) Fork(ctx context.Context, to string, upTo Place) error {
 	store, err := m.sessionStore(OpFork)
 	if err != nil {
@@ -123,8 +108,7 @@ func (m *LockedMemory[M, D]) Delete(ctx context.Context) error {
 }
 
 // Answered returns the exchange that is stored under an ID. If known is false, there was none. With
-// [ErrAnswerGone], known is true, and the exchange was trimmed, cleared or replaced, or has expired. It
-// takes no lock, as [LockedMemory.Load].
+// [ErrAnswerGone], known is true, and the exchange is no longer in the history.
 func (m *LockedMemory[M, D]) Answered(ctx context.Context, id string) (
 	exchange Exchange[M], known bool, err error) {
 	ctx, store, err := m.readStore(ctx, "lockedmemory.answered")
@@ -135,7 +119,7 @@ func (m *LockedMemory[M, D]) Answered(ctx context.Context, id string) (
 }
 
 // Last returns the last n exchanges in order: whole turns, and at most n exchanges, but the newest turn in
-// any case. It takes no lock, as [LockedMemory.Load].
+// any case.
 func (m *LockedMemory[M, D]) Last(ctx context.Context, n int) ([]Exchange[M], error) {
 	ctx, store, err := m.readStore(ctx, "lockedmemory.last")
 	if err != nil {
@@ -144,24 +128,21 @@ func (m *LockedMemory[M, D]) Last(ctx context.Context, n int) ([]Exchange[M], er
 	return store.Last(ctx, n)
 }
 
-// Backward yields the exchanges before a place, the newest first, a page at a time. The zero Place
-// is the end of the history. Break at your budget of tokens. The Place of the last exchange is
-// where to go on, also in another process. After an empty page, keep the Place: the zero Place is
-// the end again. A Replace or Clear between two reads is not reported: new exchanges may be
-// skipped. An error ends the sequence. It takes no lock, as [LockedMemory.Load].
+// Backward yields the exchanges before a place, the newest first, a page at a time. The zero Place is the
+// end of the history. Break at your budget of tokens. The Place of the last exchange is where to go on,
+// also in another process. After an empty page, keep the Place. See sessionstore.Store.Backward.
 func (m *LockedMemory[M, D]) Backward(ctx context.Context, before Place) iter.Seq2[Exchange[M], error] {
 	return m.iterate(ctx, "lockedmemory.backward", SessionStore[M].Backward, before)
 }
 
-// Forward is [LockedMemory.Backward] in the other direction: it yields the exchanges after a place,
-// in order. The zero Place is the beginning of the history. After a Replace, a Forward from a place
-// that was kept may yield replaced content that the caller has seen in its old form.
+// Forward is [LockedMemory.Backward] in the other direction: it yields the exchanges after a place, in
+// order. The zero Place is the beginning of the history.
 func (m *LockedMemory[M, D]) Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error] {
 	return m.iterate(ctx, "lockedmemory.forward", SessionStore[M].Forward, after)
 }
 
-// Sessions yields the names of the sessions that have an exchange stored, in no order, for jobs. A name is
-// what the KeyFunc has returned for the session. It needs no session in ctx. An error ends the sequence.
+// Sessions yields the names of the sessions that have an exchange stored, as the KeyFunc returned them, in
+// no order. It needs no session in ctx. An error ends the sequence.
 func (m *LockedMemory[M, D]) Sessions(ctx context.Context) iter.Seq2[string, error] {
 	store, err := m.sessionStore("lockedmemory.sessions")
 	if err != nil {
@@ -170,8 +151,8 @@ func (m *LockedMemory[M, D]) Sessions(ctx context.Context) iter.Seq2[string, err
 	return store.Sessions(ctx)
 }
 
-// Ping returns nil if the service of the session store answers, and advice on its settings, for operators:
-// log it when the application starts. The Ping of the Locker asks the lock service.
+// Ping returns nil if the service of the session store answers, and advice on its settings, for operators.
+// The Ping of the Locker asks the lock service.
 func (m *LockedMemory[M, D]) Ping(ctx context.Context) (advice []string, err error) {
 	store, err := m.sessionStore("lockedmemory.ping")
 	if err != nil {

@@ -26,21 +26,17 @@ const (
 )
 
 // Turn runs fn, one turn of the conversation, under the session's lease, which is renewed until fn
-// returns. Load, Save and Clear with fn's context belong to the turn. Turn waits for the lease as long
-// as ctx and Options.Wait allow. distlock.WithWait and distlock.WithTTL change one turn.
-//
-// With Options.Busy set to [Refuse], Turn does not wait. If the session is busy, it fails at once with a
-// *distlock.BusyError: the holder, the time since its grant, and the number of waiters.
+// returns. Calls with fn's context belong to the turn. Turn waits for the lease as long as ctx and
+// Options.Wait allow, or refuses at once, see [BusyPolicy]. distlock.WithWait and distlock.WithTTL change
+// one turn. A Turn inside a Turn of the same session joins it.
 //
 // Load the history inside fn: an earlier Load may be outdated. Use fn's context for everything inside. A
-// Save, Clear or Turn of the session with the outer context waits for its own turn, until ctx or
-// Options.Wait ends the wait. Then it fails with a *distlock.BusyError whose ThisProcess is true.
-//
-// A Turn inside a Turn of the same session joins it. A Turn of another session has its own lock.
+// write or Turn of the session with the outer context waits for its own turn, until ctx or Options.Wait
+// ends the wait. Then it fails with a *distlock.BusyError whose ThisProcess is true.
 //
 // Turn returns the error of fn, or an error of distlock.Locker.Do. After an error of Acquire, fn was not
-// run. distlock.ErrLost means that the lease was lost while fn ran. Afterwards,
-// Save, Clear and Load with fn's context fail with distlock.ErrNotHeld or distlock.ErrLost.
+// run. distlock.ErrLost means that the lease was lost while fn ran. After the turn, calls with fn's context
+// fail with distlock.ErrNotHeld or distlock.ErrLost.
 func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Context) error,
 	opts ...distlock.CallOption) error {
 	return m.turn(ctx, OpTurn, fn, opts...)
@@ -59,8 +55,7 @@ func (m *LockedMemory[M, D]) turn(ctx context.Context, name string, fn func(ctx 
 	})
 }
 
-// TurnValue is m.Turn for a function with a result. It returns the result of fn also with an error, and
-// the zero value if fn was not run.
+// TurnValue is [LockedMemory.Turn] for a function with a result, which it returns also with an error.
 func TurnValue[T, M, D any](ctx context.Context, m *LockedMemory[M, D], fn func(ctx context.Context) (T, error),
 	opts ...distlock.CallOption) (value T, err error) {
 	err = m.Turn(ctx, func(ctx context.Context) (err error) {

@@ -8,14 +8,12 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-// Answered returns the exchange that is stored under an ID. Ask before the model is paid for: if known is
-// true, the message was answered before. With lockedmemory.ErrAnswerGone, known is true, and the exchange
-// was trimmed, cleared or replaced under no ID, or has expired with the session. known is false if nothing
-// was stored under the ID within Retention.RememberIDs.
+// Answered returns the exchange that is stored under an ID. known says that one was stored within
+// Retention.RememberIDs. With lockedmemory.ErrAnswerGone, known is true, and the exchange was trimmed,
+// cleared or replaced under no ID, or has expired with the session.
 //
 // In a turn, the answer stays true until the turn ends. Without a lease, another turn may store the
-// exchange at once. The other errors are those of [Store.Load], and lockedmemory.ErrInvalidID for an ID
-// that is empty or longer than 512 bytes.
+// exchange at once. The other errors are those of [Store.Load], and lockedmemory.ErrInvalidID.
 func (s *Store[M, D]) Answered(ctx context.Context, id string) (
 	exchange lockedmemory.Exchange[M], known bool, err error) {
 	if err := validID(opAnswered, id); err != nil {

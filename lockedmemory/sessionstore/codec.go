@@ -31,20 +31,17 @@ type Codec[M, D any] interface {
 	Document(message M) D
 }
 
-// JSON is a Codec for plain structs. It uses encoding/json, and so the exported fields of M, its json
-// tags, and its json.Marshaler. Numbers in fields of type any come back as float64. A Store refuses a
-// JSON if M is a struct without an exported field. It also refuses a codec that embeds a JSON, if
-// Encode writes {} for a zero struct.
+// JSON is a Codec for plain structs, by encoding/json. Numbers in fields of type any come back as float64.
+// A Store refuses a JSON, or a codec that embeds one, if it stores nothing of a struct because no field is
+// exported.
 type JSON[M any] struct {
 	// TextOf returns the text in which queries search. Nil: the string itself, or the strings in the
 	// fields, elements and map values of a message, one a line. Names and keys are no text.
 	TextOf func(M) string
 }
 
-// Encode implements [Codec]. It refuses a message that is null in JSON, and texts that are not valid
-// UTF-8. It also refuses half a surrogate pair, such as \ud83d alone, in the JSON of a json.Marshaler. An
-// escape \ufffd there is valid if Decode and Encode keep that escape, as they do in a json.RawMessage.
-// No error shows anything of the message.
+// Encode implements [Codec]. It refuses null, texts that are not valid UTF-8, and half a surrogate pair,
+// such as \ud83d alone. No error shows anything of the message.
 func (JSON[M]) Encode(message M) ([]byte, error) {
 	text, err := json.Marshal(message)
 	switch {
@@ -56,8 +53,7 @@ func (JSON[M]) Encode(message M) ([]byte, error) {
 	return text, refusal(text)
 }
 
-// Decode implements [Codec]. It refuses null, invalid UTF-8 and half a surrogate pair. Its errors show
-// nothing of the message.
+// Decode implements [Codec]. It refuses what Encode refuses.
 func (JSON[M]) Decode(text []byte) (message M, err error) {
 	if err = json.Unmarshal(text, &message); err != nil {
 		return message, decodeError(err)

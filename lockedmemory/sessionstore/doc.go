@@ -1,10 +1,6 @@
 // Package sessionstore is a conversation memory for agents that run as many instances. It keeps every
 // session in the order of its leases, stores the exchange of a message ID once, and refuses a writer
-// whose lease is over, without a clock.
-//
-// A holder that was paused wakes up and writes, although its lease is over. Only the memory can refuse
-// that write. So each call of a [Store] has the fencing token of its lease, and the token begins the
-// place of each exchange. Tokens and places only rise, so the store refuses a late write.
+// whose lease is over, without a clock: each call has the fencing token of its lease, and tokens only rise.
 //
 // The packages redisstore, pgstore and memstore make a Store. A Store writes under a lease alone.
 // lockedmemory.New, put in front of it, brings the lease:
@@ -21,32 +17,19 @@
 //		return model(ctx, history, question)
 //	})
 //
-// Answer is a turn that stores question and answer under the ID of the question.
-// docs/howto/retries.md explains turns with several steps, and failures.
-// docs/reference/configuration.md lists the options and their defaults.
-//
-// # What holds
-//
-//   - The Saves of a session stand in the order in which their leases were granted.
-//   - All messages of an exchange are stored, next to each other, or none.
-//   - After a store was shown a token, it refuses every lower one. The first access under a lease, also
-//     a Load, shows the token.
-//   - The exchange of an Answer or SaveOnce is stored once, for Retention.RememberIDs.
-//   - A [Store.Replace], a Clear or a [Store.Delete] is one step. The service keeps no removed text.
-//   - Limits do not cut a turn: Load, Search, Forward and trimming keep whole turns, and pinned exchanges.
-//
-// docs/guarantees.md has the promises and their limits, docs/design/sessions.md the protocol.
+// docs/howto/retries.md explains turns with several steps, and failures. docs/reference/configuration.md
+// lists the options. docs/guarantees.md has the promises and their limits, docs/design/sessions.md the
+// protocol.
 //
 // # Errors
 //
 // After an error that matches distlock.ErrOutcomeUnknown, repeat an Answer or SaveOnce with its ID.
 // After another write, load the history in a new turn. After any other error, nothing was written by
-// this call. Reads never fail with distlock.ErrOutcomeUnknown. docs/reference/errors.md says what to do for each error. No error names
-// a session, a message or an ID, unless the codec or the KeyFunc does.
+// this call. Reads never fail with distlock.ErrOutcomeUnknown. docs/reference/errors.md says what to do
+// for each error. No error names a session, a message or an ID, unless the codec or the KeyFunc does.
 //
 // # Memory of the process
 //
 // Load holds its result, which Options.Window bounds. Search holds its results and one turn.
-// [Store.Forward] holds one page: at most 2,048 exchanges, and about 16 MiB or one exchange. With
-// Retention.MaxExchanges it also holds one turn while it looks for the oldest turn.
+// [Store.Forward] holds one page: at most 2,048 exchanges, and about 16 MiB or one exchange.
 package sessionstore

@@ -16,13 +16,10 @@ import (
 // Place all turns that reads show. The exchanges keep their Places and stay Pinned. IDs are not copied: a
 // message that is repeated in the new session is answered anew.
 //
-// It writes under a lease of the new session. Call lockedmemory.LockedMemory.Fork. The copy is one step: an
-// error means that the new session is as before.
-//
-// The errors are those of [Store.Load] and [Store.Replace]. It fails, and has written nothing, with
-// [ErrNotEmpty] if the new session has an exchange, and with [ErrRange] if the history has no exchange at
-// the Place, or none at all. After distlock.ErrOutcomeUnknown, repeat it: [ErrNotEmpty] then says that it was
-// done.
+// It writes under a lease of the new session, in one step: an error means that the new session is as
+// before. The errors are those of [Store.Load] and [Store.Replace], [ErrNotEmpty] if the new session has an
+// exchange, and [ErrRange] if the history has no exchange at the Place, or none at all. After
+// distlock.ErrOutcomeUnknown, repeat it: [ErrNotEmpty] then says that it was done.
 func (s *Store[M, D]) Fork(ctx context.Context, to string, upTo lockedmemory.Place) error {
 	lease, _ := lockedmemory.Lease(ctx)
 	target, err := s.requestFor(ctx, opFork, to, lease)

@@ -14,22 +14,18 @@ import (
 )
 
 // Load returns the messages of the history in order: the last exchanges, as Options.Window and
-// Retention.MaxExchanges bound them. A query, if it is not empty, restricts that to exchanges with a
-// message whose text contains all words of the query, in upper or lower case. Options.Window then
-// bounds the exchanges that match.
+// [Retention] bound them. With a query, these are exchanges with a message whose text contains all words
+// of the query, in upper or lower case.
 //
-// Limits never cut a turn. The newest turn is always whole, also if it is longer than the limit. Pinned
-// exchanges come in addition, all of them, at their places: before the last turns, or between them.
+// Limits never cut a turn, and never the newest turn. Pinned exchanges come in addition, at their places.
 //
-// After a Load under a lease, as in a lockedmemory Turn, the store refuses all older leases. It refuses
-// the Load of an older lease with a [StaleError]. Without a lease, Load returns the history of some
-// moment of the call. If the history is cleared, replaced or trimmed between two of its pages, Load
-// begins again, 3 times, and then fails with [ErrChanged].
+// After a Load under a lease, as in a lockedmemory Turn, the store refuses all older leases. Without a
+// lease, Load returns the history of some moment of the call. If the history is cleared, replaced or
+// trimmed between two of its pages, Load begins again, 3 times, and then fails with [ErrChanged].
 //
-// An entry that cannot be read ends the call, or is left out: see Options.SkipBroken. With an error,
-// Load returns no messages: [EntryError], [StaleError], [ErrDeleted], distlock.ErrUnavailable,
-// distlock.ErrRefused, distlock.ErrInvalidKey, distlock.ErrNotHeld if the lease is for another session,
-// or the error of ctx.
+// With an error, Load returns no messages: [EntryError], see Options.SkipBroken, [StaleError],
+// [ErrDeleted], distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrInvalidKey, distlock.ErrNotHeld if
+// the lease is for another session, or the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	return readWhole(ctx, s, opLoad, func(r *reading) []M {
 		words := wordsOf(query)
@@ -94,9 +90,8 @@ func (s *Store[M, D]) history(r *reading, window int, words []string, pins bool)
 }
 
 // Last returns the last n exchanges in order: whole turns, and at most n exchanges. The newest turn is
-// whole, also if it is longer. Pinned exchanges count as the others. Entries that cannot be read, a
-// changed history, and errors are those of [Store.Load]. A negative n is refused with
-// distlock.ErrInvalidOption.
+// whole, also if it is longer. Pinned exchanges count as the others. The errors are those of [Store.Load],
+// and distlock.ErrInvalidOption for a negative n.
 func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[M], error) {
 	if n < 0 {
 		return nil, invalidOption("n is %d, but must not be negative", n)
@@ -110,8 +105,8 @@ func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[
 }
 
 // Search returns up to k results: the messages whose text contains all words of query, the newest
-// first. It sees all pinned exchanges. Entries that cannot be read, and errors, are those of
-// [Store.Load]. A negative k is refused with distlock.ErrInvalidOption.
+// first. It sees all pinned exchanges. The errors are those of [Store.Load], and distlock.ErrInvalidOption
+// for a negative k.
 func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, error) {
 	if k < 0 {
 		return nil, invalidOption("k is %d, but must not be negative", k)
@@ -140,17 +135,14 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 	})
 }
 
-// Forward yields the history in order, a page at a time, so the history may be too long to be held at
-// once. It begins after a place, or with the zero Place at the first turn that Retention.MaxExchanges
-// keeps, or at an earlier pinned exchange. The place need not exist any more: Forward begins at the
-// next higher place. Break where you have enough; the Place of the last exchange is where to go on,
-// also in another process. A Place that no exchange can have is refused with distlock.ErrInvalidOption.
+// Forward yields the history in order, a page at a time: the exchanges after a place, or with the zero
+// Place all that [Retention] keeps. The place need not exist any more. Break where you have enough. The
+// Place of the last exchange is where to go on, also in another process. A Place that no exchange can have
+// is refused with distlock.ErrInvalidOption.
 //
-// An error ends the sequence; errors are those of [Store.Load]. If the history is cleared, replaced
-// or trimmed between two pages, the error is [ErrChanged]. Each range over the sequence begins a
-// new read. A change between two such reads is not reported: replaced content after the place is
-// yielded, perhaps again. Forward takes no lock. A lease in ctx has the effect that [Store.Load]
-// states.
+// An error ends the sequence. The errors are those of [Store.Load], and [ErrChanged] if the history is
+// cleared, replaced or trimmed between two pages. Each range over the sequence begins a new read. A change
+// between two such reads is not reported: replaced content after the place is yielded, perhaps again.
 func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return s.iterate(ctx, opForward, after, func(r *reading) iter.Seq[[]storedriver.Entry] {
@@ -158,10 +150,9 @@ func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 	})
 }
 
-// Backward is [Store.Forward] from a place to the beginning: the first exchange is the newest one
-// before the place, or with the zero Place the newest of all. To fill the context of a model, break
-// at its budget of tokens. If a Replace between two reads has put new exchanges at or above the
-// place, Backward does not yield them.
+// Backward is [Store.Forward] from a place to the beginning, or with the zero Place from the end: the
+// newest exchange comes first. If a Replace between two reads has put new exchanges at or above the place,
+// Backward does not yield them.
 func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return s.iterate(ctx, opBackward, before, func(r *reading) iter.Seq[[]storedriver.Entry] {

@@ -11,32 +11,27 @@ import (
 )
 
 // Replace puts exchanges in the place of those at the places from to to, both included: to edit an
-// exchange, to answer anew, to compact or to erase a part of the history. Without exchanges, it removes
-// the range. It is one step: readers see the history before or after, and an error means before.
+// exchange, to answer anew, to compact or to erase a part of the history. It is one step: readers see the
+// history before or after, and an error means before.
 //
-// It writes under a lease alone, that of ctx. Use it in a lockedmemory Turn, after a Load or
-// Forward in the same turn. The exchanges get new places, with a Sub that no exchange there has had.
-// So a place that was kept from before gives [ErrRange].
+// Use it in a lockedmemory Turn, after a Load or Forward in the same turn. The exchanges get new places,
+// with a Sub that no exchange there has had. So a place from before gives [ErrRange].
 //
-// Give an exchange the Place and ID of an exchange in the range to keep it in the turn of that
-// exchange: [Store.Answered] finds it under the ID. The Places that are given must be in the order
-// of the history. Two may be equal, but no two IDs. Replace does not compare the ID with that of the
-// exchange at the Place: give the one that was read, or Answered does not find the exchange. Of an
-// exchange without a Place, the ID is dropped. It stands with the exchange after it, or at the end
-// of the range.
+// Give an exchange the Place and ID of an exchange in the range to keep it in the turn of that exchange:
+// [Store.Answered] finds it under the ID. Replace does not compare the ID with that of the exchange at the
+// Place. The Places must be in the order of the history. Two may be equal, but no two IDs. Of an exchange
+// without a Place, the ID is dropped. It stands with the exchange after it, or at the end of the range.
 //
-// A Pinned exchange, such as a summary, is kept by all limits: Options.Window, and Retention.MaxExchanges
-// and MaxAge. A Replace without it, Clear, Delete and IdleTTL remove it. A session has at most 16.
+// A Pinned exchange, such as a summary, is kept by Options.Window and [Retention], but not by IdleTTL. A
+// Replace without it, Clear and Delete remove it. A session has at most 16.
 //
-// The service copies the history, a part at a time, beside the old one. That takes as long as writing the
-// history anew, and twice its memory until the end. Of the removed exchanges the service then keeps no text.
+// The service copies the history beside the old one. That takes as long as writing the history anew, and
+// twice its memory until the end. Of the removed exchanges the service then keeps no text.
 //
-// The errors are those of [Store.Append], without [ErrTurnConflict]. It fails, and has
-// written nothing, with [ErrRange] if the session has no exchange at from or to, or if a Place is out
-// of order, with [ErrTooLarge] if more than 16 exchanges would be pinned, with
-// lockedmemory.ErrInvalidID if an ID is longer than 512 bytes or stands twice, and with
-// distlock.ErrInvalidOption for an exchange without messages. After distlock.ErrOutcomeUnknown, repeat
-// it in the same turn: [ErrRange] then says that it was done.
+// The errors are those of [Store.Append]; [ErrRange] if the session has no exchange at from or to, or if a
+// Place is out of order; [ErrTooLarge] if more than 16 exchanges would be pinned; and
+// lockedmemory.ErrInvalidID if an ID is longer than 512 bytes or stands twice. After
+// distlock.ErrOutcomeUnknown, repeat it in the same turn: ErrRange then says that it was done.
 func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 	exchanges ...lockedmemory.Exchange[M]) error {
 	r, err := s.request(ctx, opReplace)

@@ -5,18 +5,12 @@ import (
 	"iter"
 )
 
-// Sessions yields the names of the sessions that have an exchange stored, in no order, for jobs as clean-up
-// and export. A name is what the KeyFunc of the session returned. All stores over one namespace of the
-// service share the names.
+// Sessions yields the names of the sessions that have an exchange stored, as the KeyFunc returned them, in
+// no order, for jobs as clean-up and export. All stores over one namespace share the names. A session that
+// has an exchange during the whole iteration is yielded at least once, and may be twice. If a Redis
+// restarts, fails over or moves slots during the iteration, sessions may be left out: begin again.
 //
-// A session that has an exchange during the whole iteration is yielded at least once, and may be twice. A
-// session without an exchange is not: it was cleared or deleted, has expired, or was never written to. The
-// service reads its names a page at a time, of all programs that share it, and stays available between the
-// pages. If a Redis restarts, fails over or moves slots during the iteration, sessions may be left out:
-// begin again.
-//
-// An error ends the sequence: distlock.ErrUnavailable, distlock.ErrRefused, or the error of ctx. Each range
-// over the sequence begins anew.
+// An error ends the sequence: distlock.ErrUnavailable, distlock.ErrRefused, or the error of ctx.
 func (s *Store[M, D]) Sessions(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		r := &request{ctx: ctx, op: opSessions}

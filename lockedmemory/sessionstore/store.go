@@ -25,10 +25,9 @@ type Store[M, D any] struct {
 
 var _ lockedmemory.SessionStore[string] = (*Store[string, string])(nil)
 
-// New makes a Store over a driver, which several stores may share. Backends have a New of their own
-// that makes the driver as well, as redisstore.New. It does no I/O. It returns
-// distlock.ErrInvalidOption for a nil driver, key or codec, for a codec that stores nothing of a
-// message, see [JSON], and for options out of range.
+// New makes a Store over a driver, which several stores may share. Backends have a New of their own, as
+// redisstore.New. It does no I/O. It returns distlock.ErrInvalidOption for a nil driver, key or codec, for
+// a codec that stores nothing of a message, see [JSON], and for options out of range.
 func New[M, D any](d storedriver.Driver, key lockedmemory.KeyFunc, codec Codec[M, D], opts *Options) (*Store[M, D], error) {
 	o, err := opts.withDefaults()
 	switch {
@@ -47,10 +46,10 @@ func New[M, D any](d storedriver.Driver, key lockedmemory.KeyFunc, codec Codec[M
 	return &Store[M, D]{driver: d, key: key, codec: codec, opts: o}, nil
 }
 
-// Fenced implements lockedmemory.Fenced: the store refuses writes without a lease.
+// Fenced returns true, for lockedmemory: the store refuses writes without a lease.
 func (s *Store[M, D]) Fenced() bool { return true }
 
-// AcceptsLocker implements lockedmemory.Selective: it asks the driver.
+// AcceptsLocker asks the driver, for lockedmemory.
 func (s *Store[M, D]) AcceptsLocker(locker *distlock.Locker) error {
 	return s.driver.AcceptsLocker(locker)
 }
@@ -61,18 +60,15 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 }
 
 // Append stores one exchange of 1 to 256 messages, as a question, tool calls, their results, and the
-// answer: all of them, next to each other, or none. An Append has no ID: if its outcome is unknown and it
-// is repeated, it may be stored twice. See [Store.SaveOnce].
+// answer: all of them, next to each other, or none. Repeated, it is stored again, see [Store.SaveOnce].
 //
 // After each of these errors, nothing was written:
 //
-//	distlock.ErrNotHeld        ctx carries no lease, or the lease has ended and the session has no exchange
-//	distlock.ErrLost           the same of a lost lease; a [StaleError]: the store has seen a later holder
-//	ErrGone                    the session has expired or was deleted since the turn used it
-//	ErrDeleted                 the session was deleted while the turn waited for it
+//	distlock.ErrNotHeld        no lease, one of another session, or an ended one and the session is empty
+//	distlock.ErrLost           the lease is lost, or a [StaleError]: the store has seen a later holder
+//	ErrGone, ErrDeleted        the session has ended since the turn used it, or waited for it
 //	ErrTooLarge, ErrCodec      of the messages
-//	distlock.ErrInvalidOption  without a message; or the store has seen a token more than a year ahead of the
-//	                           lock service's clock: the mark may be damaged, or that clock may be wrong
+//	distlock.ErrInvalidOption  no message; or the store has seen a token a year ahead of the lock's clock
 //	distlock.ErrInvalidKey     the KeyFunc does not know the session
 //	distlock.ErrUnavailable    the service does not answer
 //	distlock.ErrRefused        the service refuses
@@ -84,11 +80,9 @@ func (s *Store[M, D]) Append(ctx context.Context, messages ...M) error {
 	return s.append(ctx, opAppend, "", messages)
 }
 
-// SaveOnce is [Store.Append] under an ID, that of the message that is answered: it is stored once, however
-// often it is repeated, also if its exchange was cleared or trimmed since, for Retention.RememberIDs. The
-// same messages again: nil, and nothing is stored. Other messages: [ErrTurnConflict]. The messages are
-// compared by the bytes of the Codec. An ID has 1 to 512 bytes; for others, the error is
-// lockedmemory.ErrInvalidID.
+// SaveOnce is [Store.Append] under an ID of 1 to 512 bytes: it is stored once, however often it is
+// repeated, also if its exchange was cleared or trimmed since, for Retention.RememberIDs. Other messages
+// give [ErrTurnConflict], by the bytes of the Codec, and another ID lockedmemory.ErrInvalidID.
 func (s *Store[M, D]) SaveOnce(ctx context.Context, id string, messages ...M) error {
 	if err := validID(opSaveOnce, id); err != nil {
 		return err
@@ -134,12 +128,11 @@ func (s *Store[M, D]) Clear(ctx context.Context) error {
 	return r.clear()
 }
 
-// Delete removes the session for good: the history and the IDs. For 24 hours, the service keeps the
-// place of the Delete and nothing else, to refuse writers with an older lease. Turns whose wait began
-// before the Delete fail with [ErrDeleted]. A later turn begins the session anew. Append-only files and
-// backups of the service are out of reach. The errors are those of [Store.Clear], without ErrDeleted.
-//
-// Delete raises the fencing token of the lease: that is one more request to the lock service.
+// Delete removes the session for good: the history and the IDs. For 24 hours, the service keeps the place
+// of the Delete, to refuse writers with an older lease. Turns whose wait began before the Delete fail with
+// [ErrDeleted]. A later turn begins the session anew. Append-only files and backups of the service are out
+// of reach. It raises the fencing token of the lease, which is one more request to the lock service. The
+// errors are those of [Store.Clear], without ErrDeleted.
 func (s *Store[M, D]) Delete(ctx context.Context) error {
 	r, err := s.request(ctx, opDelete)
 	if err != nil {
