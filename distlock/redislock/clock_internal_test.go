@@ -36,22 +36,17 @@ func (c *clocked) at(now int64, script *redisconn.Script, keys []string, args ..
 	if err != nil {
 		c.Fatal(err)
 	}
-	return listed(reply)
+	return reply.([]any)
 }
 
-func (c *clocked) fast(now int64, owner string) []any {
+func (c *clocked) acquire(now int64, owner string) []any {
 	c.Helper()
-	return c.at(now, acquireScript, c.keys[:1], 30_000+newGrant, strings.Repeat(owner, ownerLen), "{}")
-}
-
-func (c *clocked) full(now int64, owner string) []any {
-	c.Helper()
-	return c.at(now, acquireFull, c.keys, strings.Repeat(owner, ownerLen), 30_000, "{}")
+	return c.at(now, acquireScript, c.keys, strings.Repeat(owner, ownerLen), 30_000, "{}")
 }
 
 func (c *clocked) release(owner string) {
 	c.Helper()
-	if err := releaseFull.Script.Run(context.Background(), c.client, c.keys, strings.Repeat(owner, ownerLen)).Err(); err != nil {
+	if err := releaseScript.Script.Run(context.Background(), c.client, c.keys, strings.Repeat(owner, ownerLen)).Err(); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -60,9 +55,8 @@ func (c *clocked) release(owner string) {
 func TestAcquire_S2_clockAtLastToken_rises(t *testing.T) {
 	c := newClocked(t)
 	now := time.Now().UnixMicro()
-	for i, acquire := range []func(int64, string) []any{c.fast, c.full, c.fast} {
-		owner := string(rune('a' + i))
-		reply := acquire(now, owner)
+	for i, owner := range []string{"a", "b"} {
+		reply := c.acquire(now, owner)
 		if reply[0] != "granted" || i > 0 && reply[1] != now+1 {
 			t.Fatalf("at %d, where the last block ends: %v", now, reply)
 		}
@@ -75,11 +69,8 @@ func TestAcquire_S2_clockAtLastToken_rises(t *testing.T) {
 func TestAcquire_S2_clockBefore2001_tokenHasItsWidth(t *testing.T) {
 	c := newClocked(t)
 	const now = 1_000_000
-	if reply := c.fast(now, "a"); reply[0] != "slow" {
-		t.Errorf("the fast script: %v", reply)
-	}
-	if reply := c.full(now, "a"); reply[0] != "granted" || reply[1] != int64(now) {
-		t.Errorf("the full script: %v", reply)
+	if reply := c.acquire(now, "a"); reply[0] != "granted" || reply[1] != int64(now) {
+		t.Errorf("%v", reply)
 	}
 	if r, err := parseRecord(c.client.Get(t.Context(), c.keys[0]).Val()); err != nil || r.token != now {
 		t.Errorf("the record is %+v, %v", r, err)
@@ -89,9 +80,9 @@ func TestAcquire_S2_clockBefore2001_tokenHasItsWidth(t *testing.T) {
 // A clock that steps back by decades makes no record too long.
 func TestAcquire_S2_clockStepsBackDecades_rises(t *testing.T) {
 	c := newClocked(t)
-	first := c.fast(time.Now().UnixMicro(), "a")
+	first := c.acquire(time.Now().UnixMicro(), "a")
 	c.release("a")
-	next := c.full(1_000_000, "b")
+	next := c.acquire(1_000_000, "b")
 	r, err := parseRecord(c.client.Get(t.Context(), c.keys[0]).Val())
 	if err != nil || next[0] != "granted" || r.token != first[2].(int64)+1 || r.keep < 3*365*24*time.Hour {
 		t.Errorf("after %v: %v, and the record is %+v, %v", first, next, r, err)

@@ -17,10 +17,7 @@ func (s *service) LockKey(namespace, key string) string {
 
 // StoreLua implements redisconn.Locks.
 func (s *service) StoreLua() string {
-	return lua("granted") + `
-local function release_lock(key, owner)
-local has_queue, only_releases = true, true
-` + lua("release") + "end\n"
+	return lua("granted", "unflagged")
 }
 
 // HashTag returns the beginning of a lock's keys after their namespace, "{key}:". In a Cluster it

@@ -12,7 +12,6 @@
 //	N:{K}:queue       waiters by ticket
 //	N:{K}:waiters     of each waiter, how to notify it
 //	N:{K}:tombstones  cancelled owners
-//	N:{…}:probe       512 keys for 2 s: they show that no proxy spreads keys over servers
 //
 // The braces make all keys of a lock hash to one slot of a Cluster. All keys expire. Redis must not
 // evict keys (maxmemory-policy noeviction): a lost record is a lost lock and a lost token.

@@ -23,10 +23,10 @@ func isFlagged(record string) bool {
 	return strings.HasPrefix(record, "b2H") || strings.HasPrefix(record, "b2R")
 }
 
-// full is a request that goes to the full script, and does not wait.
-func full(c string) driver.AcquireRequest {
+// waits is a request that waits.
+func waits(c string) driver.AcquireRequest {
 	req := owner(c)
-	req.Seq = 2
+	req.Seq, req.Alive = 1, time.Minute
 	return req
 }
 
@@ -46,8 +46,7 @@ func release(t *testing.T, d driver.Driver, req driver.ReleaseRequest, want bool
 }
 
 // The record of a lock with a queue, or with a tombstone, is deleted. A newcomer takes the lock.
-// The next full script flags the new record, so that no fast script overtakes the queue again, and
-// no cancelled owner is granted the lock.
+// The next request that waits flags the new record, so that no request overtakes the queue again.
 func TestAcquire_S1_deletedRecord_isFlaggedAgain(t *testing.T) {
 	for name, prepare := range map[string]func(*testing.T, driver.Driver){
 		"a queue":     func(t *testing.T, d driver.Driver) { enqueue(t, d, "b") },
@@ -58,9 +57,8 @@ func TestAcquire_S1_deletedRecord_isFlaggedAgain(t *testing.T) {
 			mustGrant(t, d, owner("a"))
 			prepare(t, d)
 			client.Del(t.Context(), lockKey)
-			other := driverOver(t, client) // which has not seen the name as busy
-			mustGrant(t, other, owner("c"))
-			if reply, err := d.Acquire(t.Context(), full("d")); err != nil || reply.Outcome != driver.Busy {
+			mustGrant(t, d, owner("c"))
+			if reply, err := d.Acquire(t.Context(), waits("d")); err != nil || reply.Outcome != driver.Busy {
 				t.Errorf("%+v, %v", reply, err)
 			}
 			if now := client.Get(t.Context(), lockKey).Val(); !isFlagged(now) {
@@ -83,7 +81,7 @@ func TestAcquire_queueOfTheDead_isNotCounted(t *testing.T) {
 				client.HDel(t.Context(), waitersKey, owner("c").Owner)
 			}
 			client.PExpire(t.Context(), lockKey, driver.FenceKeep)
-			reply := mustGrant(t, d, full(winner))
+			reply := mustGrant(t, d, waits(winner))
 			if record := client.Get(t.Context(), lockKey).Val(); reply.Waiters != 0 || isFlagged(record) || client.Exists(t.Context(), queueKey, waitersKey).Val() != 0 {
 				t.Errorf("%d waiters, and the record is %q", reply.Waiters, record)
 			}
@@ -106,7 +104,7 @@ func TestAcquire_C_foreignMember_isNoOwner(t *testing.T) {
 	d, client := newDriver(t)
 	client.ZAdd(t.Context(), queueKey, redis.Z{Score: 1, Member: "theirs"})
 	client.HSet(t.Context(), waitersKey, "theirs", fmt.Sprintf("%d:1::{}", time.Now().Add(time.Hour).UnixMilli()))
-	mustGrant(t, d, full("a"))
+	mustGrant(t, d, waits("a"))
 }
 
 // A queue lives as long as the longest promise in it.
@@ -114,7 +112,7 @@ func TestQueue_L_longPromise_isKept(t *testing.T) {
 	d, client := newDriver(t)
 	mustGrant(t, d, owner("a"))
 	for i, alive := range []time.Duration{time.Second, time.Hour, time.Second} {
-		req := full(fmt.Sprint(i + 1))
+		req := waits(fmt.Sprint(i + 1))
 		req.Alive = alive
 		if reply, err := d.Acquire(t.Context(), req); err != nil || reply.Ticket == 0 {
 			t.Fatalf("%+v, %v", reply, err)
@@ -143,7 +141,7 @@ func TestAcquire_fullQueueOnReplica_isTemporary(t *testing.T) {
 	}
 	_, err := pipe.Exec(t.Context())
 	must(t, err)
-	req := full("b")
+	req := waits("b")
 	req.Alive = time.Minute
 	if reply, err := d.Acquire(t.Context(), req); err != nil || reply.Outcome != driver.Full {
 		t.Errorf("%+v, %v", reply, err)
@@ -204,7 +202,7 @@ func TestRelease_S1_unreadableQueue_cancelFails(t *testing.T) {
 		t.Errorf("%+v, %v", reply, err)
 	}
 	client.Del(t.Context(), queueKey)
-	mustGrant(t, d, full("a"))
+	mustGrant(t, d, waits("a"))
 }
 
 // A grant and a handoff stay valid without the right to remove the new holder from the queue.
@@ -214,11 +212,11 @@ func TestAcquire_L_missingZRemACL_grantStands(t *testing.T) {
 	mustGrant(t, all, owner("a"))
 	enqueue(t, all, "b")
 	client.PExpire(t.Context(), lockKey, driver.FenceKeep)
-	if reply, err := less.Acquire(t.Context(), full("c")); err != nil || reply.Outcome != driver.Busy {
+	if reply, err := less.Acquire(t.Context(), waits("c")); err != nil || reply.Outcome != driver.Busy {
 		t.Errorf("a handoff: %+v, %v", reply, err)
 	}
 	client.Del(t.Context(), lockKey)
-	mustGrant(t, less, full("b"))
+	mustGrant(t, less, waits("b"))
 }
 
 // Where no token is left for the waiter, the holder releases the lock at least.
@@ -244,21 +242,6 @@ func TestRelease_releasedWithoutTTL_expires(t *testing.T) {
 	}
 }
 
-// The answer to the fast script is lost, and the full script is refused. The lock may be held.
-func TestAcquire_S1_lostAnswerThenRefusal_mayHaveEffect(t *testing.T) {
-	t.Parallel()
-	server := testservers.StartRedis(t)
-	proxy := faultnet.New(t, server.Addr())
-	d := driverOver(t, newClient(t, proxy))
-	mustGrant(t, d, of("a"))
-	do(t, server, "ACL", "SETUSER", "default", "-zcard")
-	proxy.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))
-	reply, err := d.Acquire(t.Context(), owner("a"))
-	if !errors.Is(err, driver.ErrRights) || !driver.MayHaveEffect(err) {
-		t.Errorf("%+v, %v", reply, err)
-	}
-}
-
 func TestAcquire_ownerOfAnotherLength_isNotSent(t *testing.T) {
 	d, client := newDriver(t)
 	req := owner("a")
@@ -268,9 +251,8 @@ func TestAcquire_ownerOfAnotherLength_isNotSent(t *testing.T) {
 	}
 }
 
-// A request for a name that was busy, or whose lock has waiters, is one script, and so is each
-// request of a waiter but the first.
-func TestAcquire_busyName_oneScript(t *testing.T) {
+// Each request is one script, whatever it finds.
+func TestAcquire_oneScript(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	proxy := faultnet.New(t, server.Addr())
 	d := driverOver(t, newClient(t, proxy, redis.Options{DB: server.DB()}))
@@ -281,45 +263,18 @@ func TestAcquire_busyName_oneScript(t *testing.T) {
 		}
 		return false
 	})
-	waits := func(c string, seq int64) driver.AcquireRequest {
-		req := owner(c)
-		req.Seq, req.Alive = seq, time.Minute
-		return req
-	}
-	once := func(c string) driver.AcquireRequest {
-		req := owner(c)
-		req.Seq = 1
-		return req
-	}
-	// The server learns both scripts, each of which costs one more when it is new.
-	mustGrant(t, d, owner("7"))
-	release(t, d, plain("7"), true)
-	mustGrant(t, d, full("9"))
-	if reply, err := d.Acquire(t.Context(), once("8")); err != nil || reply.Outcome != driver.Busy {
-		t.Fatal(reply, err)
-	}
+	mustGrant(t, d, owner("9")) // The server learns the script, which costs one more when it is new.
 	release(t, d, plain("9"), true)
 	for i, step := range []struct {
 		req  driver.AcquireRequest
 		want driver.Outcome
-		cost int64
 	}{
-		{once("a"), driver.Granted, 1}, {waits("b", 1), driver.Busy, 2}, {waits("b", 2), driver.Busy, 1},
-		{once("c"), driver.Busy, 1}, {waits("c", 1), driver.Busy, 1},
+		{owner("a"), driver.Granted}, {owner("b"), driver.Busy}, {waits("b"), driver.Busy}, {owner("c"), driver.Busy},
 	} {
 		before := scripts.Load()
-		if reply, err := d.Acquire(t.Context(), step.req); err != nil || reply.Outcome != step.want {
-			t.Fatalf("step %d: %+v, %v", i, reply, err)
+		reply, err := d.Acquire(t.Context(), step.req)
+		if n := scripts.Load() - before; err != nil || reply.Outcome != step.want || n != 1 {
+			t.Errorf("step %d: %+v, %v, by %d scripts", i, reply, err, n)
 		}
-		if n := scripts.Load() - before; n != step.cost {
-			t.Errorf("step %d: %d scripts, want %d", i, n, step.cost)
-		}
-	}
-	// The lock goes to b, and c waits: the next request for it is a full one.
-	release(t, d, plain("a"), true)
-	mustGrant(t, d, once("b"))
-	before := scripts.Load()
-	if reply, err := d.Acquire(t.Context(), once("d")); err != nil || reply.Outcome != driver.Busy || scripts.Load()-before != 1 {
-		t.Errorf("%+v, %v, by %d scripts", reply, err, scripts.Load()-before)
 	}
 }

@@ -24,7 +24,7 @@ func keysOf(name driver.Name) keys {
 	return keys(name.Namespace + ":{" + key + "}:")
 }
 
-// all are the keys of the full scripts, in their order.
+// all are the keys of a lock, in the order of the scripts.
 func (k keys) all() []string { return []string{k.lock(), k.queue(), k.waiters(), k.tombstones()} }
 
 func (k keys) lock() string       { return string(k) + "lock" }

@@ -121,6 +121,6 @@ func (s *service) parseListed(name driver.Name, cmd *redis.Cmd) (driver.Listed, 
 
 // Break implements driver.Breaker, for operators.
 func (s *service) Break(ctx context.Context, name driver.Name, fence int64) (bool, error) {
-	broken, _, err := s.release(ctx, releaseFull, keysOf(name), "", 0, 0, fence)
-	return broken, err
+	reply, err := s.release(ctx, releaseScript, name, "", 0, 0, fence)
+	return reply.Released, err
 }

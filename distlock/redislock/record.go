@@ -33,32 +33,19 @@ func parseRecord(text string) (r record, err error) {
 	}
 	r.held, r.flagged = strings.EqualFold(text[2:3], "h"), text[2] < 'a'
 	r.owner, r.previous, r.payload = text[4:36], text[36:68], text[headerLen:]
-	if err := r.parseNumbers(text[68:headerLen]); err != nil {
-		return record{}, foreign(err)
-	}
-	return r, nil
-}
-
-// numbersLen is the length of the numbers in a record: token, last token of the block, keep.
-const numbersLen = 43
-
-func (r *record) parseNumbers(text string) error {
-	if len(text) != numbersLen {
-		return errors.New("its record has another length")
-	}
 	var numbers [3]int64
-	for i, part := range []string{text[:16], text[16:32], text[32:]} {
+	for i, part := range []string{text[68:84], text[84:100], text[100:headerLen]} {
 		n, err := strconv.ParseUint(part, 10, 63)
 		if err != nil {
-			return errors.New("its record has a damaged number")
+			return record{}, foreign(errors.New("its record has a damaged number"))
 		}
 		numbers[i] = int64(n)
 	}
 	r.token, r.last, r.keep = numbers[0], numbers[1], time.Duration(numbers[2])*time.Millisecond
 	if r.token > r.last || r.last > driver.MaxFence {
-		return errors.New("its record has a token out of range")
+		return record{}, foreign(errors.New("its record has a token out of range"))
 	}
-	return nil
+	return r, nil
 }
 
 // state shows the record, whose key has the given TTL, at a moment of the server's clock in µs. An

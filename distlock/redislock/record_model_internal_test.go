@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -218,18 +217,9 @@ func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(),
 func (m *recordModel) send(q request) ([]any, error) {
 	var (
 		s    *redisconn.Script
-		keys = m.keys[:1]
+		keys = m.keys
 		args []any
 	)
-	fast := func(s2 *redisconn.Script) {
-		s, args = s2, []any{millis(q.ttl + driver.FenceKeep + 20*time.Millisecond), q.owner, q.payload}
-	}
-	full := func() {
-		args = []any{q.owner, millis(q.ttl), q.payload}
-		if q.alive > 0 {
-			args = append(args, millis(q.alive), q.seq, q.ticket, "")
-		}
-	}
 	flag := func(b bool) string {
 		if b {
 			return "1"
@@ -237,60 +227,34 @@ func (m *recordModel) send(q request) ([]any, error) {
 		return "0"
 	}
 	switch q.op {
-	case "acquire":
-		fast(acquireScript)
-	case "acquireBatch":
-		fast(acquireBatch)
-	case "acquireFull":
-		s, keys = acquireFull, m.keys
-		full()
-	case "acquireMoving":
-		s = acquireFull
-		full()
+	case "acquire", "acquireMoving":
+		s, args = acquireScript, []any{q.owner, millis(q.ttl), q.payload}
+		if q.alive > 0 {
+			args = append(args, millis(q.alive), q.seq, q.ticket, "")
+		}
 	case "extend":
 		s, args = extendScript, []any{q.owner, millis(q.ttl), flag(q.exact)}
-	case "release":
-		s, keys, args = releaseFull, m.keys, []any{q.owner}
+	case "release", "releaseMoving":
+		s, args = releaseScript, []any{q.owner}
 		if q.tombstone > 0 || q.leave {
 			args = append(args, millis(q.tombstone), flag(q.leave))
 		}
 	case "break":
-		s, keys, args = releaseFull, m.keys, []any{"", 0, 0, m.real(q.token)}
-	case "releaseOne":
-		s, args = releaseFull, []any{q.owner}
-	case "releaseBatch":
-		s, args = releaseBatch, []any{q.owner}
+		s, args = releaseScript, []any{"", 0, 0, m.real(q.token)}
 	case "raise":
 		s, args = raiseScript, []any{q.owner, m.real(q.floor)}
+	}
+	if q.op != "acquire" && q.op != "release" && q.op != "break" {
+		keys = keys[:1]
 	}
 	reply, err := s.Script.Run(context.Background(), m.client, keys, args...).Result()
 	if err != nil {
 		return nil, err
 	}
-	if q.op == "acquireBatch" || q.op == "releaseBatch" {
-		list, _ := reply.([]any)
-		if len(list) != 1 {
-			m.Fatalf("a batch of one is answered %v", reply)
-		}
-		if text, _ := list[0].(string); strings.HasPrefix(text, "-") {
-			return nil, errors.New(text[1:])
-		}
-		reply = list[0]
-	}
-	return listed(reply), nil
-}
-
-// listed is the reply of a script as a list. A grant of the fast script has its name first, as that of
-// the full script.
-func listed(reply any) []any {
 	if list, ok := reply.([]any); ok {
-		return list
+		return list, nil
 	}
-	var rec record
-	if text, ok := reply.(string); ok && rec.parseNumbers(text) == nil {
-		return []any{"granted", rec.token, rec.last}
-	}
-	return []any{reply}
+	return []any{reply}, nil
 }
 
 // deliver sends a request and judges the answer.
@@ -325,24 +289,8 @@ func (m *recordModel) judge(q request, reply []any, before int64) {
 	tokens := func() (int64, int64) { return reply[1].(int64), reply[2].(int64) }
 	mine := m.isHeld() && m.owner == q.owner
 	switch q.op {
-	case "acquire", "acquireBatch":
-		if name == "granted" {
-			if m.remembered(q.owner) || m.hasTombstone(q.owner) && !m.flagLost || m.head("", 0, "") != "" && !m.flagLost {
-				m.Fatalf("%+v is granted, to an owner that has ended, or has a tombstone, or overtakes the queue", q)
-			}
-			m.mint(reply[1].(int64), reply[2].(int64), 0, before)
-			m.grant(q.owner, q.ttl)
-			return
-		}
-		want("busy", "slow")
-		if name == "busy" && !m.flagged && !m.held && !m.remembered(q.owner) {
-			m.Fatalf("%+v is answered busy by a free lock", q)
-		}
-		if name == "slow" && m.last <= before+driver.FenceBlock-5 {
-			m.Fatalf("%+v is answered slow at %d after %d", q, before, m.last)
-		}
-	case "acquireFull", "acquireMoving":
-		whole := q.op == "acquireFull"
+	case "acquire", "acquireMoving":
+		whole := q.op == "acquire" && (q.alive > 0 || m.flagged)
 		switch {
 		case mine:
 			want("granted")
@@ -435,19 +383,9 @@ func (m *recordModel) judge(q request, reply []any, before int64) {
 		if to := m.head("", 0, ""); to != "" {
 			m.handOff(to, before)
 		}
-	case "releaseOne", "releaseBatch":
-		switch {
-		case mine || m.exists && m.owner == q.owner && !m.held:
-			want(map[bool]string{true: "pass", false: "released"}[m.flagged])
-			m.held = false
-		case m.exists && m.previous == q.owner && m.wasReleased:
-			want("released")
-		default:
-			want("not held")
-		}
-	case "release":
+	case "release", "releaseMoving":
 		plain := q.tombstone == 0 && !q.leave
-		looks := m.flagged || !m.exists || !m.held || !plain // or the short way is taken
+		looks := q.op == "release" && (m.flagged || !m.exists || !m.held || !plain) // or the short way is taken
 		if mine || m.exists && (m.owner == q.owner && !m.held || m.previous == q.owner && m.wasReleased) {
 			want("released")
 		} else {
@@ -563,8 +501,8 @@ func (m *recordModel) draw() request {
 	recent := m.owners[max(0, len(m.owners)-5):]
 	q := request{
 		op: oneOf(t, "op", []string{
-			"acquireFull", "acquireFull", "acquireFull", "acquireFull", "acquireFull", "acquireFull", "acquireFull", "acquire", "acquireMoving", "acquireBatch",
-			"release", "release", "releaseOne", "extend", "raise", "releaseBatch", "break",
+			"acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "acquireMoving",
+			"release", "release", "releaseMoving", "extend", "raise", "releaseMoving", "break",
 		}),
 		owner:   oneOf(t, "owner", recent),
 		ttl:     oneOf(t, "ttl", []time.Duration{30, 70, 110, 10, 100_010}) * time.Second,
@@ -581,7 +519,7 @@ func (m *recordModel) draw() request {
 	case "raise":
 		ahead := oneOf(t, "floor", []time.Duration{-time.Hour, 0, time.Minute, 50 * time.Hour, 400 * 24 * time.Hour})
 		q.floor = m.clock() + ahead.Microseconds()
-	case "acquireFull", "acquireMoving":
+	case "acquire", "acquireMoving":
 		if chance(t, "waits", 4) < 3 {
 			q.alive = oneOf(t, "alive", []time.Duration{70, 110, 30, 10}) * time.Second
 			q.seq = len(m.sent)
@@ -641,9 +579,6 @@ func (m *recordModel) refused(q request, codes ...string) {
 	m.Helper()
 	before := m.dump()
 	reply, err := m.send(q)
-	if err == nil && reply[0] == "slow" {
-		return
-	}
 	if err == nil || !slices.ContainsFunc(codes, func(code string) bool { return strings.Contains(err.Error(), code) }) {
 		m.Fatalf("%+v is answered %v, %v; want %s", q, reply, err, codes)
 	}
@@ -718,7 +653,7 @@ func checkRecord(t *rapid.T, client *redis.Client) {
 			}
 			for _, owner := range ends {
 				m.deliver(request{op: "acquireMoving", owner: owner, ttl: 70 * time.Second, payload: "{}"})
-				m.deliver(request{op: "releaseOne", owner: owner})
+				m.deliver(request{op: "releaseMoving", owner: owner})
 			}
 		},
 		"replica": func(t *rapid.T) {

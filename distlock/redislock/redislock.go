@@ -60,9 +60,6 @@ type service struct {
 	redis      *redisconn.Transport // over the client
 	channel    string               // the end of the name of the driver's channels
 	notices    *redisconn.Notices
-	// busy are names whose last answer was busy, or a grant from the queue. Their next Acquire and Release
-	// need the full scripts.
-	busy busyNames
 }
 
 func (s *service) Capabilities() driver.Capabilities {

@@ -41,7 +41,7 @@ var outcomes = map[string]driver.Outcome{
 	"granted": driver.Granted, "busy": driver.Busy, "full": driver.Full, "cancelled": driver.Cancelled,
 }
 
-// parseAcquire reads the reply of acquirefull.lua.
+// parseAcquire reads the reply of acquire.lua.
 func parseAcquire(parts []any) (driver.AcquireReply, error) {
 	r := replyOf(parts)
 	outcome, known := outcomes[r.Text()]
@@ -64,31 +64,4 @@ func parseAcquire(parts []any) (driver.AcquireReply, error) {
 		return driver.AcquireReply{}, err
 	}
 	return a, nil
-}
-
-// parseFast reads the reply of acquire.lua. It reports false if the full script has to decide.
-func parseFast(reply any, req driver.AcquireRequest) (a driver.AcquireReply, final bool, err error) {
-	if numbers, ok := reply.(string); ok {
-		var rec record
-		if numbers == "slow" {
-			return a, false, nil
-		} else if rec.parseNumbers(numbers) != nil || rec.token < 1 {
-			return a, false, errReply
-		}
-		return driver.AcquireReply{Outcome: driver.Granted, Fence: rec.token, FenceEnd: rec.last}, true, nil
-	}
-	parts, _ := reply.([]any)
-	r := replyOf(parts)
-	if r.Text() != "busy" {
-		return a, false, errReply
-	}
-	rec, ttl, now := shown(r)
-	if r.Err != nil {
-		return a, false, r.Err
-	}
-	if a.State, err = rec.state(ttl, now, 0); err != nil {
-		return a, false, err
-	}
-	another := a.State.Held && rec.owner != req.Owner && rec.previous != req.Owner
-	return a, another && !rec.flagged && req.Alive == 0, nil
 }

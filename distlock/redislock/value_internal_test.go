@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -100,36 +99,6 @@ func TestParseAcquire_S2_invalidReply_refused(t *testing.T) {
 	} {
 		if got, err := parseAcquire(reply); err == nil {
 			t.Errorf("%s: %+v, want an error", name, got)
-		}
-	}
-}
-
-func TestParseFast_S2_invalidReply_refused(t *testing.T) {
-	const granted = "1795225289897391" + "1795225289917391" + "00086400020"
-	got, final, err := parseFast(granted, driver.AcquireRequest{})
-	if err != nil || !final || got.Outcome != driver.Granted || got.Fence != 1795225289897391 || got.FenceEnd != 1795225289917391 {
-		t.Errorf("%+v, %t, %v", got, final, err)
-	}
-	if got, final, err := parseFast("slow", driver.AcquireRequest{}); err != nil || final || got.Outcome == driver.Granted {
-		t.Errorf("slow: %+v, %t, %v", got, final, err)
-	}
-	zero := strings.Repeat("0", 16)
-	for name, reply := range map[string]any{
-		"nothing":         nil,
-		"no text":         "",
-		"too short":       granted[1:],
-		"too long":        granted + "1",
-		"no digits":       "x" + granted[1:],
-		"no block":        granted[16:32] + granted[:16] + granted[32:],
-		"token 0":         zero + granted[16:],
-		"beyond 2^53":     granted[:16] + "9" + granted[17:],
-		"a number":        int64(1),
-		"no parts":        []any{},
-		"an unknown name": []any{"granted", int64(1), int64(2)},
-		"busy, no state":  []any{"busy"},
-	} {
-		if got, final, err := parseFast(reply, driver.AcquireRequest{}); err == nil || final || got.Outcome == driver.Granted {
-			t.Errorf("%s: %+v, %t, want an error", name, got, final)
 		}
 	}
 }

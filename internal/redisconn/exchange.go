@@ -29,8 +29,7 @@ const (
 
 // exchange sends the calls for one node. A lone call goes out in the goroutine of its caller. With
 // maxInFlight exchanges under way, a call waits until one ends, or patience ends. A goroutine of the
-// exchange, a leader, then sends all pending calls as one pipeline. On one node, calls of one script are
-// one command of that pipeline, see Script.WithBatch.
+// exchange, a leader, then sends all pending calls as one pipeline.
 //
 // ⚑ A caller leaves as soon as its own ctx ends. A pending call is then taken back, and the connection of
 // a lone call is closed. A shared pipeline goes on, with the values of its first ctx and the latest
@@ -44,7 +43,6 @@ type exchange struct {
 	patience time.Duration
 	timer    *time.Timer // ends the patience
 	leaders  *leaders
-	servers  atomic.Int32 // probed
 
 	mu       sync.Mutex
 	underway int
@@ -57,9 +55,6 @@ func newExchange(
 	client redis.UniversalClient, options *redis.Options, tune func(*redis.Options), leaders *leaders,
 ) *exchange {
 	x := &exchange{client: client, patience: sharePatience, leaders: leaders}
-	if _, oneNode := client.(*redis.Client); !oneNode {
-		x.servers.Store(severalServers)
-	}
 	if options != nil {
 		x.conns = newConns(options)
 		if tune != nil {
@@ -269,52 +264,27 @@ func (l *leaders) close() {
 	l.running.Wait()
 }
 
-// sendTogether makes one exchange of the calls. Batches that had no effect are sent again, in another form.
+// sendTogether makes one exchange of the calls. Scripts that the node does not know are sent again, whole.
 func (x *exchange) sendTogether(calls []*call) {
-	contexts := make([]context.Context, len(calls))
+	contexts, cmds := make([]context.Context, len(calls)), make([]redis.Cmder, len(calls))
 	for i, c := range calls {
-		contexts[i] = c.ctx
+		contexts[i], cmds[i] = c.ctx, c.cmd
 	}
-	commands := x.commands(calls)
 	defer func() {
-		for _, m := range commands {
-			m.answer()
-		}
 		for _, c := range calls {
 			close(c.answered)
 		}
 	}()
-	x.roundTripFor(cmders(commands), contexts...)
-	var again []*command
-	for _, m := range commands {
-		again = append(again, m.again()...)
-	}
-	if len(again) > 0 {
-		commands = append(commands, again...)
-		x.roundTripFor(cmders(again), contexts...)
-	}
-}
-
-// commands returns commands for the calls, in batches if the server takes them.
-func (x *exchange) commands(calls []*call) []*command {
-	if x.servers.Load() == severalServers {
-		return alone(calls)
-	}
-	commands := inBatches(calls)
-	for _, m := range commands {
-		if len(m.calls) > 1 && !x.takesBatches(m.Call) {
-			return alone(calls)
+	x.roundTripFor(cmds, contexts...)
+	var again []redis.Cmder
+	for _, c := range calls {
+		if isNoScript(c.cmd) {
+			again = append(again, c.cmd.Whole())
 		}
 	}
-	return commands
-}
-
-func cmders(commands []*command) []redis.Cmder {
-	cmds := make([]redis.Cmder, len(commands))
-	for i, m := range commands {
-		cmds[i] = m.Call
+	if len(again) > 0 {
+		x.roundTripFor(again, contexts...)
 	}
-	return cmds
 }
 
 // lasting returns a context for commands that several callers wait for. It has the values of the first

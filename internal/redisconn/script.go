@@ -14,8 +14,6 @@ import (
 type Script struct {
 	*redis.Script
 	source  string
-	batch   *Script // for several calls; nil: none
-	shared  int     // how many arguments the calls of a batch have in common
 	mayMove bool
 }
 
@@ -42,22 +40,6 @@ func NewScript(source string) *Script {
 func (s *Script) Freeing() *Script {
 	with := *NewScript("redis.call('GETEX', KEYS[1])\n" + s.source)
 	with.mayMove = s.mayMove
-	return &with
-}
-
-// WithBatch returns the script with a form for several calls. One node runs calls that share a round trip
-// as one batch, if their first arguments, the shared ones, are the same. Shared arguments are
-// comparable.
-//
-// The keys of the batch are the first key of each call. Its arguments are the shared ones, and then the
-// others of each call. Its reply has one element for each call: the reply, or the string "-" and the
-// text of an error.
-//
-// ⚑ No element is an error reply. go-redis reads an array up to an error with a code that it knows, as
-// OOM. It takes the rest for the replies to other calls.
-func (s *Script) WithBatch(batch *Script, shared int) *Script {
-	with := *s
-	with.batch, with.shared = batch, shared
 	return &with
 }
 
@@ -181,10 +163,4 @@ func wholeFrom(cmds []redis.Cmder) []redis.Cmder {
 		}
 	}
 	return cmds[first:]
-}
-
-// keyAndArgs returns the first key and the arguments of a call that a script made.
-func (c *Call) keyAndArgs() (key string, args []any) {
-	words := c.Args()
-	return words[firstKey].(string), words[firstKey+words[firstKey-1].(int):]
 }

@@ -1,34 +1,32 @@
--- Grants a lock that is free, unflagged and released. script.go makes two scripts of it: one for a
--- lone lock, and one for a batch, see batch.lua.
+-- Grants a lock, keeps a grant, or puts an owner into the queue. It follows time.lua. record.lua,
+-- slow.lua and acquirefull.lua follow.
 --
--- KEYS  the locks
--- ARGV  1 TTL, plus the 86,400,020 ms for which the record outlives a new grant
---       then for each lock: owner, payload
--- Reply for each lock:
---       the numbers of the new record: token, last token of the block, keep; 43 digits
---       {'busy', what the key holds, its PTTL, server's s, µs}   not free, flagged, or not a record
---       'slow'                                                   acquirefull.lua has to mint the token
+-- KEYS  see slow.lua; while the slot moves the lock alone: then without queue and tombstones
+-- ARGV  1 owner   2 TTL in ms   3 payload
+--       and, to wait, 4 for how many ms   5 seq   6 ticket to enter with, or 0   7 channel, or ''
+-- Reply {'granted', token, last token of the block, waiters}          now or before
+--       {'busy', record, its PTTL, server's s, µs, waiters, ticket}   held by another owner
+--       {'full', the same}                                            and the queue is full
+--       {'cancelled'}                                                 ended, or with a tombstone
+--       the errors FOREIGN, FENCE: nothing was written
 --
--- now and block are of time.lua. fresh is nil, or the numbers of a record whose token is now.
---
--- May be repeated: a copy finds its own grant, and its answer is 'busy'.
-local before = redis.call('GET', key)
-local token, previous, ending = now, '00000000000000000000000000000000', '.'
-if before then
-  previous, ending = string.sub(before, 5, 36), '!'
-  local last = string.find(before, '^b2r[!.]') and #before >= 111 and previous ~= owner
-    and string.sub(before, 37, 68) ~= owner and tonumber(string.sub(before, 85, 100))
-  if not last then
-    redis.call('SETRANGE', key, 0, '') -- ⚑ a write that needs memory: no read-only or full server answers
-    return {'busy', before, redis.call('PTTL', key), time[1], time[2]}
+-- May be repeated. A holder gets its stored grant, and at least the TTL, never less than is left.
+-- So a late copy shortens no extended grant. A waiter keeps its ticket and its longest promise.
+local raw = redis.call('GET', KEYS[1])
+
+-- The usual case: a request that does not wait finds no flag and no holder.
+if not ARGV[4] and now >= 1000000000000000 then
+  local token, previous, ending = now, '00000000000000000000000000000000', '.'
+  if raw then
+    previous, ending = string.sub(raw, 5, 36), '!'
+    local last = string.find(raw, '^b2r[!.]') and #raw >= 111 and previous ~= ARGV[1]
+      and string.sub(raw, 37, 68) ~= ARGV[1] and tonumber(string.sub(raw, 85, 100))
+    token = last and math.max(last + 1, now)
   end
-  if last >= now then
-    token = last + 1
+  local block = now + 20000 -- driver.FenceBlock, µs
+  if token and token <= block then
+    redis.call('SET', KEYS[1], 'b2h' .. ending .. ARGV[1] .. previous
+      .. string.format('%.0f%.0f00086400020', token, block) .. ARGV[3], 'PX', ARGV[2] + 86400020)
+    return {'granted', token, block, 0}
   end
 end
-if token > block or now < 1000000000000000 then
-  return 'slow'
-end
-local numbers = token == now and fresh or string.format('%.0f%.0f00086400020', token, block)
-redis.call('SET', key, 'b2h' .. ending .. owner .. previous .. numbers .. payload, 'PX', ARGV[1])
-return numbers

@@ -1,23 +1,13 @@
--- Grants a lock, keeps a grant, or puts an owner into the queue. Its code follows record.lua and
--- slow.lua.
---
--- KEYS  see slow.lua; while the slot moves the lock alone: then without queue and tombstones
--- ARGV  1 owner   2 TTL in ms   3 payload
---       and, to wait, 4 for how many ms   5 seq   6 ticket to enter with, or 0   7 channel, or ''
--- Reply {'granted', token, last token of the block, waiters}          now or before
---       {'busy', record, its PTTL, server's s, µs, waiters, ticket}   held by another owner
---       {'full', the same}                                            and the queue is full
---       {'cancelled'}                                                 ended, or with a tombstone
---       the errors FOREIGN, FENCE: nothing was written
---
--- May be repeated. A holder gets its stored grant, and at least the TTL, never less than is left.
--- So a late copy shortens no extended grant. A waiter keeps its ticket and its longest promise.
-local owner, alive, whole = ARGV[1], ARGV[4], queue ~= nil
+-- What acquire.lua does in other cases. It follows slow.lua.
+local owner, alive = ARGV[1], ARGV[4]
 
-local r, refused = read(redis.call('GET', lock))
+local r, refused = read(raw)
 if refused then
   return refused
 end
+-- An unflagged record has no queue and no tombstones, so most requests read the record alone. ⚑ A
+-- request that waits reads all: a hand may have deleted the record.
+local whole = queue ~= nil and (alive ~= nil or r.flagged)
 
 if r.held and r.owner == owner then
   redis.call('PEXPIRE', lock, ms(math.max(ARGV[2], r.left or 0) + r.keep))
@@ -28,7 +18,7 @@ if r.owner == owner or r.previous == owner or whole and has_tombstone(owner) the
   return {'cancelled'}
 end
 
-local waiting, life, ticket = 0, r.flagged and math.max(r.keep, r.ttl) or 0, nil
+local waiting, life, ticket = 0, unread_life(r), nil
 if whole then
   waiting, life = redis.call('ZCARD', queue), tombstone_life()
   ticket = tonumber(redis.call('ZSCORE', queue, owner) or nil)
@@ -70,7 +60,7 @@ if not r.held then
     return {'busy', r.raw, r.ttl, time[1], time[2], waiting, 0}
   end
 end
-if whole and not r.flagged and (alive or waiting > 0 or life > 0) then
+if whole and not r.flagged then
   set_flag(r, true, life) -- ⚑ before an owner enters the queue, and after an operator has deleted the record
 end
 local shown = {'busy', r.raw, r.ttl, time[1], time[2], waiting, 0}

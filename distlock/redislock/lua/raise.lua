@@ -1,4 +1,4 @@
--- Raises the token of a holder to at least a floor. Its code follows record.lua.
+-- Raises the token of a holder to at least a floor. It follows slow.lua.
 --
 -- KEYS  1 the lock
 -- ARGV  1 owner   2 floor
@@ -20,6 +20,6 @@ if r.token < floor then
   if refused then
     return refused
   end
-  write(r, r.left, r.flagged and math.max(r.keep, r.ttl) or 0)
+  write(r, r.left, unread_life(r))
 end
 return {'held', r.token, r.last}

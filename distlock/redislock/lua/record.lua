@@ -1,12 +1,10 @@
--- The record of a lock, for the slow scripts. Their code follows. docs/design/redis.md describes
--- the record, its invariants, and the states of an owner.
+-- The record of a lock as a table. It follows time.lua. docs/design/redis.md describes the record,
+-- its invariants, and the states of an owner.
 --
 --   1–2  b2   3  h held, r released; H, R: flagged   4  ending of the previous owner: ! released, . not
 --   5–36  owner   37–68  previous owner; zeros: none
 --   69–84  token   85–100  last token of the block   101–111  keep, ms   112–  payload
 local lock = KEYS[1]
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2] -- µs
 local now_ms = math.floor(now / 1000)
 local none = string.rep('0', 32)
 

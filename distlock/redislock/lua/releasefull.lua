@@ -1,16 +1,5 @@
--- Ends the grant of an owner, and hands the lock off to the first waiter. Its code follows
--- release.lua, record.lua and slow.lua.
---
--- KEYS  see slow.lua
--- ARGV  1 owner
---       and, to cancel, 2 for how many ms to leave a tombstone, or 0   3 '1' to leave the queue, too
---       and, to break a grant, 4 its token; 1 is not used
--- Reply 'released', 'not held', or an error, see release.lua
---
--- May be repeated until two other owners were granted the lock: then a copy is answered 'not held'.
--- A client sends it after 'pass', too. Every copy hands a free lock off to the first waiter, and
--- sets the flag anew.
-local tombstone = tonumber(ARGV[2] or 0)
+-- What release.lua does in other cases. It follows slow.lua.
+local owner, tombstone = ARGV[1], tonumber(ARGV[2] or 0)
 local leaves = tombstone > 0 or ARGV[3] == '1'
 
 local r, refused = read(raw)
@@ -33,7 +22,7 @@ if ends then
 end
 
 -- ⚑ The lock is released despite data of another program in its queue, or a missing right.
-local to, dead, waiting, life = nil, {}, 0, 0
+local to, dead, waiting, life = nil, {}, 0, unread_life(r)
 local seen, problem = pcall(function()
   waiting, life = redis.call('ZCARD', queue), math.max(tombstone_life(), tombstone)
   if not r.held then
@@ -51,7 +40,10 @@ local seen, problem = pcall(function()
   waiting = waiting - #dead - (to and 1 or 0)
 end)
 
-local flag = not seen or waiting > 0 or life > 0
+local flag = r.flagged
+if seen then
+  flag = waiting > 0 or life > 0
+end
 if to then
   local flagged = r.flagged
   r.flagged = flag

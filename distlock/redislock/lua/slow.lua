@@ -1,5 +1,4 @@
--- The queue and the tombstones of a lock. Its code follows record.lua. acquirefull.lua or
--- releasefull.lua follows.
+-- The queue and the tombstones of a lock. It follows record.lua. acquire.lua or release.lua follows.
 --
 -- KEYS  1 the lock   2 the queue: owners by ticket (sorted set)
 --       3 its waiters (hash), by owner: "<alive until, ms>:<seq>:<channel>:<payload>"
@@ -20,6 +19,9 @@ local function tombstone_life()
   return math.max(tonumber(redis.call('ZRANGE', tombstones, -1, -1, 'WITHSCORES')[2] or 0) - now_ms, 0)
 end
 
+-- unread_life is how long a record must live if the tombstones are not read.
+local function unread_life(r) return r.flagged and math.max(r.keep, r.ttl) or 0 end
+
 -- first returns the first live waiter before an owner with a ticket (0: at the end), and the dead
 -- waiters before it. A waiter is dead if its promise or its ownership has ended, or if it is the
 -- leaver, which leaves the queue now.
@@ -39,15 +41,15 @@ local function first(r, owner, ticket, leaver)
   end
 end
 
--- set_flag sets or clears the flag. ⚑ The record must outlive the tombstones: without a record, the
--- fast script grants.
+-- set_flag sets or clears the flag. ⚑ The record must outlive the tombstones: without a record, an
+-- acquire grants.
 local function set_flag(r, flag, life)
   local same = r.flagged == flag
   r.flagged = flag
   if not r.raw or (r.held and r.keep or r.ttl) < life then
     write(r, r.left, life)
   elseif not same then
-    redis.call('SETRANGE', lock, '2', flag and string.upper(r.state) or r.state)
+    redis.call('SETRANGE', lock, 2, flag and string.upper(r.state) or r.state)
   end
 end
 

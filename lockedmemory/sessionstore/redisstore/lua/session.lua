@@ -1,4 +1,4 @@
--- The common part of the scripts of a session. Its code follows granted.lua of redislock. The table
+-- The common part of the scripts of a session. It follows unflagged.lua of redislock. The table
 -- of states is in docs/design/sessions.md.
 --
 -- KEYS  1 the log   2 the mark   3 the session's lock, or the mark again   4 the IDs
