@@ -133,7 +133,7 @@ func (a *acquisition) waitAndAsk() (out outcome) {
 		if a.waiter = l.queues.Join(a.op.Key, a); a.waiter == nil {
 			return outcome{err: ErrClosed}
 		}
-		if a.waiter.BehindHold() {
+		if a.waiter.BehindGrant() {
 			defer time.AfterFunc(ownWait, a.warnOfOwnWait).Stop()
 		}
 		if a.waiter.Waited {

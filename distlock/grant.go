@@ -32,7 +32,7 @@ type grant struct {
 	timer     *time.Timer // nil before start
 	over      bool        // nothing is left for the timer
 	schedule
-	hold *hold // in the queue of the process
+	queue *queued // in the queue of the process
 }
 
 // newGrant makes a grant that lasts for ttl from some moment after sent, with its first lease.
@@ -83,7 +83,7 @@ func (g *grant) onTimer() {
 	case g.over:
 	case g.trust.Over(at) && (g.holder.state == released || g.holder.freed): // its Release takes long
 		g.holder.cancel(ErrNotHeld)
-		g.hold.End(true)
+		g.queue.End(true)
 		g.stopLocked()
 	case g.trust.Over(at):
 		_ = g.holder.lossLocked(errDeadline)

@@ -145,7 +145,7 @@ func TestClose_L_releasesTheSuccessorOfAHandoffUnderWay(t *testing.T) {
 		g.mu.Lock() // as in finish, between the end of the lease and the handoff
 		first.state, first.endReason = released, errReleased
 		at := time.Now()
-		waiter := g.hold.Next(at, func(a *acquisition) bool { return g.handoffFactsLocked(at, a.op.TTL).allowed() })
+		waiter := g.queue.Next(at, func(a *acquisition) bool { return g.handoffFactsLocked(at, a.op.TTL).allowed() })
 		closed := make(chan error)
 		go func() { closed <- l.Close(t.Context()) }()
 		for l.closing.Err() == nil {

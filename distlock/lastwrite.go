@@ -28,7 +28,7 @@ func (le *Lease) beginLastWrite() (owner string) {
 	// ⚑ A lock whose acquire was sent more than once is released with a tombstone. The renewals of a
 	// lease that goes on must not overtake a shortening Extend without an answer.
 	if le.errLocked() != nil || le.state == releasing || le.leaving ||
-		g.copiesMayArrive || g.hold.Wanted() || g.unsettled > 0 {
+		g.copiesMayArrive || g.queue.Wanted() || g.unsettled > 0 {
 		return ""
 	}
 	le.leaving = true

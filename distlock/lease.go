@@ -145,7 +145,7 @@ func (le *Lease) lossLocked(reason error) error {
 	g.stopLocked()
 	at := time.Now()
 	age := at.Sub(le.acquired)
-	g.hold.End(true)
+	g.queue.End(true)
 	le.reportLocked(le.ctx, &Operation{Name: OpLost, Backend: l.caps.Backend, Key: g.name.Key, Fence: le.Fence(),
 		Began: at, Ended: true, Held: age, Err: le.endReason, Outcome: OutcomeLost})
 	l.log(le.ctx, slog.LevelWarn, "distlock: a lease was lost", g.name.Key,

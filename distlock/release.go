@@ -169,7 +169,7 @@ func (le *Lease) finish(at time.Time, reason error) (handed bool, err error) {
 	le.endReason = reason
 	le.cancel(ErrNotHeld)
 	accept := func(a *acquisition) bool { return g.handoffFactsLocked(at, a.op.TTL).allowed() }
-	if next := g.hold.Next(at, accept); next != nil {
+	if next := g.queue.Next(at, accept); next != nil {
 		le.until = at.Add(g.trust.Left(trust.At(at)))
 		g.handOffLocked(next, at)
 		le.removed = true
@@ -199,7 +199,7 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 	var reply driver.ReleaseReply
 	err = errCallDidNotReturn // unless the driver returns
 	defer func() {
-		defer g.hold.End(false)
+		defer g.queue.End(false)
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.stopLocked()

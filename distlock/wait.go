@@ -13,7 +13,7 @@ import (
 type (
 	queues = queue.Queues[*acquisition, outcome]
 	waiter = queue.Waiter[*acquisition, outcome]
-	hold   = queue.Hold[*acquisition, outcome]
+	queued = queue.Grant[*acquisition, outcome]
 )
 
 // ownWait is how long a wait behind a lease of the own Locker lasts before a line says so.
@@ -55,7 +55,7 @@ func (a *acquisition) received(out outcome) outcome {
 // warnOfOwnWait logs, once in the life of a Locker, that a call waits behind a lease of its own process: it
 // may wait for the function that it is part of.
 func (a *acquisition) warnOfOwnWait() {
-	if !a.waiter.BehindHold() {
+	if !a.waiter.BehindGrant() {
 		return
 	}
 	a.locker.warnOwnWait.Do(func() {
@@ -109,5 +109,5 @@ func (g *grant) handOffLocked(next *waiter, at time.Time) {
 	before := g.holder
 	g.holder = g.lease(next.Caller, before.Fence()+1, at)
 	handed := outcome{lease: g.holder, last: lastAnswer{metadata: before.metadata}}
-	g.hold.HandOff(next, handed, outcome{last: g.holder.answer()})
+	g.queue.HandOff(next, handed, outcome{last: g.holder.answer()})
 }

@@ -15,7 +15,7 @@
 //	}
 //
 // A contender calls Answered after each answer of the backend, and asks again at once when AskAgain
-// says so. It ends with Hold when the backend grants the lock, and with Yield otherwise. The package knows nothing of leases: C is a caller,
+// says so. It ends with Granted when the backend grants the lock, and with Yield otherwise. The package knows nothing of leases: C is a caller,
 // and O is what a waiter receives.
 package queue
 
@@ -53,7 +53,7 @@ type queue[C, O any] struct {
 	key       string
 	waiting   []*Waiter[C, O]
 	contender *Waiter[C, O]
-	hold      *Hold[C, O]
+	grant     *Grant[C, O]
 	arrivals  int
 	last      O   // what a contender last reported
 	failures  int // of contenders in a row
@@ -69,12 +69,12 @@ type Waiter[C, O any] struct {
 	result   chan O
 	askAgain chan struct{}
 	queue    *queue[C, O]
-	behind   *Hold[C, O] // the hold of the process when it joined
+	behind   *Grant[C, O] // that of the process when it joined
 	arrival  int
 }
 
-// Hold is a grant of the backend to this process. It lasts over all handoffs within the process.
-type Hold[C, O any] struct {
+// Grant is a grant of the backend to this process. It lasts over all handoffs within the process.
+type Grant[C, O any] struct {
 	queue     *queue[C, O]
 	since     time.Time
 	contested bool // other processes waited at the time of the grant
@@ -93,7 +93,7 @@ func (all *Queues[C, O]) Join(key string, caller C) *Waiter[C, O] {
 	}
 	q := all.of(key)
 	q.arrivals++
-	w.queue, w.arrival, w.behind = q, q.arrivals, q.hold
+	w.queue, w.arrival, w.behind = q, q.arrivals, q.grant
 	q.waiting = append(q.waiting, w)
 	q.advance()
 	w.Waited = q.contender != w
@@ -117,21 +117,21 @@ func (q *queue[C, O]) advance() {
 	case len(q.waiting) == 0:
 		var none O
 		q.last = none // with a place too good for later callers
-		if q.hold == nil {
+		if q.grant == nil {
 			delete(q.all.byKey, q.key)
 		}
-	case q.hold == nil:
+	case q.grant == nil:
 		q.promote()
 	case !q.all.overlap: // the backend rejects the contender until the process releases the lock
 	default:
-		h := q.hold
-		if left := Window - time.Since(h.since); left <= 0 {
+		g := q.grant
+		if left := Window - time.Since(g.since); left <= 0 {
 			q.promote()
-		} else if h.timer == nil {
-			h.timer = time.AfterFunc(max(left, 1), func() {
+		} else if g.timer == nil {
+			g.timer = time.AfterFunc(max(left, 1), func() {
 				q.all.mu.Lock()
 				defer q.all.mu.Unlock()
-				if q.hold == h {
+				if q.grant == g {
 					q.advance()
 				}
 			})
@@ -175,8 +175,8 @@ func (w *Waiter[C, O]) Leave() (o O, others int) {
 	}
 	defer q.all.mu.Unlock()
 	o, others = q.last, len(q.waiting)
-	if q.hold != nil {
-		o = q.hold.last
+	if q.grant != nil {
+		o = q.grant.last
 	}
 	if q.contender != nil {
 		others++
@@ -185,12 +185,12 @@ func (w *Waiter[C, O]) Leave() (o O, others int) {
 	return o, others
 }
 
-// BehindHold reports whether the process held the lock when the waiter joined, and still does by the same
+// BehindGrant reports whether the process held the lock when the waiter joined, and still does by the same
 // grant.
-func (w *Waiter[C, O]) BehindHold() bool {
+func (w *Waiter[C, O]) BehindGrant() bool {
 	w.queue.all.mu.Lock()
 	defer w.queue.all.mu.Unlock()
-	return w.behind != nil && w.queue.hold == w.behind
+	return w.behind != nil && w.queue.grant == w.behind
 }
 
 // Held reports whether the process holds the lock.
@@ -198,7 +198,7 @@ func (all *Queues[C, O]) Held(key string) bool {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	q := all.byKey[key]
-	return q != nil && q.hold != nil
+	return q != nil && q.grant != nil
 }
 
 // Behind counts the waiters behind a contender.
@@ -281,20 +281,20 @@ func (q *queue[C, O]) fail(result O) {
 	q.waiting = nil
 }
 
-// Hold notes a grant of the backend to w, or to a caller outside the queue if w is nil. If
-// contested, other processes wait for the lock. A waiter that leaves during the hold receives last.
-func (all *Queues[C, O]) Hold(key string, w *Waiter[C, O], contested bool, last O) *Hold[C, O] {
+// Granted notes a grant of the backend to w, or to a caller outside the queue if w is nil. If
+// contested, other processes wait for the lock. A waiter that leaves during the grant receives last.
+func (all *Queues[C, O]) Granted(key string, w *Waiter[C, O], contested bool, last O) *Grant[C, O] {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	q := all.of(key)
 	if q.contender == w {
 		q.contender = nil
 	}
-	q.hold = &Hold[C, O]{queue: q, since: time.Now(), contested: contested, known: q.arrivals, last: last}
+	q.grant = &Grant[C, O]{queue: q, since: time.Now(), contested: contested, known: q.arrivals, last: last}
 	var none O
 	q.last, q.failures = none, 0
 	q.advance()
-	return q.hold
+	return q.grant
 }
 
 // Next takes the waiter out of the queue to which the holder must hand the lock off, see
@@ -304,26 +304,26 @@ func (all *Queues[C, O]) Hold(key string, w *Waiter[C, O], contested bool, last 
 // ⚑ A handoff needs the first 10 ms of the grant and the consent of accept, a pure function of the
 // first waiter. While other processes wait, each waiter that was there at the grant is handed the
 // lock at most once, and no contender delays these processes.
-func (h *Hold[C, O]) Next(at time.Time, accept func(C) bool) *Waiter[C, O] {
-	q := h.queue
+func (g *Grant[C, O]) Next(at time.Time, accept func(C) bool) *Waiter[C, O] {
+	q := g.queue
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	if q.hold != h || q.contender != nil || len(q.waiting) == 0 {
+	if q.grant != g || q.contender != nil || len(q.waiting) == 0 {
 		return nil
 	}
 	first := q.waiting[0]
-	switch known := first.arrival <= h.known; {
-	case at.Sub(h.since) < Window && (known || !h.contested) && accept(first.Caller):
+	switch known := first.arrival <= g.known; {
+	case at.Sub(g.since) < Window && (known || !g.contested) && accept(first.Caller):
 		return q.pop()
-	case q.all.overlap && !h.contested:
+	case q.all.overlap && !g.contested:
 		q.promote()
 	}
 	return nil
 }
 
 // Wanted reports whether Next may return a waiter: one waits, and no contender asks the backend.
-func (h *Hold[C, O]) Wanted() bool {
-	q := h.queue
+func (g *Grant[C, O]) Wanted() bool {
+	q := g.queue
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
 	return q.contender == nil && len(q.waiting) > 0
@@ -331,26 +331,26 @@ func (h *Hold[C, O]) Wanted() bool {
 
 // HandOff gives a waiter that Next returned its result. A waiter that leaves from now on
 // receives last.
-func (h *Hold[C, O]) HandOff(w *Waiter[C, O], result, last O) {
-	h.queue.all.mu.Lock()
-	defer h.queue.all.mu.Unlock()
-	h.last = last
+func (g *Grant[C, O]) HandOff(w *Waiter[C, O], result, last O) {
+	g.queue.all.mu.Lock()
+	defer g.queue.all.mu.Unlock()
+	g.last = last
 	w.result <- result
 }
 
 // End notes that the process holds the lock no more. A contender that the backend does not notify
 // is woken: any contender if the lock was lost, because the backend may know nothing of a loss.
-func (h *Hold[C, O]) End(lost bool) {
-	q := h.queue
+func (g *Grant[C, O]) End(lost bool) {
+	q := g.queue
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
-	if h.timer != nil {
-		h.timer.Stop()
+	if g.timer != nil {
+		g.timer.Stop()
 	}
-	if q.hold != h {
+	if q.grant != g {
 		return // the backend has granted the lock again
 	}
-	q.hold, q.last = nil, h.last
+	q.grant, q.last = nil, g.last
 	if c := q.contender; c != nil && (lost || !c.Notified.Load()) {
 		select {
 		case c.askAgain <- struct{}{}:

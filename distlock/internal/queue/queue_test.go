@@ -18,13 +18,13 @@ const key = "k"
 type (
 	queues = queue.Queues[string, string]
 	waiter = queue.Waiter[string, string]
-	hold   = queue.Hold[string, string]
+	hold   = queue.Grant[string, string]
 )
 
 // waiting makes queues whose lock the process holds since now, and waiters with these names.
 func waiting(overlap, contested bool, names ...string) (*queues, *hold, []*waiter) {
 	all := queue.New[string, string](overlap)
-	h := all.Hold(key, nil, contested, "holder")
+	h := all.Granted(key, nil, contested, "holder")
 	return all, h, join(all, names...)
 }
 
@@ -102,7 +102,7 @@ func TestRelease_policy(t *testing.T) {
 				if c.known {
 					w = all.Join(key, "w")
 				}
-				h := all.Hold(key, first, c.contested, "holder")
+				h := all.Granted(key, first, c.contested, "holder")
 				if !c.known {
 					w = all.Join(key, "w")
 				}
@@ -143,7 +143,7 @@ func TestHandOff_keepsOrderAndWindow(t *testing.T) {
 func TestHandOff_contestedServesKnownOnce(t *testing.T) {
 	all := queue.New[string, string](true)
 	ws := join(all, "holder", "a", "b")
-	h := all.Hold(key, ws[0], true, "")
+	h := all.Granted(key, ws[0], true, "")
 	again := all.Join(key, "a again")
 	for _, w := range ws[1:] {
 		if next := h.Next(time.Now(), always); next != w {
@@ -227,7 +227,7 @@ func TestYield_grantEndsTheCountOfFailures(t *testing.T) {
 	all := queue.New[string, string](true)
 	ws := join(all, "a", "b", "c", "d")
 	ws[0].Yield(queue.Repeated, "failed", "")
-	all.Hold(key, ws[1], false, "").End(false)
+	all.Granted(key, ws[1], false, "").End(false)
 	ws[2].Yield(queue.Repeated, "failed", "")
 	wantNext(t, ws[3], "")
 }
@@ -257,7 +257,7 @@ func TestYield_reportIsForTheNextContender(t *testing.T) {
 		all := queue.New[string, string](true)
 		ws := join(all, "a", "b", "c")
 		ws[0].Yield(queue.Own, "", "a's place")
-		all.Hold(key, ws[1], false, "held").End(false)
+		all.Granted(key, ws[1], false, "held").End(false)
 		wantNext(t, ws[2], "held")
 	})
 }
@@ -276,7 +276,7 @@ func TestLeave_returnsTheLastReport(t *testing.T) {
 	wantLeft(ws[1], "", 3)
 	ws[0].Answered("busy", false)
 	wantLeft(ws[2], "busy", 2)
-	h := all.Hold(key, nil, false, "held here") // by a caller that does not queue
+	h := all.Granted(key, nil, false, "held here") // by a caller that does not queue
 	ws[0].Answered("busy again", false)
 	wantLeft(ws[3], "held here", 1)
 	wantLeft(ws[0], "held here", 0)
@@ -324,7 +324,7 @@ func TestEnd_wakesTheContender(t *testing.T) {
 			w := all.Join(key, "a")
 			w.Notified.Store(c.notified)
 			for range 2 {
-				all.Hold(key, nil, false, "holder").End(c.lost)
+				all.Granted(key, nil, false, "holder").End(c.lost)
 			}
 			if n := len(w.AskAgain()); (n == 1) != c.wakes {
 				t.Errorf("woken %d times, want a wake: %t", n, c.wakes)
@@ -340,7 +340,7 @@ func TestEnd_olderHoldEndsNothing(t *testing.T) {
 		t.Fatalf("handed off to %s", next.Caller)
 	}
 	wantNext(t, ws[0], "")
-	h := all.Hold(key, ws[0], false, "")
+	h := all.Granted(key, ws[0], false, "")
 	older.End(false)
 	older.End(true)
 	if next := older.Next(time.Now(), always); next != nil {
