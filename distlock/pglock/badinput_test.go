@@ -96,7 +96,7 @@ func TestNew_C_badServer_typedError(t *testing.T) {
 		t.Errorf("New without a pool: %v", err)
 	}
 	if _, err := pglock.New(context.Background(), newPool(t, url),
-		&pglock.Options{Lock: distlock.Options{TTL: 1}}); !errors.Is(err, distlock.ErrInvalidOption) {
+		&pglock.Options{Options: distlock.Options{TTL: 1}}); !errors.Is(err, distlock.ErrInvalidOption) {
 		t.Errorf("New with a TTL of 1 ns: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

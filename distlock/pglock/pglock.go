@@ -20,8 +20,9 @@ const Schemes = postgres.Schemes
 // Options configure [New] and [Migrate]. Nil Options, and the zero value of a field, mean the
 // defaults.
 type Options struct {
-	Lock   distlock.Options // of the Locker
-	Schema string           // of the tables; default "belugalock"
+	distlock.Options // of the Locker
+	// Schema is that of the tables; default "belugalock".
+	Schema string
 }
 
 func (o *Options) schema(parts ...postgres.Part) postgres.Schema {
@@ -40,22 +41,21 @@ func (o *Options) schema(parts ...postgres.Part) postgres.Schema {
 // The Locker has at most four connections of its own, with the configuration and the hooks of pool,
 // so a pool without a free connection delays no call. The caller closes pool after the Locker.
 func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*distlock.Locker, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
 	d, err := NewDriver(ctx, pool, opts)
 	if err != nil {
 		return nil, err
 	}
-	var lock distlock.Options
-	if opts != nil {
-		lock = opts.Lock
-	}
-	locker, err := distlock.New(d, &lock)
+	locker, err := distlock.New(d, &opts.Options)
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return locker, nil
 }
 
-// NewDriver makes the driver of [New]. It does not use opts.Lock.
+// NewDriver makes the driver of [New]. Of opts it uses Schema alone.
 func NewDriver(ctx context.Context, pool *pgxpool.Pool, opts *Options) (driver.Driver, error) {
 	if pool == nil {
 		return nil, postgres.ErrNoPool

@@ -52,7 +52,7 @@ func TestAcquire_S1_polledHandoffNotOnStandby_oneHolder(t *testing.T) {
 	migrate(t, db.URL())
 	ctx := t.Context()
 	lockers := func(url string) *distlock.Locker {
-		locker, err := pglock.New(ctx, newPool(t, url), &pglock.Options{Lock: distlock.Options{
+		locker, err := pglock.New(ctx, newPool(t, url), &pglock.Options{Options: distlock.Options{
 			Namespace: name.Namespace, TTL: time.Minute, Wait: 30 * time.Second}})
 		if err != nil {
 			t.Fatal(err)

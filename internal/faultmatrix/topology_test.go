@@ -283,7 +283,7 @@ func newLocker(client client, opts distlock.Options) (*distlock.Locker, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	if client.postgres != nil {
-		return pglock.New(context.Background(), client.postgres, &pglock.Options{Lock: opts})
+		return pglock.New(context.Background(), client.postgres, &pglock.Options{Options: opts})
 	}
 	if client.nodes != nil {
 		return redlock.New(client.nodes, &redlock.Options{Options: opts, RestartDelay: client.restartDelay})

@@ -272,7 +272,7 @@ func (r *room) furnish() error {
 	case r.pool != nil:
 		// The server may be down just now. New connects, as that of Redis does not.
 		testservers.Within(10*time.Second, func() bool {
-			t.locker, err = pglock.New(context.Background(), r.pool, &pglock.Options{Lock: *r.options()})
+			t.locker, err = pglock.New(context.Background(), r.pool, &pglock.Options{Options: *r.options()})
 			return !errors.Is(err, distlock.ErrUnavailable)
 		})
 	case r.nodes != nil:

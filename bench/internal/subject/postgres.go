@@ -81,7 +81,7 @@ func newOursPostgres(s Setup) (*oursPostgres, error) {
 		return nil, err
 	}
 	seen := &observer{}
-	locker, err := pglock.New(ctx, pool, &pglock.Options{Lock: distlock.Options{
+	locker, err := pglock.New(ctx, pool, &pglock.Options{Options: distlock.Options{
 		TTL: s.TTL, Wait: -1, Observer: seen, Logger: slog.New(slog.DiscardHandler),
 	}})
 	if err != nil {

@@ -25,7 +25,7 @@ func together(pool *pgxpool.Pool) func(tb testing.TB) storetest.Service {
 				return d
 			},
 			Locker: func(tb testing.TB, opts *distlock.Options) *distlock.Locker {
-				l, err := pglock.New(context.Background(), pool, &pglock.Options{Lock: *opts})
+				l, err := pglock.New(context.Background(), pool, &pglock.Options{Options: *opts})
 				must(tb, err)
 				return l
 			},

@@ -85,7 +85,7 @@ func (l postgresLog) All(ctx context.Context) ([][]byte, error) {
 
 // Locker and Store share a pool: a Save outside a turn then takes one statement less.
 func (p onPostgres) Locker(ctx context.Context, opts distlock.Options) (*distlock.Locker, error) {
-	return pglock.New(ctx, p.pool, &pglock.Options{Lock: opts, Schema: p.schema})
+	return pglock.New(ctx, p.pool, &pglock.Options{Options: opts, Schema: p.schema})
 }
 
 func (p onPostgres) Store(key lockedmemory.KeyFunc) (*history.Store, error) {
