@@ -74,12 +74,12 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 			began bool
 			wrote error
 		)
-		_, within := m.locker.FromContext(ctx, op.Key)
+		_, joins := m.locker.FromContext(ctx, op.Key)
 		err := m.locked(ctx, op, func(ctx context.Context) error {
 			lease, _ = m.locker.FromContext(ctx, op.Key)
 			return lease.Guard(ctx, func(ctx context.Context) error {
 				ctx = withLease(ctx, lease)
-				if !within || lastwrite.Announced(ctx) {
+				if !joins || lastwrite.Announced(ctx) {
 					ctx = lastwrite.With(ctx, lease, m.inner)
 				}
 				began, wrote = true, write(ctx)

@@ -58,9 +58,5 @@ func (s *Store[M, D]) Fork(ctx context.Context, to string, upTo lockedmemory.Pla
 	if err != nil {
 		return fmt.Errorf("sessionstore: %s: the lock gives no token above the copied ones; nothing was written: %w", opFork, err)
 	}
-	_, err = target.underLease(func(w storedriver.Write) (storedriver.Page, error) {
-		v, err := s.driver.Replace(ctx, storedriver.Replace{Write: w, New: entries})
-		return storedriver.Page{Verdict: v}, err
-	})
-	return err
+	return target.replace(storedriver.Replace{New: entries})
 }

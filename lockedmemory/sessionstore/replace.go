@@ -77,12 +77,7 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 	if err := r.checkPins(replace); err != nil {
 		return err
 	}
-	_, err = r.underLease(func(w storedriver.Write) (storedriver.Page, error) {
-		replace.Write = w
-		v, err := s.driver.Replace(ctx, replace)
-		return storedriver.Page{Verdict: v}, err
-	})
-	return err
+	return r.replace(replace)
 }
 
 // isPlace reports whether an entry may have a place. ⚑ In Redis, the other values have no form, or that of

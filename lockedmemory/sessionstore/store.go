@@ -49,9 +49,14 @@ func New[M, D any](d storedriver.Driver, key lockedmemory.KeyFunc, codec Codec[M
 // Fenced returns true, for lockedmemory: the store refuses writes without a lease.
 func (s *Store[M, D]) Fenced() bool { return true }
 
-// AcceptsLocker asks the driver, for lockedmemory.
+// AcceptsLocker returns an error, for lockedmemory, if other processes see the sessions, but not the locks of
+// the Locker.
 func (s *Store[M, D]) AcceptsLocker(locker *distlock.Locker) error {
-	return s.driver.AcceptsLocker(locker)
+	if !s.driver.AcrossProcesses() || fencing.Driver(locker).Capabilities().AcrossProcesses {
+		return nil
+	}
+	return fmt.Errorf("sessionstore: other processes see the sessions, but not the locks of the backend %q: "+
+		"make the Locker for the service of the store, as redislock.New or pglock.New do", fencing.Backend(locker))
 }
 
 // Save implements lockedmemory.Memory: it is [Store.Append] of two messages.
@@ -125,7 +130,7 @@ func (s *Store[M, D]) Clear(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.clear()
+	return r.replace(storedriver.Replace{})
 }
 
 // Delete removes the session for good: the history and the IDs. For 24 hours, the service keeps the place
@@ -146,13 +151,14 @@ func (s *Store[M, D]) Delete(ctx context.Context) error {
 			return fmt.Errorf("sessionstore: %s: the lock gives no higher token; nothing was written: %w", r.op, err)
 		}
 	}
-	return r.clear()
+	return r.replace(storedriver.Replace{Forget: true})
 }
 
-// clear is a Clear or a Delete.
-func (r *request) clear() error {
+// replace makes a Replace of the driver under the lease.
+func (r *request) replace(replace storedriver.Replace) error {
 	_, err := r.underLease(func(w storedriver.Write) (storedriver.Page, error) {
-		v, err := r.driver.Replace(r.ctx, storedriver.Replace{Write: w, Forget: r.op == opDelete})
+		replace.Write = w
+		v, err := r.driver.Replace(r.ctx, replace)
 		return storedriver.Page{Verdict: v}, err
 	})
 	return err

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
@@ -85,8 +84,8 @@ func (s *service) Retention() storedriver.Retention { return s.keep }
 // Ping has nothing to ask.
 func (s *service) Ping(context.Context) ([]string, error) { return nil, nil }
 
-// AcceptsLocker accepts all: no other process sees the sessions.
-func (s *service) AcceptsLocker(*distlock.Locker) error { return nil }
+// AcrossProcesses is false: no other process sees the sessions.
+func (s *service) AcrossProcesses() bool { return false }
 
 // at returns a session as it is now. Once an hour, it removes the sessions of which nothing is left.
 func (s *service) at(name string) *session {

@@ -41,7 +41,7 @@ func TestConformance_locksBeside(t *testing.T) {
 // anyLocker is a driver that accepts the locks of one process.
 type anyLocker struct{ storedriver.Driver }
 
-func (anyLocker) AcceptsLocker(*distlock.Locker) error { return nil }
+func (anyLocker) AcrossProcesses() bool { return false }
 
 // elsewhere is the store of a pool, with locks in the process.
 func elsewhere(pool *pgxpool.Pool) func(tb testing.TB) storetest.Service {

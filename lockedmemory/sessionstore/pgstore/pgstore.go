@@ -15,7 +15,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/postgres"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -184,10 +183,4 @@ func numbers(p lockedmemory.Place) []int64 { return []int64{p.Fence, p.N, p.Sub}
 
 func (s *service) Retention() storedriver.Retention { return s.keep }
 
-func (s *service) AcceptsLocker(locker *distlock.Locker) error {
-	if fencing.Driver(locker).Capabilities().AcrossProcesses {
-		return nil
-	}
-	return fmt.Errorf("pgstore: other processes see the sessions in PostgreSQL, but not the locks of the backend %q: "+
-		"make the Locker with pglock.New over the same database", fencing.Backend(locker))
-}
+func (s *service) AcrossProcesses() bool { return true }

@@ -59,7 +59,7 @@ func (s *service) read(ctx context.Context, r storedriver.Read) (storedriver.Pag
 	}
 	switch {
 	case r.ID != "":
-		idCall = s.scripts.stored.Call(ctx, []string{k.log, k.ids}, field(r.ID), r.ID)
+		idCall = s.scripts.answered.Call(ctx, []string{k.log, k.ids}, field(r.ID), r.ID)
 		cmds = append(cmds, idCall)
 	case r.PinnedOnly:
 		for _, p := range r.Pinned {
@@ -98,7 +98,7 @@ func (s *service) read(ctx context.Context, r storedriver.Read) (storedriver.Pag
 	}
 	if r.ID != "" {
 		var found []any
-		if page.Known, found, err = parseStored(idCall.Cmd); err == nil {
+		if page.Known, found, err = parseAnswered(idCall.Cmd); err == nil {
 			page.Entries, _, err = parseEntries(found)
 		}
 		return page, err
@@ -151,8 +151,8 @@ type markError string
 func (e markError) Error() string { return string(e) }
 func (markError) RedisError()     {}
 
-// parseStored reads the reply of lua/stored.lua.
-func parseStored(cmd *redis.Cmd) (known bool, entries []any, err error) {
+// parseAnswered reads the reply of lua/answered.lua.
+func parseAnswered(cmd *redis.Cmd) (known bool, entries []any, err error) {
 	words, err := cmd.Slice()
 	if err != nil {
 		return false, nil, err

@@ -214,13 +214,7 @@ func isSmaller(err error) bool {
 
 func (s *service) Retention() storedriver.Retention { return s.keep }
 
-func (s *service) AcceptsLocker(locker *distlock.Locker) error {
-	if fencing.Driver(locker).Capabilities().AcrossProcesses {
-		return nil
-	}
-	return fmt.Errorf("redisstore: other processes see the sessions in Redis, but not the locks of the backend %q: "+
-		"make the Locker with redislock.New over the same client", fencing.Backend(locker))
-}
+func (s *service) AcrossProcesses() bool { return true }
 
 // parseAppend is parseVerdict, and reports whether the lock is released, too.
 func parseAppend(cmd *redis.Cmd) (v storedriver.Verdict, released bool, err error) {

@@ -192,7 +192,7 @@ type Driver interface {
 	// Retention returns what the driver keeps, with the defaults filled in. Reads of a store hide
 	// exchanges beyond MaxExchanges, so a driver may keep some more.
 	Retention() Retention
-	// AcceptsLocker returns nil, or an error that says what to do: the sessions are visible to other
-	// processes, but the locks of locker are not. It does no I/O.
-	AcceptsLocker(locker *distlock.Locker) error
+	// AcrossProcesses reports whether other processes see the sessions. Then their locks have to be visible to
+	// these processes, too.
+	AcrossProcesses() bool
 }

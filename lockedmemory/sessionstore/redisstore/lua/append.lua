@@ -23,16 +23,16 @@ elseif not there and gone(ARGV[8], ARGV[9]) then
   return {GONE}
 end
 
-refusal = named and write_id()
+refusal = has_id and write_id()
 refusal = refusal or add(n, ARGV[7], unpack(ARGV, 14))
 if refusal then
-  if named then
+  if has_id then
     remove_id()
   end
   return refusal
 end
 on_entry(0)
-if named then
+if has_id then
   prune()
 end
 return finish(result())

@@ -1,11 +1,11 @@
 -- The ID of a SaveOnce. session.lua and append.lua follow, but most calls inside a turn end here.
 --
 -- KEYS, ARGV, Reply: see append.lua.
-local n, id, ids, remember, named = ARGV[6], ARGV[10], KEYS[4], tonumber(ARGV[12]), ARGV[10] ~= ''
+local n, id, ids, remember, has_id = ARGV[6], ARGV[10], KEYS[4], tonumber(ARGV[12]), ARGV[10] ~= ''
 
 -- known is the record of a known ID, without its version and time.
 local now, known
-if named then
+if has_id then
   local damage
   now = clock()
   known, damage = known_of(redis.call('HGET', ids, id), now)
@@ -49,7 +49,7 @@ end
 
 -- After the first access of its lease, a SaveOnce needs neither mark nor state: the Stream refuses its
 -- place.
-if named and not known and ARGV[13] == '0' then
+if has_id and not known and ARGV[13] == '0' then
   local refusal = write_id()
   if not refusal and type(try('XADD', log, 'NOMKSTREAM', fence .. '-' .. n, unpack(ARGV, 14))) == 'string' then
     written = true
