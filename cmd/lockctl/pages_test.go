@@ -18,7 +18,7 @@ var promises = map[string]struct {
 	after    func(t *testing.T, s scene)
 	mistyped string // with the exit code 1, for a key that no scene has
 }{
-	"doctor":         {prints: []string{"ok  connection  answers in", "ok  rights  all", "→ CONFIG SET appendonly yes", "the service answers"}},
+	"doctor":         {prints: []string{"ok  connection  answers", "ok  rights  all", "→ CONFIG SET appendonly yes", "the service answers"}},
 	"list":           {prints: []string{"KEY  HOLDER  AGE  TTL  WAITERS  TOKEN  TRACE ID", sceneKey + "  " + sceneHolder + "  9s  9s  2  TOKEN"}},
 	"list --longest": {prints: []string{sceneHolder, "WAITERS  TOKEN"}},
 	"watch":          {prints: []string{"AGE", sceneHolder}},

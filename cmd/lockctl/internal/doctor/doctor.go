@@ -37,8 +37,6 @@ const (
 	Problem Level = "problem" // locks fail, or may have two holders
 )
 
-var rank = map[Level]int{OK: 0, Note: 1, Warning: 2, Problem: 3}
-
 // Finding is the result of one check. Means and Do are empty if the level is OK.
 type Finding struct {
 	Level  Level  `json:"level"`
@@ -145,20 +143,6 @@ func (r *report) settings(server string, advised []settings.Setting, found map[s
 				strings.ToUpper(s.Harm[:1])+s.Harm[1:]+".", fmt.Sprintf(change, s.Name, s.Want)))
 		}
 	}
-}
-
-// maxOffset is how far clocks may differ.
-const maxOffset = time.Second
-
-// clock compares the clock of a server with the local one. The answer took a while.
-func clock(offset, took time.Duration) Finding {
-	found := offset.Round(time.Millisecond).String() + " from the clock here"
-	if offset.Abs() <= maxOffset+took {
-		return ok("%s", found)
-	}
-	return result(Warning, found,
-		"Tokens follow the clock of the server. A step of that clock ends locks early or late.",
-		"Run NTP on both machines, and let it slew the clocks.")
 }
 
 func noConnection(err error) Finding {

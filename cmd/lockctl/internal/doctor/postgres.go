@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -30,17 +29,15 @@ func connect(ctx context.Context, t target) (conn *pgx.Conn, schema string, err 
 func (r *report) postgres(ctx context.Context, t target) {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	before := time.Now()
 	conn, schema, err := connect(ctx, t)
 	if err != nil {
 		r.add("connection", "", noConnection(err))
 		return
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	took := time.Since(before)
 	address := conn.PgConn().Conn().RemoteAddr().String()
 	if !r.examined[address] {
-		r.add("connection", address, ok("answers in %v", took.Round(10*time.Microsecond)))
+		r.add("connection", address, ok("answers"))
 		r.judgePostgres(ctx, address, conn)
 		config := conn.Config()
 		elsewhere := func(f *pgconn.FallbackConfig) bool { return f.Host != config.Host || f.Port != config.Port }
@@ -57,11 +54,8 @@ func (r *report) postgres(ctx context.Context, t target) {
 // judgePostgres judges the settings as the session of a program has them.
 func (r *report) judgePostgres(ctx context.Context, address string, conn *pgx.Conn) {
 	facts := map[string]string{}
-	var now time.Time
 	var standbys int
-	before := time.Now()
-	err := conn.QueryRow(ctx, "SELECT clock_timestamp(), (SELECT count(*) FROM pg_stat_replication)").Scan(&now, &standbys)
-	took := time.Since(before)
+	err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_replication").Scan(&standbys)
 	if err == nil {
 		var name, value string
 		rows, _ := conn.Query(ctx, "SELECT name, setting FROM pg_settings") // ForEachRow returns the error
@@ -72,7 +66,6 @@ func (r *report) judgePostgres(ctx context.Context, address string, conn *pgx.Co
 			"Run lockctl doctor again."))
 		return
 	}
-	r.add("clock", address, clock(now.Sub(before.Add(took/2)), took))
 	if facts["transaction_read_only"] == "on" {
 		r.add("role", address, result(Problem, "a standby, or default_transaction_read_only is on",
 			"Every lock operation fails (SQLSTATE 25006).",

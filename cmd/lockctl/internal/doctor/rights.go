@@ -25,13 +25,16 @@ var lost = map[Level]string{
 
 const scriptTries = "EVALSHA 0000000000000000000000000000000000000000 1 KEY\nEVAL return 1 KEY\n"
 
-// rightsOf are those that the packages redislock, redlock and redisstore document.
+// rightsOf are those that the packages redislock, redlock and redisstore document, the most needed first.
 func rightsOf(s *redisServer) []right {
 	var rights []right
 	all := func(level Level, tries string) {
 		for try := range strings.Lines(tries) {
 			rights = append(rights, right{strings.TrimSpace(try), level})
 		}
+	}
+	if s.topology == cluster {
+		all(Problem, "CLUSTER SLOTS\nCOMMAND COUNT")
 	}
 	switch {
 	case s.store:
@@ -48,9 +51,6 @@ func rightsOf(s *redisServer) []right {
 			"HSET KEY f v f\nHGET KEY f\nHGETALL KEY\nHDEL KEY f")
 		all(Warning, "PUBLISH CHANNEL -\nSUBSCRIBE CHANNEL")
 		all(Note, "SCAN 0 COUNT 1")
-	}
-	if s.topology == cluster {
-		all(Problem, "CLUSTER SLOTS\nCOMMAND COUNT")
 	}
 	return rights
 }
@@ -98,7 +98,7 @@ func rights(ctx context.Context, s *redisServer) Finding {
 		if lacks := r.missing(err.Error(), s.namespace); !slices.Contains(missing, lacks) {
 			missing = append(missing, lacks)
 		}
-		if rank[r.level] > rank[worst] {
+		if worst == OK { // the rights come in the order of their levels
 			worst = r.level
 		}
 	}
