@@ -225,8 +225,8 @@ func (x *exchange) leadLocked() {
 		calls := slices.Clone(x.pending[:n])
 		x.pending = slices.Delete(x.pending, 0, n)
 		if x.leaders.start(func() {
-			defer x.end() // also if a callback of the application ends the goroutine
 			x.sendTogether(calls)
+			x.end()
 		}) {
 			x.startLocked()
 			continue
@@ -270,11 +270,6 @@ func (x *exchange) sendTogether(calls []*call) {
 	for i, c := range calls {
 		contexts[i], cmds[i] = c.ctx, c.cmd
 	}
-	defer func() {
-		for _, c := range calls {
-			close(c.answered)
-		}
-	}()
 	x.roundTripFor(cmds, contexts...)
 	var again []redis.Cmder
 	for _, c := range calls {
@@ -284,6 +279,9 @@ func (x *exchange) sendTogether(calls []*call) {
 	}
 	if len(again) > 0 {
 		x.roundTripFor(again, contexts...)
+	}
+	for _, c := range calls {
+		close(c.answered)
 	}
 }
 
@@ -307,7 +305,7 @@ func lasting(contexts ...context.Context) (context.Context, context.CancelFunc) 
 // guard gives the commands the error of f. A panic of a callback of the application is such an error: its
 // goroutine is not that of a caller.
 func guard(cmds []redis.Cmder, f func() error) {
-	err := errBroken
+	var err error
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("%w: %v\n\n%s", errBroken, v, debug.Stack())
@@ -337,4 +335,4 @@ func exec(ctx context.Context, client redis.UniversalClient, cmds []redis.Cmder)
 	}
 }
 
-var errBroken = errors.New("a hook of the Redis client panicked, or ended its goroutine: correct the hook")
+var errBroken = errors.New("a hook of the Redis client panicked: correct the hook")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -176,7 +175,6 @@ func TestExchange_survivesHooks(t *testing.T) {
 	for what, hook := range map[string]redis.ProcessPipelineHook{
 		"refuses": func(context.Context, []redis.Cmder) error { return stop },
 		"panics":  func(context.Context, []redis.Cmder) error { panic(stop) },
-		"exits":   func(context.Context, []redis.Cmder) error { runtime.Goexit(); return nil },
 	} {
 		t.Run(what, func(t *testing.T) {
 			s, x, w := patiently(t, onNode(t))
