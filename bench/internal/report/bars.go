@@ -21,7 +21,7 @@ var Bars = []Bar{
 	{"tracing_off_vs_none", false, 1.02},
 	{"tracing_on_vs_none", false, 1.15},
 	{"parallel_vs_best_peer", true, 0.9},
-	{"parallel_redis_vs_raw", false, 2.9},
+	{"parallel_redis_vs_raw", false, 4.3},
 	{"local_vs_best_peer", true, 25},
 	{"cross_vs_ideal", true, 0.93},
 	{"cross_p99_wait_vs_fair", false, 2},
