@@ -22,7 +22,7 @@ func (a *acquisition) ask(ctx context.Context, limit time.Duration) (*Lease, dri
 	a.place.sent[0], a.place.sent[1] = sent, a.place.sent[0]
 	before := a.copiesMayArrive
 	a.copiesMayArrive = true // until the answer comes; the driver may panic instead
-	reply, err := call(ctx, limit, func(ctx context.Context) (driver.AcquireReply, error) {
+	reply, err := callDriver(ctx, limit, func(ctx context.Context) (driver.AcquireReply, error) {
 		return l.driver.Acquire(ctx, a.req)
 	})
 	if err != nil {
@@ -36,8 +36,8 @@ func (a *acquisition) ask(ctx context.Context, limit time.Duration) (*Lease, dri
 	case driver.Busy, driver.Full:
 		a.req.Ticket = cmp.Or(reply.Ticket, a.req.Ticket)
 		a.place.confirmed = reply.Ticket != 0
-		a.shown(reply.State.Fence, asked)
-		l.queues.Each(a.op.Key, func(other *acquisition) { other.shown(reply.State.Fence, asked) })
+		a.noteAwaited(reply.State.Fence, asked)
+		l.queues.Each(a.op.Key, func(other *acquisition) { other.noteAwaited(reply.State.Fence, asked) })
 		return nil, reply, nil
 	case driver.Cancelled:
 		return nil, none, unavailable("acquire", errCancelled)
@@ -50,10 +50,10 @@ func (a *acquisition) ask(ctx context.Context, limit time.Duration) (*Lease, dri
 	return lease, none, err
 }
 
-// shown notes the token of the holder in the answer to a request. Tokens rise, so the lowest one is
+// noteAwaited notes the token of the holder in the answer to a request. Tokens rise, so the lowest one is
 // the first.
 // ⚑ The holder may have changed between an earlier request and the start of the acquisition.
-func (a *acquisition) shown(fence int64, asked time.Time) {
+func (a *acquisition) noteAwaited(fence int64, asked time.Time) {
 	if fence == 0 || asked.Before(a.start) {
 		return
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// call makes a call of the driver within a limit. The error of the limit names it, see deadlineError.
-func call[T any](ctx context.Context, limit time.Duration, f func(context.Context) (T, error)) (T, error) {
+// callDriver makes a call of the driver within a limit. The error of the limit names it, see deadlineError.
+func callDriver[T any](ctx context.Context, limit time.Duration, f func(context.Context) (T, error)) (T, error) {
 	start := time.Now()
 	limited, cancel := context.WithTimeout(ctx, atLeastOneTick(limit))
 	defer cancel()

@@ -71,7 +71,7 @@ func (e *extension) run(ctx context.Context, op *Operation) (err error) {
 	op.Attempts++
 	reply := driver.ExtendReply{Err: errCallDidNotReturn} // unless the driver returns
 	defer func() { err = e.apply(ctx, reply) }()
-	reply, reply.Err = call(ctx, e.limit, func(ctx context.Context) (driver.ExtendReply, error) {
+	reply, reply.Err = callDriver(ctx, e.limit, func(ctx context.Context) (driver.ExtendReply, error) {
 		request := driver.ExtendRequest{Name: g.name, Owner: g.owner, TTL: e.ttl, Exact: e.shortens}
 		reply := g.locker.driver.Extend(ctx, []driver.ExtendRequest{request})[0]
 		return reply, reply.Err

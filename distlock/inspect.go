@@ -89,7 +89,7 @@ func read[T any](ctx context.Context, l *Locker, operation string, limit time.Du
 	if ctx.Err() != nil {
 		return none, callerLeft(operation, ctx)
 	}
-	reply, err := call(ctx, limit, f)
+	reply, err := callDriver(ctx, limit, f)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return none, callerLeft(operation, ctx)

@@ -48,7 +48,7 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 	}()
 	op.Attempts++
 	var reply driver.RaiseReply
-	reply, err = call(ctx, limit, func(ctx context.Context) (driver.RaiseReply, error) {
+	reply, err = callDriver(ctx, limit, func(ctx context.Context) (driver.RaiseReply, error) {
 		return l.driver.Raise(ctx, driver.RaiseRequest{Name: g.name, Owner: g.owner, Floor: above + 1})
 	})
 	switch { // a higher token in the backend alone does no harm
@@ -59,7 +59,7 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 	case err != nil:
 		return cmp.Or(le.Err(), failedRead("raise token", err))
 	case reply.Held:
-		l.queues.Each(le.Key(), func(waiting *acquisition) { waiting.shown(before, asked) })
+		l.queues.Each(le.Key(), func(waiting *acquisition) { waiting.noteAwaited(before, asked) })
 	}
 	return le.raised(reply, above)
 }

@@ -55,7 +55,7 @@ func (le *Lease) release(ctx context.Context, reason error) (err error) {
 		ended := make(chan error, 1)
 		le.others = append(le.others, ended)
 		g.mu.Unlock()
-		return le.await(ctx, ended)
+		return le.awaitRelease(ctx, ended)
 	case !counted: // Close has ended the lease
 		err = ErrClosed
 	default:
@@ -113,8 +113,8 @@ func (le *Lease) finishRelease(ctx context.Context, first bool, at time.Time, re
 	return op.complete(err)
 }
 
-// await waits for a release that another call has under way.
-func (le *Lease) await(ctx context.Context, ended <-chan error) (err error) {
+// awaitRelease waits for a release that another call has under way.
+func (le *Lease) awaitRelease(ctx context.Context, ended <-chan error) (err error) {
 	lingers, cancel := lingering(ctx, 0)
 	defer cancel()
 	select {
@@ -227,7 +227,7 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 		return nil
 	}
 	op.Attempts++
-	reply, err = call(lingers, min(releaseLimit, max(left, leastRelease)),
+	reply, err = callDriver(lingers, min(releaseLimit, max(left, leastRelease)),
 		func(ctx context.Context) (driver.ReleaseReply, error) { return l.driver.Release(ctx, request) })
 	return err
 }
