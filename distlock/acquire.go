@@ -17,13 +17,12 @@ import (
 )
 
 // Acquire waits until it holds the lock on key, and returns the lease. It waits until ctx ends, and
-// for at most Options.Wait. Waiters queue. A key has 1 to 1,024 bytes of UTF-8, without
-// control characters.
-//
-// Acquire fails with a [BusyError] if the wait ends or the queue is full, with [ErrUnavailable],
-// [ErrRefused], [ErrInvalidKey], [ErrInvalidOption], [ErrClosed], or the error of ctx. Then nothing is
-// held, and a grant that arrives too late is released. If ctx carries the lease for key, Acquire fails
-// at once: with a BusyError whose Self is true, or as [Lease.Err] of an ended lease.
+// for at most Options.Wait. Waiters queue. A key has 1 to 1,024 bytes of UTF-8, without control
+// characters. Acquire fails with a [BusyError] if the wait ends or the queue is full, with
+// [ErrUnavailable], [ErrRefused], [ErrInvalidKey], [ErrInvalidOption], [ErrClosed], or the error of
+// ctx. Then nothing is held, and a grant that arrives too late is released. If ctx carries the
+// lease for key, Acquire fails at once: with a BusyError whose Self is true, or as [Lease.Err] of
+// an ended lease.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
 	return l.acquire(ctx, key, callOptions{ttl: l.opts.TTL, wait: l.opts.Wait}, opts)
 }
@@ -157,8 +156,8 @@ func (a *acquisition) waitAndAsk() (out outcome) {
 	return a.askUntilGranted(ctx)
 }
 
-// askUntilGranted asks the backend until it grants the lock, or ctx ends, or the backend is silent for too
-// long: for the time of a first answer, and after it for a TTL.
+// askUntilGranted asks the backend until it grants the lock, or ctx ends, or the backend is silent
+// for too long: for the time of a first answer, and after it for a TTL.
 func (a *acquisition) askUntilGranted(ctx context.Context) (out outcome) {
 	l := a.locker
 	a.req = driver.AcquireRequest{

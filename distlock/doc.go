@@ -10,6 +10,5 @@
 // That rests on time, and on the backend keeping a lock for its TTL. Where these fail, a store that
 // compares fencing tokens, see [Lease.Fence], refuses an older holder.
 //
-// Read on: docs/howto for tasks, docs/guarantees.md for promises, docs/design/leases.md for
-// protocols. Package fencing is for authors of stores, package driver for authors of backends.
+// Read on: docs/howto for tasks, docs/guarantees.md for promises, docs/design/leases.md for protocols.
 package distlock

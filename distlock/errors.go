@@ -13,20 +13,16 @@ import (
 // The errors. Test them with [errors.Is]. The texts carry details and advice, never a key. The error of a
 // context stands beside them: a cancelled wait is [ErrNotAcquired] and [context.Canceled].
 var (
-	// ErrNotAcquired: another holder has the lock, and the wait is over. Nothing is held. Retry later.
-	ErrNotAcquired = errors.New("distlock: lock not acquired")
-	// ErrNotHeld: the lease was released, or never acquired.
-	ErrNotHeld = errors.New("distlock: lock not held by this instance")
+	ErrNotAcquired = errors.New("distlock: lock not acquired")              // another holder has it
+	ErrNotHeld     = errors.New("distlock: lock not held by this instance") // released, or never acquired
 	// ErrLost: the lease ended without a release. Its work may have met that of another holder.
 	ErrLost = errors.New("distlock: lease lost")
 	// ErrUnavailable: the backend did not answer, or is not ready. Nothing was written. A grant whose
 	// answer was lost is released. [errors.As] finds the [BusyError] of an earlier answer. Retry later.
 	ErrUnavailable = errors.New("distlock: lock service unavailable")
-	// ErrRefused: the backend refused the command: rights, memory, or data of another program. Nothing
-	// was written. A retry fails until an operator changes what the text names.
+	// ErrRefused: rights, memory, or data of another program. Nothing was written. An operator must act.
 	ErrRefused = errors.New("distlock: refused by the lock service")
-	// ErrOutcomeUnknown: the answer to a write is lost; the write may have taken effect, or do so later.
-	// It never comes with [ErrUnavailable] or [ErrRefused].
+	// ErrOutcomeUnknown: a write may have taken effect, or may yet. Never with [ErrUnavailable] or [ErrRefused].
 	ErrOutcomeUnknown = errors.New("distlock: outcome unknown")
 
 	ErrInvalidKey    = errors.New("distlock: invalid key")    // the key cannot name a lock
@@ -36,16 +32,12 @@ var (
 
 // BusyError describes the holder of a busy lock. It matches [ErrNotAcquired].
 type BusyError struct {
-	Holder  string        // the holder's Options.Holder; empty if it is not known
-	Held    time.Duration // since the backend's grant, up to 10 ms before the present lease
-	Waiters int           // other known waiters: in this process, and processes in the backend's queue
-	Self    bool          // the caller holds the lock, by its context
-	// ThisProcess: a lease of the same Locker holds the lock. A call that was given the context from outside
-	// its Do or Turn waits for itself.
-	ThisProcess bool
-	// SameID: the holder got the lock for the message ID of this call, in an Answer or SaveOnce of
-	// lockedmemory. That message is being answered, or was within the last 10 ms.
-	SameID bool
+	Holder      string        // the holder's Options.Holder; empty if it is not known
+	Held        time.Duration // since the backend's grant, up to 10 ms before the present lease
+	Waiters     int           // other known waiters: in this process, and processes in the backend's queue
+	Self        bool          // the caller holds the lock, by its context
+	ThisProcess bool          // the same Locker does; perhaps the call was given the outer context
+	SameID      bool          // the holder answers the message ID of this call, or did within the last 10 ms
 }
 
 func (e *BusyError) Error() string {

@@ -11,11 +11,10 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
-// Extend sets the time left once to ttl, [MinTTL] to 10 years. Renewals never shorten it.
-//
-// Extend fails with [ErrInvalidOption] or as [Lease.Err], or, with the lease held until the earlier of
-// both deadlines, with [ErrUnavailable], [ErrRefused], [ErrOutcomeUnknown] or the error of ctx. After a
-// shortening Extend with an unknown outcome, the lease cannot be prolonged.
+// Extend sets the time left once to ttl, [MinTTL] to 10 years. Renewals never shorten it. Extend
+// fails with [ErrInvalidOption] or as [Lease.Err], or, with the lease held until the earlier of
+// both deadlines, with [ErrUnavailable], [ErrRefused], [ErrOutcomeUnknown] or the error of ctx.
+// After a shortening Extend with an unknown outcome, the lease cannot be prolonged.
 func (le *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if le == nil {
 		return ErrNotHeld

@@ -184,13 +184,12 @@ func (le *Lease) setObserved() {
 	le.observed, le.waiting = true, nil
 }
 
-// Release ends the lease and releases the lock, also with a cancelled ctx, or with that of the lease. It
-// waits for the step of Guard under way while ctx lasts, for at most a TTL. With the context of that step
-// it ends the lease at once. Releasing a nil or released lease is no error.
-//
+// Release ends the lease and releases the lock, also with a cancelled ctx, or with that of the
+// lease. It waits for the step of Guard under way while ctx lasts, for at most a TTL. With the
+// context of that step it ends the lease at once. Releasing a nil or released lease is no error.
 // Release fails with [ErrLost], [ErrUnavailable] or [ErrRefused] if nothing was released,
-// [ErrOutcomeUnknown] if the answer is lost, or [ErrClosed]. In each case the lease is over and the lock
-// expires; another Release tries again.
+// [ErrOutcomeUnknown] if the answer is lost, or [ErrClosed]. In each case the lease is over and the
+// lock expires; another Release tries again.
 func (le *Lease) Release(ctx context.Context) error {
 	if le == nil {
 		return nil

@@ -34,9 +34,9 @@ const (
 )
 
 // Observer sees every operation of a [Locker] and of the packages above it, in the goroutines of the
-// callers. One goroutine reports scheduled renewals, releases by Close and losses, in order, after they
-// have taken effect. The end of a lease is reported after the End of its acquire. A panic of a hook is
-// logged, and the operation goes on. A hook must not call Close or runtime.Goexit.
+// callers. One goroutine reports renewals, releases by Close and losses, in order, after they have taken
+// effect, and after the End of the acquire. A panic of a hook is logged. A hook must not call Close or
+// runtime.Goexit.
 type Observer interface {
 	// Start is called before the request is sent. The operation runs under the returned context. For
 	// [OpAcquire], Start may set op.Metadata.
@@ -68,9 +68,7 @@ type Operation struct {
 	Handoff  Handoff           // of OpAcquire; of OpRelease: HandoffLocal without a request
 	Blocker  map[string]string // of OpAcquire: the Metadata of the last holder that was in the way
 
-	// Exchanges is the number of stored Saves of a turn of lockedmemory, or 1 if a run of belugarunner
-	// is stored. Wait lasts until the function begins, Held until it ends or the lease is lost.
-	Exchanges int
+	Exchanges int // stored by a turn of lockedmemory or belugarunner; its Wait ends where its Held begins
 }
 
 // Handoff is the way in which an acquired lock reached its holder.
