@@ -147,7 +147,6 @@ func TestUsage_badInputSaysWhatToDo(t *testing.T) {
 		"list --url nonsense":                 "it has no scheme",
 		"list --url redis://h/0?ttl=x":        "ttl is not a duration",
 		"list --url redis://h --limit 0":      "must be at least 1",
-		"watch --url redis://h --every 1ms":   "must be at least 200ms",
 		"list -o yaml":                        "must be table or json",
 		"list extra":                          `the argument "extra" is one too many`,
 		"list --long":                         "--long is unknown; see lockctl list -h",

@@ -141,7 +141,7 @@ func flagError(err error) error {
 	var unknown *pflag.NotExistError
 	switch {
 	case errors.As(err, &invalid):
-		kind := map[string]string{"duration": "a duration such as 1s", "bool": "true or false"}[invalid.GetFlag().Value.Type()]
+		kind := map[string]string{"bool": "true or false"}[invalid.GetFlag().Value.Type()]
 		return fmt.Errorf("--%s is %q, but must be %s", invalid.GetFlag().Name, invalid.GetValue(), cmp.Or(kind, "a number"))
 	case errors.As(err, &lacking):
 		return fmt.Errorf("--%s needs a value", lacking.GetFlag().Name)

@@ -11,12 +11,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// watchLimit is how many locks a picture of watch reads at most.
-const watchLimit = 1000
+const (
+	// watchEvery is the time between two readings of watch.
+	watchEvery = 500 * time.Millisecond
+	// watchLimit is how many locks a reading has at most.
+	watchLimit = 1000
+)
 
 func (t *tool) watchCommand() *cobra.Command {
-	var every time.Duration
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "watch",
 		Short: "Show a live table of the locks until ctrl-C",
 		Long: "Show a live table of the locks, the longest held first, until ctrl-C.\n" +
@@ -24,49 +27,39 @@ func (t *tool) watchCommand() *cobra.Command {
 			fmt.Sprintf("A reading has at most %d locks.", watchLimit),
 		Args: wants(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if every < 200*time.Millisecond {
-				return invalid("--every is %s, but must be at least 200ms", every)
-			}
 			s, err := t.open(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer s.close()
-			var last picture
-			read := func() (show func() error, err error) {
+			return t.follow(cmd.Context(), func() (picture, error) {
 				locks, more, err := s.locks(cmd.Context(), watchLimit)
 				order(locks, true)
-				return func() error {
-					last = picture{locks, more, time.Now()}
-					return t.draw(last, "")
-				}, err
-			}
-			return t.follow(cmd.Context(), every, read, func(silence string) error { return t.draw(last, silence) })
+				return picture{locks, more, time.Now()}, err
+			}, t.draw)
 		},
 	}
-	cmd.Flags().DurationVar(&every, "every", 500*time.Millisecond, "time between two readings")
-	return cmd
 }
 
 // patience is how long a reading takes until the service counts as silent. With the pause of watch, that is
 // within a second after the last answer.
 const patience = 400 * time.Millisecond
 
-// follow reads now and after each pause, and shows each reading. If a reading gets no answer, stale draws
-// the last one again in a terminal. Elsewhere, one line names the outage. The end of ctx
-// is no error. If the service answered before, an outage ends nothing: the operator waits for its end.
-func (t *tool) follow(ctx context.Context, pause time.Duration, read func() (show func() error, err error),
-	stale func(silence string) error) error {
+// follow reads now and after each pause, and draws each reading. If a reading gets no answer, it draws
+// the last one again in a terminal. Elsewhere, one line names the outage. The end of ctx is no error.
+// If the service answered before, an outage ends nothing: the operator waits for its end.
+func (t *tool) follow(ctx context.Context, read func() (picture, error), draw func(p picture, silence string) error) error {
 	type reading struct {
-		show func() error
-		err  error
+		picture picture
+		err     error
 	}
 	readings, reads := make(chan reading, 1), false
+	var last picture
 	begin := func() {
 		reads = true
 		go func() {
-			show, err := read()
-			readings <- reading{show, err}
+			p, err := read()
+			readings <- reading{p, err}
 		}()
 	}
 	since, answered, told := time.Now(), false, false
@@ -77,7 +70,7 @@ func (t *tool) follow(ctx context.Context, pause time.Duration, read func() (sho
 			silence += ": " + strings.TrimPrefix(packages.ReplaceAllString(failed.Error(), ""), noAnswer)
 		}
 		if width, _ := t.size(); width > 0 && t.output != "json" {
-			return stale(silence)
+			return draw(last, silence)
 		}
 		if !told {
 			t.say("%s", silence)
@@ -101,7 +94,8 @@ func (t *tool) follow(ctx context.Context, pause time.Duration, read func() (sho
 				return nil
 			case r.err == nil:
 				since, answered, told, failed = time.Now(), true, false, nil
-				err = r.show()
+				last = r.picture
+				err = draw(last, "")
 			case !answered || exitCode(r.err) != exitUnavailable:
 				return r.err
 			default:
@@ -111,7 +105,7 @@ func (t *tool) follow(ctx context.Context, pause time.Duration, read func() (sho
 			if err != nil {
 				return err
 			}
-			timer.Reset(pause)
+			timer.Reset(watchEvery)
 		case <-timer.C:
 			if !reads {
 				begin()

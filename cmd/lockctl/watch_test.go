@@ -47,7 +47,7 @@ func startLockctl(t *testing.T, args ...string) *running {
 	r := &running{stop: stop, code: make(chan int, 1)}
 	t.Cleanup(stop)
 	width := 0
-	if args[0] == "watch" && slices.Contains(args, "--every") {
+	if args[0] == "watch" && !slices.Contains(args, "-o") {
 		width = 80
 	}
 	run := &tool{in: strings.NewReader(""), out: &r.out, errs: &r.out, size: func() (int, int) { return width, 24 }}
@@ -77,7 +77,7 @@ func TestWatch_drawsUntilStopped(t *testing.T) {
 	onBackends(t, func(t *testing.T, url string) {
 		d := open(t, url)
 		acquire(t, d, "apple", "host-1:10")
-		r := startLockctl(t, "watch", "--every", "200ms", "--url", url)
+		r := startLockctl(t, "watch", "--url", url)
 		r.await(t, "host-1:10")
 		acquire(t, d, "pear", "host-2:20")
 		r.await(t, "host-2:20")
@@ -130,7 +130,7 @@ func TestWatch_goesOnAfterAnOutage(t *testing.T) {
 func TestWatch_silentServer_rowsLookOld(t *testing.T) {
 	server := testservers.StartRedis(t)
 	acquire(t, open(t, server.URL()), "apple", "host-1:10")
-	r := startLockctl(t, "watch", "--every", "200ms", "--url", server.URL()+"?max_retries=-1")
+	r := startLockctl(t, "watch", "--url", server.URL()+"?max_retries=-1")
 	r.await(t, "host-1:10")
 	server.Pause()
 	r.await(t, "no answer since ")
@@ -147,21 +147,24 @@ func TestWatch_silentServer_rowsLookOld(t *testing.T) {
 
 func TestFollow_silence_isToldWithin1s(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const every = 500 * time.Millisecond // as watch reads
 		ctx, cancel := context.WithCancel(t.Context())
 		run := &tool{out: io.Discard, errs: io.Discard, output: "table", size: func() (int, int) { return 80, 24 }}
 		var answered time.Time
 		hangs := false
-		read := func() (func() error, error) {
+		read := func() (picture, error) {
 			if hangs {
 				time.Sleep(answerLimit)
-				return nil, errors.New("no answer")
+				return picture{}, errors.New("no answer")
 			}
 			hangs = true
-			return func() error { answered = time.Now(); return nil }, nil
+			return picture{}, nil
 		}
 		var told []time.Duration
-		err := run.follow(ctx, every, read, func(silence string) error {
+		err := run.follow(ctx, read, func(_ picture, silence string) error {
+			if silence == "" {
+				answered = time.Now()
+				return nil
+			}
 			if !strings.HasPrefix(silence, "no answer since "+answered.Format(time.TimeOnly)) {
 				t.Errorf("it says %q", silence)
 			}
