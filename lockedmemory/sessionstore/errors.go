@@ -12,30 +12,26 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-// The sentinels of a store, beside those of distlock: see the package documentation. No text names
-// a session, a message or an ID.
+// The sentinels of a store, beside those of distlock. After each of them, the call has written nothing.
 var (
-	// ErrTurnConflict: the ID was used before, for other messages. Nothing was written.
+	// ErrTurnConflict: the ID was used before, for other messages.
 	ErrTurnConflict error = turnConflict("sessionstore: message ID used for other messages")
-	// ErrGone: the session has expired, or was deleted, since the turn used it. The loaded history
-	// no longer exists. Nothing was written. Begin a new turn, and load the history again.
+	// ErrGone: the session has expired, or was deleted, since the turn used it. The loaded history no longer
+	// exists. Load the history again in a new turn.
 	ErrGone = errors.New("sessionstore: session gone")
-	// ErrDeleted: the session was deleted while the turn waited for it. Nothing was written. A turn that
-	// begins now starts the session anew.
+	// ErrDeleted: the session was deleted while the turn waited for it. A new turn starts the session anew.
 	ErrDeleted = errors.New("sessionstore: session deleted")
 	// ErrRange: the history has no exchange at a given place, or a range ends before it begins, or the
-	// Places of a Replace are out of order. Nothing was written. Read the history again.
+	// Places of a Replace are out of order. Read the history again.
 	ErrRange = errors.New("sessionstore: no such range")
-	// ErrNotEmpty: the session into which a Fork copies has an exchange. Nothing was written.
+	// ErrNotEmpty: the session into which a Fork copies has an exchange.
 	ErrNotEmpty = errors.New("sessionstore: session not empty")
-	// ErrChanged: the history was cleared, replaced or trimmed between two pages of a read. Begin the read
-	// again.
+	// ErrChanged: the history has changed between two pages of a read. Begin the read again.
 	ErrChanged = errors.New("sessionstore: history changed")
 	// ErrTooLarge: a message is larger than Options.MaxMessage, or the messages of an exchange are larger
 	// than twice that together, or more than 256, or a session would have more than 16 pinned exchanges.
-	// Nothing was written.
 	ErrTooLarge = errors.New("sessionstore: message too large")
-	// ErrCodec: the codec failed. Of Save: nothing was written.
+	// ErrCodec: the codec failed.
 	ErrCodec = errors.New("sessionstore: codec failed")
 	// ErrBroken: a stored entry cannot be read; see [EntryError].
 	ErrBroken = errors.New("sessionstore: broken entry")

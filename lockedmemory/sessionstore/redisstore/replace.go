@@ -63,7 +63,7 @@ func (e *stepError) Is(target error) bool {
 	return target == driver.ErrNotDone || target != driver.ErrReplayed && errors.Is(e.err, target)
 }
 
-// replacing is a Replace under way: see stage.lua and swap.lua.
+// replacing is a Replace that has begun: see stage.lua and swap.lua.
 type replacing struct {
 	storedriver.Replace
 	keys   []string

@@ -109,10 +109,10 @@ local function add(n, op, ...)
   elseif not string.find(reply.err, 'equal or smaller', 1, true) then
     return reply
   end
-  local own, info = try('XRANGE', log, place, place), try('XINFO', 'STREAM', log)
-  if own.err or info.err then
-    return own.err and own or info
-  elseif own[1] and own[1][2][2] == op then
+  local at_place, info = try('XRANGE', log, place, place), try('XINFO', 'STREAM', log)
+  if at_place.err or info.err then
+    return at_place.err and at_place or info
+  elseif at_place[1] and at_place[1][2][2] == op then
     return nil
   end
   local last
@@ -187,8 +187,8 @@ end
 -- has. ⚑ It never lowers the mark: the call may be a late copy, known by its op.
 local function on_entry(markers)
   if not there then
-    local own = token == fence
-    set_mark(own and top or fence .. '-0', 'l', own and cleared or '')
+    local same_token = token == fence
+    set_mark(same_token and top or fence .. '-0', 'l', same_token and cleared or '')
   elseif not token or tonumber(token) < tonumber(fence) then
     local old = top and (run('XRANGE', log, top, top) or {})[1]
     if old and is_marker(old) then
@@ -213,12 +213,12 @@ local function show()
   else
     refusal = absent('0')
   end
-  local own = refusal and refusal[1] == TAKEN
-  if refusal and not own then
+  local taken = refusal and refusal[1] == TAKEN
+  if refusal and not taken then
     return refusal
   elseif there then
-    on_entry(own and 0 or 1)
-  elseif own then
+    on_entry(taken and 0 or 1)
+  elseif taken then
     run('PEXPIRE', KEYS[2], ARGV[4]) -- nothing else: a late Load must not hide a Clear
   else
     set_mark(fence .. '-0', 'e', '')

@@ -35,8 +35,8 @@ local function judged(n, op)
     return token == fence and cleared == op and {DONE} or absent(n)
   end
   local place = fence .. '-' .. n
-  local own, last = redis.call('XRANGE', log, place, place)[1], place_of_last(log)
-  if own and own[2][1] == 'swap' and own[2][2] == op then
+  local at_place, last = redis.call('XRANGE', log, place, place)[1], place_of_last(log)
+  if at_place and at_place[2][1] == 'swap' and at_place[2][2] == op then
     return {DONE}
   elseif last and not rises(place, last) then
     return {string.match(last, '^%d+') == fence and TAKEN or STALE, last}
