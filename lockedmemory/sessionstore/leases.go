@@ -34,16 +34,15 @@ func stateOf(store any, lease *distlock.Lease) *leaseState {
 	return fencing.Attach(lease, store, func() any { return &leaseState{places: places.(*atomic.Int64)} }).(*leaseState)
 }
 
-// access returns the access of a call under a lease, whose token may have risen. accepted reports
-// whether the service has accepted a token of the lease before.
-func (s *leaseState) access(lease *distlock.Lease) (a storedriver.Access, accepted bool) {
+// access returns the access of a call under a lease, whose token may have risen.
+func (s *leaseState) access(lease *distlock.Lease) storedriver.Access {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fence := lease.Fence()
 	return storedriver.Access{
 		Session: lease.Key(), Lease: lease, Fence: fence, First: s.shown < fence,
 		Shown: s.shown, Awaited: fencing.Awaited(lease), Seen: s.seen,
-	}, s.shown > 0
+	}
 }
 
 // accept notes that the service has accepted a token, and the entries that the lease has read or

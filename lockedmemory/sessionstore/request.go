@@ -108,7 +108,7 @@ func (r *request) underLease(do func(storedriver.Write) (storedriver.Page, error
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails, says crypto/rand
 	for range tries {
-		access, accepted := r.state.access(r.lease)
+		access := r.state.access(r.lease)
 		w := storedriver.Write{Access: access, Op: hex.EncodeToString(id[:])}
 		if r.op.writes() {
 			// The place is used up whatever the outcome: a late copy of the write must not meet another
@@ -127,7 +127,7 @@ func (r *request) underLease(do func(storedriver.Write) (storedriver.Page, error
 			return page, err
 		}
 		var again bool
-		if again, err = r.settle(page, w.Fence, accepted); !again {
+		if again, err = r.settle(page, w.Fence, access.Shown > 0); !again {
 			return page, err
 		}
 	}
