@@ -46,7 +46,7 @@ end
 local function set_flag(r, flag, life)
   local same = r.flagged == flag
   r.flagged = flag
-  if not r.raw or (r.held and r.keep or r.ttl) < life then
+  if (r.held and r.keep or r.ttl) < life then
     write(r, r.left, life)
   elseif not same then
     redis.call('SETRANGE', lock, 2, flag and string.upper(r.state) or r.state)
