@@ -38,6 +38,7 @@ var docsCode = docs.Code{
 		"question":  "schema.Message",
 		"runner":    "*belugarunner.Runner",
 		"service":   "runtime.SessionService",
+		"assistant": "agent.Agent",
 		"sessionID": "string",
 		"task":      "func(ctx context.Context) error",
 		"tenant":    "string",

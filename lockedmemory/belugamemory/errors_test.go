@@ -18,10 +18,8 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/runlease"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
@@ -202,67 +200,6 @@ func TestErrors_staleWriter_leaseLost(t *testing.T) {
 	// A loss decides the code: a lost lease does not come back.
 	err = saved(t, t.Context(), &sessionstore.StaleError{Fence: 1, Cause: distlock.ErrUnavailable})
 	mustHaveCode(t, err, ErrLockLost, distlock.ErrLost)
-}
-
-// If the run or turn holds the session's lock through another Locker, a memory in it fails at once.
-func TestErrors_otherLocker_failsAtOnce(t *testing.T) {
-	locks := memlock.NewDriver()
-	newMemory := func(locks driver.Driver, namespace string) *Memory {
-		locker, err := distlock.New(locks, &distlock.Options{Wait: 2 * time.Second, Namespace: namespace})
-		must(t, err)
-		m, err := Wrap(recall(), locker, WithInnerSeparatesSessions(), WithWait(2*time.Second))
-		must(t, err)
-		t.Cleanup(func() { _ = locker.Close(context.Background()) })
-		return m
-	}
-	outer, inner := newMemory(locks, ""), newMemory(locks, "")
-	elsewhere, apart := newMemory(memlock.NewDriver(), ""), newMemory(locks, "another")
-	other := memlock.NewDriver()
-	foreign := newMemory(renamed{other}, "")
-	held := func() map[*Memory]func() { // before the run or turn, by this process
-		return map[*Memory]func(){elsewhere: func() {}, apart: hold(t, inSession(t, "s"), apart),
-			foreign: hold(t, inSession(t, "s"), foreign)}
-	}
-	others := held()
-	// What a run does, see package belugarunner.
-	must(t, outer.Locker().Do(inSession(t, "s"), "s", func(ctx context.Context) error {
-		lease, _ := outer.Locker().FromContext(ctx, "s")
-		return inside(t, runlease.With(ctx, lease), inner, others)
-	}))
-	others = held()
-	must(t, outer.Turn(inSession(t, "s"), func(ctx context.Context) error { return inside(t, ctx, inner, others) }))
-}
-
-// renamed is a backend under another name.
-type renamed struct {
-	driver.Driver
-}
-
-func (r renamed) Unwrap() driver.Driver { return r.Driver }
-
-func (r renamed) Capabilities() driver.Capabilities {
-	c := r.Driver.Capabilities()
-	c.Backend = "another"
-	return c
-}
-
-func inside(t *testing.T, ctx context.Context, inner *Memory, others map[*Memory]func()) error {
-	for operation, err := range everyOperation(ctx, inner) {
-		var busy *distlock.BusyError
-		if reads := operation == "Load" || operation == "Search"; reads && err == nil {
-			continue
-		}
-		mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrNotAcquired)
-		if core.IsRetryable(err) || !errors.As(err, &busy) || !busy.Self || !strings.Contains(err.Error(), "another Locker") {
-			t.Errorf("%s: %v", operation, err)
-		}
-	}
-	for m, release := range others {
-		time.AfterFunc(20*time.Millisecond, release)
-		save(t, ctx, m, "elsewhere")
-	}
-	save(t, core.WithSessionID(ctx, "another session"), inner, "1")
-	return nil
 }
 
 func TestErrors_foreign_unchanged(t *testing.T) {

@@ -16,7 +16,6 @@ func TestImports_ofBeluga(t *testing.T) {
 		"":                   {"agent", "runtime"},
 		"/internal/codes":    {"agent", "runtime", "memory", "schema"},
 		"/internal/packed":   {""},
-		"/internal/runlease": {""},
 		"/internal/services": {"agent", "runtime", "memory", "schema"},
 	} {
 		for _, path := range reached(t, module+name) {

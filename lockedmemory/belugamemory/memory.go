@@ -10,10 +10,8 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/runlease"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
 )
 
@@ -73,7 +71,7 @@ func Middleware(locker *distlock.Locker, opts ...Option) (memory.Middleware, err
 // Save appends one exchange under the session's lock, as lockedmemory.LockedMemory does. It has no ID: a
 // repeated Save is stored again. Use [Memory.SaveOnce] or [Memory.Answer] where a message may come twice.
 func (m *Memory) Save(ctx context.Context, input, output schema.Message) error {
-	return m.store(ctx, "belugamemory.save", func() error { return m.locked.Save(ctx, input, output) }, input, output)
+	return m.store("belugamemory.save", func() error { return m.locked.Save(ctx, input, output) }, input, output)
 }
 
 // Load returns the history, without a lock. Inside a [Memory.Turn] no other instance changes it.
@@ -88,7 +86,7 @@ func (m *Memory) Search(ctx context.Context, query string, k int) ([]schema.Docu
 
 // Clear removes the session's history, under the session's lock.
 func (m *Memory) Clear(ctx context.Context) error {
-	return m.write(ctx, "belugamemory.clear", func() error { return m.locked.Clear(ctx) })
+	return m.write("belugamemory.clear", func() error { return m.locked.Clear(ctx) })
 }
 
 // Turn runs fn, one turn of the conversation, under the session's lock: no other instance works on
@@ -96,7 +94,7 @@ func (m *Memory) Clear(ctx context.Context) error {
 // returns the error of fn unchanged, unless the lease was lost. See lockedmemory.LockedMemory.Turn.
 func (m *Memory) Turn(ctx context.Context, fn func(ctx context.Context) error) error {
 	return codes.Under("belugamemory.turn", func(fn codes.Step) error {
-		if err := m.writes(ctx); err != nil {
+		if err := m.usable(); err != nil {
 			return err
 		}
 		return m.locked.Turn(ctx, fn)
@@ -112,8 +110,8 @@ func ask[T any](m *Memory, op string, call func() (T, error)) (found T, err erro
 }
 
 // write makes a call that takes the session's lock. Its error has a code.
-func (m *Memory) write(ctx context.Context, op string, call func() error) error {
-	err := m.writes(ctx)
+func (m *Memory) write(op string, call func() error) error {
+	err := m.usable()
 	if err == nil {
 		err = call()
 	}
@@ -126,32 +124,6 @@ func (m *Memory) usable() error {
 		return distlock.ErrClosed
 	}
 	return m.broken
-}
-
-// writes returns an error if a call must not wait for the session's lock: the memory is not usable, or
-// the run or turn around the call holds this lock through another Locker.
-func (m *Memory) writes(ctx context.Context) error {
-	if err := m.usable(); err != nil {
-		return err
-	}
-	lease, _ := lockedmemory.Lease(ctx)
-	if run := runlease.Of(ctx); run != nil {
-		lease = run
-	}
-	if lease == nil || fencing.Locker(lease) == m.locker ||
-		fencing.Backend(fencing.Locker(lease)) != fencing.Backend(m.locker) {
-		return nil
-	}
-	outer := fencing.Options(fencing.Locker(lease))
-	if key, err := m.key(ctx); err != nil || key != lease.Key() || outer.Namespace != fencing.Options(m.locker).Namespace {
-		return nil
-	}
-	info, err := m.locker.Inspect(ctx, lease.Key()) // the other Locker may use another server
-	if err != nil || !info.Held || info.Holder != outer.Holder || info.Fence > lease.Fence() {
-		return nil
-	}
-	return codes.Self(errors.New("the run or turn around this call holds the session's lock through another Locker: "+
-		"give both the same one, see Memory.Locker"), distlock.BusyError{Self: true, Holder: outer.Holder, Held: info.Age})
 }
 
 // Close ends the memory: later calls fail with distlock.ErrClosed. Close of the last memory that
@@ -191,8 +163,8 @@ func (m *Memory) Stop(ctx context.Context) error { return m.Close(ctx) }
 // Health reports unhealthy if Start fails or takes more than 5 s.
 func (m *Memory) Health() core.HealthStatus { return services.Health(m.Start) }
 
-// Locker returns the memory's Locker. If belugarunner.LockRun has the same Locker, Saves are part of
-// the run.
+// Locker returns the memory's Locker. Saves in a run of a belugarunner.Runner with the same Locker are
+// part of the run.
 func (m *Memory) Locker() *distlock.Locker { return m.locker }
 
 // Turn runs fn as one turn of mem's session, see [Memory.Turn]. mem comes from memory.New("locked",

@@ -2,6 +2,7 @@ package belugamemory
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -49,6 +50,19 @@ func TestRetryable_lostReply_onlyWithAnID(t *testing.T) {
 	must(t, err)
 	unknown(t, m.Delete(t.Context()), false)
 	unknown(t, m.Replace(t.Context(), lockedmemory.Place{}, lockedmemory.Place{}), false)
+}
+
+// A repetition would wait for itself again.
+func TestRetryable_selfWait_isNot(t *testing.T) {
+	m, err := Wrap(failing{}, localLocker(t, nil), WithSessionID("s"))
+	must(t, err)
+	must(t, m.Turn(t.Context(), func(ctx context.Context) error {
+		_, err := m.Locker().Acquire(ctx, "s")
+		if !errors.Is(err, distlock.ErrNotAcquired) || Retryable(err) {
+			t.Errorf("Retryable is %t: %v", Retryable(err), err)
+		}
+		return nil
+	}))
 }
 
 func unknown(t *testing.T, err error, retryable bool) {

@@ -22,7 +22,7 @@ var _ lockedmemory.SessionStore[schema.Message] = (*Memory)(nil)
 func (m *Memory) Answer(ctx context.Context, id string, question schema.Message,
 	fn func(ctx context.Context) ([]schema.Message, error)) (answer []schema.Message, err error) {
 	err = codes.Under("belugamemory.answer", func(fn codes.Step) (err error) {
-		if err = m.writes(ctx); err == nil {
+		if err = m.usable(); err == nil {
 			answer, err = m.locked.Answer(ctx, id, question, func(ctx context.Context) ([]schema.Message, error) {
 				err := fn(ctx)
 				return answer, err
@@ -39,44 +39,42 @@ func (m *Memory) Answer(ctx context.Context, id string, question schema.Message,
 // SaveOnce is [Memory.Append] under the ID of the message that is answered: repeated with the same messages,
 // it stores nothing. Other messages under the ID: sessionstore.ErrTurnConflict.
 func (m *Memory) SaveOnce(ctx context.Context, id string, messages ...schema.Message) error {
-	return m.store(ctx, "belugamemory.save_once", func() error { return m.locked.SaveOnce(ctx, id, messages...) },
+	return m.store("belugamemory.save_once", func() error { return m.locked.SaveOnce(ctx, id, messages...) },
 		messages...)
 }
 
 // Append is [Memory.Save] for one exchange of any number of messages: a question, tool calls, their
 // results, and the answer.
 func (m *Memory) Append(ctx context.Context, messages ...schema.Message) error {
-	return m.store(ctx, "belugamemory.append", func() error { return m.locked.Append(ctx, messages...) }, messages...)
+	return m.store("belugamemory.append", func() error { return m.locked.Append(ctx, messages...) }, messages...)
 }
 
 // store runs a Save, Append or SaveOnce.
-func (m *Memory) store(ctx context.Context, op string, save func() error, messages ...schema.Message) error {
-	err := m.writes(ctx)
-	if err == nil {
-		err = codes.TypedNil(messages...)
-	}
-	if err == nil {
-		err = save()
-	}
-	return codes.Of(op, err)
+func (m *Memory) store(op string, save func() error, messages ...schema.Message) error {
+	return m.write(op, func() error {
+		if err := codes.TypedNil(messages...); err != nil {
+			return err
+		}
+		return save()
+	})
 }
 
 // Replace puts exchanges in the place of a range: to edit, to answer anew, to compact, to erase. After an
 // unknown outcome a retry is safe: sessionstore.ErrRange then says that it was done.
 func (m *Memory) Replace(ctx context.Context, from, to lockedmemory.Place,
 	exchanges ...lockedmemory.Exchange[schema.Message]) error {
-	return m.write(ctx, "belugamemory.replace", func() error { return m.locked.Replace(ctx, from, to, exchanges...) })
+	return m.write("belugamemory.replace", func() error { return m.locked.Replace(ctx, from, to, exchanges...) })
 }
 
 // Fork copies the turns up to that of a place into another session, which has no exchange. to is the name that
 // [SessionKey] makes. After an unknown outcome, repeat it: sessionstore.ErrNotEmpty then says that it was done.
 func (m *Memory) Fork(ctx context.Context, to string, upTo lockedmemory.Place) error {
-	return m.write(ctx, "belugamemory.fork", func() error { return m.locked.Fork(ctx, to, upTo) })
+	return m.write("belugamemory.fork", func() error { return m.locked.Fork(ctx, to, upTo) })
 }
 
 // Delete removes the session for good: the history and the IDs.
 func (m *Memory) Delete(ctx context.Context) error {
-	return m.write(ctx, "belugamemory.delete", func() error { return m.locked.Delete(ctx) })
+	return m.write("belugamemory.delete", func() error { return m.locked.Delete(ctx) })
 }
 
 // Answered returns the exchange that is stored under an ID. With lockedmemory.ErrAnswerGone, known is true,

@@ -33,7 +33,7 @@ func TestDiagram_isTheImportGraph(t *testing.T) {
 			imports[name] = own(p.Imports)
 		}
 	}
-	for _, below := range []string{"", "/belugarunner", "/internal/codes", "/internal/packed", "/internal/runlease", "/internal/services"} {
+	for _, below := range []string{"", "/belugarunner", "/internal/codes", "/internal/packed", "/internal/services"} {
 		name := "lockedmemory/belugamemory" + below
 		beluga, err := build.ImportDir("../../../"+name, 0)
 		if err != nil {

@@ -6,9 +6,6 @@
 // The runs of a session follow each other, on all instances. Every answer that a reader sees is stored.
 // [History] gives the model of the agent the turns before the question.
 //
-// [New] is for most programs. Its parts are for programs with a Runner or a session service of their
-// own: [LockRun] puts the lock of the session in front of the Runner's Run, [WrapSessions] and
-// [WrapAgent] wrap the service and the agent of that Runner, and [SessionService] keeps the sessions.
-// Errors have the codes of package belugamemory. docs/design/runs.md, beluga-runner.md and
-// beluga-sessions.md have all states.
+// [WithSessionService] keeps the sessions in a service of the application. Errors have the codes of package
+// belugamemory. docs/design/runs.md, beluga-runner.md and beluga-sessions.md have all states.
 package belugarunner

@@ -186,28 +186,3 @@ func TestErrors_nilMessagesAndChangedIDs_sayWhatIsWrong(t *testing.T) {
 		}
 	}
 }
-
-// So does a run of a Runner of one's own, with LockRun.
-func TestLockRun_changedID_saysSo(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, p *place) {
-		a := p.with(t, echo)
-		renaming := &renamed{SessionService: a.scripted.sessions}
-		a.scripted.sessions = renaming
-		answer, errs := p.say(t.Context(), a, "q")
-		if answer != "" || len(errs) != 1 || !strings.Contains(errs[0].Error(), "a plugin has changed the ID") {
-			t.Fatalf("%q, %v, want an error about the ID", answer, errs)
-		}
-		refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrInvalidOption)
-		if p.turns(t) != "" || !p.free(t, a) {
-			t.Errorf("turns %q; the lock is free: %t", p.turns(t), p.free(t, a))
-		}
-	})
-}
-
-// renamed changes the ID of a session before its Update, as a plugin may.
-type renamed struct{ runtime.SessionService }
-
-func (r *renamed) Update(ctx context.Context, session *runtime.Session) error {
-	session.ID = "another"
-	return r.SessionService.Update(ctx, session)
-}

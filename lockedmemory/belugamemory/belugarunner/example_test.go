@@ -2,18 +2,13 @@ package belugarunner_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"iter"
 	"log"
-	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/runtime"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
-	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
@@ -41,85 +36,25 @@ func ExampleNew() {
 	// agent 1
 }
 
-// The runs of a session follow each other, on all instances.
-func ExampleLockRun() {
-	locker, err := memlock.New(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locker.Close(context.Background())
+// A service of the application keeps the sessions, and the runs of a session follow each other.
+func ExampleWithSessionService() {
+	assistant := answers(func(_ context.Context, question string) (string, error) { return "You asked: " + question, nil })
 	service := runtime.NewInMemorySessionService() // in an application, one that all instances share
-	sessions, err := belugarunner.WrapSessions(service, locker)
+	runner, err := belugarunner.New(assistant, "mem://", belugarunner.WithSessionService(service))
 	if err != nil {
 		log.Fatal(err)
 	}
-	// In an application, runner is runtime.NewRunner(belugarunner.WrapAgent(assistant),
-	// runtime.WithSessionService(sessions)).
-	runner := scriptedRunner{sessions}
-	run, err := belugarunner.LockRun(locker, runner.Run)
+	defer runner.Shutdown(context.Background())
+
+	ctx := context.Background()
+	session, err := service.Create(ctx, assistant.ID())
 	if err != nil {
 		log.Fatal(err)
 	}
-
-	session, err := service.Create(context.Background(), "agent")
-	if err != nil {
-		log.Fatal(err)
+	for event, err := range runner.Run(ctx, session.ID, schema.NewHumanMessage("Where is my order?")) {
+		fmt.Println(event.Text, err)
 	}
-	for event, err := range run(context.Background(), session.ID, schema.NewHumanMessage("hello")) {
-		fmt.Println(event, err)
-	}
-	fmt.Println(errors.Is(sessions.Update(context.Background(), session), distlock.ErrNotHeld))
-	// Output:
-	// turn 1 <nil>
-	// true
-}
-
-// A cancelled run releases its session when its agent has ended.
-func ExampleWrapAgent() {
-	locker, err := memlock.New(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locker.Close(context.Background())
-	assistant := belugarunner.WrapAgent(answers(func(ctx context.Context, _ string) (string, error) {
-		<-ctx.Done()
-		return "", ctx.Err()
-	}))
-	run, err := belugarunner.LockRun(locker, func(ctx context.Context, _, question string) iter.Seq2[agent.Event, error] {
-		return assistant.Stream(ctx, question) // in an application, the Run of a Runner with this agent
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-	defer cancel()
-	for _, err := range run(ctx, "conversation-42", "hello") {
-		fmt.Println(err)
-	}
-	info, err := locker.Inspect(context.Background(), "conversation-42")
-	fmt.Println(info.Held, err)
-	// Output:
-	// context deadline exceeded
-	// false <nil>
-}
-
-// scriptedRunner replaces a runtime.Runner.
-type scriptedRunner struct{ sessions runtime.SessionService }
-
-func (r scriptedRunner) Run(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		session, err := r.sessions.Get(ctx, sessionID)
-		if err == nil {
-			session.Turns = append(session.Turns, schema.Turn{Input: input, Output: schema.NewAIMessage("hello")})
-			err = r.sessions.Update(ctx, session)
-		}
-		if err != nil {
-			yield("", err)
-			return
-		}
-		yield(fmt.Sprintf("turn %d", len(session.Turns)), nil)
-	}
+	// Output: You asked: Where is my order? <nil>
 }
 
 // The model gets the turns before the question.

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/llm"
@@ -60,14 +59,14 @@ func (m historyModel) BindTools(tools []schema.ToolDefinition) llm.ChatModel {
 // recall returns the messages with the last turns of the session after the first system messages.
 func (m historyModel) recall(ctx context.Context, messages []schema.Message) ([]schema.Message, error) {
 	r := runOf(ctx)
-	if r == nil || r.past == nil {
+	if r == nil {
 		return nil, codes.Of("belugarunner.history", codes.Invalid("the model has a History, and no run of New is around "+
 			"the call: ask the model in a run, or ask the one without History"))
 	}
-	r.past.asked.Store(true)
+	r.asked.Store(true)
 	var newest [][]schema.Message
-	left := r.past.tokens
-	for _, turn := range slices.Backward(r.past.turns) {
+	left := r.tokens
+	for _, turn := range slices.Backward(r.past) {
 		exchange, err := exchangeOf(turn)
 		if err != nil {
 			return nil, codes.Of("belugarunner.history", err)
@@ -126,21 +125,13 @@ func exchangeOf(turn schema.Turn) (exchange []schema.Message, err error) {
 	return exchange, nil
 }
 
-// runHistory is the conversation before a run, and what the run adds to its turn.
-type runHistory struct {
-	turns  []schema.Turn
-	tokens int         // that a model gets at most
-	asked  atomic.Bool // a model has a History
-	tools  []schema.Message
-}
-
-// store adds the calls and results of the run to the metadata of the session's last turn.
-func (p *runHistory) store(session *runtime.Session) error {
-	if p == nil || !p.asked.Load() || len(p.tools) == 0 || len(session.Turns) == 0 {
+// addTools adds the calls and results of the run to the metadata of the session's last turn.
+func (r *run) addTools(session *runtime.Session) error {
+	if !r.asked.Load() || len(r.tools) == 0 || len(session.Turns) == 0 {
 		return nil
 	}
 	var lines [][]byte
-	for _, message := range p.tools {
+	for _, message := range r.tools {
 		line, err := belugamemory.Codec{}.Encode(message)
 		if err != nil {
 			return fmt.Errorf("%w: nothing was written: a tool: %w", sessionstore.ErrCodec, err)
@@ -155,24 +146,23 @@ func (p *runHistory) store(session *runtime.Session) error {
 }
 
 // historyPlugin is the last plugin of a run: it sees the turns and events as other plugins leave them.
-type historyPlugin struct{ tokens int }
+type historyPlugin struct{ run *run }
 
 func (historyPlugin) Name() string { return "belugarunner.history" }
 
 func (p historyPlugin) BeforeTurn(
-	ctx context.Context, session *runtime.Session, input schema.Message,
+	_ context.Context, session *runtime.Session, input schema.Message,
 ) (schema.Message, error) {
-	r := runOf(ctx)
-	r.past = &runHistory{turns: session.Turns, tokens: p.tokens}
+	p.run.past = session.Turns
 	if err := codes.TypedNil(input); err != nil {
 		return nil, fmt.Errorf("the BeforeTurn of a plugin: %w", err)
 	}
-	return input, r.keepsID(session)
+	return input, nil
 }
 
-func (historyPlugin) AfterTurn(ctx context.Context, session *runtime.Session, events []agent.Event) ([]agent.Event, error) {
-	runOf(ctx).past.tools = toolsOf(events)
-	return events, runOf(ctx).keepsID(session)
+func (p historyPlugin) AfterTurn(_ context.Context, _ *runtime.Session, events []agent.Event) ([]agent.Event, error) {
+	p.run.tools = toolsOf(events)
+	return events, nil
 }
 
 func (historyPlugin) OnError(_ context.Context, err error) error { return err }

@@ -3,7 +3,6 @@ package belugarunner_test
 import (
 	"context"
 	"errors"
-	"iter"
 	"slices"
 	"sync"
 	"testing"
@@ -25,40 +24,40 @@ func question(text string) (input, output schema.Message) {
 }
 
 // Calls with the context of a run are part of the run and do not wait for it.
-func TestLockRun_joins(t *testing.T) {
+func TestRun_joins(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		var mem *belugamemory.Memory
 		a, b := p.with(t, nil), p.with(t, echo)
+		nested := 0
+		refused := func(ctx context.Context) { // the outer Update would take back its turn
+			for _, e := range a.Run(ctx, p.session, schema.NewHumanMessage("nested")) {
+				nested++
+				refusedWith(t, e, core.ErrInvalidInput, distlock.ErrInvalidOption)
+			}
+		}
 		a.agent = func(ctx context.Context, input string) (string, error) {
 			ctx, cancel := context.WithTimeout(ctx, 20*time.Second) // or it would wait for ever
 			defer cancel()
+			switch input {
+			case "nested":
+				return input, nil
+			case "of another session":
+				refused(ctx)
+				return input, nil
+			}
+			nested = 0
 			in, out := question(input)
-			nested := 0
 			err := errors.Join(
 				mem.Save(ctx, in, out),
 				mem.Turn(ctx, func(ctx context.Context) error { return mem.Save(ctx, in, out) }),
 				a.locker.Do(ctx, p.session, func(context.Context) error { nested++; return nil }),
 			)
-			var again func(ctx context.Context, sessionID, input string) iter.Seq2[string, error]
-			refused := func(ctx context.Context) { // the outer Update would take back its turn
-				for _, e := range again(ctx, p.session, "nested") {
-					nested++
-					refusedWith(t, e, core.ErrInvalidInput, distlock.ErrNotAcquired)
-				}
-			}
-			other := &scripted{sessions: a.scripted.sessions, agent: func(ctx context.Context, input string) (string, error) {
-				if input != "nested" {
-					refused(ctx)
-				}
-				return echo(ctx, input)
-			}}
-			again = must2(belugarunner.LockRun(a.locker, other.Run))
 			refused(ctx)
-			for _, e := range again(ctx, "another", "of another session") {
+			for _, e := range a.Run(ctx, "another", schema.NewHumanMessage("of another session")) {
 				err = errors.Join(err, e)
 				nested++
 			}
-			if nested != 8 {
+			if nested != 4 {
 				t.Errorf("%d steps were done", nested)
 			}
 			if p.free(t, a) {
@@ -93,33 +92,13 @@ func TestLockRun_joins(t *testing.T) {
 	})
 }
 
-// A memory with another Locker does not wait for the run around it.
-func TestLockRun_L_otherLocker_failsAtOnce(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, p *place) {
-		a, b := p.with(t, nil), p.with(t, echo)
-		mem, err := belugamemory.Wrap(memory.NewRecall(inmemory.NewMessageStore()), b.locker,
-			belugamemory.WithInnerSeparatesSessions())
-		must(t, err)
-		a.agent = func(ctx context.Context, input string) (string, error) {
-			in, out := question(input)
-			return "", mem.Save(ctx, in, out)
-		}
-		start := time.Now()
-		_, errs := p.say(t.Context(), a, "q")
-		var busy *distlock.BusyError
-		if len(errs) != 1 || !errors.As(errs[0], &busy) || !busy.Self || time.Since(start) != 0 {
-			t.Errorf("after %s: %v", time.Since(start), errs)
-		}
-	})
-}
-
 func (p *place) oneError(ctx context.Context, i *instance, input string) (string, error) {
 	answer, errs := p.say(ctx, i, input)
 	return answer, errors.Join(errs...)
 }
 
 // A cancelled run inside a Turn does not keep the lease of the Turn.
-func TestLockRun_insideTurn_doesNotLinger(t *testing.T) {
+func TestRun_insideTurn_doesNotLinger(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		slow := newThinks()
 		a := p.with(t, slow.agent)
@@ -145,7 +124,7 @@ func TestLockRun_insideTurn_doesNotLinger(t *testing.T) {
 
 // A run ends with the loss even if its context has the lease without its end, as after
 // WithoutCancel.
-func TestLockRun_N_joinedRun_endsWithLoss(t *testing.T) {
+func TestRun_N_joinedRun_endsWithLoss(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, nil)
 		a.agent = func(ctx context.Context, input string) (string, error) {
@@ -159,13 +138,9 @@ func TestLockRun_N_joinedRun_endsWithLoss(t *testing.T) {
 				t.Fatalf("%v, want one error", errs)
 			}
 			refusedWith(t, errs[0], belugamemory.ErrLockLost, distlock.ErrLost)
-			never, err := belugarunner.LockRun(a.locker, func(context.Context, string, string) iter.Seq2[string, error] {
-				panic("its lease is lost")
-			})
-			must(t, err)
-			for _, err := range never(context.WithoutCancel(ctx), p.session, "after the loss") {
-				refusedWith(t, err, belugamemory.ErrLockLost, distlock.ErrLost)
-			}
+			a.agent = func(context.Context, string) (string, error) { panic("its lease is lost") }
+			_, errs = p.say(context.WithoutCancel(ctx), a, "after the loss")
+			refusedWith(t, errs[0], belugamemory.ErrLockLost, distlock.ErrLost)
 			return nil
 		})
 		if !errors.Is(err, distlock.ErrLost) {
@@ -208,7 +183,7 @@ func (o *outcomes) all() []distlock.Outcome {
 	return o.ended
 }
 
-func TestLockRun_observerSeesEveryRun(t *testing.T) {
+func TestRun_observerSeesEveryRun(t *testing.T) {
 	failing := func(context.Context, string) (string, error) { return "", errAgent }
 	for want, test := range map[distlock.Outcome]func(t *testing.T, p *place){
 		distlock.OutcomeDone: func(t *testing.T, p *place) { p.say(t.Context(), p.with(t, echo), "q") },
@@ -219,8 +194,10 @@ func TestLockRun_observerSeesEveryRun(t *testing.T) {
 		},
 		distlock.OutcomeCancelled: func(t *testing.T, p *place) {
 			slow := newThinks()
-			p.cancelled(t, p.with(t, slow.agent), slow, "q")
+			a := p.with(t, slow.agent)
+			p.cancelled(t, a, slow, "q")
 			close(slow.goOn)
+			a.AwaitWorkers()
 		},
 		distlock.OutcomeLost: func(t *testing.T, p *place) {
 			p.say(t.Context(), p.with(t, func(ctx context.Context, input string) (string, error) {
@@ -256,20 +233,13 @@ func TestLockRun_observerSeesEveryRun(t *testing.T) {
 				if got := seen.all(); !slices.Equal(got, []distlock.Outcome{want}) {
 					t.Errorf("outcomes %v, want %s", got, want)
 				}
-				stored := 0
-				if want == distlock.OutcomeDone {
-					stored = 1
-				}
-				if got := seen.last.Exchanges; got != stored {
-					t.Errorf("the run has stored %d exchanges, want %d", got, stored)
-				}
 			})
 		})
 	}
 }
 
 // The operation of a run says how long the run waited and held the session.
-func TestLockRun_observerSeesWaitAndHeld(t *testing.T) {
+func TestRun_observerSeesWaitAndHeld(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		seen := new(outcomes)
 		p.observer = seen
@@ -291,6 +261,47 @@ func TestLockRun_observerSeesWaitAndHeld(t *testing.T) {
 		})
 		if op := seen.last; op.Wait != 0 || op.Held != 0 { // the lease is not its own
 			t.Errorf("inside a lease, the run waited for %s and held for %s", op.Wait, op.Held)
+		}
+	})
+}
+
+// The end of a cancelled run waits for a Save of a tool that outlives its agent.
+func TestRun_S1_endWaitsForASave(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a := p.with(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		a.agent = func(ctx context.Context, _ string) (string, error) {
+			lease, _ := a.locker.FromContext(ctx, p.session)
+			begun := make(chan struct{})
+			go lease.Guard(ctx, func(context.Context) error { close(begun); time.Sleep(time.Second); return nil })
+			<-begun
+			cancel()
+			return "", errAgent
+		}
+		p.say(ctx, a, "q")
+		if time.Sleep(5 * time.Millisecond); p.free(t, a) {
+			t.Error("the session is free while a Save of the cancelled run is under way")
+		}
+		if time.Sleep(time.Second); !p.free(t, a) {
+			t.Error("the session is held after the Save")
+		}
+	})
+}
+
+// A run in a Turn or in a run uses the lease around it.
+func TestRun_S1_innerRunEndsNothing(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a := p.with(t, nil)
+		must(t, a.locker.Do(t.Context(), p.session, func(ctx context.Context) error {
+			inner, cancel := context.WithCancel(ctx)
+			a.agent = func(ctx context.Context, input string) (string, error) { cancel(); return "", errAgent }
+			p.say(inner, a, "q")
+			a.AwaitWorkers()
+			a.agent = echo
+			return second(p.oneError(ctx, a, "q"))
+		}))
+		if got := p.turns(t); got != "q" {
+			t.Errorf("turns %q", got)
 		}
 	})
 }

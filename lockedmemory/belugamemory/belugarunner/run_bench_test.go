@@ -34,17 +34,17 @@ func compareRuns(b *testing.B, sessions, before int) {
 	server := testservers.StartRedis(b)
 	ours, inMemory, bare := runOnRedis(b, server.URL()), runInMemory(), runCommands(b, server.URL())
 	ids := 0
-	measure := func(run run) (c cost) {
+	measure := func(by way) (c cost) {
 		chosen := make([]string, sessions)
 		answer := func() {
 			for _, id := range chosen {
-				for _, err := range run.run(b.Context(), id, schema.NewHumanMessage("hello")) {
+				for _, err := range by.run(b.Context(), id, schema.NewHumanMessage("hello")) {
 					must(b, err)
 				}
 			}
 		}
 		for i := range chosen {
-			chosen[i] = run.create(b, "session "+strconv.Itoa(ids))
+			chosen[i] = by.create(b, "session "+strconv.Itoa(ids))
 			ids++
 		}
 		for range before {
@@ -84,27 +84,27 @@ func compareRuns(b *testing.B, sessions, before int) {
 	report("µs", func(c cost) float64 { return c.time })
 }
 
-// run is a way to run turns, and to make the session of an ID or another one.
-type run struct {
+// way runs turns, and to make the session of an ID or another one.
+type way struct {
 	run    func(ctx context.Context, id string, input schema.Message) iter.Seq2[agent.Event, error]
 	create func(b *testing.B, id string) string
 }
 
-func runInMemory() run {
+func runInMemory() way {
 	s := runtime.NewInMemorySessionService()
 	r := runtime.NewRunner(answers(echo), runtime.WithSessionService(s))
-	return run{r.Run, func(b *testing.B, _ string) string {
+	return way{r.Run, func(b *testing.B, _ string) string {
 		session, err := s.Create(b.Context(), "agent")
 		must(b, err)
 		return session.ID
 	}}
 }
 
-func runOnRedis(b *testing.B, url string) run {
+func runOnRedis(b *testing.B, url string) way {
 	r, err := belugarunner.New(answers(echo), url)
 	must(b, err)
 	b.Cleanup(func() { must(b, r.Shutdown(context.Background())) })
-	return run{r.Run, func(b *testing.B, id string) string {
+	return way{r.Run, func(b *testing.B, id string) string {
 		_, err := r.Sessions().Create(core.WithSessionID(b.Context(), id), "agent")
 		must(b, err)
 		return id
@@ -112,10 +112,10 @@ func runOnRedis(b *testing.B, url string) run {
 }
 
 // runCommands returns a run that only sends four commands.
-func runCommands(b *testing.B, url string) run {
+func runCommands(b *testing.B, url string) way {
 	client := must2(redislock.ParseURL(url))
 	b.Cleanup(func() { _ = client.Close() })
-	return run{func(ctx context.Context, _ string, _ schema.Message) iter.Seq2[agent.Event, error] {
+	return way{func(ctx context.Context, _ string, _ schema.Message) iter.Seq2[agent.Event, error] {
 		return func(func(agent.Event, error) bool) {
 			for range 4 {
 				must(b, client.Ping(ctx).Err())

@@ -3,7 +3,6 @@ package belugarunner_test
 import (
 	"context"
 	"errors"
-	"io"
 	"iter"
 	"slices"
 	"strconv"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
+	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -22,7 +23,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
-func TestLockRun_S1_runsFollowEachOther(t *testing.T) {
+func TestRun_S1_runsFollowEachOther(t *testing.T) {
 	const runs = 8
 	everywhere(t, func(t *testing.T, p *place) {
 		var inside atomic.Int32
@@ -52,16 +53,16 @@ func TestLockRun_S1_runsFollowEachOther(t *testing.T) {
 }
 
 // Without the lock, the test above fails.
-func TestScripted_losesTurnsWithoutALock(t *testing.T) {
+func TestRun_withoutALock_losesTurns(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
-		runner := &scripted{sessions: p.sessions, agent: func(ctx context.Context, input string) (string, error) {
+		runner := runtime.NewRunner(answers(func(ctx context.Context, input string) (string, error) {
 			time.Sleep(5 * time.Millisecond)
 			return echo(ctx, input)
-		}}
+		}), runtime.WithSessionService(p.sessions))
 		var all sync.WaitGroup
 		for n := range 8 {
 			all.Go(func() {
-				for range runner.Run(t.Context(), p.session, strconv.Itoa(n)) {
+				for range runner.Run(t.Context(), p.session, schema.NewHumanMessage(strconv.Itoa(n))) {
 				}
 			})
 		}
@@ -72,14 +73,14 @@ func TestScripted_losesTurnsWithoutALock(t *testing.T) {
 	})
 }
 
-func TestLockRun_S1_sessionsAreIndependent(t *testing.T) {
+func TestRun_S1_sessionsAreIndependent(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		first := newThinks()
 		a := p.with(t, first.agent)
 		go p.say(t.Context(), a, "long")
 		<-first.begun
 		b := p.with(t, echo)
-		for _, err := range b.locked(core.WithTenant(t.Context(), "another"), p.session, "short") {
+		for _, err := range b.Run(core.WithTenant(t.Context(), "another"), p.session, schema.NewHumanMessage("short")) {
 			if err != nil {
 				t.Error(err)
 			}
@@ -91,7 +92,7 @@ func TestLockRun_S1_sessionsAreIndependent(t *testing.T) {
 	})
 }
 
-func TestLockRun_N_lossCancelsTheRun(t *testing.T) {
+func TestRun_N_lossCancelsTheRun(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		var cause error
 		a := p.with(t, func(ctx context.Context, input string) (string, error) {
@@ -111,7 +112,7 @@ func TestLockRun_N_lossCancelsTheRun(t *testing.T) {
 		if !errors.Is(errs[0], context.Canceled) {
 			t.Errorf("%v does not match the run's own error", errs[0])
 		}
-		a.workers.Wait()
+		a.AwaitWorkers()
 		if !errors.Is(cause, distlock.ErrLost) {
 			t.Errorf("the run's context ended by %v", cause)
 		}
@@ -121,40 +122,8 @@ func TestLockRun_N_lossCancelsTheRun(t *testing.T) {
 	})
 }
 
-// A run that ignores the loss of its lease yields ErrLost at its end, once.
-func TestLockRun_N_unnoticedLoss_yieldedAtEnd(t *testing.T) {
-	everywhere(t, func(t *testing.T, p *place) {
-		locker := p.newLocker(t, distlock.Options{TTL: leaseTTL})
-		for name, events := range map[string][]error{
-			"without an error": nil, "with an error": {errAgent}, "an error after it": {errAgent, io.EOF},
-		} {
-			run := func(ctx context.Context, _ string, _ int) iter.Seq2[int, error] {
-				return func(yield func(int, error) bool) {
-					for n, err := range events {
-						if !yield(n, err) {
-							return
-						}
-					}
-					p.lose(t)
-					<-ctx.Done()
-				}
-			}
-			locked, err := belugarunner.LockRun(locker, run)
-			must(t, err)
-			var errs []error
-			for _, err := range locked(t.Context(), name, 0) {
-				errs = append(errs, err)
-			}
-			if len(errs) != len(events)+1 || !slices.Equal(errs[:len(events)], events) {
-				t.Fatalf("%s: %v, want those of the run and one more", name, errs)
-			}
-			refusedWith(t, errs[len(events)], belugamemory.ErrLockLost, distlock.ErrLost)
-		}
-	})
-}
-
 // The lock service may know the loss first. Then the release returns it.
-func TestLockRun_N_lossIsFoundByTheRelease(t *testing.T) {
+func TestRun_N_lossIsFoundByTheRelease(t *testing.T) {
 	onRedis(t, func(t *testing.T, p *place) {
 		a := p.with(t, func(ctx context.Context, input string) (string, error) {
 			p.lose(t)
@@ -169,7 +138,7 @@ func TestLockRun_N_lossIsFoundByTheRelease(t *testing.T) {
 }
 
 // Beluga's Runner only logs the error of an Update.
-func TestLockRun_N_yieldsTheErrorOfUpdate(t *testing.T) {
+func TestRun_N_yieldsTheErrorOfUpdate(t *testing.T) {
 	full := errors.New("the disk is full")
 	for name, test := range map[string]struct {
 		fails, is error
@@ -179,7 +148,6 @@ func TestLockRun_N_yieldsTheErrorOfUpdate(t *testing.T) {
 		"a retryable code of the service": {core.NewError("update", core.ErrProviderDown, "", full), full,
 			belugamemory.ErrOutcomeUnknown},
 		"a code of the service": {core.NewError("update", core.ErrNotFound, "", full), full, core.ErrNotFound},
-		"refused":               {nil, distlock.ErrNotHeld, core.ErrInvalidInput},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onFakeTime(t, func(t *testing.T, p *place) {
@@ -187,9 +155,6 @@ func TestLockRun_N_yieldsTheErrorOfUpdate(t *testing.T) {
 				p.observer = seen
 				p.sessions.fails = test.fails
 				a := p.with(t, echo)
-				if test.fails == nil {
-					a.after = func(ctx context.Context) { must(t, p.change(ctx, t, a.sessions)) } // the first of two
-				}
 				answer, errs := p.say(t.Context(), a, "q")
 				if answer != "" || len(errs) != 1 {
 					t.Fatalf("the client got the answer %q and the errors %v; want one error, as no turn is stored", answer, errs)
@@ -203,109 +168,57 @@ func TestLockRun_N_yieldsTheErrorOfUpdate(t *testing.T) {
 	}
 }
 
-// After a break, the stream must not yield: Go panics.
-func TestLockRun_breakAfterLoss(t *testing.T) {
-	for _, at := range []string{"an event", "the error"} {
-		t.Run(at, func(t *testing.T) {
-			onFakeTime(t, func(t *testing.T, p *place) {
-				a := p.with(t, func(ctx context.Context, input string) (string, error) {
-					if at == "the error" {
-						p.lose(t)
-						<-ctx.Done()
-					}
-					return echo(ctx, input)
-				})
-				for _, err := range a.locked(t.Context(), p.session, "q") {
-					if at == "an event" {
-						p.lose(t)
-						time.Sleep(time.Minute)
-					} else {
-						refusedWith(t, err, belugamemory.ErrLockLost, distlock.ErrLost)
-					}
-					break
-				}
-			})
-		})
-	}
-}
-
-func TestLockRun_N_closeOfTheLockerEndsTheRun(t *testing.T) {
+func TestRun_N_closeOfTheLockerEndsTheRun(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		for name, obeys := range map[string]bool{
-			"a run that ends with its context": true, "a run that ignores its context": false,
+			"an agent that ends with its context": true, "an agent that ignores its context": false,
 		} {
-			a := p.with(t, nil)
-			run := func(ctx context.Context, _, _ string) iter.Seq2[string, error] {
-				return func(yield func(string, error) bool) {
-					closeLocker(t, a.locker)
-					if obeys {
-						<-ctx.Done()
-						yield("", ctx.Err())
-					}
+			var a *instance
+			a = p.with(t, func(ctx context.Context, input string) (string, error) {
+				closeLocker(t, a.locker)
+				if obeys {
+					<-ctx.Done()
+					return "", ctx.Err()
 				}
-			}
-			locked, err := belugarunner.LockRun(a.locker, run)
-			must(t, err)
-			var errs []error
-			for _, err := range locked(t.Context(), p.session, "q") {
-				errs = append(errs, err)
-			}
+				return echo(ctx, input)
+			})
+			_, errs := p.say(t.Context(), a, "q")
 			if len(errs) != 1 {
 				t.Fatalf("%s: %v, want one error", name, errs)
 			}
 			refusedWith(t, errs[0], belugamemory.ErrShuttingDown, distlock.ErrClosed)
+			if got := p.turns(t); got != "" {
+				t.Errorf("%s: the turns are %q, want none", name, got)
+			}
 		}
 	})
 }
 
-// The run's own release after Update is no loss and does not cancel the context.
-func TestLockRun_L_slowReaderHoldsNothing(t *testing.T) {
+// The client of a slow stream holds no session.
+func TestRun_L_slowReaderHoldsNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		a, b := p.with(t, nil), p.with(t, echo)
-		var run context.Context
-		a.agent = func(ctx context.Context, input string) (string, error) { run = ctx; return echo(ctx, input) }
-		var events []string
-		for event, err := range a.locked(t.Context(), p.session, "first") {
+		a, b := p.with(t, echo), p.with(t, echo)
+		for event, err := range a.Run(t.Context(), p.session, schema.NewHumanMessage("first")) {
 			time.Sleep(time.Millisecond)
-			if events = append(events, event); err != nil || run.Err() != nil || !p.free(t, a) {
-				t.Fatalf("event %q, error %v; the run's context has %v; the lock is free: %t, want it free", event, err,
-					run.Err(), p.free(t, a))
+			if err != nil || event.Text != "answer to first" || !p.free(t, a) {
+				t.Fatalf("event %v, error %v; the lock is free: %t, want it free", event, err, p.free(t, a))
 			}
 			if _, errs := p.say(t.Context(), b, "next"); errs != nil {
 				t.Error(errs)
 			}
 		}
-		if got := p.turns(t); len(events) != 3 || got != "first next next next" {
-			t.Errorf("events %q, turns %q", events, got)
-		}
-	})
-}
-
-// A run without an Update holds its lease until it returns.
-func TestLockRun_L_breakReleasesAtOnce(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, p *place) {
-		a := p.with(t, nil)
-		run := func(context.Context, string, int) iter.Seq2[int, error] {
-			return slices.All([]error{errAgent, errAgent})
-		}
-		for range must2(belugarunner.LockRun(a.locker, run))(t.Context(), p.session, 0) {
-			if p.free(t, a) {
-				t.Error("the lock is free inside the run")
-			}
-			break
-		}
-		if !p.free(t, a) {
-			t.Error("the lock stands after the loop")
+		if got := p.turns(t); got != "first next" {
+			t.Errorf("turns %q", got)
 		}
 	})
 }
 
 // The reader of an error may stall or cancel: the lease has ended before.
-func TestLockRun_L_errorComesAfterTheRelease(t *testing.T) {
+func TestRun_L_errorComesAfterTheRelease(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, func(context.Context, string) (string, error) { return "", errAgent })
 		ctx, cancel := context.WithCancel(t.Context())
-		for _, err := range a.locked(ctx, p.session, "q") {
+		for _, err := range a.Run(ctx, p.session, schema.NewHumanMessage("q")) {
 			if err != errAgent || !p.free(t, a) {
 				t.Errorf("error %v; the session is free: %t, want it free", err, p.free(t, a))
 			}
@@ -318,45 +231,7 @@ func TestLockRun_L_errorComesAfterTheRelease(t *testing.T) {
 	})
 }
 
-func TestLockRun_L_panicReleases(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, p *place) {
-		seen := new(outcomes)
-		p.observer = seen
-		a := p.with(t, echo)
-		broken, err := belugarunner.LockRun(a.locker,
-			func(context.Context, string, string) iter.Seq2[string, error] { panic("boom") })
-		must(t, err)
-		for name, work := range map[string]func(){
-			"the loop": func() {
-				for range a.locked(t.Context(), p.session, "q") {
-					panic("boom")
-				}
-			},
-			"the run": func() {
-				for range broken(t.Context(), p.session, "q") {
-					t.Error("an event")
-				}
-			},
-		} {
-			func() {
-				defer func() {
-					if recovered := recover(); recovered != "boom" {
-						t.Errorf("%s: the panic became %v", name, recovered)
-					}
-				}()
-				work()
-			}()
-			if !p.free(t, a) {
-				t.Fatalf("%s: the lock stands", name)
-			}
-		}
-		if got := seen.all(); !slices.Equal(got, []distlock.Outcome{distlock.OutcomeFailed, distlock.OutcomeFailed}) {
-			t.Errorf("outcomes %v", got)
-		}
-	})
-}
-
-func TestLockRun_busy(t *testing.T) {
+func TestRun_busy(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		first := newThinks()
 		a := p.with(t, first.agent)
@@ -392,7 +267,7 @@ func TestLockRun_busy(t *testing.T) {
 	})
 }
 
-func TestLockRun_withoutSession_refused(t *testing.T) {
+func TestRun_withoutSession_refused(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, func(context.Context, string) (string, error) { panic("it has no session") })
 		p.session = ""
@@ -405,7 +280,7 @@ func TestLockRun_withoutSession_refused(t *testing.T) {
 	})
 }
 
-func TestLockRun_endedContext_doesNotRun(t *testing.T) {
+func TestRun_endedContext_doesNotRun(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, func(context.Context, string) (string, error) { panic("its context has ended") })
 		ctx, cancel := context.WithCancel(t.Context())
@@ -419,12 +294,12 @@ func TestLockRun_endedContext_doesNotRun(t *testing.T) {
 	})
 }
 
-// Callers use the result of LockRun like Run: concurrently, repeatedly, or without iterating.
-func TestLockRun_everyIterationIsARun(t *testing.T) {
+// Callers iterate concurrently, repeatedly, or not at all.
+func TestRun_everyIterationIsARun(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, echo)
-		a.locked(t.Context(), p.session, "never")
-		events := a.locked(t.Context(), p.session, "q")
+		a.Run(t.Context(), p.session, schema.NewHumanMessage("never"))
+		events := a.Run(t.Context(), p.session, schema.NewHumanMessage("q"))
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
@@ -433,35 +308,14 @@ func TestLockRun_everyIterationIsARun(t *testing.T) {
 			})
 		}
 		all.Wait()
-		next, stop := iter.Pull2(a.locked(t.Context(), p.session, "pulled"))
-		if event, err, ok := next(); event != "answer" || err != nil || !ok {
-			t.Errorf("%q, %v, %t", event, err, ok)
+		next, stop := iter.Pull2(a.Run(t.Context(), p.session, schema.NewHumanMessage("pulled")))
+		if event, err, ok := next(); event.Text != "answer to pulled" || err != nil || !ok {
+			t.Errorf("%q, %v, %t", event.Text, err, ok)
 		}
 		synctest.Wait()
 		stop()
 		if got := p.turns(t); got != "q q q pulled" || !p.free(t, a) {
 			t.Errorf("the turns %q; the lock is free: %t", got, p.free(t, a))
-		}
-	})
-}
-
-func TestLockRun_refusesNilsAndOptions(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, p *place) {
-		locker, run := p.newLocker(t, distlock.Options{}), (&scripted{}).Run
-		for name, make := range map[string]func() error{
-			"no Locker": func() error { return second(belugarunner.LockRun(nil, run)) },
-			"no run":    func() error { return second(belugarunner.LockRun[string, string](locker, nil)) },
-			"of sessions": func() error {
-				return second(belugarunner.NewSessionService(nil, locker, belugarunner.WithBusy(lockedmemory.Refuse)))
-			},
-			"no service":          func() error { return second(belugarunner.WrapSessions(nil, locker)) },
-			"sessions, no Locker": func() error { return second(belugarunner.WrapSessions(p.sessions, nil)) },
-			"sessions, of a run": func() error {
-				return second(belugarunner.WrapSessions(p.sessions, locker, belugarunner.WithMaxHold(1)))
-			},
-		} {
-			t.Log(name)
-			refusedWith(t, make(), core.ErrInvalidInput, distlock.ErrInvalidOption)
 		}
 	})
 }

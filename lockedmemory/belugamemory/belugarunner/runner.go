@@ -6,7 +6,6 @@ import (
 	"errors"
 	"iter"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +15,8 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
 )
@@ -27,11 +28,16 @@ var _ core.Lifecycle = (*Runner)(nil)
 // concurrent use.
 type Runner struct {
 	settings
-	agent    agent.Agent
-	run      func(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error]
-	wrapped  runtime.SessionService
-	sessions *SessionService
-	servers  services.Servers
+	agent   agent.Agent
+	locker  *distlock.Locker
+	turns   *lockedmemory.LockedMemory[struct{}, struct{}]
+	own     *sessionService // nil with WithSessionService
+	servers services.Servers
+
+	mu      sync.Mutex
+	open    sync.WaitGroup  // the runs, until their release and the end of their workers
+	closing context.Context // ends with the first Shutdown
+	close   context.CancelFunc
 
 	leaving sync.Once
 	left    chan struct{} // closed after the services were left
@@ -42,16 +48,14 @@ type Runner struct {
 // lockurl.OpenDriver. A PostgreSQL has the schemas of pglock.Migrate and pgstore.Migrate. New asks
 // the servers once, and waits for each for at most 5 s. Call [Runner.Shutdown] when the process ends.
 //
-// The agent belongs to the Runner: New wraps it with [WrapAgent]. A session names its agent by ID. A
-// run of an agent with another ID fails with core.ErrInvalidInput and changes nothing.
+// A session names its agent by ID. A run of an agent with another ID fails with core.ErrInvalidInput
+// and changes nothing.
 //
 // Runners and memories "locked" of this process share the connections of a URL, and a Locker if the
 // options of their locks are equal: namespace and TTL. Give such a memory neither "wait" nor "max_hold".
 //
-// Options are [WithStore], [WithNamespace], [WithTTL], [WithIdleTTL], [WithMaxTurns], [WithHistory],
-// [WithWait], [WithBusy], [WithMaxHold], [WithPlugins] and [WithAgentID]. A nil agent, an agent without
-// an ID, and wrong options fail with core.ErrInvalidInput. A server that refuses or does not answer
-// fails with core.ErrProviderDown. Then nothing stays open.
+// A nil agent, an agent without an ID, and wrong options fail with core.ErrInvalidInput. A server that
+// refuses or does not answer fails with core.ErrProviderDown. Then nothing stays open.
 func New(a agent.Agent, url string, opts ...Option) (*Runner, error) {
 	r, err := open(a, url, opts)
 	return r, codes.Of("belugarunner.new", err)
@@ -60,18 +64,10 @@ func New(a agent.Agent, url string, opts ...Option) (*Runner, error) {
 const newTimeout = 5 * time.Second
 
 func open(a agent.Agent, url string, opts []Option) (*Runner, error) {
-	s, err := apply(settings{runs: newOpenRuns(), tokens: defaultHistory}, opts, forRunners)
+	r, err := newRunner(a, opts)
 	if err != nil {
 		return nil, err
 	}
-	if isNil(a) {
-		return nil, codes.Invalid("the agent is nil: give the agent of the Runner")
-	}
-	if s.agentID = cmp.Or(s.agentID, a.ID()); s.agentID == "" {
-		return nil, codes.Invalid("the agent has no ID, and sessions belong to an ID: set one with WithAgentID")
-	}
-	s.keep.Namespace = cmp.Or(s.keep.Namespace, "run")
-	r := &Runner{settings: s, agent: WrapAgent(named{a, s.agentID}), left: make(chan struct{})}
 	opened := false
 	defer func() { // also after a panic
 		if !opened {
@@ -81,36 +77,62 @@ func open(a agent.Agent, url string, opts []Option) (*Runner, error) {
 	if err := r.connect(url); err != nil {
 		return nil, err
 	}
-	r.wrapped = &sessions{r.sessions, r.settings}
-	r.run = lockRun(&r.settings, r.turn)
 	opened = true
 	return r, nil
 }
 
+// newRunner makes a Runner without servers.
+func newRunner(a agent.Agent, opts []Option) (*Runner, error) {
+	s, err := apply(opts)
+	if err != nil {
+		return nil, err
+	}
+	if isNil(a) {
+		return nil, codes.Invalid("the agent is nil: give the agent of the Runner")
+	}
+	if s.agentID = cmp.Or(s.agentID, a.ID()); s.agentID == "" {
+		return nil, codes.Invalid("the agent has no ID, and sessions belong to an ID: set one with WithAgentID")
+	}
+	r := &Runner{settings: s, agent: a, left: make(chan struct{})}
+	r.closing, r.close = context.WithCancel(context.Background())
+	return r, nil
+}
+
 // connect opens the servers of the locks and the sessions.
-func (r *Runner) connect(url string) (err error) {
-	r.servers = services.Servers{LocksAt: services.Setting{Name: "url", URL: url},
-		SessionsAt: services.Setting{Name: "WithStore", URL: r.storeURL}, Timeout: newTimeout}
-	if r.locker, err = r.servers.Open(r.locks); err != nil {
+func (r *Runner) connect(url string) error {
+	r.servers = services.Servers{LocksAt: services.Setting{Name: "url", URL: url}, Timeout: newTimeout}
+	if r.sessions == nil {
+		r.servers.SessionsAt = services.Setting{Name: "WithStore", URL: r.storeURL}
+	}
+	locker, err := r.servers.Open(r.locks)
+	if err != nil {
+		return err
+	}
+	if err := r.lockWith(locker); err != nil || r.sessions != nil {
 		return err
 	}
 	kept, err := r.servers.Sessions.Sessions(r.keep, true)
 	if err != nil {
 		return err
 	}
-	if r.sessions, err = newSessionService(kept, r.settings); err != nil {
+	if r.own, err = newSessionService(kept, r.locker, r.Wait); err != nil {
 		return err
 	}
-	return r.servers.AskSessions(r.sessions.locked.Ping)
+	r.sessions = r.own
+	return r.servers.AskSessions(r.own.locked.Ping)
 }
 
-// named is an agent with the ID that New has read.
-type named struct {
-	agent.Agent
-	id string
+// lockWith lets the runs follow each other under a Locker.
+func (r *Runner) lockWith(locker *distlock.Locker) (err error) {
+	r.locker, r.maxHold = locker, cmp.Or(r.maxHold, 10*time.Minute)
+	r.turns, err = lockedmemory.New[struct{}, struct{}](noMemory{}, locker, belugamemory.SessionKey, &r.Options)
+	return err
 }
 
-func (n named) ID() string { return n.id }
+// noMemory is not called: the lock of a run is that of a turn without a memory.
+type noMemory struct {
+	lockedmemory.Memory[struct{}, struct{}]
+}
 
 // isNil reports whether v is nil, or a nil pointer, function, map or list of its type.
 func isNil[T any](v T) bool {
@@ -123,9 +145,18 @@ func isNil[T any](v T) bool {
 	return false
 }
 
-// Run waits for the session, and runs the agent on the input. It yields the events after the turn is
-// stored, or one error, see [LockRun]. A session that does not exist is created with this ID. An empty
-// ID fails with distlock.ErrInvalidKey. The tenant of ctx owns the session.
+// Run waits for the session, runs the agent on the input, and yields the events after the turn is stored
+// and the session is free, or one error. A session that does not exist is created with this ID. An empty ID
+// fails with distlock.ErrInvalidKey. The tenant of ctx owns the session.
+//
+// If the session cannot be stored, Run yields the error and no event. An error of another service that is
+// no core.Error, or has a retryable code, gets the code [belugamemory.ErrOutcomeUnknown]. An error that a
+// plugin hides is yielded, too. If the lease is lost, the context of the run ends, and Run yields
+// distlock.ErrLost.
+//
+// The context of the agent names the session. Saves of memories over the same Locker are part of the run.
+// A run inside a [belugamemory.Memory.Turn] of its session uses the lease of the turn. A run inside another
+// run of its session is refused. Every iteration is a separate run.
 //
 // The number of runs at the same time has no limit: let the server limit its requests. A run may
 // contain a run of another session. If the other session's run contains one of this session, each
@@ -135,39 +166,35 @@ func isNil[T any](v T) bool {
 // age of [WithMaxHold] at the latest. After [Runner.Shutdown], Run fails with
 // belugamemory.ErrShuttingDown and distlock.ErrClosed.
 func (r *Runner) Run(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error] {
-	return r.run(ctx, sessionID, input)
-}
-
-type insideKey struct{ *Runner }
-
-// turn is a run of Beluga under the lease. ⚑ Each run has a runtime.Runner of its own, whose Shutdown
-// returns when the worker of this run has ended. Nothing else shows this end.
-func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
-		own := runtime.NewRunner(r.agent, runtime.WithSessionService(r.wrapped),
-			runtime.WithPlugins(append(slices.Clip(r.plugins), historyPlugin{r.tokens})...))
-		runOf(ctx).work.begin() // of the worker
-		defer r.awaitWorker(ctx, own)
-		own.Run(context.WithValue(ctx, insideKey{r}, true), sessionID, input)(yield)
+		events, err := r.turn(ctx, sessionID, input)
+		if err != nil {
+			yield(agent.Event{}, codes.Of(opRun, err))
+			return
+		}
+		for _, event := range events {
+			if !yield(event, nil) {
+				return
+			}
+		}
 	}
 }
 
-// awaitWorker releases the lease of a cancelled run when its worker has ended.
-func (r *Runner) awaitWorker(ctx context.Context, own *runtime.Runner) {
-	run := runOf(ctx)
-	if ctx.Err() == nil { // Run has returned after its worker
-		run.workEnded(ctx, 1, false)
-		return
+// errShutDown says that another instance can do the run.
+func errShutDown(op string) error {
+	return core.NewError(op, codes.ShuttingDown, "the Runner was shut down; nothing was done: ask another instance",
+		distlock.ErrClosed)
+}
+
+// begin opens a run. It fails after a Shutdown.
+func (r *Runner) begin() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closing.Err() != nil {
+		return errShutDown(opRun)
 	}
-	r.runs.add(1)
-	go func() {
-		defer r.runs.add(-1)
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.maxHold)
-		defer cancel()
-		if own.Shutdown(limited) == nil {
-			run.workEnded(ctx, 1, false)
-		}
-	}()
+	r.open.Add(1)
+	return nil
 }
 
 // Shutdown refuses new runs and ends those that wait for their session: they fail with
@@ -178,14 +205,18 @@ func (r *Runner) awaitWorker(ctx context.Context, own *runtime.Runner) {
 // core.ErrInvalidInput.
 func (r *Runner) Shutdown(ctx context.Context) error {
 	const op = "belugarunner.shutdown"
-	if ctx.Value(insideKey{r}) != nil {
-		return codes.Of(op, codes.Self(errors.New("a run of this Runner is around the call, and Shutdown waits for its end: "+
-			"call it outside of runs"), distlock.BusyError{Self: true}))
+	for around := runOf(ctx); around != nil; around = around.outer {
+		if around.Runner == r {
+			return codes.Of(op, codes.Invalid("a run of this Runner is around the call, and Shutdown waits for its end: "+
+				"call it outside of runs"))
+		}
 	}
-	r.runs.shutDown()
+	r.mu.Lock()
+	r.close() // no run begins from here on
+	r.mu.Unlock()
 	r.leaving.Do(func() {
 		go func() {
-			<-r.runs.idle
+			r.open.Wait()
 			for _, ended := range r.servers.Leave() {
 				r.err = errors.Join(r.err, <-ended)
 			}
@@ -203,12 +234,12 @@ func (r *Runner) Shutdown(ctx context.Context) error {
 // Start fails if the Runner was shut down or a server does not answer.
 func (r *Runner) Start(ctx context.Context) error {
 	const op = "belugarunner.start"
-	if r.runs.closing.Err() != nil {
+	if r.closing.Err() != nil {
 		return errShutDown(op)
 	}
 	err := r.locker.Ping(ctx)
-	if err == nil {
-		_, err = r.sessions.locked.Ping(ctx)
+	if err == nil && r.own != nil {
+		_, err = r.own.locked.Ping(ctx)
 	}
 	return codes.Of(op, err)
 }
@@ -223,6 +254,15 @@ func (r *Runner) Health() core.HealthStatus { return services.Health(r.Start) }
 // [belugamemory.SessionKey] keeps runs of a session away.
 func (r *Runner) Locker() *distlock.Locker { return r.locker }
 
-// Sessions returns the sessions, to list a chat or to delete it. An Update needs the lease of its
-// session, see [SessionService].
-func (r *Runner) Sessions() *SessionService { return r.sessions }
+// Sessions returns the sessions, to list a chat or to delete it: the service of [WithSessionService], or
+// that of this Runner. In the Runner's service, a session belongs to the tenant of the context, see
+// [belugamemory.SessionKey]. Values of State and metadata keep their types as in [belugamemory.Codec].
+//
+// Update needs the lease of the session: call it under the Do of [Runner.Locker] with the
+// [belugamemory.SessionKey]. It takes the session that Get or Create has returned under this lease, and
+// refuses all others: another instance may have stored turns since. Nothing is merged. Create and Delete
+// take the lock themselves. Get takes none.
+//
+// A session whose ExpiresAt is past is not found. The service keeps its text until Delete, until
+// Create under the same ID, or until [WithIdleTTL].
+func (r *Runner) Sessions() runtime.SessionService { return r.sessions }

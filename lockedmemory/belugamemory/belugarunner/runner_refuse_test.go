@@ -7,6 +7,7 @@ import (
 
 	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/testservers"
@@ -54,17 +55,19 @@ func TestNew_refusesWrongInput(t *testing.T) {
 		"a nil option":       {agent: answers(echo), opts: opts{nil}, text: "an Option is nil"},
 		"a nil plugin":       {agent: answers(echo), opts: opts{belugarunner.WithPlugins(&hooks{}, nil)}, text: "WithPlugins"},
 		"a typed nil plugin": {agent: answers(echo), opts: opts{belugarunner.WithPlugins((*hooks)(nil))}, text: "WithPlugins"},
-		"a key":              {agent: answers(echo), opts: opts{belugarunner.WithKey(belugamemory.SessionKey)}, text: "WithKey has no meaning here"},
-		"no wait":            {agent: answers(echo), opts: opts{belugarunner.WithWait(0)}, text: "WithWait"},
-		"no policy":          {agent: answers(echo), opts: opts{belugarunner.WithBusy(7)}, text: "WithBusy"},
-		"no hold":            {agent: answers(echo), opts: opts{belugarunner.WithMaxHold(0)}, text: "WithMaxHold"},
-		"a short TTL":        {agent: answers(echo), opts: opts{belugarunner.WithTTL(time.Millisecond)}, text: "WithTTL"},
-		"no namespace":       {agent: answers(echo), opts: opts{belugarunner.WithNamespace("")}, text: "WithNamespace"},
-		"a namespace":        {agent: answers(echo), opts: opts{belugarunner.WithNamespace("{n}")}, text: "namespace"},
-		"a long namespace":   {agent: answers(echo), opts: opts{belugarunner.WithNamespace(strings.Repeat("n", 125))}, text: "namespace"},
-		"a short IdleTTL":    {agent: answers(echo), opts: opts{belugarunner.WithIdleTTL(999 * time.Millisecond)}, text: "WithIdleTTL"},
-		"a broken IdleTTL":   {agent: answers(echo), opts: opts{belugarunner.WithIdleTTL(time.Second + 1)}, text: "IdleTTL"},
-		"no agent ID":        {agent: answers(echo), opts: opts{belugarunner.WithAgentID("")}, text: "WithAgentID"},
+		"a nil service":      {agent: answers(echo), opts: opts{belugarunner.WithSessionService(nil)}, text: "WithSessionService"},
+		"a service and a store": {agent: answers(echo), text: "leave out WithSessionService", opts: opts{
+			belugarunner.WithSessionService(runtime.NewInMemorySessionService()), belugarunner.WithStore(url)}},
+		"no wait":          {agent: answers(echo), opts: opts{belugarunner.WithWait(0)}, text: "WithWait"},
+		"no policy":        {agent: answers(echo), opts: opts{belugarunner.WithBusy(7)}, text: "WithBusy"},
+		"no hold":          {agent: answers(echo), opts: opts{belugarunner.WithMaxHold(0)}, text: "WithMaxHold"},
+		"a short TTL":      {agent: answers(echo), opts: opts{belugarunner.WithTTL(time.Millisecond)}, text: "WithTTL"},
+		"no namespace":     {agent: answers(echo), opts: opts{belugarunner.WithNamespace("")}, text: "WithNamespace"},
+		"a namespace":      {agent: answers(echo), opts: opts{belugarunner.WithNamespace("{n}")}, text: "namespace"},
+		"a long namespace": {agent: answers(echo), opts: opts{belugarunner.WithNamespace(strings.Repeat("n", 125))}, text: "namespace"},
+		"a short IdleTTL":  {agent: answers(echo), opts: opts{belugarunner.WithIdleTTL(999 * time.Millisecond)}, text: "WithIdleTTL"},
+		"a broken IdleTTL": {agent: answers(echo), opts: opts{belugarunner.WithIdleTTL(time.Second + 1)}, text: "IdleTTL"},
+		"no agent ID":      {agent: answers(echo), opts: opts{belugarunner.WithAgentID("")}, text: "WithAgentID"},
 		"of an earlier Runner": {agent: answers(echo), text: "another WithNamespace",
 			opts: opts{belugarunner.WithNamespace("earlier"), belugarunner.WithIdleTTL(time.Minute)}},
 	} {
@@ -111,8 +114,8 @@ func TestNew_panic_leavesNothing(t *testing.T) {
 	}
 }
 
-// The ID of the agent is read once: sessions keep it.
-func TestNew_readsTheIDOnce(t *testing.T) {
+// New reads the ID of the agent. Sessions keep it.
+func TestNew_readsTheID(t *testing.T) {
 	onMem(t, func(t *testing.T) {
 		n := 0
 		r := newRunner(t, called{echo, func() string { n++; return strings.Repeat("x", n) }}, "mem://")
@@ -122,8 +125,8 @@ func TestNew_readsTheIDOnce(t *testing.T) {
 			}
 		}
 		stored, err := r.Sessions().Get(t.Context(), "s")
-		if err != nil || stored.AgentID != "x" || n != 1 {
-			t.Errorf("%+v, %v; the ID was read %d times", stored, err, n)
+		if err != nil || stored.AgentID != "x" {
+			t.Errorf("%+v, %v", stored, err)
 		}
 	})
 }

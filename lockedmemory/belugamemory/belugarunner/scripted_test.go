@@ -6,7 +6,6 @@ import (
 	"iter"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,17 +24,6 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
-// scripted behaves like Beluga's Runner. A worker reads the session, calls the agent, and replaces
-// the session. A run whose context has ended returns, and its worker continues.
-type scripted struct {
-	sessions runtime.SessionService
-	agent    answers
-	wrap     agent.Middleware          // of the agent, unless nil
-	after    func(ctx context.Context) // what plugins do, unless nil
-	hides    bool                      // a plugin hides errors
-	workers  sync.WaitGroup
-}
-
 // answers is an agent.
 type answers func(ctx context.Context, input string) (string, error)
 
@@ -53,80 +41,6 @@ func (a answers) Stream(ctx context.Context, input string, _ ...agent.Option) it
 		text, err := a(ctx, input)
 		yield(agent.Event{Type: agent.EventText, Text: text}, err)
 	}
-}
-
-// streamed returns the text of an agent's stream.
-func streamed(ctx context.Context, a agent.Agent, input string) (text string, err error) {
-	for event, err := range a.Stream(ctx, input) {
-		if err != nil {
-			return "", err
-		}
-		text += event.Text
-	}
-	return text, nil
-}
-
-func (s *scripted) Run(ctx context.Context, sessionID, input string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		if err := ctx.Err(); err != nil {
-			yield("", err)
-			return
-		}
-		type result struct {
-			answer string
-			err    error
-		}
-		results := make(chan result, 1)
-		s.workers.Go(func() {
-			answer, err := s.turn(ctx, sessionID, input)
-			results <- result{answer, err}
-		})
-		select {
-		case <-ctx.Done():
-			yield("", ctx.Err())
-		case r := <-results:
-			if r.err != nil && s.hides {
-				yield("", nil)
-				return
-			} else if r.err != nil {
-				yield("", r.err)
-				return
-			}
-			for word := range strings.FieldsSeq(r.answer) {
-				if !yield(word, nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func (s *scripted) turn(ctx context.Context, sessionID, input string) (string, error) {
-	session, err := s.sessions.Get(ctx, sessionID)
-	var coded *core.Error
-	if errors.As(err, &coded) && coded.Code == core.ErrNotFound {
-		session, err = s.sessions.Create(ctx, "agent")
-	}
-	if err != nil {
-		return "", err
-	}
-	var a agent.Agent = s.agent
-	if s.wrap != nil {
-		a = s.wrap(a)
-	}
-	answer, err := streamed(ctx, a, input)
-	if err != nil {
-		return "", err
-	}
-	if s.after != nil {
-		s.after(ctx)
-	}
-	session.Turns = append(session.Turns,
-		schema.Turn{Input: schema.NewHumanMessage(input), Output: schema.NewAIMessage(answer)})
-	if err := s.sessions.Update(ctx, session); err != nil {
-		slog.New(slog.DiscardHandler).Warn("failed to update session", "error", err)
-	}
-	return answer, nil
 }
 
 // heedless is a service whose Update ignores the end of its context.
@@ -163,10 +77,11 @@ type place struct {
 	observer  distlock.Observer
 }
 
+// instance is a Runner of its own.
 type instance struct {
-	scripted
+	*belugarunner.Runner
+	agent  answers
 	locker *distlock.Locker
-	locked func(ctx context.Context, sessionID, input string) iter.Seq2[string, error]
 }
 
 const leaseTTL = 3 * time.Second
@@ -175,31 +90,17 @@ const leaseTTL = 3 * time.Second
 func (p *place) with(t *testing.T, agent func(ctx context.Context, input string) (string, error),
 	opts ...belugarunner.Option) *instance {
 	t.Helper()
-	i := &instance{locker: p.newLocker(t, distlock.Options{TTL: leaseTTL, Wait: 10 * time.Second, Observer: p.observer,
+	i := &instance{agent: agent, locker: p.newLocker(t, distlock.Options{TTL: leaseTTL, Wait: 10 * time.Second, Observer: p.observer,
 		Logger: slog.New(slog.DiscardHandler)})}
-	i.agent = agent
-	var err error
-	if i.scripted.sessions, err = belugarunner.WrapSessions(p.sessions, i.locker); err != nil {
-		t.Fatal(err)
-	}
-	if i.locked, err = belugarunner.LockRun(i.locker, i.scripted.Run, opts...); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(i.workers.Wait)
+	asks := answers(func(ctx context.Context, input string) (string, error) { return i.agent(ctx, input) })
+	i.Runner = must2(belugarunner.Over(asks, i.locker, append(opts, belugarunner.WithSessionService(p.sessions))...))
+	t.Cleanup(i.AwaitWorkers)
 	return i
 }
 
 // say iterates a whole run and returns its events and errors.
 func (p *place) say(ctx context.Context, i *instance, input string) (answer string, errs []error) {
-	var events []string
-	for event, err := range i.locked(ctx, p.session, input) {
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		events = append(events, event)
-	}
-	return strings.Join(events, " "), errs
+	return say(ctx, i.Runner, p.session, input)
 }
 
 // turns returns the inputs of the session's turns.

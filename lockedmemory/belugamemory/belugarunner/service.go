@@ -20,54 +20,32 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-// SessionService is a runtime.SessionService over the backend of a session store: sessions outlive
-// the process, and all instances share them. A session belongs to the tenant of the context, see
-// [belugamemory.SessionKey]. Values of State and metadata keep their types as in
-// [belugamemory.Codec]. It is safe for concurrent use.
-//
-// Update needs the lease of the session: call it in a run of [LockRun], or under Locker.Do with the
-// [belugamemory.SessionKey]. It takes the session that Get or Create has returned under this lease,
-// and refuses all others: another instance may have stored turns since. Nothing is merged.
-//
-// A session whose ExpiresAt is past is not found. The service keeps its text until Delete, until
-// Create under the same ID, or until the IdleTTL of the driver's Retention.
-//
-// docs/design/beluga-sessions.md has the format and all states.
-type SessionService struct {
-	settings
+// sessionService keeps sessions in a session store, see [Runner.Sessions]. docs/design/beluga-sessions.md
+// has the format and all states.
+type sessionService struct {
+	locker *distlock.Locker
 	locked *lockedmemory.LockedMemory[[]byte, struct{}]
 	known  sync.Map // of weak.Pointer[runtime.Session] to version
 }
 
-var _ runtime.SessionService = (*SessionService)(nil)
-
-// NewSessionService makes a service. Give the Runner's locker, and a driver with a Namespace that no
-// other store of the sessions has. The only option is [WithWait]. It fails with
-// distlock.ErrInvalidOption for a nil locker or driver, and if other processes see the sessions, but
-// not the locks.
-func NewSessionService(d storedriver.Driver, locker *distlock.Locker, opts ...Option) (*SessionService, error) {
-	s, err := settingsOf(locker, opts, forServices)
+// newSessionService makes a service. It refuses a driver whose sessions other processes see, but not the
+// locks.
+func newSessionService(d storedriver.Driver, locker *distlock.Locker, wait time.Duration) (*sessionService, error) {
+	store, err := sessionstore.New[[]byte, struct{}](d, belugamemory.SessionKey, lines{}, &sessionstore.Options{MaxMessage: maxSession})
 	if err != nil {
-		return nil, codes.Of("belugarunner.newsessionservice", err)
+		return nil, err
 	}
-	return newSessionService(d, s)
-}
-
-func newSessionService(d storedriver.Driver, s settings) (*SessionService, error) {
-	store, err := sessionstore.New[[]byte, struct{}](d, s.key, lines{}, &sessionstore.Options{MaxMessage: maxSession})
+	locked, err := lockedmemory.New(store, locker, belugamemory.SessionKey, &lockedmemory.Options{Wait: wait})
 	if err != nil {
-		return nil, codes.Of("belugarunner.newsessionservice", err)
+		return nil, err
 	}
-	locked, err := lockedmemory.New(store, s.locker, s.key, &lockedmemory.Options{Wait: s.Wait})
-	if err != nil {
-		return nil, codes.Of("belugarunner.newsessionservice", err)
-	}
-	return &SessionService{settings: s, locked: locked}, nil
+	return &sessionService{locker: locker, locked: locked}, nil
 }
 
 const (
@@ -87,7 +65,7 @@ type version struct {
 // Create stores a new session with the ID of core.GetSessionID, or a random ID without one. So a Runner
 // keeps the ID that its caller has chosen. It fails with core.ErrInvalidInput if the session exists, and
 // replaces an expired one. Outside of a run it takes the session's lock.
-func (s *SessionService) Create(ctx context.Context, agentID string) (*runtime.Session, error) {
+func (s *sessionService) Create(ctx context.Context, agentID string) (*runtime.Session, error) {
 	const op = "belugarunner.create"
 	id := core.GetSessionID(ctx)
 	if id == "" {
@@ -125,12 +103,12 @@ func (s *SessionService) Create(ctx context.Context, agentID string) (*runtime.S
 
 // Get returns the session, or core.ErrNotFound. It takes no lock. An Update needs a Get under the same
 // lease.
-func (s *SessionService) Get(ctx context.Context, sessionID string) (*runtime.Session, error) {
+func (s *sessionService) Get(ctx context.Context, sessionID string) (*runtime.Session, error) {
 	return s.get(ctx, sessionID, math.MaxInt)
 }
 
 // get returns the session with the newest turns within a budget of tokens.
-func (s *SessionService) get(ctx context.Context, sessionID string, budget int) (*runtime.Session, error) {
+func (s *sessionService) get(ctx context.Context, sessionID string, budget int) (*runtime.Session, error) {
 	const op = "belugarunner.get"
 	if sessionID == "" {
 		return nil, codes.Of(op, errEmptyID)
@@ -153,7 +131,7 @@ func (s *SessionService) get(ctx context.Context, sessionID string, budget int) 
 }
 
 // newestFirst yields the Updates. Without a budget it reads all of one moment.
-func (s *SessionService) newestFirst(ctx context.Context, budget int) iter.Seq2[lockedmemory.Exchange[[]byte], error] {
+func (s *sessionService) newestFirst(ctx context.Context, budget int) iter.Seq2[lockedmemory.Exchange[[]byte], error] {
 	if budget < math.MaxInt {
 		return s.locked.Backward(ctx, lockedmemory.Place{})
 	}
@@ -175,7 +153,7 @@ func (s *SessionService) newestFirst(ctx context.Context, budget int) iter.Seq2[
 // has written nothing, without the session's lease, for a session that Get or Create has not returned
 // under this lease, after another Update since, and for a TenantID or ID that was changed. If the session
 // was deleted, it fails with core.ErrNotFound. After [belugamemory.ErrOutcomeUnknown], call Get again.
-func (s *SessionService) Update(ctx context.Context, session *runtime.Session) error {
+func (s *sessionService) Update(ctx context.Context, session *runtime.Session) error {
 	const op = "belugarunner.update"
 	if session == nil {
 		return codes.Of(op, codes.Invalid("the session is nil: give the one that Get has returned"))
@@ -189,7 +167,8 @@ func (s *SessionService) Update(ctx context.Context, session *runtime.Session) e
 	case session.ID == "":
 		why = errEmptyID
 	case lease == nil:
-		why = errNoLease
+		why = fmt.Errorf("%w: the context has no lease of the session from this Locker: call it under the Do of Runner.Locker",
+			distlock.ErrNotHeld)
 	case !ok:
 		why = codes.Invalid("the session was not returned by Get or Create of this service: change that one, not a copy")
 	case v.id != session.ID || session.TenantID != string(core.GetTenant(ctx)):
@@ -212,7 +191,7 @@ func (s *SessionService) Update(ctx context.Context, session *runtime.Session) e
 
 // Delete removes the session for good, and returns core.ErrNotFound without one. Outside of a run it takes
 // the session's lock.
-func (s *SessionService) Delete(ctx context.Context, sessionID string) error {
+func (s *sessionService) Delete(ctx context.Context, sessionID string) error {
 	const op = "belugarunner.delete"
 	if sessionID == "" {
 		return codes.Of(op, errEmptyID)
@@ -233,7 +212,7 @@ func (s *SessionService) Delete(ctx context.Context, sessionID string) error {
 }
 
 // write stores a session whose stored state is v, and returns its new state.
-func (s *SessionService) write(ctx context.Context, session *runtime.Session, v version) (version, error) {
+func (s *sessionService) write(ctx context.Context, session *runtime.Session, v version) (version, error) {
 	head, turns, digests, err := encodeSession(session)
 	if err != nil {
 		return v, err
@@ -264,7 +243,7 @@ func (s *SessionService) write(ctx context.Context, session *runtime.Session, v 
 
 // replace stores a changed history from the exchange at oldest on in one step, in pieces, each of which
 // has the head.
-func (s *SessionService) replace(ctx context.Context, oldest lockedmemory.Place, head []byte, turns [][]byte) error {
+func (s *sessionService) replace(ctx context.Context, oldest lockedmemory.Place, head []byte, turns [][]byte) error {
 	var first, last lockedmemory.Place
 	for exchange, err := range s.locked.Backward(ctx, lockedmemory.Place{}) {
 		if err != nil {
@@ -291,8 +270,8 @@ func (s *SessionService) replace(ctx context.Context, oldest lockedmemory.Place,
 }
 
 // leaseIn returns the lease of the context's session, or nil.
-func (s *SessionService) leaseIn(ctx context.Context) *distlock.Lease {
-	key, err := s.key(ctx)
+func (s *sessionService) leaseIn(ctx context.Context) *distlock.Lease {
+	key, err := belugamemory.SessionKey(ctx)
 	if err != nil {
 		return nil // the call of the memory reports it
 	}
@@ -310,7 +289,7 @@ func writes(lease *distlock.Lease) *atomic.Int64 {
 }
 
 // keep notes the state of a session as long as the caller has the session.
-func (s *SessionService) keep(session *runtime.Session, v version) {
+func (s *sessionService) keep(session *runtime.Session, v version) {
 	handle := weak.Make(session)
 	if _, known := s.known.Swap(handle, v); !known {
 		goruntime.AddCleanup(session, func(handle weak.Pointer[runtime.Session]) { s.known.Delete(handle) }, handle)

@@ -6,10 +6,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"iter"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -37,13 +35,13 @@ func newService(t testing.TB, url string) testService {
 	must(t, err)
 	d, err := s.Sessions(storedriver.Retention{Namespace: "run"}, true)
 	must(t, err)
-	service, err := NewSessionService(d, locker)
+	service, err := newSessionService(d, locker, 0)
 	must(t, err)
 	return testService{service, d}
 }
 
 type testService struct {
-	*SessionService
+	*sessionService
 	driver storedriver.Driver
 }
 
@@ -213,7 +211,7 @@ func TestSessionService_S1_outdatedUpdate_refused(t *testing.T) {
 				first.Turns = append(first.Turns, turn(1))
 				must(t, s.Update(ctx, first))
 				refused(ctx, second, distlock.ErrLost)
-				twin, err := NewSessionService(s.driver, s.locker)
+				twin, err := newSessionService(s.driver, s.locker, 0)
 				must(t, err)
 				first.Turns = append(first.Turns, turn(2))
 				must(t, s.Update(ctx, first))
@@ -408,65 +406,5 @@ func TestSessionService_notWritten_repeatable(t *testing.T) {
 	must(t, err)
 	if !reflect.DeepEqual(got.Turns, []schema.Turn{turn(1)}) {
 		t.Errorf("the turns are %v", got.Turns)
-	}
-}
-
-// Runs of two instances on one session that none of them has created.
-func TestSessionService_O_runsOfTwoInstances(t *testing.T) {
-	for name, url := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			const runs = 10
-			var all sync.WaitGroup
-			for i := range 2 {
-				s := newService(t, url)
-				sessions, err := WrapSessions(s, s.locker)
-				must(t, err)
-				run, err := LockRun(s.locker, runOn(sessions))
-				must(t, err)
-				all.Go(func() {
-					for n := range runs {
-						for _, err := range run(t.Context(), "new", turn(100*i+n)) {
-							if err != nil {
-								t.Error(err)
-							}
-						}
-					}
-				})
-			}
-			all.Wait()
-			got, err := newService(t, url).Get(t.Context(), "new")
-			must(t, err)
-			next := [2]int{}
-			for _, stored := range got.Turns {
-				var n int
-				_, err := fmt.Sscanf(stored.Input.(*schema.HumanMessage).Text(), "q %d", &n)
-				must(t, err)
-				if n%100 != next[n/100] {
-					t.Errorf("turn %d of instance %d stands where %d should", n%100, n/100, next[n/100])
-				}
-				next[n/100]++
-			}
-			if next != [2]int{runs, runs} || got.State["turns"] != 2*runs {
-				t.Errorf("%v turns are stored, and the State counts %v", next, got.State["turns"])
-			}
-		})
-	}
-}
-
-// runOn does what the Run of a Runner does with its sessions.
-func runOn(sessions runtime.SessionService) func(context.Context, string, schema.Turn) iter.Seq2[int, error] {
-	return func(ctx context.Context, id string, turn schema.Turn) iter.Seq2[int, error] {
-		return func(yield func(int, error) bool) {
-			session, err := sessions.Get(ctx, id)
-			if coded := (*core.Error)(nil); errors.As(err, &coded) && coded.Code == core.ErrNotFound {
-				session, err = sessions.Create(ctx, "agent")
-			}
-			if err == nil {
-				session.Turns = append(session.Turns, turn)
-				session.State["turns"] = len(session.Turns)
-				err = sessions.Update(ctx, session)
-			}
-			yield(0, err)
-		}
 	}
 }

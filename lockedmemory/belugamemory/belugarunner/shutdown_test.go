@@ -265,7 +265,7 @@ func TestShutdown_insideARun_refused(t *testing.T) {
 		refused := func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Hour)
 			defer cancel()
-			refusedWith(t, r.Stop(ctx), core.ErrInvalidInput, distlock.ErrNotAcquired)
+			refusedWith(t, r.Stop(ctx), core.ErrInvalidInput, distlock.ErrInvalidOption)
 			return nil
 		}
 		r = newRunner(t, answers(func(ctx context.Context, input string) (string, error) {

@@ -142,9 +142,6 @@ type workError struct{ error }
 
 func (e *workError) Unwrap() error { return e.error }
 
-// Self returns a BusyError with another text.
-func Self(text error, busy distlock.BusyError) error { return &selfError{text, busy} }
-
 // Invalid returns a distlock.ErrInvalidOption.
 func Invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", distlock.ErrInvalidOption, fmt.Errorf(format, args...))
@@ -159,11 +156,3 @@ func TypedNil[M any](messages ...M) error {
 	}
 	return nil
 }
-
-// selfError is a BusyError with another text.
-type selfError struct {
-	error
-	busy distlock.BusyError
-}
-
-func (e *selfError) Unwrap() error { return &e.busy }
