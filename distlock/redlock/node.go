@@ -14,7 +14,7 @@ import (
 	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
-// Each file states its keys, arguments and replies.
+// Each file states its keys, arguments and outcomes. lua/record.lua states the reply.
 //
 //go:embed lua/*.lua
 var files embed.FS
@@ -29,7 +29,7 @@ var (
 	raiseScript    = script("record", "write", "raise")
 	extendScript   = script("record", "extend")
 	releaseScript  = script("record", "release")
-	inspectScript  = script("inspect")
+	inspectScript  = script("record", "inspect")
 )
 
 // node is one Redis server as a quorum.Node. It keeps one record per name, and a tombstone per
@@ -51,8 +51,6 @@ func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
 	return n
 }
 
-func (n *node) failed(err error) error { return redisconn.Explain(n.client, "redlock", err) }
-
 // prefix begins the keys of a name. The lock has the same key as that of package redislock, so that
 // each of the two refuses the records of the other one.
 func prefix(name driver.Name) string { return name.Namespace + ":" + redislock.HashTag(name.Key) }
@@ -65,14 +63,16 @@ func lockAndTombstone(name driver.Name, owner string) []string {
 	return []string{keys + "lock", keys + "tombstone:" + owner}
 }
 
-// send sends a script once. ⚑ After a repetition a copy may still come, which costs a tombstone for
+// call sends a script once. ⚑ After a repetition a copy may still come, which costs a tombstone for
 // each owner that is refused. The quorum decides about repetitions.
-func (n *node) send(ctx context.Context, script *redisconn.Script, keys []string, args ...any) *redis.Cmd {
+func (n *node) call(ctx context.Context, script *redisconn.Script, keys []string, args ...any) (quorum.Reply, error) {
 	cmd := script.Once(ctx, n.redis, keys, args...)
-	if cmd.Err() == nil {
-		n.answered()
+	parts, err := cmd.Slice()
+	if cmd.Err() != nil {
+		return quorum.Reply{}, redisconn.Explain(n.client, "redlock", err)
 	}
-	return cmd
+	n.answered()
+	return parse(parts)
 }
 
 func (n *node) Acquire(ctx context.Context, p quorum.Proposal) (quorum.Reply, error) {
@@ -80,68 +80,33 @@ func (n *node) Acquire(ctx context.Context, p quorum.Proposal) (quorum.Reply, er
 	if p.Frees {
 		script = acquireFreeing
 	}
-	parts, err := n.send(ctx, script, lockAndTombstone(p.Name, p.Owner),
-		p.Owner, p.TTL.Milliseconds(), fmt.Sprintf("%016d", p.Token), encodePayload(p.Holder, p.Metadata)).Slice()
-	if err != nil {
-		return quorum.Reply{}, n.failed(err)
-	}
-	return parseAcquire(parts)
+	return n.call(ctx, script, lockAndTombstone(p.Name, p.Owner),
+		p.Owner, p.TTL.Milliseconds(), fmt.Sprintf("%016d", p.Token), encodePayload(p.Holder, p.Metadata))
 }
 
-func (n *node) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
-	parts, err := n.send(ctx, raiseScript, []string{lockKey(req.Name)}, req.Owner, req.Floor).Slice()
-	if err != nil {
-		return driver.RaiseReply{}, n.failed(err)
-	}
-	return parseRaise(parts)
+func (n *node) Raise(ctx context.Context, req driver.RaiseRequest) (quorum.Reply, error) {
+	return n.call(ctx, raiseScript, []string{lockKey(req.Name)}, req.Owner, req.Floor)
 }
 
-func (n *node) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
-	keys, args := make([][]string, len(reqs)), make([][]any, len(reqs))
-	for i, req := range reqs {
-		exact := "0"
-		if req.Exact {
-			exact = "1"
-		}
-		keys[i], args[i] = []string{lockKey(req.Name)}, []any{req.Owner, req.TTL.Milliseconds(), exact}
+func (n *node) Extend(ctx context.Context, req driver.ExtendRequest) (quorum.Reply, error) {
+	exact := "0"
+	if req.Exact {
+		exact = "1"
 	}
-	replies := make([]driver.ExtendReply, len(reqs))
-	for i, reply := range extendScript.Each(ctx, n.redis, keys, args) {
-		switch answer, err := reply.Text(); {
-		case reply.Err() != nil:
-			replies[i].Err = n.failed(err)
-		case answer == "held":
-			replies[i].Held = true
-			n.answered()
-		case answer != "not held":
-			replies[i].Err = errReply
-		}
-	}
-	return replies
+	return n.call(ctx, extendScript, []string{lockKey(req.Name)}, req.Owner, req.TTL.Milliseconds(), exact)
 }
 
-func (n *node) Release(ctx context.Context, req driver.ReleaseRequest, quiet bool) (released bool, err error) {
+func (n *node) Release(ctx context.Context, req driver.ReleaseRequest, quiet bool) (quorum.Reply, error) {
 	channel, message := notice(req.Name)
 	if quiet {
 		message = ""
 	}
-	cmd := n.send(ctx, releaseScript, lockAndTombstone(req.Name, req.Owner),
+	return n.call(ctx, releaseScript, lockAndTombstone(req.Name, req.Owner),
 		req.Owner, req.Tombstone.Milliseconds(), channel, message)
-	switch answer, err := cmd.Text(); {
-	case cmd.Err() != nil:
-		return false, n.failed(err)
-	case answer == "released", answer == "not held":
-		return answer == "released", nil
-	}
-	return false, errReply
 }
 
-func (n *node) Inspect(ctx context.Context, name driver.Name) (quorum.State, error) {
-	parts, err := n.send(ctx, inspectScript, []string{lockKey(name)}).Slice()
-	if err != nil {
-		return quorum.State{}, n.failed(err)
-	}
-	return parseInspect(parts)
+func (n *node) Inspect(ctx context.Context, name driver.Name) (quorum.Reply, error) {
+	return n.call(ctx, inspectScript, []string{lockKey(name)})
 }
 
 // channels is the number of channels in each namespace. All names share them, so that a process

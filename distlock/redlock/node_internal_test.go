@@ -30,15 +30,15 @@ func mustPropose(t *testing.T, n *node, req quorum.Proposal, want quorum.Outcome
 	t.Helper()
 	reply, err := n.Acquire(t.Context(), req)
 	if err != nil || reply.Outcome != want {
-		t.Fatalf("Acquire: %+v, %v; want outcome %d", reply, err, want)
+		t.Fatalf("Acquire: %+v, %v; want %q", reply, err, want)
 	}
 	return reply
 }
 
 func mustRelease(t *testing.T, n *node, req driver.ReleaseRequest) {
 	t.Helper()
-	if released, err := n.Release(t.Context(), req, false); err != nil || !released {
-		t.Fatalf("Release: %t, %v", released, err)
+	if reply, err := n.Release(t.Context(), req, false); err != nil || reply.Outcome != quorum.Released {
+		t.Fatalf("Release: %+v, %v", reply, err)
 	}
 }
 
@@ -79,7 +79,8 @@ var calls = map[string]func(ctx context.Context, n *node) error{
 		return err
 	},
 	"extend, not held": func(ctx context.Context, n *node) error {
-		return n.Extend(ctx, []driver.ExtendRequest{{Name: name, Owner: owner("b"), TTL: time.Minute}})[0].Err
+		_, err := n.Extend(ctx, driver.ExtendRequest{Name: name, Owner: owner("b"), TTL: time.Minute})
+		return err
 	},
 	"release, not held": func(ctx context.Context, n *node) error {
 		_, err := n.Release(ctx, driver.ReleaseRequest{Name: name, Owner: owner("b")}, false)
@@ -140,11 +141,11 @@ func TestNode_L_outOfMemory(t *testing.T) {
 	mustPropose(t, n, other, quorum.Granted)
 	mustPropose(t, n, propose("b", time.Minute), quorum.Busy)
 	mustPropose(t, n, held, quorum.Granted) // a copy
-	if reply := n.Extend(t.Context(), []driver.ExtendRequest{{Name: name, Owner: owner("a"), TTL: time.Hour}})[0]; !reply.Held {
-		t.Errorf("Extend: %+v", reply)
+	if reply, err := n.Extend(t.Context(), driver.ExtendRequest{Name: name, Owner: owner("a"), TTL: time.Hour}); err != nil || reply.Outcome != quorum.Held {
+		t.Errorf("Extend: %+v, %v", reply, err)
 	}
 	raise := driver.RaiseRequest{Name: name, Owner: owner("a"), Floor: held.Token + 256}
-	if reply, err := n.Raise(t.Context(), raise); err != nil || reply.Fence != raise.Floor {
+	if reply, err := n.Raise(t.Context(), raise); err != nil || reply.Last != raise.Floor+quorum.Block {
 		t.Errorf("Raise: %+v, %v", reply, err)
 	}
 	mustRelease(t, n, driver.ReleaseRequest{Name: name, Owner: owner("a"), Tombstone: time.Minute})
@@ -184,14 +185,14 @@ func TestNode_S2_recordOutlivesItsGrant(t *testing.T) {
 	atLeast("after a grant ahead of the clock", driver.FenceKeep+ahead+req.TTL-time.Second)
 	floor := req.Token + ahead.Microseconds()
 	raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: floor}
-	if reply, err := n.Raise(t.Context(), raise); err != nil || !reply.Held {
+	if reply, err := n.Raise(t.Context(), raise); err != nil || reply.Outcome != quorum.Held {
 		t.Fatalf("Raise: %+v, %v", reply, err)
 	}
 	atLeast("after a raise", driver.FenceKeep+2*ahead-time.Second)
 	mustRelease(t, n, driver.ReleaseRequest{Name: name, Owner: req.Owner})
 	atLeast("after its release", driver.FenceKeep+2*ahead-2*time.Second)
-	if length := n.client.StrLen(t.Context(), lockKey(name)).Val(); length != payloadAt {
-		t.Errorf("a released record has %d bytes, want no payload after %d", length, payloadAt)
+	if length := n.client.StrLen(t.Context(), lockKey(name)).Val(); length != 111 {
+		t.Errorf("a released record has %d bytes, want no payload after 111", length)
 	}
 }
 
@@ -204,8 +205,8 @@ func TestNode_S1_tombstoneIsNotShortened(t *testing.T) {
 		{time.Minute, time.Minute}, {2 * time.Minute, 2 * time.Minute}, {time.Second, 2 * time.Minute}, {0, 2 * time.Minute},
 	} {
 		req := driver.ReleaseRequest{Name: name, Owner: owner("a"), Tombstone: c.tombstone}
-		if released, err := n.Release(t.Context(), req, false); err != nil || released {
-			t.Fatalf("Release: %t, %v", released, err)
+		if reply, err := n.Release(t.Context(), req, false); err != nil || reply.Outcome != quorum.NotHeld {
+			t.Fatalf("Release: %+v, %v", reply, err)
 		}
 		if left := pttl(t, n, key); left > c.want || left < c.want-30*time.Second {
 			t.Errorf("after a tombstone of %s: %s left, want %s", c.tombstone, left, c.want)
@@ -232,11 +233,11 @@ func TestNode_recordWithoutTTL(t *testing.T) {
 		t.Errorf("a busy reply shows the TTL %s", reply.State.TTL)
 	}
 	raise := driver.RaiseRequest{Name: name, Owner: owner("a"), Floor: held.Token + 256}
-	if reply, err := n.Raise(t.Context(), raise); err != nil || !reply.Held {
+	if reply, err := n.Raise(t.Context(), raise); err != nil || reply.Outcome != quorum.Held {
 		t.Errorf("Raise: %+v, %v", reply, err)
 	}
-	if reply := n.Extend(t.Context(), []driver.ExtendRequest{{Name: name, Owner: owner("a"), TTL: time.Minute}})[0]; !reply.Held {
-		t.Errorf("Extend: %+v", reply)
+	if reply, err := n.Extend(t.Context(), driver.ExtendRequest{Name: name, Owner: owner("a"), TTL: time.Minute}); err != nil || reply.Outcome != quorum.Held {
+		t.Errorf("Extend: %+v, %v", reply, err)
 	}
 	pttl(t, n, lockKey(name))
 	persist()
@@ -278,7 +279,7 @@ func TestNode_C_foreignToRedislock(t *testing.T) {
 	_, errs["redlock, Inspect"] = n.Inspect(t.Context(), theirs)
 	_, errs["redlock, Release"] = n.Release(t.Context(), over, false)
 	_, errs["redlock, Raise"] = n.Raise(t.Context(), raise)
-	errs["redlock, Extend"] = n.Extend(t.Context(), []driver.ExtendRequest{extend})[0].Err
+	_, errs["redlock, Extend"] = n.Extend(t.Context(), extend)
 	for call, err := range errs {
 		if !errors.Is(err, driver.ErrForeign) || driver.MayHaveEffect(err) {
 			t.Errorf("%s of the other's record: %v, want ErrForeign", call, err)
@@ -349,8 +350,9 @@ func TestNode_quietRelease(t *testing.T) {
 		req.Name = quiet
 		mustPropose(t, n, req, quorum.Granted)
 		for range 2 {
-			if released, err := n.Release(t.Context(), driver.ReleaseRequest{Name: quiet, Owner: req.Owner}, c == "a"); err != nil || !released {
-				t.Fatalf("Release: %t, %v", released, err)
+			over := driver.ReleaseRequest{Name: quiet, Owner: req.Owner}
+			if reply, err := n.Release(t.Context(), over, c == "a"); err != nil || reply.Outcome != quorum.Released {
+				t.Fatalf("Release: %+v, %v", reply, err)
 			}
 		}
 	}

@@ -29,11 +29,11 @@ func shows(t *testing.T, reply quorum.Reply, p quorum.Proposal) {
 
 func state(t *testing.T, n *node) quorum.State {
 	t.Helper()
-	state, err := n.Inspect(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
+	reply, err := n.Inspect(t.Context(), name)
+	if err != nil || reply.State.Held != (reply.Outcome == quorum.Busy) {
+		t.Fatalf("Inspect: %+v, %v", reply, err)
 	}
-	return state
+	return reply.State
 }
 
 // awaitFree waits for the end of a grant.
@@ -115,8 +115,8 @@ func TestAcquire_S1_copyShortensNothing(t *testing.T) {
 	mustPropose(t, n, held, quorum.Granted)
 	for _, ttl := range []time.Duration{10 * held.TTL, held.TTL} {
 		extend := driver.ExtendRequest{Name: name, Owner: held.Owner, TTL: ttl}
-		if reply := n.Extend(t.Context(), []driver.ExtendRequest{extend})[0]; !reply.Held {
-			t.Fatalf("Extend: %+v", reply)
+		if reply, err := n.Extend(t.Context(), extend); err != nil || reply.Outcome != quorum.Held {
+			t.Fatalf("Extend: %+v, %v", reply, err)
 		}
 		mustPropose(t, n, held, quorum.Granted)
 		if left := state(t, n).TTL; left <= 9*held.TTL {
@@ -133,8 +133,9 @@ func TestAcquire_S2_blockIsGrantedOnce(t *testing.T) {
 	held.TTL = 300 * time.Millisecond
 	mustPropose(t, n, held, quorum.Granted)
 	awaitFree(t, n)
-	if reply := n.Extend(t.Context(), []driver.ExtendRequest{{Name: name, Owner: held.Owner, TTL: time.Minute}})[0]; reply.Held || reply.Err != nil {
-		t.Errorf("Extend of a grant that has ended: %+v", reply)
+	extend := driver.ExtendRequest{Name: name, Owner: held.Owner, TTL: time.Minute}
+	if reply, err := n.Extend(t.Context(), extend); err != nil || reply.Outcome != quorum.NotHeld {
+		t.Errorf("Extend of a grant that has ended: %+v, %v", reply, err)
 	}
 	mustPropose(t, n, held, quorum.TooLow)
 	mustPropose(t, n, at(held, held.Token+quorum.Block+1), quorum.Granted)
@@ -143,8 +144,9 @@ func TestAcquire_S2_blockIsGrantedOnce(t *testing.T) {
 func TestAcquire_S1_cancelledOwnerIsRefused(t *testing.T) {
 	t.Parallel()
 	n := openNode(t, onNode(t))
-	if released, err := n.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: owner("a"), Tombstone: time.Minute}, false); err != nil || released {
-		t.Fatalf("Release: %t, %v", released, err)
+	over := driver.ReleaseRequest{Name: name, Owner: owner("a"), Tombstone: time.Minute}
+	if reply, err := n.Release(t.Context(), over, false); err != nil || reply.Outcome != quorum.NotHeld {
+		t.Fatalf("Release: %+v, %v", reply, err)
 	}
 	mustPropose(t, n, propose("a", 0), quorum.Cancelled)
 	released := propose("b", 0)
@@ -170,7 +172,7 @@ func TestRaise_S2_tokenAboveTheBlock(t *testing.T) {
 		{next + 7, next + 7}, {next + 7, next + 7}, {next, next + 7},
 	} {
 		reply, err := n.Raise(t.Context(), driver.RaiseRequest{Name: name, Owner: held.Owner, Floor: c.floor})
-		if err != nil || !reply.Held || reply.Fence != c.want {
+		if err != nil || reply.Outcome != quorum.Held || reply.Last != c.want+quorum.Block {
 			t.Errorf("a raise to %d: %+v, %v; want %d", c.floor, reply, err, c.want)
 		}
 	}
@@ -191,20 +193,22 @@ func TestNode_S1_onlyTheOwner(t *testing.T) {
 	held := propose("a", 0)
 	mustPropose(t, n, held, quorum.Granted)
 	exact := driver.ExtendRequest{Name: name, Owner: owner("b"), TTL: time.Second, Exact: true}
-	if reply := n.Extend(t.Context(), []driver.ExtendRequest{exact})[0]; reply.Held || reply.Err != nil {
-		t.Errorf("Extend: %+v", reply)
+	if reply, err := n.Extend(t.Context(), exact); err != nil || reply.Outcome != quorum.NotHeld {
+		t.Errorf("Extend: %+v, %v", reply, err)
 	}
-	if reply, err := n.Raise(t.Context(), driver.RaiseRequest{Name: name, Owner: owner("b"), Floor: held.Token + time.Hour.Microseconds()}); err != nil || reply.Held {
+	raise := driver.RaiseRequest{Name: name, Owner: owner("b"), Floor: held.Token + time.Hour.Microseconds()}
+	if reply, err := n.Raise(t.Context(), raise); err != nil || reply.Outcome != quorum.NotHeld {
 		t.Errorf("Raise: %+v, %v", reply, err)
 	}
-	if released, err := n.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: owner("b")}, false); err != nil || released {
-		t.Errorf("Release: %t, %v", released, err)
+	over := driver.ReleaseRequest{Name: name, Owner: owner("b")}
+	if reply, err := n.Release(t.Context(), over, false); err != nil || reply.Outcome != quorum.NotHeld {
+		t.Errorf("Release: %+v, %v", reply, err)
 	}
 	if s := state(t, n); s.Owner != held.Owner || s.Fence != held.Token || s.TTL <= held.TTL/2 {
 		t.Errorf("%+v", s)
 	}
 	exact.Owner = held.Owner
-	if reply := n.Extend(t.Context(), []driver.ExtendRequest{exact})[0]; !reply.Held || state(t, n).TTL > time.Second {
-		t.Errorf("an exact Extend of the owner: %+v, %+v", reply, state(t, n))
+	if reply, err := n.Extend(t.Context(), exact); err != nil || reply.Outcome != quorum.Held || state(t, n).TTL > time.Second {
+		t.Errorf("an exact Extend of the owner: %+v, %v, %+v", reply, err, state(t, n))
 	}
 }

@@ -135,7 +135,7 @@ func TestNewDriver_S1_oneServer_withoutRestartDelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	req := driver.AcquireRequest{Name: name, Owner: strings.Repeat("a", ownerLen), TTL: time.Minute}
+	req := driver.AcquireRequest{Name: name, Owner: owner("a"), TTL: time.Minute}
 	if reply, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "are one server") {
 		t.Errorf("%+v, %v; want ErrRefused", reply, err)
 	}

@@ -2,16 +2,14 @@
 --
 -- KEYS  1 the lock   2 the tombstone of the owner
 -- ARGV  1 owner   2 TTL in ms   3 token, with 16 digits: Lua formats large numbers slowly   4 payload
--- Reply {'granted', last, server's µs}
---       {'busy', last, server's µs, record, its PTTL}   held by another owner
---       {'too low', last, server's µs}    the token is not above the last one, or is a day old
---       {'cancelled', last, server's µs}  released, or with a tombstone
---       the errors FOREIGN, FLOOR: nothing was written
+-- Outcomes  'granted'; 'busy': held by another owner; 'too low': the token is not above the last one, or
+--           is a day old; 'cancelled': released, or with a tombstone; the errors FOREIGN, FLOOR: nothing
+--           was written
 --
 -- May be repeated. A holder gets its stored grant, and at least the TTL, never less than is left.
 -- So a late copy shortens no extended grant.
 local raw = redis.call('GET', lock)
-local held, holder, previous, state, granted, reserved, keep, ttl, left = read(raw)
+local held, holder, previous, state, granted, reserved, keep, _, left = read(raw)
 local owner, token = ARGV[1], tonumber(ARGV[3])
 local refused = held == nil and holder or too_far(token)
 if refused then
@@ -25,7 +23,7 @@ local answer
 if previous == owner or state == 'r' and mine or redis.call('PTTL', KEYS[2]) ~= -2 then
   answer = {'cancelled', reserved, now}
 elseif held and not mine then
-  answer = {'busy', reserved, now, raw, ttl}
+  answer = busy(raw, granted, left)
 elseif not again and token <= math.max(reserved, now - 86400000000) then -- driver.FenceKeep, µs
   answer = {'too low', reserved, now}
 end

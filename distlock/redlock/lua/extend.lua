@@ -2,19 +2,19 @@
 --
 -- KEYS  1 the lock
 -- ARGV  1 owner   2 TTL in ms   3 '1': exactly this TTL; '0': never less than is left
--- Reply 'held', and the TTL is set; 'not held', which is final; or the error FOREIGN
+-- Outcomes  'held', and the TTL is set; 'not held', which is final; the error FOREIGN
 --
 -- Never repeated: a late copy of an exact extend would undo a later extend. Both writes need no
 -- memory.
 local raw = redis.call('GETEX', lock) -- ⚑ a write command, so that no read-only replica answers
-local held, holder, _, _, _, _, keep, ttl = read(raw)
+local held, holder, _, _, _, reserved, keep, ttl = read(raw)
 if held == nil then
   return holder
 elseif not held or holder ~= ARGV[1] then
-  return 'not held'
+  return {'not held', reserved, now}
 end
 local wanted = ARGV[2] + keep
 if ARGV[3] == '1' or ttl < wanted then
   redis.call('PEXPIRE', lock, ms(wanted))
 end
-return 'held'
+return {'held', reserved, now}

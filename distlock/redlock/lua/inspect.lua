@@ -1,10 +1,10 @@
--- Shows a lock. It changes nothing.
+-- Shows a lock. It changes nothing. Its code follows record.lua.
 --
 -- KEYS  1 the lock
--- Reply {record, its PTTL, server's µs}, or {} without a record
-local raw = redis.call('GET', KEYS[1])
-if not raw then
-  return {}
+-- Outcomes  'busy', 'free'; the error FOREIGN
+local raw = redis.call('GET', lock)
+local held, err, _, _, token, last, _, _, left = read(raw)
+if held == nil then
+  return err
 end
-local time = redis.call('TIME')
-return {raw, redis.call('PTTL', KEYS[1]), time[1] * 1000000 + time[2]}
+return held and busy(raw, token, left) or {'free', last, now}

@@ -3,15 +3,15 @@
 -- KEYS  1 the lock   2 the tombstone of the owner
 -- ARGV  1 owner   2 for how many ms to leave a tombstone, or 0
 --       3 channel and 4 message for the waiters; '': none
--- Reply 'released'  the grant is ended, by this call or by an earlier copy of it
---       'not held'  this owner does not hold the lock
---       the error FOREIGN: the key holds no record, and nothing was written
+-- Outcomes  'released': the grant is ended, by this call or by an earlier copy of it
+--           'not held': this owner does not hold the lock
+--           the error FOREIGN: the key holds no record, and nothing was written
 --
 -- May be repeated until two other owners were released: then a copy is answered 'not held'.
 -- ⚑ The first command is a write command: no read-only replica answers, and Redis allows the writes
 -- after it when it is out of memory.
 local raw = redis.call('GETEX', lock)
-local held, holder, previous, state, _, _, keep = read(raw)
+local held, holder, previous, state, _, reserved, keep = read(raw)
 if held == nil then
   return holder
 end
@@ -27,4 +27,5 @@ end
 if ends and ARGV[4] ~= '' then
   redis.pcall('PUBLISH', ARGV[3], ARGV[4]) -- without the right to publish, waiters poll
 end
-return (ends or previous == owner or state == 'r' and holder == owner) and 'released' or 'not held'
+local released = ends or previous == owner or state == 'r' and holder == owner
+return {released and 'released' or 'not held', reserved, now}

@@ -1,6 +1,4 @@
--- The server's time in µs, and how a record gets its tokens. The code of an operation follows.
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+-- How a record gets its tokens. It follows record.lua, and the code of an operation follows.
 
 -- too_far is the error FLOOR if a token is too far ahead of the clock.
 local function too_far(token)

@@ -32,7 +32,7 @@ func (q *quorum) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 	}
 	token := q.token(req.Name)
 	for range mostProposals {
-		p := newPoll(q, ctx, limit(req.TTL), acquireWord)
+		p := newPoll(q, ctx, limit(req.TTL))
 		d, err := a.propose(ctx, p, token)
 		if err != nil || d != higher {
 			defer close(p.decided)
@@ -48,7 +48,7 @@ func (q *quorum) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 
 // conclude makes the reply of an attempt, whose caller has left if err is not nil. An attempt without
 // a grant is undone.
-func (q *quorum) conclude(ctx context.Context, k key, a *attempt, p *poll[Reply], token int64,
+func (q *quorum) conclude(ctx context.Context, k key, a *attempt, p *poll, token int64,
 	d decision, err error) (driver.AcquireReply, error) {
 	if err == nil && d == granted && q.noteGrant(k, a, token) {
 		return driver.AcquireReply{Outcome: driver.Granted, Fence: token, FenceEnd: token + Block}, nil
@@ -96,13 +96,13 @@ func (q *quorum) check(ctx context.Context, ttl time.Duration) error {
 
 // propose asks the nodes to grant the name under a token. ⚑ In a split vote one attempt goes on. It
 // keeps its nodes, and asks the refusing nodes again while the other attempts are undone.
-func (a *attempt) propose(ctx context.Context, p *poll[Reply], token int64) (d decision, err error) {
+func (a *attempt) propose(ctx context.Context, p *poll, token int64) (d decision, err error) {
 	for _, n := range a.q.nodes {
 		a.send(p, n, token)
 	}
 	until := time.Now().Add(a.req.TTL / 2)
 	for rounds := 0; ; rounds++ {
-		err = p.wait(ctx, func(answers []answer[Reply], timeUp bool) bool {
+		err = p.wait(ctx, func(answers []answer, timeUp bool) bool {
 			d = judge(answers, a.q.size, token, a.q.clock(), timeUp)
 			return d != undecided
 		})
@@ -120,7 +120,7 @@ func (a *attempt) propose(ctx context.Context, p *poll[Reply], token int64) (d d
 
 // pause waits until the other attempts of a split vote are undone. The first pause lasts about as
 // long as the last question.
-func (p *poll[R]) pause(ctx context.Context, rounds int) error {
+func (p *poll) pause(ctx context.Context, rounds int) error {
 	p.mu.Lock()
 	round := min(max(time.Since(p.asked), minRound)<<(rounds/3), maxRound)
 	p.mu.Unlock()
@@ -142,7 +142,7 @@ const (
 )
 
 // refusing returns the nodes that another attempt holds.
-func (q *quorum) refusing(p *poll[Reply]) (nodes []*node) {
+func (q *quorum) refusing(p *poll) (nodes []*node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.answers {
@@ -168,21 +168,8 @@ func (q *quorum) acquireAgain(ctx context.Context, a *attempt, req driver.Acquir
 
 // above returns the token to propose after one that was too low. ⚑ It is above the own block, too:
 // a node may yet accept the lower token.
-func (q *quorum) above(p *poll[Reply], token int64) int64 {
+func (q *quorum) above(p *poll, token int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(nextToken(p.answers, q.size, q.clock()), token+Block+1)
-}
-
-func acquireWord(reply Reply) string {
-	switch reply.Outcome {
-	case Granted:
-		return "granted"
-	case Cancelled:
-		return "cancelled"
-	case TooLow:
-		return "a higher token is reserved"
-	default:
-		return "busy"
-	}
 }

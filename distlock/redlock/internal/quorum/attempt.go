@@ -35,8 +35,7 @@ type vote struct {
 	settled  bool // a Release was answered
 	released bool // the answer to it
 
-	exactCalls int  // exact Extends under way
-	exactLost  bool // an exact Extend may arrive later
+	exactExtends int // that are under way, or may arrive later
 }
 
 // newAttempt makes an attempt of an acquisition.
@@ -144,13 +143,13 @@ func (a *attempt) setTokens(token int64) bool {
 // send asks a node for the name under a block of tokens, unless the attempt is over. A node that has
 // not accepted is asked again some time after the grant: most of them have refused because of a
 // Release that was under way. ⚑ A lease on a bare quorum would end with one node more.
-func (a *attempt) send(p *poll[Reply], n *node, token int64) {
+func (a *attempt) send(p *poll, n *node, token int64) {
 	p.expect(n)
 	switch {
 	case n.full():
 		p.answered(n, Reply{}, errFull, 0)
 	case !a.sending(n, token+Block):
-		p.note(n, answer[Reply]{})
+		p.note(n, answer{})
 	default:
 		refused := false
 		p.ask(n, func(ctx context.Context) (Reply, error) {
@@ -195,7 +194,6 @@ func (a *attempt) acquire(ctx context.Context, n *node, req Proposal) (Reply, er
 	reply, err := n.Acquire(ctx, req)
 	reply.State = ofGrant(reply.State)
 	if err == nil {
-		n.sawClock(reply.Clock)
 		a.q.seeTTL(reply.State.TTL)
 	}
 	a.mu.Lock()
@@ -219,9 +217,9 @@ func (a *attempt) acquire(ctx context.Context, n *node, req Proposal) (Reply, er
 
 // undo ends an attempt in the background, and returns the poll of the Releases. The undo of an attempt
 // without a grant is quiet. ⚑ A notice would have all waiters ask again, and be undone again.
-func (a *attempt) undo(quiet bool) *poll[bool] {
+func (a *attempt) undo(quiet bool) *poll {
 	a.finish()
-	p := newPoll(a.q, context.Background(), limit(a.req.TTL), releaseWord)
+	p := newPoll(a.q, context.Background(), limit(a.req.TTL))
 	close(p.decided)
 	owes := true
 	a.release(p, driver.ReleaseRequest{}, quiet, &owes)
@@ -239,12 +237,12 @@ func (a *attempt) finish() {
 const undoWait = 200 * time.Millisecond
 
 // holdsAfter waits for an undo. It reports whether a quorum may still hold the name.
-func (a *attempt) holdsAfter(ctx context.Context, undo *poll[bool]) (holds bool) {
+func (a *attempt) holdsAfter(ctx context.Context, undo *poll) (holds bool) {
 	ctx, cancel := context.WithTimeout(ctx, undoWait)
 	defer cancel()
-	_ = undo.wait(ctx, func(answers []answer[bool], _ bool) bool {
+	_ = undo.wait(ctx, func(answers []answer, _ bool) bool {
 		holds = a.holders() >= a.q.size
-		return !holds || !slices.ContainsFunc(answers, func(a answer[bool]) bool { return a.pending })
+		return !holds || !slices.ContainsFunc(answers, func(a answer) bool { return a.pending })
 	})
 	return holds
 }

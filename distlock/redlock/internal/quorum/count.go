@@ -3,6 +3,8 @@ package quorum
 import (
 	"slices"
 	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
 )
 
 // The decisions of the quorum. Each takes the answers of the nodes, and the size of a quorum.
@@ -33,7 +35,7 @@ func inRace(reply Reply) (in, mine bool) {
 
 // judge decides on the answers to the proposal of a token. timeUp says that the nodes have had
 // their time.
-func judge(answers []answer[Reply], size int, token, clock int64, timeUp bool) decision {
+func judge(answers []answer, size int, token, clock int64, timeUp bool) decision {
 	var open, accepted, low, refused, cancels int
 	cut := contended(answers, size)
 	first := unknownNode // in the race
@@ -100,7 +102,7 @@ const (
 // contended reports whether another owner has refused, and a quorum has answered.
 // ⚑ Without contention each answer is awaited: one dead and one distant node would make the lock
 // unusable.
-func contended(answers []answer[Reply], size int) bool {
+func contended(answers []answer, size int) bool {
 	replies, refused := 0, false
 	for i := range answers {
 		if a := &answers[i]; a.replied() {
@@ -117,7 +119,7 @@ const farAhead = time.Hour
 // mayAcceptNext reports whether a node that has refused a token as too low may accept the next one.
 // ⚑ A node whose clock is ahead refuses that, too: it must not end the wait for the others.
 func mayAcceptNext(
-	answers []answer[Reply], size int, token, clock int64, reply Reply,
+	answers []answer, size int, token, clock int64, reply Reply,
 ) bool {
 	if reply.Last > highestLastThatCounts(answers, size, clock) {
 		return false
@@ -131,7 +133,7 @@ const tokenKeep = time.Second
 // highestLastThatCounts is the highest last token that counts. ⚑ A token that is far above the clock
 // and above the others does not: the other nodes would refuse the next one, or be as far ahead from
 // then on. It counts if no quorum can come about without it.
-func highestLastThatCounts(answers []answer[Reply], size int, clock int64) int64 {
+func highestLastThatCounts(answers []answer, size int, clock int64) int64 {
 	lasts := make([]int64, 0, len(answers))
 	open := false
 	for i := range answers {
@@ -153,7 +155,7 @@ func highestLastThatCounts(answers []answer[Reply], size int, clock int64) int64
 
 // nextToken returns the token to propose after one that was too low: above the last token of each
 // node that counts, and not behind the clock.
-func nextToken(answers []answer[Reply], size int, clock int64) int64 {
+func nextToken(answers []answer, size int, clock int64) int64 {
 	highest := highestLastThatCounts(answers, size, clock)
 	for i := range answers {
 		if a := &answers[i]; a.replied() && a.reply.Last <= highest {
@@ -173,16 +175,36 @@ const (
 	unknown // no further answer can decide
 )
 
-// agree decides by the numbers of nodes that say yes, that say no, and that may answer yet.
-func agree(yeses, noes, open, nodes, size int) agreement {
+// agree decides on the answers to a request of a holder. counts reports which answers say yes.
+// effects is the number of nodes on which the request may have had an effect, and open that of those
+// that may answer yet.
+func agree(answers []answer, size int, counts func(*answer) bool) (agreed agreement, effects, open int) {
+	var yeses, noes int
+	for i := range answers {
+		switch a := &answers[i]; {
+		case a.pending:
+			open++
+			effects++
+		case a.err != nil:
+			if driver.MayHaveEffect(a.err) {
+				effects++
+			}
+		case a.reply.Outcome == NotHeld:
+			noes++
+		default:
+			effects++
+			if counts(a) {
+				yeses++
+			}
+		}
+	}
 	switch {
 	case yeses >= size:
-		return yes
-	case noes > nodes-size:
-		return no
-	case yeses+open < size && noes+open <= nodes-size:
-		return unknown
-	default:
-		return awaiting
+		agreed = yes
+	case noes > len(answers)-size:
+		agreed = no
+	case yeses+open < size && noes+open <= len(answers)-size:
+		agreed = unknown
 	}
+	return agreed, effects, open
 }

@@ -29,12 +29,7 @@ func notDone(ctx context.Context) error {
 
 // failure makes the error of a poll without a decision. ended is the error of the caller's ctx, or
 // nil. effect says that the operation may have had an effect.
-func (p *poll[R]) failure(ended error, effect bool) error {
-	return p.failureOf(ended, effect, func(a *answer[R]) error { return a.err })
-}
-
-// failureOf makes it of the causes that a function finds in the answers.
-func (p *poll[R]) failureOf(ended error, effect bool, of func(*answer[R]) error) error {
+func (p *poll) failure(ended error, effect bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var text strings.Builder
@@ -42,7 +37,7 @@ func (p *poll[R]) failureOf(ended error, effect bool, of func(*answer[R]) error)
 	causes, agreed := make([]error, 0, len(p.answers)), 0
 	for i := range p.answers {
 		a := p.answers[i]
-		if a.err = of(&a); a.err == nil && a.young {
+		if a.err == nil && a.young {
 			causes = append(causes, errYoung)
 		} else if a.err != nil {
 			causes = append(causes, a.err)

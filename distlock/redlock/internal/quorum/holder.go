@@ -43,7 +43,7 @@ type shown struct {
 }
 
 // busy returns the state of the holder that a quorum of nodes shows.
-func busy(answers []answer[Reply], size int) (driver.State, bool) {
+func busy(answers []answer, size int) (driver.State, bool) {
 	refused := 0
 	for i := range answers {
 		if a := &answers[i]; a.replied() && a.reply.Outcome == Busy {
@@ -64,7 +64,7 @@ func busy(answers []answer[Reply], size int) (driver.State, bool) {
 
 // inspect returns what the nodes show of a name, and whether no further answer changes it.
 // ⚑ A name is free only if no owner can have a quorum, with the nodes that do not answer.
-func inspect(answers []answer[State], size int) (state driver.State, known bool) {
+func inspect(answers []answer, size int) (state driver.State, known bool) {
 	var states []shown
 	open, failed := 0, 0
 	for i := range answers {
@@ -73,8 +73,8 @@ func inspect(answers []answer[State], size int) (state driver.State, known bool)
 			open++
 		case !a.replied():
 			failed++
-		case a.reply.Held:
-			states = append(states, shown{a.reply, a.young})
+		case a.reply.Outcome == Busy:
+			states = append(states, shown{a.reply.State, a.young})
 		}
 	}
 	if state, known = holder(states, size, size); known {

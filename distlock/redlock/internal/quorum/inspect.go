@@ -16,21 +16,22 @@ func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, e
 	if ctx.Err() != nil {
 		return driver.State{}, notDone(ctx)
 	}
-	p := newPoll(q, ctx, callLimit, inspectWord)
+	p := newPoll(q, ctx, callLimit)
 	defer close(p.decided)
 	p.leastWait = forAll
 	for _, n := range q.nodes {
 		p.expect(n)
-		p.ask(n, func(ctx context.Context) (State, error) {
-			state, err := n.Inspect(ctx, name)
-			return ofGrant(state), err
+		p.ask(n, func(ctx context.Context) (Reply, error) {
+			reply, err := n.Inspect(ctx, name)
+			reply.State = ofGrant(reply.State)
+			return reply, err
 		}, nil)
 	}
 	var state driver.State
 	var known bool
-	err := p.wait(ctx, func(answers []answer[State], timeUp bool) bool {
+	err := p.wait(ctx, func(answers []answer, timeUp bool) bool {
 		state, known = inspect(answers, q.size)
-		return !slices.ContainsFunc(answers, func(a answer[State]) bool {
+		return !slices.ContainsFunc(answers, func(a answer) bool {
 			return a.pending && !(known && (timeUp || a.silent))
 		})
 	})
@@ -38,11 +39,4 @@ func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, e
 		return driver.State{}, p.failure(err, false)
 	}
 	return state, nil
-}
-
-func inspectWord(state State) string {
-	if state.Held {
-		return "held"
-	}
-	return "free"
 }

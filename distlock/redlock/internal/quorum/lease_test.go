@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
 )
 
 // ready makes a driver that knows the clocks of its nodes.
@@ -90,15 +91,16 @@ func TestRelease_refusedByAQuorum_nothingFollows(t *testing.T) {
 		req := newRequest()
 		granted(t, d, req)
 		synctest.Wait()
-		for _, s := range servers {
-			s.fails(driver.ErrRights)
-		}
+		servers[0].fails(driver.ErrRights)
+		servers[1].fails(driver.ErrRights)
+		servers[2].inject(on("release", fault{slow: driver.ErrRights, hold: after(time.Millisecond)}))
 		_, err := d.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner})
 		if !errors.Is(err, driver.ErrRights) || driver.MayHaveEffect(err) {
 			t.Errorf("%v", err)
 		}
 		for _, s := range servers {
 			s.fails(nil)
+			s.inject(nil)
 		}
 		time.Sleep(5 * time.Second)
 		if !extend(t, d, req, false).Held || holders(t, servers) != 3 {
@@ -273,6 +275,84 @@ func TestRaise_S2_aboveAFailedOne(t *testing.T) {
 		reply, err := d.Raise(t.Context(), raise)
 		if err != nil || reply.Fence <= shown {
 			t.Errorf("%+v, %v; a node has shown %d", reply, err, shown)
+		}
+	})
+}
+
+// A node that a later re-take has raised does not show that a quorum has the token of the raise.
+func TestRaise_S2_otherTokenOnTwoNodes(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		req := newRequest()
+		first := granted(t, d, req)
+		synctest.Wait()
+		for _, s := range servers[:2] {
+			ahead := driver.RaiseRequest{Name: name, Owner: s.state(t, name).Owner, Floor: first.FenceEnd + time.Hour.Microseconds()}
+			if reply, err := s.locks.Raise(t.Context(), ahead); err != nil || reply.Outcome != quorum.Held {
+				t.Fatalf("%+v, %v", reply, err)
+			}
+		}
+		raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: first.FenceEnd + 1}
+		if reply, err := d.Raise(t.Context(), raise); err == nil {
+			t.Errorf("%+v, though one node has the token", reply)
+		}
+		raise.Floor = first.Fence
+		if reply, err := d.Raise(t.Context(), raise); err != nil || reply != (driver.RaiseReply{Held: true, Fence: first.Fence, FenceEnd: first.FenceEnd}) {
+			t.Errorf("%+v, %v; want the token of the grant", reply, err)
+		}
+	})
+}
+
+func TestExtend_S1_exactOnOneNode_mayHaveEffect(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		req := newRequest()
+		granted(t, d, req)
+		synctest.Wait()
+		servers[0].fails(driver.ErrTemporary)
+		servers[1].fails(driver.ErrTemporary)
+		for exact, want := range map[bool]bool{false: false, true: true} {
+			if reply := extend(t, d, req, exact); reply.Held || driver.MayHaveEffect(reply.Err) != want {
+				t.Errorf("exact %t: %+v, want an effect: %t", exact, reply, want)
+			}
+		}
+	})
+}
+
+func TestExtend_S1_youngNodes_doNotHold(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := connect(servers, time.Hour)
+		defer d.Close()
+		for _, s := range servers {
+			s.since = time.Now().Add(-2 * time.Hour)
+		}
+		req := newRequest()
+		granted(t, d, req)
+		synctest.Wait()
+		for _, s := range servers[:2] {
+			s.mu.Lock()
+			s.since = time.Now() // with its locks
+			s.mu.Unlock()
+		}
+		if reply := extend(t, d, req, false); reply.Held || reply.Err == nil {
+			t.Errorf("%+v, want an error", reply)
+		}
+	})
+}
+
+// Two nodes refuse, and the answer of the third one is lost.
+func TestRelease_answerLost_mayHaveEffect(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		req := newRequest()
+		granted(t, d, req)
+		synctest.Wait()
+		servers[0].fails(driver.ErrRights)
+		servers[1].fails(driver.ErrRights)
+		servers[2].inject(on("release", fault{hold: after(time.Millisecond), after: errLost}))
+		over := driver.ReleaseRequest{Name: name, Owner: req.Owner}
+		if _, err := d.Release(t.Context(), over); err == nil || !driver.MayHaveEffect(err) {
+			t.Errorf("%v, want an unknown outcome", err)
 		}
 	})
 }

@@ -21,8 +21,8 @@ func (l link) Up() time.Duration {
 }
 
 // call makes a call as the faults of the server want. A caller that leaves lets it go on.
-func call[R any](ctx context.Context, s *server, r request, f func(*quorum.Memory) (R, error)) (R, error) {
-	var none R
+func call(ctx context.Context, s *server, r request, f func(*quorum.Memory) (quorum.Reply, error)) (quorum.Reply, error) {
+	var none quorum.Reply
 	s.mu.Lock()
 	var fault fault
 	if s.fault != nil {
@@ -43,7 +43,7 @@ func call[R any](ctx context.Context, s *server, r request, f func(*quorum.Memor
 		return none, fmt.Errorf("%w: %w", driver.ErrNotDone, ctx.Err())
 	}
 	type answer struct {
-		reply R
+		reply quorum.Reply
 		err   error
 	}
 	answers := make(chan answer, 1)
@@ -56,7 +56,14 @@ func call[R any](ctx context.Context, s *server, r request, f func(*quorum.Memor
 		s.mu.Lock()
 		locks := s.locks
 		s.mu.Unlock()
+		if fault.slow != nil {
+			answers <- answer{none, fault.slow}
+			return
+		}
 		reply, err := f(locks)
+		if reply.Clock > 0 {
+			reply.Clock += s.ahead.Microseconds()
+		}
 		if err == nil && fault.after != nil {
 			err = fault.after
 		}
@@ -89,62 +96,50 @@ func (l link) Acquire(ctx context.Context, p quorum.Proposal) (quorum.Reply, err
 	r := request{op: "acquire", name: p.Name, owner: p.Owner, fence: p.Token}
 	return call(ctx, l.server, r, func(m *quorum.Memory) (quorum.Reply, error) {
 		if l.server.ahead > driver.FenceKeep { // the tokens are too old for its clock
-			clock := time.Now().Add(l.server.ahead).UnixMicro()
-			return quorum.Reply{Outcome: quorum.TooLow, Clock: clock}, nil
+			return quorum.Reply{Outcome: quorum.TooLow, Clock: time.Now().UnixMicro()}, nil
 		}
-		reply, err := m.Acquire(context.Background(), p)
-		if err == nil && reply.Clock > 0 {
-			reply.Clock += l.server.ahead.Microseconds()
+		return m.Acquire(context.Background(), p)
+	})
+}
+
+func (l link) Raise(ctx context.Context, req driver.RaiseRequest) (quorum.Reply, error) {
+	r := request{op: "raise", name: req.Name, owner: req.Owner, fence: req.Floor}
+	return call(ctx, l.server, r, func(m *quorum.Memory) (quorum.Reply, error) {
+		return m.Raise(context.Background(), req)
+	})
+}
+
+func (l link) Extend(ctx context.Context, req driver.ExtendRequest) (quorum.Reply, error) {
+	r := request{op: "extend", name: req.Name, owner: req.Owner, exact: req.Exact}
+	return call(ctx, l.server, r, func(m *quorum.Memory) (quorum.Reply, error) {
+		return m.Extend(context.Background(), req)
+	})
+}
+
+func (l link) Release(ctx context.Context, req driver.ReleaseRequest, quiet bool) (quorum.Reply, error) {
+	r := request{op: "release", name: req.Name, owner: req.Owner, tombstone: req.Tombstone, quiet: quiet}
+	return call(ctx, l.server, r, func(m *quorum.Memory) (quorum.Reply, error) {
+		reply, err := m.Release(context.Background(), req, quiet)
+		if reply.Outcome == quorum.Released && !quiet {
+			l.server.released(req.Name)
 		}
 		return reply, err
 	})
 }
 
-func (l link) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
-	r := request{op: "raise", name: req.Name, owner: req.Owner, fence: req.Floor}
-	return call(ctx, l.server, r, func(m *quorum.Memory) (driver.RaiseReply, error) {
-		return m.Raise(context.Background(), req)
-	})
-}
-
-func (l link) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
-	r := request{op: "extend", name: reqs[0].Name, owner: reqs[0].Owner, exact: reqs[0].Exact}
-	replies, err := call(ctx, l.server, r, func(m *quorum.Memory) ([]driver.ExtendReply, error) {
-		return m.Extend(context.Background(), reqs), nil
-	})
-	if err != nil {
-		replies = make([]driver.ExtendReply, len(reqs))
-		for i := range replies {
-			replies[i].Err = err
-		}
-	}
-	return replies
-}
-
-func (l link) Release(ctx context.Context, req driver.ReleaseRequest, quiet bool) (bool, error) {
-	r := request{op: "release", name: req.Name, owner: req.Owner, tombstone: req.Tombstone, quiet: quiet}
-	return call(ctx, l.server, r, func(m *quorum.Memory) (bool, error) {
-		released, err := m.Release(context.Background(), req, quiet)
-		if released && !quiet {
-			l.server.released(req.Name)
-		}
-		return released, err
-	})
-}
-
-func (l link) Inspect(ctx context.Context, name driver.Name) (quorum.State, error) {
-	return call(ctx, l.server, request{op: "inspect", name: name}, func(m *quorum.Memory) (quorum.State, error) {
+func (l link) Inspect(ctx context.Context, name driver.Name) (quorum.Reply, error) {
+	return call(ctx, l.server, request{op: "inspect", name: name}, func(m *quorum.Memory) (quorum.Reply, error) {
 		return m.Inspect(context.Background(), name)
 	})
 }
 
 func (l link) Listen(ctx context.Context, name driver.Name) (<-chan driver.Wake, func(), error) {
 	s, wakes := l.server, make(chan driver.Wake, 1)
-	_, err := call(ctx, s, request{op: "listen", name: name}, func(*quorum.Memory) (struct{}, error) {
+	_, err := call(ctx, s, request{op: "listen", name: name}, func(*quorum.Memory) (quorum.Reply, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.waiters[wakes] = name
-		return struct{}{}, nil
+		return quorum.Reply{}, nil
 	})
 	return wakes, func() {
 		s.mu.Lock()

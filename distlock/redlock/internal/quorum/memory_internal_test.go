@@ -86,36 +86,39 @@ func (m *Memory) Acquire(_ context.Context, p Proposal) (Reply, error) {
 	return reply, nil
 }
 
-func (m *Memory) Raise(_ context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
+func (m *Memory) Raise(_ context.Context, req driver.RaiseRequest) (Reply, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, now := m.look(req.Name)
-	if err := tooFar(req.Floor, now); err != nil || !r.heldBy(req.Owner) {
-		return driver.RaiseReply{}, err
+	if err := tooFar(req.Floor, now); err != nil {
+		return Reply{}, err
 	}
-	if req.Floor > r.last() {
+	if r.heldBy(req.Owner) && req.Floor > r.last() {
 		r.Token = req.Floor
 	}
-	return driver.RaiseReply{Held: true, Fence: r.Token}, nil
+	return r.whether(req.Owner, now), nil
 }
 
-func (m *Memory) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+// whether says whether the owner holds the name.
+func (r *memoryRecord) whether(owner string, now time.Time) Reply {
+	reply := Reply{Outcome: NotHeld, Last: r.last(), Clock: now.UnixMicro()}
+	if r.heldBy(owner) {
+		reply.Outcome = Held
+	}
+	return reply
+}
+
+func (m *Memory) Extend(_ context.Context, req driver.ExtendRequest) (Reply, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	replies := make([]driver.ExtendReply, len(reqs))
-	for i, req := range reqs {
-		r, now := m.look(req.Name)
-		if replies[i].Held = r.heldBy(req.Owner); !replies[i].Held {
-			continue
-		}
-		if end := now.Add(req.TTL); req.Exact || end.After(r.expires) {
-			r.expires = end
-		}
+	r, now := m.look(req.Name)
+	if end := now.Add(req.TTL); r.heldBy(req.Owner) && (req.Exact || end.After(r.expires)) {
+		r.expires = end
 	}
-	return replies
+	return r.whether(req.Owner, now), nil
 }
 
-func (m *Memory) Release(_ context.Context, req driver.ReleaseRequest, _ bool) (bool, error) {
+func (m *Memory) Release(_ context.Context, req driver.ReleaseRequest, _ bool) (Reply, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, now := m.look(req.Name)
@@ -125,14 +128,22 @@ func (m *Memory) Release(_ context.Context, req driver.ReleaseRequest, _ bool) (
 	if r.heldBy(req.Owner) {
 		r.held, r.released = false, r.Owner
 	}
-	return r.released == req.Owner, nil
+	reply := r.whether(req.Owner, now)
+	if r.released == req.Owner {
+		reply.Outcome = Released
+	}
+	return reply, nil
 }
 
-func (m *Memory) Inspect(_ context.Context, name driver.Name) (State, error) {
+func (m *Memory) Inspect(_ context.Context, name driver.Name) (Reply, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, now := m.look(name)
-	return r.state(now), nil
+	reply := Reply{Outcome: Free, Last: r.last(), Clock: now.UnixMicro(), State: r.state(now)}
+	if r.held {
+		reply.Outcome = Busy
+	}
+	return reply, nil
 }
 
 // state is empty if the name is free.

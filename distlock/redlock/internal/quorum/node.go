@@ -13,23 +13,26 @@ import (
 // ⚑ A longer block would refuse each other proposal for as long as the block lasts.
 const Block = 255
 
-// Node is one server. docs/design/redlock.md lists the cases of each call. A call blocks until ctx
-// ends, and no longer. It sends its request once, and its errors have the kinds of package driver.
+// Node is one server. A call blocks until ctx ends, and no longer. It sends its request once, and its
+// errors have the kinds of package driver. A Reply that is not an answer to the call is an error.
 type Node interface {
 	// Name is host:port.
 	Name() string
 	// Up returns for how long the server is up at least. It returns at once.
 	Up() time.Duration
-	// Acquire grants a name under the tokens of a proposal, or not at all.
+	// Acquire grants a name under the block of a proposal, or not at all. It answers Granted, Busy,
+	// TooLow or Cancelled.
 	Acquire(ctx context.Context, p Proposal) (Reply, error)
-	// Raise gives the holder the block from Floor on, unless Floor is not above the present block.
-	// Fence is the first token of the grant from now on.
-	Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error)
-	// Extend is that of driver.Driver.
-	Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply
-	// Release is that of driver.Driver. If quiet, it notifies no waiter.
-	Release(ctx context.Context, req driver.ReleaseRequest, quiet bool) (released bool, err error)
-	Inspect(ctx context.Context, name driver.Name) (State, error)
+	// Raise gives the holder the block from Floor on, unless the holder's block is higher. It answers
+	// Held or NotHeld.
+	Raise(ctx context.Context, req driver.RaiseRequest) (Reply, error)
+	// Extend sets the TTL of a grant. It answers Held or NotHeld.
+	Extend(ctx context.Context, req driver.ExtendRequest) (Reply, error)
+	// Release ends a grant, and cancels the owner. It answers Released or NotHeld. If quiet, it
+	// notifies no waiter.
+	Release(ctx context.Context, req driver.ReleaseRequest, quiet bool) (Reply, error)
+	// Inspect answers Busy or Free.
+	Inspect(ctx context.Context, name driver.Name) (Reply, error)
 	// Listen notifies of each release of a name that is not quiet, as that of driver.Listener.
 	Listen(ctx context.Context, name driver.Name) (notices <-chan driver.Wake, stop func(), err error)
 	Close() error
@@ -46,26 +49,26 @@ type Proposal struct {
 	Frees    bool // see driver.AcquireRequest
 }
 
-// Outcome says how a proposal ended.
-type Outcome int
+// Outcome is the answer of a node in a word.
+type Outcome string
 
 const (
-	// Busy: another owner holds the name.
-	Busy Outcome = iota
-	// Granted: the owner holds the name under the block.
-	Granted
-	// TooLow: the token is not above Last, or is older than driver.FenceKeep. Nothing was written.
-	TooLow
-	// Cancelled: the owner was released, or has a tombstone.
-	Cancelled
+	Granted   Outcome = "granted"   // the owner holds the name under the block
+	Busy      Outcome = "busy"      // an owner holds the name
+	TooLow    Outcome = "too low"   // the token is not above Last, or is older than driver.FenceKeep
+	Cancelled Outcome = "cancelled" // the owner was released, or has a tombstone
+	Held      Outcome = "held"      // the owner holds the name
+	NotHeld   Outcome = "not held"  // which is final
+	Released  Outcome = "released"  // by this request or an earlier one
+	Free      Outcome = "free"
 )
 
-// Reply answers a Proposal.
+// Reply is the answer of a node to any request.
 type Reply struct {
 	Outcome Outcome
-	State   State // of a busy name
 	Last    int64 // the highest token that is reserved for the name
 	Clock   int64 // of the server, in µs since the Unix epoch
+	State   State // of a busy name
 }
 
 // State is the holder of a name, as a node shows it.
@@ -127,20 +130,15 @@ func (n *node) sinceAnswer() time.Duration {
 	return n.q.sinceBegan() - time.Duration(n.lastAnswer.Load())
 }
 
-// leave counts the end of a call. answered says that the node has answered.
-func (n *node) leave(answered bool) {
+// leave counts the end of a call. answered says that the node has answered, with its clock.
+func (n *node) leave(clock int64, answered bool) {
 	n.failed.Store(!answered)
 	if answered {
-		n.lastAnswer.Store(int64(n.q.sinceBegan()))
+		now := n.q.sinceBegan()
+		n.lastAnswer.Store(int64(now))
+		n.clock.Store(clock - now.Microseconds())
 	}
 	n.calls.Add(-1)
-}
-
-// sawClock notes the clock of the node.
-func (n *node) sawClock(clock int64) {
-	if clock > 0 {
-		n.clock.Store(clock - n.q.sinceBegan().Microseconds())
-	}
 }
 
 // young reports whether the server may have started after a grant that has not ended. took is the

@@ -11,51 +11,49 @@ import (
 )
 
 // answer is the answer of a node to a question.
-type answer[R any] struct {
+type answer struct {
 	pending bool // the node is asked, perhaps again
 	silent  bool // see node.silent
 	done    bool // reply and err are its last answer
-	reply   R
+	reply   Reply
 	err     error
 	young   bool // the node does not count
 }
 
 // replied reports whether the node has replied.
-func (a *answer[R]) replied() bool { return a.done && a.err == nil }
+func (a *answer) replied() bool { return a.done && a.err == nil }
 
 // poll is one question to the nodes, and their answers. Each call of a node has a goroutine of its
 // own.
-type poll[R any] struct {
+type poll struct {
 	q         *quorum
 	limit     time.Duration           // of each call
 	report    func(driver.NodeAnswer) // may be nil
-	word      func(R) string          // an answer in a word
 	asked     time.Time
 	leastWait time.Duration // raceWait or roundWait
 	decided   chan struct{} // closed at the end of the operation
 
 	mu      sync.Mutex
-	answers []answer[R] // by node
+	answers []answer // by node
 	news    chan struct{}
 }
 
 // newPoll makes a poll. The operation closes decided at its end.
-func newPoll[R any](q *quorum, caller context.Context, limit time.Duration, word func(R) string) *poll[R] {
-	return &poll[R]{
+func newPoll(q *quorum, caller context.Context, limit time.Duration) *poll {
+	return &poll{
 		q:         q,
 		limit:     limit,
 		report:    driver.NodeAnswers(caller),
-		word:      word,
 		asked:     time.Now(),
 		leastWait: raceWait,
 		decided:   make(chan struct{}),
-		answers:   make([]answer[R], len(q.nodes)),
+		answers:   make([]answer, len(q.nodes)),
 		news:      make(chan struct{}, 1),
 	}
 }
 
 // expect notes that the node is about to be asked.
-func (p *poll[R]) expect(n *node) {
+func (p *poll) expect(n *node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answers[n.index].pending, p.answers[n.index].silent = true, n.silent()
@@ -65,14 +63,14 @@ func (p *poll[R]) expect(n *node) {
 // the answer and the end of the operation.
 //
 // ⚑ The call does not end with its caller: a late answer is undone or counted.
-func (p *poll[R]) ask(n *node, call func(context.Context) (R, error), then func()) {
+func (p *poll) ask(n *node, call func(context.Context) (Reply, error), then func()) {
 	n.enter()
 	p.q.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(p.q.life, p.limit)
 		start := time.Now()
 		reply, err := call(ctx)
 		cancel()
-		n.leave(err == nil)
+		n.leave(reply.Clock, err == nil)
 		p.answered(n, reply, err, time.Since(start))
 		if then != nil {
 			<-p.decided
@@ -82,8 +80,8 @@ func (p *poll[R]) ask(n *node, call func(context.Context) (R, error), then func(
 }
 
 // answered notes the answer of a node that was expected.
-func (p *poll[R]) answered(n *node, reply R, err error, took time.Duration) {
-	a := answer[R]{done: true, reply: reply, err: err, young: n.young(took)}
+func (p *poll) answered(n *node, reply Reply, err error, took time.Duration) {
+	a := answer{done: true, reply: reply, err: err, young: n.young(took)}
 	if p.report != nil { // the operation may end with this answer
 		p.report(driver.NodeAnswer{Node: n.Name(), Answer: p.text(n, a), Took: took, Nodes: len(p.q.nodes), Quorum: p.q.size})
 	}
@@ -91,7 +89,7 @@ func (p *poll[R]) answered(n *node, reply R, err error, took time.Duration) {
 }
 
 // note notes an answer, or a result that needs no request.
-func (p *poll[R]) note(n *node, a answer[R]) {
+func (p *poll) note(n *node, a answer) {
 	p.mu.Lock()
 	p.answers[n.index] = a
 	open := 0
@@ -110,7 +108,7 @@ func (p *poll[R]) note(n *node, a answer[R]) {
 }
 
 // text describes an answer.
-func (p *poll[R]) text(n *node, a answer[R]) string {
+func (p *poll) text(n *node, a answer) string {
 	switch {
 	case !a.done:
 		return "no answer yet"
@@ -119,9 +117,9 @@ func (p *poll[R]) text(n *node, a answer[R]) string {
 	case a.err != nil:
 		return a.err.Error()
 	case a.young:
-		return fmt.Sprintf("%s, but its server is up for less than %s", p.word(a.reply), n.youth())
+		return fmt.Sprintf("%s, but its server is up for less than %s", a.reply.Outcome, n.youth())
 	default:
-		return p.word(a.reply)
+		return string(a.reply.Outcome)
 	}
 }
 
@@ -135,7 +133,7 @@ const (
 
 // wait returns when decide returns true, or with the error of ctx. timeUp says that a quorum has
 // answered, and that twice that time has passed since, and at least 100 ms.
-func (p *poll[R]) wait(ctx context.Context, decide func(answers []answer[R], timeUp bool) bool) error {
+func (p *poll) wait(ctx context.Context, decide func(answers []answer, timeUp bool) bool) error {
 	var late <-chan time.Time
 	timeUp := false
 	for {
@@ -166,8 +164,20 @@ func (p *poll[R]) wait(ctx context.Context, decide func(answers []answer[R], tim
 	}
 }
 
+// agree waits for the decision of a request of a holder, see agree. If the nodes cannot agree, it waits
+// for all answers if it is patient. effects is the number of nodes on which the request may have had
+// an effect.
+func (p *poll) agree(ctx context.Context, patient bool, counts func(*answer) bool) (agreed agreement, effects int, err error) {
+	err = p.wait(ctx, func(answers []answer, _ bool) bool {
+		var open int
+		agreed, effects, open = agree(answers, p.q.size, counts)
+		return agreed != awaiting && (agreed != unknown || open == 0 || !patient)
+	})
+	return agreed, effects, err
+}
+
 // again begins another question to some of the nodes.
-func (p *poll[R]) again() {
+func (p *poll) again() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked, p.leastWait = time.Now(), roundWait

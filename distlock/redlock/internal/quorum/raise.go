@@ -20,21 +20,18 @@ func (q *quorum) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rai
 		token = a.beginRaise(max(req.Floor, q.clock()))
 		defer a.endRaise()
 	}
-	p := newPoll(q, ctx, limit(a.req.TTL), raiseWord)
+	p := newPoll(q, ctx, limit(a.req.TTL))
 	defer close(p.decided)
 	exact := driver.RaiseRequest{Name: req.Name, Owner: a.req.Owner, Floor: token}
 	for _, n := range q.nodes {
 		p.expect(n)
-		p.ask(n, func(ctx context.Context) (driver.RaiseReply, error) { return n.Raise(ctx, exact) }, nil)
+		p.ask(n, func(ctx context.Context) (Reply, error) { return n.Raise(ctx, exact) }, nil)
 	}
-	var agreed agreement
-	var effect bool
-	err := p.wait(ctx, func(answers []answer[driver.RaiseReply], _ bool) bool {
-		agreed, effect = judgeRaise(answers, token, keeps, q.size)
-		return agreed != awaiting
+	agreed, effects, err := p.agree(ctx, false, func(a *answer) bool {
+		return keeps || a.reply.Last == token+Block // else a re-take was sent later
 	})
 	if agreed == unknown || err != nil {
-		err = p.failure(err, effect || err != nil)
+		err = p.failure(err, effects > len(q.nodes)-q.size || err != nil)
 	}
 	if !errors.Is(err, driver.ErrFloor) {
 		a.mayHave(token + Block)
@@ -73,36 +70,4 @@ func (a *attempt) mayHave(end int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.highest = max(a.highest, end)
-}
-
-// judgeRaise decides on the answers to a Raise to a token, or to one that keeps the tokens of the
-// grant, and whether the Raise may have had an effect on more nodes than do no harm.
-func judgeRaise(answers []answer[driver.RaiseReply], token int64, keeps bool, size int) (agreed agreement, effect bool) {
-	var yeses, noes, open, effects int
-	for i := range answers {
-		switch a := &answers[i]; {
-		case a.pending:
-			open++
-			effects++
-		case a.err != nil:
-			if driver.MayHaveEffect(a.err) {
-				effects++
-			}
-		case !a.reply.Held:
-			noes++
-		default:
-			effects++
-			if keeps || a.reply.Fence == token {
-				yeses++ // else a re-take was sent later
-			}
-		}
-	}
-	return agree(yeses, noes, open, len(answers), size), effects > len(answers)-size
-}
-
-func raiseWord(reply driver.RaiseReply) string {
-	if reply.Held {
-		return "held"
-	}
-	return "not held"
 }

@@ -19,43 +19,17 @@ func (q *quorum) Release(ctx context.Context, req driver.ReleaseRequest) (driver
 		return driver.ReleaseReply{Released: released}, nil
 	}
 	a.finish()
-	p := newPoll(q, ctx, limit(a.req.TTL), releaseWord)
+	p := newPoll(q, ctx, limit(a.req.TTL))
 	defer close(p.decided)
 	owes := false
 	a.release(p, req, a.tokens() == 0, &owes)
-	var agreed agreement
-	var effect bool
-	err := p.wait(ctx, func(answers []answer[bool], _ bool) bool {
-		agreed, effect = judgeRelease(answers, q.size)
-		return agreed != awaiting
-	})
+	agreed, effects, err := p.agree(ctx, true, func(a *answer) bool { return a.reply.Outcome == Released })
 	if err != nil || agreed == unknown {
-		return driver.ReleaseReply{}, p.failure(err, effect || err != nil)
+		return driver.ReleaseReply{}, p.failure(err, effects > 0 || err != nil)
 	}
 	owes = true
 	q.noteRelease(k, a, agreed == yes, req.Tombstone)
 	return driver.ReleaseReply{Released: agreed == yes}, nil
-}
-
-// judgeRelease decides on the answers to a Release, and whether the Release may have had an effect.
-func judgeRelease(answers []answer[bool], size int) (agreed agreement, effect bool) {
-	var yeses, noes, open int
-	for i := range answers {
-		switch a := &answers[i]; {
-		case a.pending:
-			open++
-		case !a.replied():
-			effect = effect || driver.MayHaveEffect(a.err)
-		case a.reply:
-			yeses++
-		default:
-			noes++
-		}
-	}
-	if agreed = agree(yeses, noes, open, len(answers), size); agreed == unknown && open > 0 {
-		agreed = awaiting // what becomes of the grant shows when all have answered
-	}
-	return agreed, effect || yeses+open > 0
 }
 
 // attemptToRelease returns nil and the stored reply if the acquisition was released before.
@@ -90,7 +64,7 @@ func (q *quorum) noteRelease(k key, a *attempt, released bool, tombstone time.Du
 // release asks the nodes to end the attempt. A Release that a node does not answer is owed if owes is
 // true when the operation ends.
 // ⚑ A Release follows the end of the Acquire that is under way: it must not overtake the Acquire.
-func (a *attempt) release(p *poll[bool], req driver.ReleaseRequest, quiet bool, owes *bool) {
+func (a *attempt) release(p *poll, req driver.ReleaseRequest, quiet bool, owes *bool) {
 	for _, n := range a.q.nodes {
 		p.expect(n)
 		a.mu.Lock()
@@ -108,12 +82,16 @@ func (a *attempt) release(p *poll[bool], req driver.ReleaseRequest, quiet bool, 
 
 // releaseOn asks one node. A node that cannot hold the name gets no request. The request has a
 // tombstone if req has one, or if an Acquire may arrive later.
-func (a *attempt) releaseOn(n *node, p *poll[bool], req driver.ReleaseRequest, quiet bool, owes *bool) {
+func (a *attempt) releaseOn(n *node, p *poll, req driver.ReleaseRequest, quiet bool, owes *bool) {
 	a.mu.Lock()
 	v := a.votes[n.index]
 	a.mu.Unlock()
 	if v.settled || !v.holds && !v.partlyRefused {
-		p.note(n, answer[bool]{done: true, reply: v.released})
+		reply := Reply{Outcome: NotHeld}
+		if v.released {
+			reply.Outcome = Released
+		}
+		p.note(n, answer{done: true, reply: reply})
 		return
 	}
 	req.Name, req.Owner = a.req.Name, a.req.Owner
@@ -121,10 +99,10 @@ func (a *attempt) releaseOn(n *node, p *poll[bool], req driver.ReleaseRequest, q
 		req.Tombstone = max(req.Tombstone, copyLife(a.req.TTL))
 	}
 	var failed bool
-	p.ask(n, func(ctx context.Context) (bool, error) {
-		released, err := a.sendRelease(ctx, n, req, quiet)
+	p.ask(n, func(ctx context.Context) (Reply, error) {
+		reply, err := a.sendRelease(ctx, n, req, quiet)
 		failed = err != nil
-		return released, err
+		return reply, err
 	}, func() {
 		if failed && *owes {
 			a.q.owe(n, owedRelease{a, req, quiet, time.Now().Add(copyLife(a.req.TTL))})
@@ -133,20 +111,13 @@ func (a *attempt) releaseOn(n *node, p *poll[bool], req driver.ReleaseRequest, q
 }
 
 // sendRelease asks a node, and notes the answer.
-func (a *attempt) sendRelease(ctx context.Context, n *node, req driver.ReleaseRequest, quiet bool) (released bool, err error) {
-	released, err = n.Release(ctx, req, quiet)
+func (a *attempt) sendRelease(ctx context.Context, n *node, req driver.ReleaseRequest, quiet bool) (Reply, error) {
+	reply, err := n.Release(ctx, req, quiet)
 	if err == nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		v := &a.votes[n.index]
-		v.settled, v.released = true, released
+		v.settled, v.released = true, reply.Outcome == Released
 	}
-	return released, err
-}
-
-func releaseWord(released bool) string {
-	if released {
-		return "released"
-	}
-	return "not held"
+	return reply, err
 }

@@ -49,6 +49,7 @@ type request struct {
 type fault struct {
 	before error           // the node never receives it
 	after  error           // its answer is lost
+	slow   error           // the node answers with it, after hold, and does nothing
 	hold   <-chan struct{} // the node receives it when this is closed
 	answer <-chan struct{} // the answer comes when this is closed
 }
@@ -155,11 +156,11 @@ func (s *server) state(tb testing.TB, name driver.Name) quorum.State {
 	s.mu.Lock()
 	locks := s.locks
 	s.mu.Unlock()
-	state, err := locks.Inspect(context.Background(), name)
+	reply, err := locks.Inspect(context.Background(), name)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return state
+	return reply.State
 }
 
 func (s *server) released(name driver.Name) {

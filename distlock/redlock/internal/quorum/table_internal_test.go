@@ -102,7 +102,7 @@ func TestToken_aboveTheProposedOnes(t *testing.T) {
 
 func TestAbove_S2_theOwnBlock(t *testing.T) {
 	q := alone(3, 0)
-	p := &poll[Reply]{q: q, answers: []acquired{low, low, open}}
+	p := &poll{q: q, answers: []answer{low, low, open}}
 	if got := q.above(p, 5000); got != 5000+Block+1 {
 		t.Errorf("%d", got)
 	}
@@ -145,12 +145,12 @@ func TestYoung_roundedUptime_noRestart(t *testing.T) {
 // The attempt was released between two of its requests: two nodes are not asked.
 func TestPoll_nodesThatAreNotAsked_decide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPoll(alone(3, 1000), t.Context(), time.Second, acquireWord)
+		p := newPoll(alone(3, 1000), t.Context(), time.Second)
 		for _, n := range p.q.nodes {
 			p.expect(n)
 		}
-		p.note(p.q.nodes[1], acquired{})
-		p.note(p.q.nodes[2], acquired{})
+		p.note(p.q.nodes[1], answer{})
+		p.note(p.q.nodes[2], answer{})
 		go func() {
 			time.Sleep(time.Millisecond)
 			p.note(p.q.nodes[0], accepted)
@@ -158,7 +158,7 @@ func TestPoll_nodesThatAreNotAsked_decide(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var d decision
-		err := p.wait(ctx, func(answers []acquired, timeUp bool) bool {
+		err := p.wait(ctx, func(answers []answer, timeUp bool) bool {
 			d = judge(answers, 2, 1000, 1000, timeUp)
 			return d != undecided
 		})
