@@ -22,7 +22,7 @@ func shows(t *testing.T, reply quorum.Reply, p quorum.Proposal) {
 	if reply.Last != p.Token+quorum.Block {
 		t.Errorf("the last token is %d, want %d", reply.Last, p.Token+quorum.Block)
 	}
-	if ahead := time.UnixMicro(reply.Clock).Sub(time.Now()).Abs(); ahead > time.Minute {
+	if ahead := time.Until(time.UnixMicro(reply.Clock)).Abs(); ahead > time.Minute {
 		t.Errorf("the clock is %s off", ahead)
 	}
 }

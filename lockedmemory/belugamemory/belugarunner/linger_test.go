@@ -50,14 +50,6 @@ func TestRun_S1_cancelled_nextWaitsForTheWorker(t *testing.T) {
 
 var errAgent = errors.New("the agent failed")
 
-// fails is an agent that returns an error after its context has ended and the test has released it.
-func (a *thinks) fails(ctx context.Context, _ string) (string, error) {
-	close(a.begun)
-	<-ctx.Done()
-	<-a.goOn
-	return "", errAgent
-}
-
 // After the end of a run, no timer of MaxHold keeps the values of the caller's context.
 func TestRun_leavesNothingBehind(t *testing.T) {
 	p := inProcess(t)
