@@ -29,7 +29,8 @@ if not record or not string.find(record, '^[bq]%d[hH]') then
   return 0
 end
 local ttl = redis.call('PTTL', KEYS[1])
-return (ttl < 0 or ttl > tonumber(string.sub(record, 101, 111))) and 1 or 0`, "1", lockKey(key)}
+local keep = string.sub(record, 1, 2) == 'q1' and string.sub(record, 85, 95) or string.sub(record, 101, 111)
+return (ttl < 0 or ttl > tonumber(keep)) and 1 or 0`, "1", lockKey(key)}
 		},
 		postgres: "SELECT count(*) FROM belugalock.lease WHERE key = {key} AND NOT released AND expires_at > {now}",
 	}

@@ -80,9 +80,9 @@ func (s *service) holding(nodes []*testservers.Redis, key string) (n int) {
 // A record of a quorum states for how many ms it outlives its grant.
 const (
 	expireRecord = `local r = redis.call('GET', KEYS[1])
-return r and redis.call('PEXPIRE', KEYS[1], tonumber(string.sub(r, 101, 111))) or 0`
+return r and redis.call('PEXPIRE', KEYS[1], tonumber(string.sub(r, 85, 95))) or 0`
 	endOfGrant = `local r, time = redis.call('GET', KEYS[1]), redis.call('TIME')
-local ms = r and redis.call('PTTL', KEYS[1]) - string.sub(r, 101, 111) or 0
+local ms = r and redis.call('PTTL', KEYS[1]) - string.sub(r, 85, 95) or 0
 return string.format('%.0f', time[1] * 1000000 + time[2] + ms * 1000)`
 )
 

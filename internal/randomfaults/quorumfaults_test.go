@@ -109,7 +109,7 @@ func endGrants(c *campaign, h *hit) {
 	node, ended := c.someNodes(h, 1)[0], false
 	// A record states for how many ms it outlives its grant.
 	const expire = `local r = redis.call('GET', KEYS[1])
-return r and redis.call('PEXPIRE', KEYS[1], tonumber(string.sub(r, 101, 111))) or 0`
+return r and redis.call('PEXPIRE', KEYS[1], tonumber(string.sub(r, 85, 95))) or 0`
 	for _, key := range c.hot() {
 		if reply, err := node.Do("EVAL", expire, "1", lockKey(key)); err == nil && reply == "1" {
 			ended = true
