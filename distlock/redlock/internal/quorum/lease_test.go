@@ -267,6 +267,7 @@ func TestRaise_S2_aboveAFailedOne(t *testing.T) {
 		if _, err := d.Raise(t.Context(), raise); !errors.Is(err, driver.ErrTemporary) {
 			t.Errorf("a raise on one node: %v", err)
 		}
+		synctest.Wait() // the third node has answered
 		shown := servers[2].state(t, name).Fence
 		servers[0].fails(nil)
 		servers[1].fails(nil)
