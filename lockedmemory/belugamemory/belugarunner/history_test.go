@@ -128,9 +128,17 @@ func TestHistory_followsTheSystemMessage_withinTheBudget(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		m := &asked{}
 		// Each turn has two messages of one or two tokens, and 4 for each message.
-		r := newRunner(t, asks(belugarunner.History(m), stream), "mem://", belugarunner.WithHistory(23), belugarunner.WithNamespace(fmt.Sprint(t.Name(), stream)))
+		options := []belugarunner.Option{belugarunner.WithHistory(23), belugarunner.WithNamespace(fmt.Sprint(t.Name(), stream))}
+		assistant, session := asks(belugarunner.History(m), stream), "s"
+		if stream { // a service that returns all turns
+			all := runtime.NewInMemorySessionService()
+			created, err := all.Create(t.Context(), assistant.ID())
+			must(t, err)
+			session, options = created.ID, append(options, belugarunner.WithSessionService(all))
+		}
+		r := newRunner(t, assistant, "mem://", options...)
 		for _, input := range []string{"1", "2", "3", "4"} {
-			if _, errs := say(t.Context(), r, "s", input); errs != nil {
+			if _, errs := say(t.Context(), r, session, input); errs != nil {
 				t.Fatal(errs)
 			}
 		}
