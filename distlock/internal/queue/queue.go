@@ -15,8 +15,8 @@
 //	}
 //
 // A contender calls Answered after each answer of the backend, and asks again at once when AskAgain
-// says so. It ends with Granted when the backend grants the lock, and with Yield otherwise. The package knows nothing of leases: C is a caller,
-// and O is what a waiter receives.
+// says so. It ends with Granted when the backend grants the lock, and with Yield otherwise. The package
+// knows nothing of leases: C is a caller, and O is what a waiter receives.
 package queue
 
 import (
