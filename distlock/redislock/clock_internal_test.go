@@ -36,7 +36,20 @@ func (c *clocked) at(now int64, script *redisconn.Script, keys []string, args ..
 	if err != nil {
 		c.Fatal(err)
 	}
-	return reply.([]any)
+	return parts(reply)
+}
+
+// parts lists the parts of a reply. A grant, which is one text, becomes "granted" and three numbers.
+func parts(reply any) []any {
+	switch reply := reply.(type) {
+	case []any:
+		return reply
+	case string:
+		if grant, err := parseGrant(reply); err == nil {
+			return []any{"granted", grant.Fence, grant.FenceEnd, int64(grant.Waiters)}
+		}
+	}
+	return []any{reply}
 }
 
 func (c *clocked) acquire(now int64, owner string) []any {

@@ -92,15 +92,15 @@ func FuzzReplies(f *testing.F) {
 		f.Add("full", value, int64(-1), int64(-1), int64(0), "1795225290", "000001", uint8(7))
 		f.Add("busy", value, int64(math.MinInt64), int64(0), int64(-1), "-1", "", uint8(5))
 	}
-	f.Add("granted", "", int64(1), int64(driver.MaxFence), int64(5), "", "", uint8(4))
-	f.Add("granted", "", int64(5), int64(1), int64(-1), "", "", uint8(4))
+	f.Add("", "179522528989739117952252899173917", int64(0), int64(0), int64(0), "", "", uint8(0))
+	f.Add("", "179522528991739117952252898973910", int64(0), int64(0), int64(0), "", "", uint8(0))
 	f.Add("cancelled", "", int64(0), int64(0), int64(0), "", "", uint8(1))
 	f.Fuzz(func(t *testing.T, name, value string, a, b, c int64, seconds, micros string, length uint8) {
-		reply := []any{name, value, a, seconds, micros, b, c}
-		if name == "granted" {
-			reply = []any{name, a, b, c}
+		parts := []any{name, value, a, seconds, micros, b, c}
+		var reply any = parts[:min(int(length), len(parts))]
+		if name == "" {
+			reply = value
 		}
-		reply = reply[:min(int(length), len(reply))]
 		got, err := parseAcquire(reply)
 		switch {
 		case err != nil && got.Outcome == driver.Granted:
@@ -111,7 +111,7 @@ func FuzzReplies(f *testing.F) {
 		case got.State.Held && (got.State.Age < 0 || got.State.Fence < 0 || got.State.Fence > driver.MaxFence):
 			t.Errorf("%q: busy with %+v", reply, got.State)
 		}
-		for _, strange := range [][]any{{}, {nil}, {value}, {a, b}, {b, nil}, {a, reply}, {int64(0), value, value, value, value}} {
+		for _, strange := range []any{nil, a, []any{}, []any{nil}, []any{value}, []any{a, b}, []any{b, nil}, []any{a, reply}} {
 			if got, err := parseAcquire(strange); err == nil && got.Outcome == driver.Granted && got.Fence < 1 {
 				t.Errorf("%q: %+v", strange, got)
 			}

@@ -22,11 +22,11 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 		script = acquireFreeing
 	}
 	cmd, replayed := script.Run(ctx, s.redis, keysOf(req.Name).all(), args...)
-	parts, err := cmd.Slice()
+	answer, err := cmd.Result()
 	if err != nil {
 		return driver.AcquireReply{}, s.failed(err)
 	}
-	reply, err := parseAcquire(parts)
+	reply, err := parseAcquire(answer)
 	reply.Replayed = replayed
 	return reply, redisconn.WithEarlierCopy(replayed, err)
 }

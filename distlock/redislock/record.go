@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -33,19 +34,24 @@ func parseRecord(text string) (r record, err error) {
 	}
 	r.held, r.flagged = strings.EqualFold(text[2:3], "h"), text[2] < 'a'
 	r.owner, r.previous, r.payload = text[4:36], text[36:68], text[headerLen:]
-	var numbers [3]int64
-	for i, part := range []string{text[68:84], text[84:100], text[100:headerLen]} {
-		n, err := strconv.ParseUint(part, 10, 63)
-		if err != nil {
-			return record{}, foreign(errors.New("its record has a damaged number"))
-		}
-		numbers[i] = int64(n)
+	numbers, err := parseNumbers(text[68:84], text[84:100], text[100:headerLen])
+	if err != nil {
+		return record{}, foreign(errors.New("its record has a damaged number"))
 	}
 	r.token, r.last, r.keep = numbers[0], numbers[1], time.Duration(numbers[2])*time.Millisecond
 	if r.token > r.last || r.last > driver.MaxFence {
 		return record{}, foreign(errors.New("its record has a token out of range"))
 	}
 	return r, nil
+}
+
+// parseNumbers reads three numbers of digits alone.
+func parseNumbers(a, b, c string) (numbers [3]int64, err error) {
+	for i, part := range [...]string{a, b, c} {
+		n, wrong := strconv.ParseUint(part, 10, 63)
+		numbers[i], err = int64(n), cmp.Or(err, wrong)
+	}
+	return numbers, err
 }
 
 // state shows the record, whose key has the given TTL, at a moment of the server's clock in µs. An

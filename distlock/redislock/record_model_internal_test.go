@@ -251,10 +251,7 @@ func (m *recordModel) send(q request) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if list, ok := reply.([]any); ok {
-		return list, nil
-	}
-	return []any{reply}, nil
+	return parts(reply), nil
 }
 
 // deliver sends a request and judges the answer.

@@ -38,21 +38,22 @@ func shown(r *redisconn.Reply) (rec record, ttl time.Duration, now int64) {
 }
 
 var outcomes = map[string]driver.Outcome{
-	"granted": driver.Granted, "busy": driver.Busy, "full": driver.Full, "cancelled": driver.Cancelled,
+	"busy": driver.Busy, "full": driver.Full, "cancelled": driver.Cancelled,
 }
 
 // parseAcquire reads the reply of acquire.lua.
-func parseAcquire(parts []any) (driver.AcquireReply, error) {
+func parseAcquire(reply any) (driver.AcquireReply, error) {
+	if text, ok := reply.(string); ok {
+		return parseGrant(text)
+	}
+	parts, _ := reply.([]any)
 	r := replyOf(parts)
 	outcome, known := outcomes[r.Text()]
 	a := driver.AcquireReply{Outcome: outcome}
-	switch {
-	case !known:
+	if !known {
 		return a, errReply
-	case outcome == driver.Granted:
-		a.Fence, a.FenceEnd = r.Block(r.Number(), r.Number())
-		a.Waiters = int(r.Number())
-	case outcome != driver.Cancelled:
+	}
+	if outcome != driver.Cancelled {
 		rec, ttl, now := shown(r)
 		waiters := int(r.Number())
 		a.Ticket = r.Number()
@@ -64,4 +65,16 @@ func parseAcquire(parts []any) (driver.AcquireReply, error) {
 		return driver.AcquireReply{}, err
 	}
 	return a, nil
+}
+
+// parseGrant reads a grant: its token and the last one of its block in 16 digits each, then the waiters.
+func parseGrant(text string) (driver.AcquireReply, error) {
+	if len(text) < 33 {
+		return driver.AcquireReply{}, errReply
+	}
+	numbers, err := parseNumbers(text[:16], text[16:32], text[32:])
+	if err != nil || numbers[0] < 1 || numbers[0] > numbers[1] || numbers[1] > driver.MaxFence {
+		return driver.AcquireReply{}, errReply
+	}
+	return driver.AcquireReply{Outcome: driver.Granted, Fence: numbers[0], FenceEnd: numbers[1], Waiters: int(numbers[2])}, nil
 }

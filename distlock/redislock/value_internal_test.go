@@ -78,14 +78,22 @@ func TestParseAcquire_S2_invalidReply_refused(t *testing.T) {
 	if err != nil || full.Outcome != driver.Full || full.Ticket != 0 {
 		t.Errorf("%+v, %v", full, err)
 	}
+	grant, err := parseAcquire("179522528989739117952252899173917")
+	if err != nil || grant.Outcome != driver.Granted || grant.Fence != 1795225289897391 || grant.FenceEnd != 1795225289917391 || grant.Waiters != 7 {
+		t.Errorf("%+v, %v", grant, err)
+	}
+	for name, text := range map[string]string{
+		"no text": "", "no token": "granted", "no count": "17952252898973911795225289917391", "a negative count": "17952252898973911795225289917391-1",
+		"no block": "179522528991739117952252898973910", "token 0": "000000000000000017952252898973910", "beyond 2^53": "179522528989739190071992547409920",
+		"a sign": "+79522528989739117952252899173910",
+	} {
+		if got, err := parseAcquire(text); err == nil {
+			t.Errorf("a grant, %s: %+v, want an error", name, got)
+		}
+	}
 	for name, reply := range map[string][]any{
 		"nothing":           {},
-		"a grant, no token": {"granted"},
-		"a grant, and more": {"granted", int64(1), int64(5), int64(1), int64(1)},
-		"a grant, no count": {"granted", int64(1), int64(5)},
-		"a grant, no block": {"granted", int64(5), int64(1), int64(0)},
-		"token 0":           {"granted", int64(0), int64(1), int64(0)},
-		"beyond 2^53":       {"granted", int64(5), driver.MaxFence + 1, int64(0)},
+		"an old grant":      {"granted", int64(1), int64(5), int64(0)},
 		"busy, no state":    {"busy"},
 		"busy, half":        {"busy", someRecord, ttl},
 		"an unknown name":   busy(func(r []any) { r[0] = "taken" }),

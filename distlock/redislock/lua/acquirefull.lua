@@ -9,9 +9,11 @@ end
 -- request that waits reads all: a hand may have deleted the record.
 local whole = queue ~= nil and (alive ~= nil or r.flagged)
 
+local function granted(waiters) return string.format('%016.0f%016.0f%.0f', r.token, r.last, waiters) end
+
 if r.held and r.owner == owner then
   redis.call('PEXPIRE', lock, ms(math.max(ARGV[2], r.left or 0) + r.keep))
-  return {'granted', r.token, r.last, whole and redis.call('ZCARD', queue) or 0}
+  return granted(whole and redis.call('ZCARD', queue) or 0)
 end
 if r.owner == owner or r.previous == owner or whole and has_tombstone(owner) then
   redis.call('GETEX', lock) -- ⚑ a write command, so that no read-only replica answers
@@ -45,7 +47,7 @@ if not r.held then
       dead[#dead + 1] = owner
       pcall(dequeue, dead)
     end
-    return {'granted', r.token, r.last, waiting}
+    return granted(waiting)
   end
   waiting = waiting - 1
   r.flagged = waiting > 0 or life > 0 or alive ~= nil
