@@ -10,12 +10,12 @@ import (
 	"github.com/belugalock/belugalock/internal/postgres"
 )
 
-//go:embed *.sql
+//go:embed sql/*.sql
 var files embed.FS
 
 // part is that of the store in a schema.
 var part = postgres.Part{Name: "store", Command: "pgstore.Migrate", Versions: []string{
-	postgres.Source(files, ".", "tables", "session", "append", "append_release", "replace", "read", "sessions", "rights"),
+	postgres.Source(files, "sql", "tables", "session", "append", "append_release", "replace", "read", "sessions", "rights"),
 }}
 
 // schema is the schema of a store.
