@@ -151,6 +151,9 @@ func (g *gate) workspace(pkg string) (string, error) {
 	return "off", nil
 }
 
+// unbuilt matches what a server says of a script or a function that is none any more.
+var unbuilt = regexp.MustCompile(`Error compiling script|nonexistent global variable|SQLSTATE 42(601|703)`)
+
 // outcome is what go test says of a run.
 type outcome struct {
 	of      map[string]string // "run", "pass", "fail" or "skip", by test
@@ -170,7 +173,7 @@ func read(stream []byte) *outcome {
 			continue
 		}
 		text.WriteString(event.Output)
-		out.unbuilt = out.unbuilt || event.Action == "build-fail" || event.FailedBuild != ""
+		out.unbuilt = out.unbuilt || event.Action == "build-fail" || event.FailedBuild != "" || unbuilt.MatchString(event.Output)
 		out.hangs = out.hangs || strings.HasPrefix(event.Output, "panic: test timed out after ")
 		switch event.Action {
 		case "run", "pass", "fail", "skip":

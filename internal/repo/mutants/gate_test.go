@@ -83,6 +83,24 @@ func TestOutcome_aTestThatDoesNotEndCountsIfTheMutantSaysSo(t *testing.T) {
 	}
 }
 
+// A test that fails because the script is none any more says nothing of the guard.
+func TestOutcome_aServerThatRefusesTheScriptCatchesNothing(t *testing.T) {
+	for _, refusal := range []string{
+		"ERR Error compiling script (new function): user_script:1: unexpected symbol near '='",
+		"ERR user_script:1: Script attempted to access nonexistent global variable 'foo'",
+		"ERROR: syntax error at or near (SQLSTATE 42601)",
+	} {
+		out := read([]byte(`{"Action":"run","Test":"TestA"}
+{"Action":"output","Test":"TestA","Output":"` + refusal + `\n"}
+{"Action":"fail","Test":"TestA"}
+`))
+		out.failed = true
+		if v, _ := out.judge(test{"", "TestA"}, false); v != invalid {
+			t.Errorf("%s: %s", refusal, v)
+		}
+	}
+}
+
 // A test that fails by itself catches nothing.
 func TestGate_wantsTestsThatPassUnbroken(t *testing.T) {
 	t.Parallel()
