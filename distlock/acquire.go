@@ -33,7 +33,7 @@ const workKey = "work"
 // TryAcquire asks the backend once, and never queues. It is not granted a lock that a waiter in the
 // backend's queue is to have. Errors: as [Locker.Acquire].
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
-	return l.acquire(ctx, key, callOptions{ttl: l.opts.TTL, wait: l.opts.Wait, attempts: 1}, opts)
+	return l.acquire(ctx, key, callOptions{ttl: l.opts.TTL, wait: l.opts.Wait, once: true}, opts)
 }
 
 func (l *Locker) acquire(ctx context.Context, key string, o callOptions, opts []CallOption) (lease *Lease, err error) {
@@ -77,7 +77,7 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions, opts []
 	switch {
 	case lease != nil:
 		op.Outcome, op.Fence, op.Handoff = OutcomeAcquired, lease.Fence(), cmp.Or(a.handoff, HandoffNone)
-	case op.Outcome == OutcomeTimeout && a.attempts == 1:
+	case op.Outcome == OutcomeTimeout && a.once:
 		op.Outcome = OutcomeBusy
 	}
 	return lease, err
@@ -95,7 +95,7 @@ type acquisition struct {
 	op     Operation
 	callOptions
 	start   time.Time
-	waiter  *waiter // its place in the process; nil if it asks a number of times and no more
+	waiter  *waiter // its place in the process; nil if it asks once
 	last    lastAnswer
 	handoff Handoff // of the grant, if it comes and is used
 	// awaited is the lowest token of a holder that the backend has shown since start; 0: none. Answers to
@@ -128,7 +128,7 @@ func (a *acquisition) waitAndAsk() (out outcome) {
 	if a.ctx.Err() != nil {
 		return outcome{err: callerLeft("acquire", a.ctx)}
 	}
-	if a.attempts == 0 {
+	if !a.once {
 		if a.waiter = l.queues.Join(a.op.Key, a); a.waiter == nil {
 			return outcome{err: ErrClosed}
 		}
@@ -205,21 +205,19 @@ func (a *acquisition) askUntilGranted(ctx context.Context) (out outcome) {
 			patience, since = a.op.TTL, time.Now()
 			a.note(busy)
 		}
-		if a.op.Attempts == a.attempts {
+		if a.once {
 			return outcome{err: a.last.err(0)}
 		}
-		if a.waiter != nil {
-			a.waiter.Answered(outcome{last: a.last}, err != nil)
-			switch {
-			case busy.Outcome == driver.Full:
-				return outcome{err: fmt.Errorf("%w: %w", a.last.err(a.waiter.Behind()), errFull)}
-			case (l.caps.Queues || l.listener != nil) && !a.place.joined:
-				a.joinQueue(ctx, patience-time.Since(since))
-				continue
-			case err == nil && a.mayListenAgain():
-				a.listen(ctx, min(checkGrace, a.op.TTL/4)) // ⚑ its place must not end before the next request
-				continue                                   // a wake may have been missed
-			}
+		a.waiter.Answered(outcome{last: a.last}, err != nil)
+		switch {
+		case busy.Outcome == driver.Full:
+			return outcome{err: fmt.Errorf("%w: %w", a.last.err(a.waiter.Behind()), errFull)}
+		case (l.caps.Queues || l.listener != nil) && !a.place.joined:
+			a.joinQueue(ctx, patience-time.Since(since))
+			continue
+		case err == nil && a.mayListenAgain():
+			a.listen(ctx, min(checkGrace, a.op.TTL/4)) // ⚑ its place must not end before the next request
+			continue                                   // a wake may have been missed
 		}
 		if lease := a.pause(ctx, busy, patience-time.Since(since)); lease != nil {
 			return outcome{lease: lease}

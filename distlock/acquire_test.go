@@ -200,9 +200,6 @@ func TestAcquire_L_defaultWaitOutlivesACrash(t *testing.T) {
 
 func TestAcquire_C_firstAnswerWithin5sOrTTL(t *testing.T) {
 	silent := drivertest.Fault{HoldBefore: make(chan struct{})} // for an hour
-	again := func(l *distlock.Locker) error {
-		return l.NewLock(key, 0).AcquireWithRetry(context.Background(), 1<<20, 10*time.Millisecond)
-	}
 	acquire := func(l *distlock.Locker) error { return second(l.Acquire(context.Background(), key)) }
 	for name, c := range map[string]struct {
 		ttl, wait, want time.Duration
@@ -215,8 +212,6 @@ func TestAcquire_C_firstAnswerWithin5sOrTTL(t *testing.T) {
 		"a short wait": {ttl: 30 * time.Second, wait: time.Second, fault: silent, call: acquire, want: time.Second},
 		"turned away": {ttl: 30 * time.Second, wait: -1, fault: drivertest.Fault{Before: errTurnedAway},
 			call: acquire, want: 5 * time.Second},
-		"AcquireWithRetry": {ttl: 30 * time.Second, fault: drivertest.Fault{Before: errTurnedAway}, call: again,
-			want: 5 * time.Second},
 		"TryAcquire": {ttl: 30 * time.Second, wait: -1, fault: silent, want: 5 * time.Second,
 			call: func(l *distlock.Locker) error { return second(l.TryAcquire(context.Background(), key)) }},
 	} {
@@ -428,7 +423,6 @@ func TestAcquire_badKey_sendsNothing(t *testing.T) {
 			"Acquire":    second(l.Acquire(t.Context(), bad)),
 			"TryAcquire": second(l.TryAcquire(t.Context(), bad)),
 			"Inspect":    second(l.Inspect(t.Context(), bad)),
-			"Lock":       second(l.NewLock(bad, 0).Acquire(t.Context())),
 			"Do":         l.Do(t.Context(), bad, func(context.Context) error { t.Error("ran"); return nil }),
 		} {
 			if !errors.Is(err, distlock.ErrInvalidKey) {

@@ -10,12 +10,11 @@ type CallOption func(*callOptions)
 
 // callOptions are the settings of one acquisition.
 type callOptions struct {
-	ttl        time.Duration
-	wait       time.Duration // negative: until ctx ends; of a single attempt it bounds the time for the answer
-	attempts   int           // 0: as many as fit, from a place in the queue
-	retryDelay time.Duration // between several attempts
-	frees      bool          // see driver.AcquireRequest
-	work       string        // see fencing.ForWork
+	ttl   time.Duration
+	wait  time.Duration // negative: until ctx ends; of a single attempt it bounds the time for the answer
+	once  bool          // asks the backend once, without a place in the queue
+	frees bool          // see driver.AcquireRequest
+	work  string        // see fencing.ForWork
 }
 
 // WithTTL sets the TTL of one lease. 0 means Options.TTL. A lease with its own TTL has no local handoff.

@@ -214,24 +214,3 @@ func TestGuard_N_detachedContextInside(t *testing.T) {
 		}
 	})
 }
-
-// A handle that has nothing left to release drops its lease, whatever the outcome was.
-func TestLock_C_releaseWithoutAnOutcomeEnds(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		others := s.twin().locker(t, distlock.Options{})
-		lock := open(t, &replaying{spy: s.spy}, distlock.Options{TTL: ttl}).NewLock(key, ttl)
-		if ok, err := lock.Acquire(t.Context()); !ok || err != nil {
-			t.Fatalf("Acquire: %t, %v", ok, err)
-		}
-		s.steal(t) // as a failover does
-		for range 2 {
-			mustRelease(t, mustAcquire(t, others))
-		}
-		if err := lock.Release(t.Context()); !errors.Is(err, distlock.ErrOutcomeUnknown) {
-			t.Errorf("Release: %v", err)
-		}
-		if err := lock.Release(t.Context()); !errors.Is(err, distlock.ErrNotHeld) {
-			t.Errorf("Release after the final answer: %v, want ErrNotHeld", err)
-		}
-	})
-}

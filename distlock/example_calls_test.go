@@ -137,19 +137,6 @@ func ExampleLease_Release() {
 	// true <nil>
 }
 
-func ExampleLock_Extend() {
-	ctx := context.Background()
-	locker := newLocker(nil)
-	defer locker.Close(ctx)
-
-	lock := locker.NewLock("memory:session-123", 30*time.Second)
-	fmt.Println(lock.Acquire(ctx))
-	fmt.Println(lock.Extend(ctx, time.Minute), lock.Release(ctx))
-	// Output:
-	// true <nil>
-	// <nil> <nil>
-}
-
 // count is an Observer that counts outcomes.
 type count map[distlock.Outcome]int
 

@@ -429,16 +429,14 @@ func underWay(t *testing.T, s *service, op drivertest.Op, call func(ctx context.
 func TestHandoff_onlyTheLockersTTL(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
-		lock := l.NewLock(key, time.Minute)
-		if ok, err := lock.Acquire(t.Context()); !ok || err != nil {
-			t.Fatal(ok, err)
+		lease, err := l.Acquire(t.Context(), key, distlock.WithTTL(time.Minute))
+		if err != nil {
+			t.Fatal(err)
 		}
 		q := newQueue(t)
 		q.join(l, "a", 0)
 		time.Sleep(time.Millisecond) // tokens come with time
-		if err := lock.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		mustRelease(t, lease)
 		a := q.lease("a")
 		if left := s.state(t).TTL; left > ttl {
 			t.Errorf("the lock lasts for %s", left)

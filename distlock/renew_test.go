@@ -117,11 +117,11 @@ func TestRenewals_shortLeasesAreRenewedBesideLongOnes(t *testing.T) {
 		if _, err := l.Acquire(t.Context(), "long"); err != nil {
 			t.Fatal(err)
 		}
-		short := l.NewLock(key, time.Second)
 		hold := func() {
 			t.Helper()
-			if ok, err := short.Acquire(t.Context()); !ok || err != nil {
-				t.Fatalf("Acquire: %t, %v", ok, err)
+			short, err := l.Acquire(t.Context(), key, distlock.WithTTL(time.Second))
+			if err != nil {
+				t.Fatal(err)
 			}
 			time.Sleep(3 * time.Second)
 			if err := short.Release(t.Context()); err != nil {

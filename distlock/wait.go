@@ -71,9 +71,6 @@ func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patie
 	d := a.place.askWithin
 	if a.place.wakes == nil || a.last.failure != nil { // a notification is not sure to come
 		d = a.locker.opts.Retry.delay(a.op.Attempts)
-		if a.attempts > 0 {
-			d = a.retryDelay
-		}
 		if a.place.joined {
 			d = min(d, a.place.askWithin) // ⚑ its place must not end before the next request
 		}
@@ -81,12 +78,8 @@ func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patie
 	if a.last.failure != nil {
 		d = min(d, patience)
 	}
-	var askAgain <-chan struct{}
-	if a.waiter != nil {
-		askAgain = a.waiter.AskAgain()
-		if a.last.failure == nil && busy.State.TTL >= 0 {
-			d = min(d, busy.State.TTL+time.Millisecond)
-		}
+	if a.last.failure == nil && busy.State.TTL >= 0 {
+		d = min(d, busy.State.TTL+time.Millisecond)
 	}
 	timer := time.NewTimer(atLeastOneTick(d))
 	defer timer.Stop()
@@ -97,7 +90,7 @@ func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patie
 		}
 		a.place.wakes = nil // notifications have ended
 		a.waiter.Notified.Store(false)
-	case <-askAgain:
+	case <-a.waiter.AskAgain():
 	case <-timer.C:
 	case <-ctx.Done():
 	}

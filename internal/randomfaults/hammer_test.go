@@ -65,7 +65,7 @@ func (h *hand) hammer() {
 		lease, err := l.TryAcquire(ctx, key)
 		h.under(ctx, lease, err, began, false)
 	case n == 3:
-		h.tokenless(ctx, l.NewLock(key, 0), key)
+		h.tokenless(ctx, l, key)
 	default:
 		worked := false
 		err := l.Do(ctx, key, func(ctx context.Context) error {
@@ -79,10 +79,11 @@ func (h *hand) hammer() {
 	}
 }
 
-// tokenless works under a Lock, which does not show its token. Whether the Lock was lost is known when
-// it is released.
-func (h *hand) tokenless(ctx context.Context, lock *distlock.Lock, key string) {
-	if err := lock.AcquireWithRetry(ctx, 3, between(h.rng, 0, 10*time.Millisecond)); err != nil {
+// tokenless works under a lease without a look at its token. Whether the lease was lost is known when it
+// is released.
+func (h *hand) tokenless(ctx context.Context, l *distlock.Locker, key string) {
+	lease, err := l.TryAcquire(ctx, key)
+	if err != nil {
 		h.ended(err, false)
 		return
 	}
@@ -92,7 +93,7 @@ func (h *hand) tokenless(ctx context.Context, lock *distlock.Lock, key string) {
 		h.rest(between(h.rng, 0, 2*time.Millisecond))
 		alone = !h.tell(&said{What: sayLeave, Key: key, Lease: id}).Refused
 	}
-	err := lock.Release(context.WithoutCancel(ctx))
+	err = lease.Release(context.WithoutCancel(ctx))
 	if !alone && err == nil {
 		h.tell(&said{What: sayTrusted, Key: key, Trusted: now()})
 	}

@@ -59,12 +59,14 @@ func (c *call) takeFree(ctx context.Context) error {
 	case 0:
 		return c.in.locker.Do(ctx, name, func(context.Context) error { return nil })
 	case 1:
-		lock := c.in.locker.NewLock(name, 0)
-		// A release on a killed connection may have left it held.
-		if held, err := lock.Acquire(ctx); err != nil || !held {
+		lease, err := c.in.locker.TryAcquire(ctx, name)
+		if errors.Is(err, distlock.ErrNotAcquired) {
+			return nil // a release on a killed connection may have left it held
+		}
+		if err != nil {
 			return err
 		}
-		return lock.Release(ctx)
+		return lease.Release(ctx)
 	default:
 		lease, err := c.in.locker.Acquire(ctx, name)
 		if err != nil {

@@ -27,7 +27,6 @@ func TestSweep_coversEveryMethod(t *testing.T) {
 	for name, of := range map[string]reflect.Type{
 		"Locker":       reflect.TypeFor[*distlock.Locker](),
 		"Lease":        reflect.TypeFor[*distlock.Lease](),
-		"Lock":         reflect.TypeFor[*distlock.Lock](),
 		"LockedMemory": reflect.TypeFor[*lockedmemory.LockedMemory[string, string]](),
 		"Store":        reflect.TypeFor[*sessionstore.Store[string, string]](),
 	} {

@@ -147,30 +147,6 @@ var lockRows = []row{
 		s.lease = lease
 		s.judge()
 	}},
-	{name: "lock.acquire", covers: "Lock.Acquire", run: handles(func(ctx context.Context, k *distlock.Lock) error {
-		got, err := k.Acquire(ctx)
-		if err == nil && !got {
-			return distlock.ErrNotAcquired
-		}
-		return err
-	})},
-	{name: "lock.acquireWithRetry", covers: "Lock.AcquireWithRetry", run: handles(func(ctx context.Context, k *distlock.Lock) error {
-		return k.AcquireWithRetry(ctx, 3, 10*time.Millisecond)
-	})},
-	{name: "lock.extend", covers: "Lock.Extend", run: func(s *scene) {
-		k := s.handle()
-		s.sweep(s.ctx, func(ctx context.Context) error { return k.Extend(ctx, 2*ttl) })
-		s.must(k.Release(s.ctx))
-		s.judge()
-	}},
-	{name: "lock.release", covers: "Lock.Release", run: func(s *scene) { s.releases(s.handle().Release) }},
-}
-
-func (s *scene) handle() *distlock.Lock {
-	s.Helper()
-	k := s.faulty.locker.NewLock(s.key, 0)
-	s.must(k.AcquireWithRetry(s.ctx, 1, 0))
-	return k
 }
 
 // acquires is about calls that return a lease.
@@ -281,19 +257,6 @@ func (s *scene) releases(release func(ctx context.Context) error) {
 		return err
 	})
 	s.judge()
-}
-
-// handles is about a handle that gets the lock.
-func handles(get func(ctx context.Context, k *distlock.Lock) error) func(*scene) {
-	return func(s *scene) {
-		k := s.faulty.locker.NewLock(s.key, 0)
-		s.sweep(s.ctx, func(ctx context.Context) error { return get(ctx, k) })
-		err := k.Release(s.ctx)
-		if s.err == nil && err != nil || s.err != nil && !errors.Is(err, distlock.ErrNotHeld) {
-			s.Errorf("Release: %v, after: %v", err, s.err)
-		}
-		s.judge()
-	}
 }
 
 var storeRows = func() (rows []row) {
