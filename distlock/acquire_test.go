@@ -55,19 +55,6 @@ func TestAcquire_L_deadHolder_atMostTTLPlus1s(t *testing.T) {
 	})
 }
 
-// A waiter that seldom asks still knows when the TTL of a dead holder ends.
-func TestAcquire_L_deadHolder_slowRetry(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
-		start := time.Now()
-		l := s.locker(t, distlock.Options{Wait: -1, Retry: distlock.Retry{Min: time.Hour, Max: time.Hour}})
-		mustRelease(t, mustAcquire(t, l))
-		if waited := time.Since(start); waited > ttl+time.Second {
-			t.Errorf("took over after %s, promised TTL + 1 s", waited)
-		}
-	})
-}
-
 func TestAcquire_waitIsTheLimit(t *testing.T) {
 	for _, test := range []struct {
 		name string

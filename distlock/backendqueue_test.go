@@ -2,6 +2,7 @@ package distlock_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -141,7 +142,7 @@ func handoffWake(seq int64, ttl time.Duration) driver.Wake {
 // queued has one call wait in the queue of s. It returns the results of the call.
 func (s *scripted) queued(opts distlock.Options) (lease func() *distlock.Lease, failure func() error) {
 	s.t.Helper()
-	opts.TTL, opts.Wait = 30*time.Second, -1
+	opts.TTL, opts.Wait = cmp.Or(opts.TTL, 30*time.Second), -1
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -465,7 +466,7 @@ func TestWaiter_L_longPauses_keepsItsPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		s.listen = func(context.Context) error { return errors.ErrUnsupported }
-		s.queued(distlock.Options{Retry: distlock.Retry{Min: time.Hour, Max: time.Hour}})
+		s.queued(distlock.Options{TTL: 200 * time.Millisecond})
 		time.Sleep(time.Minute)
 		asked := s.requests()
 		if len(asked) < 10 {

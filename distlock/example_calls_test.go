@@ -40,33 +40,6 @@ func ExampleLocker_TryDo() {
 	// <nil>
 }
 
-// A page lists the locks of the namespace.
-func ExampleLocker_List() {
-	ctx := context.Background()
-	locker := newLocker(&distlock.Options{Holder: "instance-1"})
-	defer locker.Close(ctx)
-
-	for _, key := range []string{"conversation-1", "conversation-2", "conversation-3"} {
-		_, _ = locker.Acquire(ctx, key)
-	}
-	after := ""
-	for {
-		page, next, err := locker.List(ctx, after, 2)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Println(len(page), "locks, held by", page[0].Holder)
-		if next == "" {
-			return
-		}
-		after = next
-	}
-	// Output:
-	// 2 locks, held by instance-1
-	// 1 locks, held by instance-1
-}
-
 // A function that is called under the lock finds the lease, and its token, in the context.
 func ExampleLocker_FromContext() {
 	ctx := context.Background()

@@ -106,14 +106,3 @@ func ExampleKeyMode_Show() {
 	fmt.Println(distlock.KeyHashed.Show("conversation-42"))
 	// Output: c5119362c78ef8e9
 }
-
-// A log line of the application has the attribute that those of the Locker have.
-func ExampleKeyMode_Attr() {
-	fmt.Println(distlock.KeyRaw.Attr("orders"))
-	// Output: lock_key=orders
-}
-
-func ExampleKeyMode_Validate() {
-	fmt.Println(errors.Is(distlock.KeyMode("secret").Validate(), distlock.ErrInvalidOption))
-	// Output: true
-}

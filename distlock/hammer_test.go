@@ -28,8 +28,7 @@ func TestHammer(t *testing.T) {
 		return drivertest.Fault{}
 	})
 	seen := &ends{t: t}
-	opts := distlock.Options{TTL: time.Minute, RenewEvery: 10 * time.Millisecond, Observer: seen,
-		Retry: distlock.Retry{Min: time.Millisecond, Max: 5 * time.Millisecond}}
+	opts := distlock.Options{TTL: time.Minute, RenewEvery: 10 * time.Millisecond, Observer: seen}
 	lockers := []*distlock.Locker{s.locker(t, opts), s.locker(t, opts)}
 	const keys = 3
 	var (

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"time"
@@ -15,16 +14,14 @@ import (
 // MinTTL is the shortest TTL of a lease.
 const MinTTL = 100 * time.Millisecond
 
-// maxDuration bounds a TTL and Retry.Max. ⚑ A sum or a multiple of a longer one may be negative, and
-// a lease would then have ended at its grant.
-const maxDuration = 10 * 365 * 24 * time.Hour
+// maxTTL bounds a TTL. ⚑ A sum or a multiple of a longer one may be negative, and a lease would then have
+// ended at its grant.
+const maxTTL = 10 * 365 * 24 * time.Hour
 
 const (
 	defaultNamespace = "distlock"
 	defaultTTL       = 30 * time.Second
 	defaultWait      = 5 * time.Second // beyond the TTL
-	defaultRetryMin  = 10 * time.Millisecond
-	defaultRetryMax  = 250 * time.Millisecond
 	minRenewEvery    = 10 * time.Millisecond
 )
 
@@ -34,8 +31,7 @@ type Options struct {
 	TTL       time.Duration // how long a lease outlives its dead holder, MinTTL to 10 years; default 30 s
 	// Wait is the longest wait of an Acquire. Default TTL + 5 s, to outlive a dead holder. Negative: ctx
 	// alone decides. A silent backend ends it after min(5 s, TTL), or twice that behind another Acquire.
-	Wait  time.Duration
-	Retry Retry // paces attempts after a failure, and those of a waiter that the backend cannot notify
+	Wait time.Duration
 	// RenewEvery is the period of renewal: from 10 ms to a little below TTL/2, so that one may fail.
 	// Default TTL/3. Negative: no renewal.
 	RenewEvery time.Duration
@@ -44,23 +40,6 @@ type Options struct {
 	Observer   Observer      // sees every operation; see Observers; default: none
 	Logger     *slog.Logger  // takes events without a caller, as lost leases; default slog.Default
 	LogKeys    KeyMode       // how log lines show a key, as lock_key; default KeyHashed
-}
-
-// Retry is exponential backoff with full jitter: attempt n+1 comes after at most min(Max, Min·2ⁿ)
-// (Brooker, "Exponential Backoff and Jitter", 2015).
-type Retry struct {
-	Min time.Duration // default 10 ms
-	Max time.Duration // default 250 ms
-}
-
-// delay returns the sleep after the given number of attempts, at least 1.
-func (r Retry) delay(attempts int) time.Duration {
-	bound := r.Min
-	for i := 1; i < attempts && bound < r.Max; i++ {
-		bound *= 2
-	}
-	// A shorter sleep would be a busy loop against the backend.
-	return max(time.Millisecond, rand.N(min(bound, r.Max)+1))
 }
 
 // withDefaults returns a valid copy of o with defaults.
@@ -72,11 +51,6 @@ func (o *Options) withDefaults() (Options, error) {
 	c.Namespace = cmp.Or(c.Namespace, defaultNamespace)
 	c.TTL = cmp.Or(c.TTL, defaultTTL)
 	c.Wait = cmp.Or(c.Wait, c.TTL+defaultWait)
-	if c.Retry.Min == 0 && 0 < c.Retry.Max && c.Retry.Max < defaultRetryMin {
-		c.Retry.Min = c.Retry.Max
-	}
-	c.Retry.Min = cmp.Or(c.Retry.Min, defaultRetryMin)
-	c.Retry.Max = cmp.Or(c.Retry.Max, max(defaultRetryMax, c.Retry.Min))
 	c.Holder = cmp.Or(c.Holder, defaultHolder())
 	c.LogKeys = cmp.Or(c.LogKeys, KeyHashed)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
@@ -90,9 +64,6 @@ func (o *Options) withDefaults() (Options, error) {
 
 func (o *Options) validate() error {
 	if err := validTTL(o.TTL); err != nil {
-		return err
-	}
-	if err := o.LogKeys.Validate(); err != nil {
 		return err
 	}
 	switch {
@@ -112,13 +83,6 @@ func (o *Options) validate() error {
 			o.RenewEvery, minRenewEvery)
 	case o.MaxHold < 0:
 		return invalidOption("MaxHold is %s, but must not be negative: leave it 0 for no bound", o.MaxHold)
-	case o.Retry.Min < time.Millisecond:
-		return invalidOption("Retry.Min is %s, but must be at least 1ms: leave it 0 for %s", o.Retry.Min, defaultRetryMin)
-	case o.Retry.Max > maxDuration:
-		return invalidOption("Retry.Max is %s, but must be at most %s: leave it 0 for %s",
-			o.Retry.Max, maxDuration, defaultRetryMax)
-	case o.Retry.Max < o.Retry.Min:
-		return invalidOption("Retry.Max is %s, but must not be below Retry.Min, which is %s", o.Retry.Max, o.Retry.Min)
 	case len(o.Holder) > maxHolder:
 		return invalidOption("Holder has %d bytes, at most %d are allowed", len(o.Holder), maxHolder)
 	case badText(o.Holder) != "":
@@ -140,9 +104,9 @@ func validTTL(ttl time.Duration) error {
 		return invalidOption("TTL is %s, but must be at least %s: a lease this short would end between two renewals",
 			ttl, MinTTL)
 	}
-	if ttl > maxDuration {
+	if ttl > maxTTL {
 		return invalidOption("TTL is %s, but must be at most %s: a dead holder would keep the lock for this long",
-			ttl, maxDuration)
+			ttl, maxTTL)
 	}
 	return nil
 }

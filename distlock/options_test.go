@@ -24,19 +24,14 @@ func TestNew_refusesOptionsOutOfRange(t *testing.T) {
 		"TTL without a unit": {distlock.Options{TTL: 30}, "did you mean 30*time.Second?"},
 		"RenewEvery = TTL": {distlock.Options{TTL: time.Second, RenewEvery: time.Second},
 			"with a TTL of 1s it must be at most 484ms"},
-		"RenewEvery > TTL": {distlock.Options{RenewEvery: time.Minute}, "at most 14.724s"},
-		"tiny RenewEvery":  {distlock.Options{RenewEvery: time.Millisecond}, "at least 10ms"},
-		"negative MaxHold": {distlock.Options{MaxHold: -1}, "not be negative"},
-		"Retry.Min":        {distlock.Options{Retry: distlock.Retry{Min: -1}}, "at least 1ms"},
-		"Retry.Max": {distlock.Options{Retry: distlock.Retry{Min: time.Second, Max: time.Millisecond}},
-			"below Retry.Min"},
-		"endless Retry.Max":    {distlock.Options{Retry: distlock.Retry{Max: math.MaxInt64}}, "at most 87600h0m0s"},
+		"RenewEvery > TTL":     {distlock.Options{RenewEvery: time.Minute}, "at most 14.724s"},
+		"tiny RenewEvery":      {distlock.Options{RenewEvery: time.Millisecond}, "at least 10ms"},
+		"negative MaxHold":     {distlock.Options{MaxHold: -1}, "not be negative"},
 		"brace in Namespace":   {distlock.Options{Namespace: "a{b"}, "another separator"},
 		"control in Namespace": {distlock.Options{Namespace: "a\nb"}, "control character"},
 		"long Namespace":       {distlock.Options{Namespace: strings.Repeat("n", 129)}, "at most 128"},
 		"long Holder":          {distlock.Options{Holder: strings.Repeat("h", 257)}, "at most 256"},
 		"Holder not UTF-8":     {distlock.Options{Holder: "\xff"}, "UTF-8"},
-		"unknown LogKeys":      {distlock.Options{LogKeys: "plain"}, `"hashed", "raw" or "none"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := memlock.New(&test.opts)
@@ -83,7 +78,7 @@ func TestNew_defaults(t *testing.T) {
 	o := fencing.Options(l)
 	if o.Namespace != "distlock" || o.TTL != 30*time.Second || o.Wait != 35*time.Second ||
 		o.RenewEvery != 10*time.Second ||
-		o.MaxHold != 0 || o.Retry != (distlock.Retry{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond}) ||
+		o.MaxHold != 0 ||
 		!strings.Contains(o.Holder, ":") || o.Observer == nil || o.Logger == nil || o.LogKeys != distlock.KeyHashed {
 		t.Errorf("defaults %+v", o)
 	}

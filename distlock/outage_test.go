@@ -128,8 +128,7 @@ func TestAcquire_silenceAfterARefusal_showsTheRefusal(t *testing.T) {
 func TestAcquire_anAnswerEndsTheInterruption(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		holder := mustAcquire(t, s.twin().locker(t, distlock.Options{}))
-		retry := distlock.Retry{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond}
-		l := s.locker(t, distlock.Options{Wait: -1, Retry: retry})
+		l := s.locker(t, distlock.Options{Wait: -1})
 		time.AfterFunc(4*ttl, func() { mustRelease(t, holder) })
 		for _, silent := range []time.Duration{ttl, 2 * ttl, 3 * ttl} {
 			time.AfterFunc(silent, func() { s.Inject(always(drivertest.Acquire, errSilence)) })

@@ -406,8 +406,7 @@ func TestQueue_L_backendWithoutQueue(t *testing.T) {
 // A release by its process wakes a polling contender, even during a request.
 func TestQueue_L_release_wakesPollingContender(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l := open(t, mute{s.Faults}, distlock.Options{Wait: -1, TTL: ttl,
-			Retry: distlock.Retry{Min: time.Second, Max: time.Second}})
+		l := open(t, mute{s.Faults}, distlock.Options{Wait: -1, TTL: ttl})
 		other := s.twin().locker(t, patient)
 		theirs := mustAcquire(t, other)
 		q := newQueue(t)

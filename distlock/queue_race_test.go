@@ -216,8 +216,7 @@ func TestQueue_L_notificationsEnd_releaseWakes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newScripted(t)
 		s.answer = grants
-		l := open(t, s, distlock.Options{TTL: 30 * time.Second, Wait: -1, RenewEvery: -1,
-			Retry: distlock.Retry{Min: 3 * time.Second, Max: 3 * time.Second}})
+		l := open(t, s, distlock.Options{TTL: 30 * time.Second, Wait: -1, RenewEvery: -1})
 		first := mustAcquire(t, l)
 		s.set(nil)
 		q := newQueue(t)

@@ -120,8 +120,8 @@ func (r *reports) survive(ctx context.Context, hook string, op *Operation) {
 // finds the span of ctx.
 func (l *Locker) log(ctx context.Context, level slog.Level, text, key string, attrs ...any) {
 	about := []any{"namespace", l.opts.Namespace}
-	if key != "" {
-		about = append(about, l.opts.LogKeys.Attr(key))
+	if key != "" && l.opts.LogKeys != KeyNone {
+		about = append(about, "lock_key", l.opts.LogKeys.Show(key))
 	}
 	l.opts.Logger.Log(ctx, level, text, append(about, attrs...)...)
 }

@@ -3,6 +3,7 @@ package distlock
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -70,7 +71,7 @@ func (a *acquisition) warnOfOwnWait() {
 func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patience time.Duration) *Lease {
 	d := a.place.askWithin
 	if a.place.wakes == nil || a.last.failure != nil { // a notification is not sure to come
-		d = a.locker.opts.Retry.delay(a.op.Attempts)
+		d = backoff(a.op.Attempts)
 		if a.place.joined {
 			d = min(d, a.place.askWithin) // ⚑ its place must not end before the next request
 		}
@@ -95,6 +96,18 @@ func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patie
 	case <-ctx.Done():
 	}
 	return nil
+}
+
+const (
+	minPause = 10 * time.Millisecond
+	maxPause = 250 * time.Millisecond
+)
+
+// backoff returns the pause after a number of attempts, at least 1 ms: exponential backoff with full jitter
+// (Brooker, "Exponential Backoff and Jitter", 2015).
+func backoff(attempts int) time.Duration {
+	bound := min(minPause<<min(attempts-1, 5), maxPause)
+	return max(time.Millisecond, rand.N(bound+1)) // a shorter one would be a busy loop against the backend
 }
 
 // handOffLocked makes the next waiter of the process the holder.

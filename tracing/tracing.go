@@ -54,8 +54,8 @@ type Tracing struct {
 
 var _ distlock.Observer = (*Tracing)(nil)
 
-// New makes a Tracing. It returns distlock.ErrInvalidOption for a nil provider and for an unknown
-// KeyMode, and the error of a provider that cannot make the metrics.
+// New makes a Tracing. It returns distlock.ErrInvalidOption for a nil provider, and
+// the error of a provider that cannot make the metrics.
 func New(opts ...Option) (*Tracing, error) {
 	t := &Tracing{provider: otel.GetTracerProvider(), meters: otel.GetMeterProvider()}
 	for _, option := range opts {
@@ -64,9 +64,6 @@ func New(opts ...Option) (*Tracing, error) {
 	if t.provider == nil || t.meters == nil {
 		return nil, fmt.Errorf("%w: the TracerProvider or MeterProvider is nil: leave the option out",
 			distlock.ErrInvalidOption)
-	}
-	if err := t.keys.Validate(); err != nil {
-		return nil, err
 	}
 	t.tracer = t.provider.Tracer(Scope)
 	if _, off := t.tracer.(noop.Tracer); off {

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -74,8 +73,11 @@ func Run(ctx context.Context, locker *distlock.Locker, name string, lead func(ct
 		if !led {
 			what = "election: the campaign failed; the instance campaigns again after a pause"
 		}
-		o.Logger.WarnContext(ctx, what,
-			o.LogKeys.Attr(name), slog.Bool("led", led), slog.Int64("pause_ms", d.Milliseconds()), slog.Any("error", err))
+		about := []any{"led", led, "pause_ms", d.Milliseconds(), "error", err}
+		if o.LogKeys != distlock.KeyNone {
+			about = append(about, "lock_key", o.LogKeys.Show(name))
+		}
+		o.Logger.WarnContext(ctx, what, about...)
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():

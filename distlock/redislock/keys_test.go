@@ -15,6 +15,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
@@ -271,14 +272,17 @@ func TestList_farServer_thousandNames(t *testing.T) {
 	proxy.Latency(60 * time.Millisecond) // each way
 	listed, after := map[string]bool{}, ""
 	for more := true; more; more = after != "" {
-		page, next, err := far.List(t.Context(), after, names)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		req := driver.ListRequest{Namespace: "distlock", After: after, Limit: names}
+		page, err := fencing.Driver(far).(driver.Lister).List(ctx, req)
+		cancel()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, info := range page {
-			listed[info.Key] = info.Held
+		for _, lock := range page.Names {
+			listed[lock.Name.Key] = lock.State.Held
 		}
-		after = next
+		after = page.Next
 	}
 	if len(listed) != names {
 		t.Errorf("%d names, want %d", len(listed), names)

@@ -202,7 +202,7 @@ func inOrder(t *testing.T, s *service, as setting, key string, notified bool) {
 		if err := holder.Extend(t.Context(), time.Minute); err != nil {
 			t.Errorf("%s: Extend: %v", key, err)
 		}
-		limit := 250*time.Millisecond + prompt*4 // Retry.Max is what a waiter polls at
+		limit := 250*time.Millisecond + prompt*4 // a waiter polls this often
 		if notified {
 			limit = 4 * prompt
 		}

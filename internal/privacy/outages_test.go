@@ -32,8 +32,6 @@ func (w *witness) round(in *instance) {
 	}
 	_, err = in.locker.Inspect(ctx, session)
 	w.take("Inspect", err)
-	_, _, err = in.locker.List(ctx, "", 10)
-	w.take("List", err)
 	w.take("Ping", in.locker.Ping(ctx))
 	w.take("Release", lease.Release(ctx))
 	w.take("Save", in.memory.Save(ctx, said(1), said(2)))

@@ -19,7 +19,6 @@ type row struct {
 	covers string // methods, as "Locker.Acquire", with spaces between them
 	run    func(s *scene)
 	silent bool // it asks no service
-	lists  bool // a quorum cannot list, so it asks no Redis
 }
 
 var lockRows = []row{
@@ -64,16 +63,6 @@ var lockRows = []row{
 	}},
 	{name: "ping", covers: "Locker.Ping", run: func(s *scene) {
 		s.sweep(s.ctx, s.faulty.locker.Ping)
-		s.judge()
-	}},
-	{name: "list", covers: "Locker.List", lists: true, run: func(s *scene) {
-		s.sweep(s.ctx, func(ctx context.Context) error {
-			_, _, err := s.faulty.locker.List(ctx, "", 10)
-			if errors.Is(err, errors.ErrUnsupported) {
-				return nil
-			}
-			return err
-		})
 		s.judge()
 	}},
 	{name: "close", covers: "Locker.Close", run: func(s *scene) {

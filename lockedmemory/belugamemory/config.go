@@ -31,6 +31,7 @@ type configuration struct {
 	timeout    time.Duration
 	lock       distlock.Options
 	maxRetries int
+	retryDelay time.Duration
 	keep       sessionstore.Retention
 	store      sessionstore.Options
 	settings
@@ -76,7 +77,7 @@ func (c *configuration) options() map[string]option {
 		"namespace": {allowed: "text of 1 to 100 bytes, without braces and control characters",
 			set: text(&c.lock.Namespace, 100, "{}")},
 		"retry_delay": {allowed: `a duration as text, such as "100ms", of 1ms to 1h`,
-			set: duration(&c.lock.Retry.Max, time.Millisecond, time.Hour)},
+			set: duration(&c.retryDelay, time.Millisecond, time.Hour)},
 		"session_id": {allowed: "text of 1 to 512 bytes, without control characters: leave it out for that of the context",
 			private: true, set: text(&c.sessionID, 512, "")},
 		"store": {allowed: `the URL of one Redis or PostgreSQL, such as "postgres://localhost/chat": ` +
@@ -161,7 +162,7 @@ func parse(cfg config.ProviderConfig) (configuration, error) {
 // settle refuses options that exclude each other, and derives the settings.
 func (c *configuration) settle() error {
 	switch {
-	case c.lock.Wait != 0 && (c.maxRetries != 0 || c.lock.Retry.Max != 0):
+	case c.lock.Wait != 0 && (c.maxRetries != 0 || c.retryDelay != 0):
 		return codes.Invalid(`option "wait" does not go with "max_retries" and "retry_delay", whose product is the same: ` +
 			`leave one or the other out`)
 	case c.inner == "" && (c.innerOptions != nil || c.innerSeparates):
@@ -171,8 +172,8 @@ func (c *configuration) settle() error {
 		return codes.Invalid(`options "store", "window", "max_exchanges" and "idle_ttl" are those of the session store, ` +
 			`and "inner" is another memory: leave out one or the other`)
 	}
-	if c.maxRetries != 0 || c.lock.Retry.Max != 0 {
-		c.lock.Wait = time.Duration(cmp.Or(c.maxRetries, 3)) * cmp.Or(c.lock.Retry.Max, 100*time.Millisecond)
+	if c.maxRetries != 0 || c.retryDelay != 0 {
+		c.lock.Wait = time.Duration(cmp.Or(c.maxRetries, 3)) * cmp.Or(c.retryDelay, 100*time.Millisecond)
 	}
 	c.Wait = c.lock.Wait
 	c.keep = c.keep.Beside(c.lock.Namespace)
