@@ -269,19 +269,3 @@ func TestLocker_C_backendHangs_callLimited(t *testing.T) {
 		})
 	}
 }
-
-// An Extend waits no longer for another one than its lease lasts.
-func TestExtend_L_behindAnother_endsWithLease(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
-		s.Inject(on(drivertest.Extend, drivertest.Fault{HoldBefore: in(time.Hour)}))
-		start := time.Now()
-		go func() { _ = lease.Extend(context.Background(), time.Hour) }()
-		synctest.Wait()
-		time.AfterFunc(time.Second, func() { _ = lease.Release(context.Background()) })
-		err := lease.Extend(context.Background(), time.Hour)
-		if took := time.Since(start); !errors.Is(err, distlock.ErrNotHeld) || took != time.Second {
-			t.Errorf("%v after %s, want ErrNotHeld at the release, after 1s", err, took)
-		}
-	})
-}

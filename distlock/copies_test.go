@@ -3,7 +3,6 @@ package distlock_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -223,41 +222,6 @@ func (f onStart) Start(ctx context.Context, op *distlock.Operation) context.Cont
 	return ctx
 }
 func (onStart) End(context.Context, *distlock.Operation) {}
-
-// The renewal is due, but not sent, when an Extend shortens the lease. In either order of arrival, the
-// deadline stays at the Extend's.
-func TestExtend_N_renewalUnderWayUndoesNoShortening(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		var (
-			once          sync.Once
-			entered, goOn = make(chan struct{}), make(chan struct{})
-		)
-		l := s.locker(t, distlock.Options{TTL: 30 * time.Second, MaxHold: 10 * time.Second,
-			Observer: onStart(func(op *distlock.Operation) {
-				if op.Scheduled {
-					once.Do(func() { close(entered); <-goOn })
-				}
-			})})
-		if _, err := l.Acquire(t.Context(), "another in the batch"); err != nil {
-			t.Fatal(err)
-		}
-		lease := mustAcquire(t, l)
-		<-entered
-		hold := make(chan struct{})
-		s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{HoldBefore: hold}))
-		extended := make(chan error)
-		go func() { extended <- lease.Extend(t.Context(), 200*time.Millisecond) }()
-		synctest.Wait() // the deadline is lowered, the Extend is on its way
-		close(goOn)
-		synctest.Wait() // the renewal is answered
-		close(hold)
-		<-extended
-		time.Sleep(300 * time.Millisecond)
-		if lease.Err() == nil && !s.state(t).Held {
-			t.Error("trusted beyond the service's TTL")
-		}
-	})
-}
 
 func TestExtend_thatHangsDoesNotStopRenewal(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {

@@ -174,26 +174,6 @@ func ran(t *testing.T) func(context.Context) error {
 	return func(context.Context) error { t.Error("ran under a lease that had ended"); return nil }
 }
 
-// A renewal that was due when the lease was shortened, and is about to be sent, is not.
-func TestRenewals_N_dropWhatWasShortenedBeforeTheSending(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // whose timers wait for this goroutine
-		l := open(t, granter{}, Options{}) // whose Extend would panic
-		lease := take(t, l)
-		lease.grant.mu.Lock()
-		lease.grant.renewAtLocked(trust.Now())
-		lease.grant.mu.Unlock()
-		renewal := lease.grant.takeRenewal(true)
-		if renewal == nil {
-			t.Fatal("no renewal is due")
-		}
-		e := &extension{lease: lease, ttl: time.Second}
-		if err := e.begin(t.Context()); err != nil || !e.shortens {
-			t.Fatalf("shortens %t, %v", e.shortens, err)
-		}
-		l.renew([]*request{renewal}, func() {})
-	})
-}
-
 // A renewal that waits for its batch when the lease is released is not sent: the removal comes first.
 func TestRenewals_L_releasedBeforeSending_notSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -64,26 +64,6 @@ func TestAcquire_C_deadlineDuringTheRequest_isNoOutage(t *testing.T) {
 	})
 }
 
-func TestExtend_C_deadlineBehindAnother_isNoOutage(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
-		answer, first := make(chan struct{}), make(chan error, 1)
-		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
-		go func() { first <- lease.Extend(t.Context(), ttl) }()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		if err := lease.Extend(ctx, ttl); ownError(err) != "" {
-			t.Errorf("Extend: %v: %s", err, ownError(err))
-		}
-		s.Inject(nil)
-		close(answer)
-		if err := <-first; err != nil {
-			t.Errorf("the first Extend: %v", err)
-		}
-	})
-}
-
 // What became of a request is a type: nothing was written, refused, or unknown.
 func TestErrors_C_kindOfFailure(t *testing.T) {
 	replayed := func(err error) error { return fmt.Errorf("%w: %w", driver.ErrReplayed, err) }
@@ -176,27 +156,6 @@ func TestRelease_C_behindAnotherThatLeaves(t *testing.T) {
 		}
 		s.Inject(nil)
 		close(answer)
-	})
-}
-
-// An Extend waits for another one that hangs, for its own TTL at most. Renewal keeps the lease.
-func TestExtend_L_behindOneThatHangs(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
-		answer := make(chan struct{})
-		s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{HoldBefore: answer}))
-		go func() { _ = lease.Extend(t.Context(), ttl) }()
-		synctest.Wait()
-		start := time.Now()
-		time.AfterFunc(time.Hour, func() { close(answer) })
-		err := lease.Extend(t.Context(), ttl/2)
-		if took := time.Since(start); !errors.Is(err, distlock.ErrUnavailable) || took != ttl/2 {
-			t.Errorf("Extend behind another: %v after %s, want ErrUnavailable after %s", err, took, ttl/2)
-		}
-		if err := lease.Err(); err != nil {
-			t.Errorf("the lease: %v", err)
-		}
-		time.Sleep(2 * time.Hour)
 	})
 }
 

@@ -20,8 +20,7 @@ type grant struct {
 	ttl             time.Duration // each renewal asks for it
 	copiesMayArrive bool          // a copy of a request of the acquisition may still be under way
 
-	won       time.Time     // when the grant arrived
-	extending chan struct{} // holds a token while an Extend is under way
+	won time.Time // when the grant arrived
 
 	mu        sync.Mutex // guards the rest, and the states of all leases of the grant
 	holder    *Lease     // the last lease of the grant
@@ -44,7 +43,6 @@ func newGrant(a *acquisition, sent trust.Moment, ttl time.Duration, reply driver
 		ttl:             a.req.TTL,
 		copiesMayArrive: a.copiesMayArrive,
 		won:             time.Now(),
-		extending:       make(chan struct{}, 1),
 		first:           reply.Fence,
 		last:            reply.FenceEnd,
 		trust:           trust.Granted(sent, ttl),
@@ -103,10 +101,10 @@ func (g *grant) stopLocked() {
 	}
 }
 
-// extendedLocked moves the deadline after an extension that was sent at sent, in the given epoch.
-func (g *grant) extendedLocked(sent trust.Moment, ttl time.Duration, epoch int) {
+// extendedLocked moves the deadline after an extension that was sent at sent.
+func (g *grant) extendedLocked(sent trust.Moment, ttl time.Duration) {
 	if !g.holder.isOver() {
-		g.trust.Extended(sent, ttl, epoch)
+		g.trust.Extended(sent, ttl)
 		g.armLocked()
 	}
 }

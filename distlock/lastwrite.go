@@ -25,10 +25,9 @@ func (le *Lease) beginLastWrite() (owner string) {
 	g := le.grant
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// ⚑ A lock whose acquire was sent more than once is released with a tombstone. The renewals of a
-	// lease that goes on must not overtake a shortening Extend without an answer.
+	// ⚑ A lock whose acquire was sent more than once is released with a tombstone.
 	if le.errLocked() != nil || le.state == releasing || le.leaving ||
-		g.copiesMayArrive || g.queue.Wanted() || g.unsettled > 0 {
+		g.copiesMayArrive || g.queue.Wanted() {
 		return ""
 	}
 	le.leaving = true

@@ -119,6 +119,8 @@ var (
 		"check the lock service and its latency, or use a longer TTL")
 	errNotMine = errors.New("the lock service does not know it any more; " +
 		"the lock expired there, an operator ended it (lockctl release), or the service lost its data")
+	errLeaving = errors.New("the last write of a store, which may release the lock, is under way or had no answer: " +
+		"release the lease")
 )
 
 // notMineLocked ends a lease that the backend does not know any more, and returns the error to say so.

@@ -86,42 +86,13 @@ func TestQueue_L_loss_wakesNotifiedContender(t *testing.T) {
 	})
 }
 
-// The margin that the work of a lost lease keeps is that of its last TTL.
-func TestLease_L_shortened_freeAtItsEnd(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		first, err := s.locker(t, distlock.Options{TTL: 30 * time.Second, RenewEvery: -1}).Acquire(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		q := newQueue(t)
-		q.join(s.twin().locker(t, patient), "next", 0)
-		time.Sleep(time.Second)
-		start := time.Now()
-		if err := first.Extend(t.Context(), 200*time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
-		<-first.Context().Done()
-		if q.want(); s.state(t).Fence != first.Fence() {
-			t.Error("S1: the lock is gone before the work has stopped")
-		}
-		time.Sleep(time.Until(start.Add(200 * time.Millisecond)))
-		if waited := q.lease("next"); waited.Err() != nil {
-			t.Error(waited.Err())
-		} else {
-			mustRelease(t, waited)
-		}
-	})
-}
-
-// A shortened lease, or a lease near its end, would leave less to the next holder than a new grant.
+// A lease near its end would leave less to the next holder than a new grant.
 func TestHandoff_shortLease_isReleased(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer  time.Duration // how late the grant came
-		shorten time.Duration
 		handsOn bool
 	}{
 		"as granted":                          {handsOn: true},
-		"shortened":                           {shorten: ttl / 2},
 		"granted late, but with a third left": {answer: ttl * 62 / 100, handsOn: true},
 		// Trust ends 92 ms before the TTL. When the grant comes, 0.5 ms more than a quarter is left.
 		"granted so late that a quarter is left": {answer: ttl*3/4 - 92500*time.Microsecond},
@@ -138,11 +109,6 @@ func TestHandoff_shortLease_isReleased(t *testing.T) {
 				s.Inject(nil)
 				q := newQueue(t)
 				q.join(l, "a", 0)
-				if c.shorten > 0 {
-					if err := first.Extend(t.Context(), c.shorten); err != nil {
-						t.Fatal(err)
-					}
-				}
 				time.Sleep(time.Millisecond)
 				mustRelease(t, first)
 				a := q.lease("a")

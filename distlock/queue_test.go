@@ -377,12 +377,9 @@ func TestHandoff_onlyAsGranted(t *testing.T) {
 		"extended": func(t *testing.T, _ *service, _ *distlock.Locker, le *distlock.Lease) {
 			_ = le.Extend(t.Context(), time.Hour)
 		},
-		"shortened": func(t *testing.T, _ *service, _ *distlock.Locker, le *distlock.Lease) {
-			_ = le.Extend(t.Context(), time.Second)
-		},
-		"shortened, and not answered": func(t *testing.T, s *service, _ *distlock.Locker, le *distlock.Lease) {
+		"extended, and not answered": func(t *testing.T, s *service, _ *distlock.Locker, le *distlock.Lease) {
 			s.Inject(after(drivertest.Extend, errBroken))
-			_ = le.Extend(t.Context(), time.Second)
+			_ = le.Extend(t.Context(), time.Hour)
 			s.Inject(nil)
 		},
 		"an Extend under way": func(t *testing.T, s *service, _ *distlock.Locker, le *distlock.Lease) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 // raiseToken is fencing.RaiseToken.
@@ -19,25 +18,19 @@ func (le *Lease) raiseToken(ctx context.Context, above int64) error {
 	if above < 0 || above >= driver.MaxFence {
 		return badFloor(above)
 	}
-	l := le.grant.locker
-	start := time.Now()
-	op := &Operation{Name: OpRaiseToken, Backend: l.caps.Backend, Key: le.Key(), TTL: le.grant.ttl, Fence: le.Fence()}
-	ctx = l.begin(ctx, op)
-	defer l.end(ctx, op, start)
-	err := op.complete(le.raise(ctx, op, above))
-	op.Fence = le.Fence()
-	return err
+	return le.operate(ctx, OpRaiseToken, le.grant.ttl, func(ctx context.Context, op *Operation) error {
+		return le.raise(ctx, op, above)
+	})
 }
 
 func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 	g, l := le.grant, le.grant.locker
-	if !l.workBegins() {
-		return cmp.Or(le.Err(), ErrClosed)
-	}
-	defer l.workEnds()
 	asked, before := time.Now(), le.Fence()
-	limit, err := le.beginRaise(ctx, above)
-	if limit == 0 {
+	if before > above {
+		return le.Err()
+	}
+	limit, err := le.beginRequest(ctx, "raise token", g.ttl)
+	if err != nil {
 		return err
 	}
 	err = errCallDidNotReturn // unless the driver returns
@@ -62,21 +55,6 @@ func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
 		l.queues.Each(le.Key(), func(waiting *acquisition) { waiting.noteAwaited(before, asked) })
 	}
 	return le.raised(reply, above)
-}
-
-// beginRaise returns the time for the request, or 0 if none is to be sent.
-func (le *Lease) beginRaise(ctx context.Context, above int64) (limit time.Duration, err error) {
-	g := le.grant
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err := le.errLocked(); err != nil || le.Fence() > above {
-		return 0, err
-	}
-	if ctx.Err() != nil {
-		return 0, callerLeft("raise token", ctx)
-	}
-	g.unsettled++
-	return min(g.ttl, g.trust.Left(trust.Now())), nil
 }
 
 // raised applies the answer of the backend.

@@ -28,7 +28,6 @@ type request struct {
 	grant    *grant
 	deadline trust.Moment // of the grant; the shortest goes first
 	lease    *Lease       // the holder when it was sent; nil before
-	epoch    int          // of the trust when it was sent
 	began    time.Time
 	patience time.Duration
 	overdue  trust.Moment // when the patience ends
@@ -56,7 +55,6 @@ func (g *grant) renewAtLocked(due trust.Moment) {
 // pauseRenewalLocked ends the plan until the next call of renewAtLocked.
 func (g *grant) pauseRenewalLocked() {
 	g.planned, g.underway = false, nil
-	g.armLocked()
 }
 
 // renewalDue reports whether the planned renewal is due.
@@ -209,7 +207,7 @@ func (r *request) prepare() (left time.Duration, ok bool) {
 	}
 	at := trust.Now()
 	left = g.trust.Left(at)
-	r.lease, r.epoch, r.began = g.holder, g.trust.Epoch(), time.Now()
+	r.lease, r.began = g.holder, time.Now()
 	r.patience = g.trust.Patience(at, g.period())
 	r.overdue = at.Add(r.patience)
 	g.armLocked()
@@ -236,7 +234,7 @@ func (r *request) answered(start trust.Moment, reply driver.ExtendReply) error {
 	case !reply.Held: // final, however late it comes
 		return holder.lossLocked(errNotMine)
 	}
-	g.extendedLocked(start, g.ttl, r.epoch)
+	g.extendedLocked(start, g.ttl)
 	if awaited {
 		g.renewAtLocked(start.Add(g.period()))
 	}

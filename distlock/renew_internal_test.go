@@ -24,30 +24,6 @@ func (renewer) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.E
 	return replies
 }
 
-// An Extend that shortens a lease moves its end in front of others.
-func TestExtend_N_aShortenedLeaseEndsFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := open(t, renewer{}, Options{RenewEvery: -1})
-		first, _ := l.Acquire(t.Context(), "first")
-		second, _ := l.Acquire(t.Context(), "second")
-		if err := second.Extend(t.Context(), time.Second); err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		<-second.Context().Done()
-		if took, want := time.Since(start), trust.Full(time.Second); took != want {
-			t.Errorf("ended after %s, want %s", took, want)
-		}
-		if err := first.Err(); err != nil {
-			t.Error(err)
-		}
-		<-first.Context().Done()
-		if took, want := time.Since(start), trust.Full(first.grant.ttl); took != want {
-			t.Errorf("the other ended after %s, want %s", took, want)
-		}
-	})
-}
-
 // stuck does not answer renewals before their context ends.
 type stuck struct {
 	renewer
@@ -65,21 +41,6 @@ func (s stuck) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver
 	return replies
 }
 
-// The backend may have shortened the lease as soon as the request was sent.
-func TestExtend_N_shorteningWithoutAnswer_endsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lease := take(t, open(t, stuck{took: make(chan time.Duration, 1)}, Options{RenewEvery: -1}))
-		start := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		go func() { _ = lease.Extend(ctx, time.Second) }()
-		<-lease.Context().Done()
-		if took, want := time.Since(start), trust.Full(time.Second); took != want {
-			t.Errorf("the context ended after %s, want %s", took, want)
-		}
-	})
-}
-
 // A call that hangs keeps a connection of the driver.
 func TestRenewals_hangingCall_endsAfterATTL(t *testing.T) {
 	for name, closes := range map[string]bool{"open": false, "closed": true} {
@@ -89,7 +50,7 @@ func TestRenewals_hangingCall_endsAfterATTL(t *testing.T) {
 				l := open(t, s, Options{TTL: 30 * time.Second})
 				lease := take(t, l)
 				lease.grant.mu.Lock()
-				lease.grant.trust.Extended(trust.Now(), 25*time.Hour, 0)
+				lease.grant.trust.Extended(trust.Now(), 25*time.Hour)
 				lease.grant.mu.Unlock()
 				time.Sleep(16 * time.Second)
 				want := 30 * time.Second

@@ -14,7 +14,7 @@ import (
 // Write is a request to the server of the lock. The request may also release the lock for that owner, as a
 // plain [driver.ReleaseRequest] would. If it cannot hand the lock off, it leaves a lock with waiters or
 // tombstones alone. If owner is empty, write leaves the lock alone, too. While write runs, the lease is not
-// renewed, and its Extend fails with distlock.ErrUnavailable.
+// renewed.
 //
 // The reply says what became of the lock, and the error what became of the request, see
 // [driver.MayHaveEffect]. If the reply is Released, the Release of the lease that follows needs no request.

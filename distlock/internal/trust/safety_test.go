@@ -12,13 +12,11 @@ import (
 type request struct {
 	sent    Moment
 	ttl     time.Duration
-	epoch   int
-	exact   bool
 	handled bool
 	held    bool
 }
 
-// Requests are handled and answered late and in any order, and shortening extensions lose answers.
+// Requests are handled and answered late and in any order, and lose answers.
 // While the holder trusts its lease, the backend has not expired the lock.
 func TestTrust_N_neverOutlivesBackend(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -30,27 +28,19 @@ func TestTrust_N_neverOutlivesBackend(t *testing.T) {
 		expiry := now.Add(ttl)
 		trust := Granted(Moment{}, ttl)
 		var underway []*request
-		var extend *request // by hand: one at a time
 		for range 60 {
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0:
 				now = now.Add(span(ttl / 4))
-			case 1: // a renewal or a check; renewal pauses for a shortening extension
-				if extend == nil || !extend.exact {
-					underway = append(underway, &request{sent: now, ttl: ttl, epoch: trust.Epoch()})
-				}
-			case 2:
-				if extend == nil && !trust.Frozen() && !trust.Over(now) {
-					extend = &request{sent: now, ttl: time.Second + span(2*ttl)}
-					extend.exact = trust.Shorten(now, extend.ttl)
-					extend.epoch = trust.Epoch()
-					underway = append(underway, extend)
-				}
+			case 1: // a renewal
+				underway = append(underway, &request{sent: now, ttl: ttl})
+			case 2: // an Extend
+				underway = append(underway, &request{sent: now, ttl: time.Second + span(2*ttl)})
 			case 3, 4: // the backend handles a request
 				if i := rapid.IntRange(0, len(underway)).Draw(t, "request"); i < len(underway) && !underway[i].handled {
 					r := underway[i]
 					r.handled, r.held = true, now.Before(expiry)
-					if end := now.Add(r.ttl); r.held && (r.exact || expiry.Before(end)) {
+					if end := now.Add(r.ttl); r.held && expiry.Before(end) {
 						expiry = end
 					}
 				}
@@ -60,18 +50,10 @@ func TestTrust_N_neverOutlivesBackend(t *testing.T) {
 					break
 				}
 				r := underway[i]
-				switch lost := rapid.Bool().Draw(t, "lost"); {
-				case r.handled && !lost:
+				if lost := rapid.Bool().Draw(t, "lost"); r.handled && !lost {
 					if underway = slices.Delete(underway, i, i+1); r.held {
-						trust.Extended(r.sent, r.ttl, r.epoch)
+						trust.Extended(r.sent, r.ttl)
 					}
-				case r.exact && r == extend: // and the request may still arrive
-					trust.Freeze()
-				default:
-					continue
-				}
-				if r == extend {
-					extend = nil
 				}
 			}
 			if !trust.Over(now) && !now.Before(expiry) {

@@ -7,8 +7,6 @@ import "time"
 type Trust struct {
 	deadline Moment
 	term     time.Duration // the TTL of the grant or extension that gave the deadline
-	epoch    int           // counts the extensions that shortened the deadline
-	frozen   bool          // a shortening extension got no answer: the deadline stays where it is
 }
 
 // drift is how far the clocks of holder and backend may run apart within one TTL.
@@ -40,46 +38,21 @@ func (t Trust) Over(at Moment) bool { return !at.Before(t.deadline) }
 // Term is the TTL of the grant or extension that gave the deadline.
 func (t Trust) Term() time.Duration { return t.term }
 
-// Epoch changes with each shortening extension.
-func (t Trust) Epoch() int { return t.epoch }
-
-// Frozen reports whether no extension can move the deadline any more.
-func (t Trust) Frozen() bool { return t.frozen }
-
 // TooLittleLeft reports whether less than a quarter of the term is left: too little to begin work.
 func (t Trust) TooLittleLeft(at Moment) bool { return t.Left(at) < t.term/4 }
 
-// Extended moves the deadline after an extension by ttl has succeeded, whose request was sent at sent
-// in the given epoch. ⚑ A request of an earlier epoch does not count: the backend may have handled it
-// before the shortening extension. The deadline never moves back.
-func (t *Trust) Extended(sent Moment, ttl time.Duration, epoch int) {
-	end := Granted(sent, ttl).deadline
-	if epoch == t.epoch && !t.frozen && t.deadline.Before(end) {
+// Extended moves the deadline after an extension by ttl has succeeded, whose request was sent at sent. The
+// deadline never moves back.
+func (t *Trust) Extended(sent Moment, ttl time.Duration) {
+	if end := Granted(sent, ttl).deadline; t.deadline.Before(end) {
 		t.deadline, t.term = end, ttl
 	}
 }
 
-// Shorten lowers the deadline for an extension by ttl that is about to be sent. It returns false if
-// the extension is no shorter than the time left. ⚑ The backend may shorten the lease from then on.
-func (t *Trust) Shorten(sent Moment, ttl time.Duration) bool {
-	end := Granted(sent, ttl).deadline
-	if !end.Before(t.deadline) {
-		return false
-	}
-	t.deadline, t.term = end, ttl
-	t.epoch++
-	return true
-}
-
-// Freeze notes that the outcome of a shortening extension is unknown. A copy of its request may still
-// arrive, and shorten what a later extension gives.
-func (t *Trust) Freeze() { t.frozen = true }
-
 // HandsOn reports whether another lease of the process may go on with this trust, which was granted
-// for ttl. ⚑ Enough time is left, and no extension has changed the TTL.
+// for ttl. ⚑ Enough time is left, and no more than a renewal gives.
 func (t Trust) HandsOn(at Moment, ttl time.Duration) bool {
-	untouched := t.epoch == 0 && !t.frozen && !Granted(at, ttl).deadline.Before(t.deadline)
-	return untouched && !t.TooLittleLeft(at)
+	return !Granted(at, ttl).deadline.Before(t.deadline) && !t.TooLittleLeft(at)
 }
 
 // FirstRenewal is when a lease is renewed for the first time, of which each renewal asks for ttl. A

@@ -18,22 +18,17 @@ func TestGranted_N_endsBeforeBackend(t *testing.T) {
 // An extension that was sent now, and a deadline 20 s away.
 func TestTrust_N_whatMovesTheDeadline(t *testing.T) {
 	for name, c := range map[string]struct {
-		ttl     time.Duration
-		frozen  bool
-		earlier int  // epochs that have passed since the sending
-		moves   bool // the deadline to the end of the TTL
+		ttl   time.Duration
+		moves bool // the deadline to the end of the TTL
 	}{
-		"prolonged":                {ttl: 30 * time.Second, moves: true},
-		"less than is left":        {ttl: 10 * time.Second},
-		"frozen":                   {ttl: 30 * time.Second, frozen: true},
-		"sent before a shortening": {ttl: 30 * time.Second, earlier: 1},
+		"prolonged":         {ttl: 30 * time.Second, moves: true},
+		"less than is left": {ttl: 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sent := Moment{at: time.Hour}
-			trust := Trust{deadline: Moment{at: sent.at + 20*time.Second}, term: 30 * time.Second,
-				epoch: c.earlier, frozen: c.frozen}
+			trust := Trust{deadline: Moment{at: sent.at + 20*time.Second}, term: 30 * time.Second}
 			want := trust.deadline
-			trust.Extended(sent, c.ttl, 0)
+			trust.Extended(sent, c.ttl)
 			if c.moves {
 				want = Granted(sent, c.ttl).deadline
 			}
@@ -41,19 +36,6 @@ func TestTrust_N_whatMovesTheDeadline(t *testing.T) {
 				t.Errorf("%+v, want %+v", trust.deadline, want)
 			}
 		})
-	}
-}
-
-func TestTrust_shorten(t *testing.T) {
-	sent := Moment{at: time.Hour}
-	trust := Granted(sent, 30*time.Second)
-	if trust.Shorten(sent, 30*time.Second) || trust.Shorten(sent, time.Minute) || trust != Granted(sent, 30*time.Second) {
-		t.Errorf("an extension that shortens nothing changed the trust: %+v", trust)
-	}
-	want := Granted(sent, time.Second)
-	want.epoch = 1
-	if !trust.Shorten(sent, time.Second) || trust != want {
-		t.Errorf("%+v, want %+v", trust, want)
 	}
 }
 
@@ -76,9 +58,7 @@ func TestTrust_N_handsOn(t *testing.T) {
 	}{
 		"soon":              {func(*Trust) {}, at, true},
 		"worn":              {func(*Trust) {}, at.Add(Full(ttl) - ttl/4), false},
-		"prolonged by hand": {func(t *Trust) { t.Extended(Moment{}, time.Hour, 0) }, at, false},
-		"shortened":         {func(t *Trust) { t.Shorten(Moment{}, ttl-time.Second) }, at, false},
-		"frozen":            {func(t *Trust) { t.Freeze() }, at, false},
+		"prolonged by hand": {func(t *Trust) { t.Extended(Moment{}, time.Hour) }, at, false},
 	} {
 		trust := Granted(Moment{}, ttl)
 		c.change(&trust)
