@@ -99,7 +99,7 @@ func (l *locks) writeAlone(ctx context.Context, key string) error {
 func (l *locks) writeTogether(ctx context.Context, key string) error {
 	_, err := l.shared.Repeat(ctx, func() error {
 		call := NewCall(ctx, 2, "set", key, "v")
-		if err := l.shared.InOrder(ctx, key, call, redis.NewCmd(ctx, "pexpire", key, 60_000)); err != nil {
+		if err := l.shared.Send(ctx, key, call, redis.NewCmd(ctx, "pexpire", key, 60_000)); err != nil {
 			return err
 		}
 		return call.Failure()

@@ -29,7 +29,17 @@ func TestExchange_distantServer_noExtraTrip(t *testing.T) {
 	s, x, _ := patiently(t, options)
 	x.patience = sharePatience
 	var all sync.WaitGroup
-	x.conns.each(together, func(client *redis.Client) { _ = client.Ping(t.Context()).Err() })
+	var opened []*redis.Conn
+	for range together {
+		conn := x.client.(*redis.Client).Conn()
+		if err := conn.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		opened = append(opened, conn)
+	}
+	for _, conn := range opened {
+		_ = conn.Close() // back into the pool
+	}
 	const (
 		trip = 200 * time.Millisecond
 		// A call that waits for another's round trip takes at least 1.6 of them.
@@ -111,13 +121,13 @@ func TestExchange_survivesScriptFlush(t *testing.T) {
 }
 
 // The commands behind a script that the server does not know take effect after it, and those before it once.
-func TestInOrder_S2_unknownScript_keepsTheOrder(t *testing.T) {
+func TestSend_S2_unknownScript_keepsTheOrder(t *testing.T) {
 	l := open(t, onNode(t))
 	add := NewScript("-- " + fmt.Sprint(rand.Uint64()) + "\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])")
 	before := redis.NewIntCmd(t.Context(), "incr", "before")
 	calls := []*Call{add.Call(t.Context(), []string{"k"}, 1), add.Call(t.Context(), []string{"k"}, 10)}
 	after := redis.NewIntCmd(t.Context(), "get", "k")
-	err := l.shared.InOrder(t.Context(), "k", before, calls[0], after, calls[1])
+	err := l.shared.Send(t.Context(), "k", before, calls[0], after, calls[1])
 	if err != nil || before.Val() != 1 || after.Val() != 1 {
 		t.Errorf("%v: before %d, after %d, want 1 and 1", err, before.Val(), after.Val())
 	}
@@ -249,7 +259,7 @@ func TestExchange_clusterCallsShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := s.shared.exchange(keyOf(name))
-	x.conns.each(maxInFlight+2, func(client *redis.Client) { client.AddHook(w) })
+	x.client.(*redis.Client).AddHook(w)
 	if x != s.shared.exchange(keyOf(name)+"fence") {
 		t.Error("one node has two exchanges")
 	}

@@ -98,22 +98,8 @@ func patiently(t *testing.T, options redis.UniversalOptions) (*locks, *exchange,
 		}
 	}
 	w := &traffic{}
-	x.conns.each(cap(x.conns.slots), func(client *redis.Client) { client.AddHook(w) })
+	x.client.(*redis.Client).AddHook(w)
 	return s, x, w
-}
-
-// each takes n connections, new or idle, and calls f for each.
-func (p *conns) each(n int, f func(*redis.Client)) {
-	var all sync.WaitGroup
-	taken := make([]*conn, n)
-	for i := range taken {
-		taken[i] = p.take()
-		all.Go(func() { f(taken[i].client) })
-	}
-	all.Wait()
-	for _, c := range taken {
-		p.put(c)
-	}
 }
 
 func (x *exchange) isPending(n int) bool {

@@ -238,15 +238,15 @@ func TestExchange_patienceEnds(t *testing.T) {
 }
 
 func TestExchange_answerWhileLeaving_counts(t *testing.T) {
-	x := newExchange(nil, &redis.Options{PoolSize: 1}, nil, nil)
+	x := newExchange(nil, false, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c := &call{ctx, inspectScript.Call(ctx, []string{"k"}), make(chan struct{})}
-	if err := x.leave(c); err != context.Canceled {
+	r := &request{ctx, nil, make(chan struct{})}
+	if err := x.leave(r); err != context.Canceled {
 		t.Errorf("without an answer: %v", err)
 	}
-	close(c.answered)
-	if err := x.leave(c); err != nil {
+	close(r.answered)
+	if err := x.leave(r); err != nil {
 		t.Errorf("with an answer: %v", err)
 	}
 }
@@ -320,17 +320,17 @@ func (c *endsAfter) Err() error {
 
 // The client of a Cluster that does not know the nodes yet sends commands one by one. If ctx ends between two
 // of them, the first one has taken effect.
-func TestInOrder_C_endsBetween_isUnknown_onCluster(t *testing.T) {
+func TestSend_C_endsBetween_isUnknown_onCluster(t *testing.T) {
 	l := open(t, redis.UniversalOptions{Addrs: testservers.SharedTopology("cluster").Addrs()})
 	ctx := &endsAfter{t.Context(), redis.NewStatusCmd(t.Context(), "set", t.Name(), "v", "px", 10000)}
-	err := l.shared.InOrder(ctx, t.Name(), ctx.first, redis.NewBoolCmd(ctx, "pexpire", t.Name(), 60000))
+	err := l.shared.Send(ctx, t.Name(), ctx.first, redis.NewBoolCmd(ctx, "pexpire", t.Name(), 60000))
 	if ctx.Err() == nil || err == nil || !driver.MayHaveEffect(err) {
-		t.Errorf("InOrder: %v, want an unknown outcome; the first command: %v", err, ctx.first)
+		t.Errorf("Send: %v, want an unknown outcome; the first command: %v", err, ctx.first)
 	}
 }
 
 // A slot moves between two commands of a pipeline, and ctx ends. The first command has taken effect.
-func TestInOrder_C_movesBetween_isUnknown_onCluster(t *testing.T) {
+func TestSend_C_movesBetween_isUnknown_onCluster(t *testing.T) {
 	cluster := testservers.SharedTopology("cluster").Cluster
 	l := open(t, redis.UniversalOptions{Addrs: cluster.Addrs()})
 	here, there := t.Name(), t.Name()
@@ -342,8 +342,8 @@ func TestInOrder_C_movesBetween_isUnknown_onCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := &endsAfter{t.Context(), redis.NewStatusCmd(t.Context(), "set", here, "v", "px", 10000)}
-	err := l.shared.InOrder(ctx, here, ctx.first, redis.NewBoolCmd(ctx, "pexpire", there, 60000))
+	err := l.shared.Send(ctx, here, ctx.first, redis.NewBoolCmd(ctx, "pexpire", there, 60000))
 	if ctx.Err() == nil || err == nil || !driver.MayHaveEffect(err) {
-		t.Errorf("InOrder: %v, want an unknown outcome; the first command: %v", err, ctx.first)
+		t.Errorf("Send: %v, want an unknown outcome; the first command: %v", err, ctx.first)
 	}
 }

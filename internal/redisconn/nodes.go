@@ -21,7 +21,7 @@ type Node struct {
 
 // Do sends a command to the node, see Transport.Do.
 func (n Node) Do(ctx context.Context, cmd redis.Cmder) error {
-	if err := n.exchange.sendAlone(ctx, cmd); err != nil {
+	if err := n.exchange.send(ctx, cmd); err != nil {
 		return err
 	}
 	return cmd.Err()

@@ -67,7 +67,10 @@ func (s *Script) Run(ctx context.Context, t *Transport, keys []string, args ...a
 // Once sends the script once. The reply's error wraps driver.ErrNotDone if it was not sent.
 func (s *Script) Once(ctx context.Context, t *Transport, keys []string, args ...any) *redis.Cmd {
 	call := s.Call(ctx, keys, args...)
-	err := t.send(ctx, keys[0], call)
+	err := t.Send(ctx, keys[0], call)
+	if err == nil {
+		err = call.Failure()
+	}
 	if s.mayMove && len(keys) > 1 && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
 		return s.Once(ctx, t, keys[:1], args...)
 	}
@@ -91,7 +94,7 @@ func (s *Script) Each(ctx context.Context, t *Transport, keys [][]string, args [
 			for n, i := range places {
 				calls[n] = s.Call(ctx, keys[i], args[i]...)
 			}
-			failed := x.sendAlone(ctx, calls...)
+			failed := x.send(ctx, calls...)
 			for n, i := range places {
 				call, err := calls[n].(*Call), failed
 				if err == nil {

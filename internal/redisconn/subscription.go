@@ -51,7 +51,7 @@ func newSubscription(n *Notices) *subscription {
 // closedAfter returns options of a connection that is closed when ctx ends. ⚑ go-redis reads on for the
 // ReadTimeout after ctx has ended, and keeps Close waiting, if the server hangs while it connects.
 func closedAfter(ctx context.Context, client *redis.Options) *redis.Options {
-	options := connOptions(client)
+	options := ownOptions(client)
 	dial := options.Dialer
 	options.Dialer = func(dialing context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(dialing, network, addr)
@@ -60,7 +60,7 @@ func closedAfter(ctx context.Context, client *redis.Options) *redis.Options {
 		}
 		return closedConn{conn, context.AfterFunc(ctx, func() { _ = conn.Close() })}, nil
 	}
-	return &options
+	return options
 }
 
 type closedConn struct {

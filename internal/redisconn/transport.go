@@ -16,34 +16,55 @@ import (
 
 // Transport sends commands to the Redis of a client. Its methods return as soon as their ctx ends.
 //
-// For a *redis.Client, and for the nodes of a *redis.ClusterClient, it has connections of its own, with
-// the options of the client. The client itself sends what a node of a Cluster redirects, and the first
+// For a *redis.Client, and for the nodes of a *redis.ClusterClient, it has clients of its own, with the
+// options of the client. The client itself sends what a node of a Cluster redirects, and the first
 // calls, before it knows the nodes. A client that follows Sentinels sends calls as long as its pool has a
 // free connection. A client of another type sends all calls.
 type Transport struct {
 	client  redis.UniversalClient
-	tune    func(*redis.Options) // of its own connections; nil: none
-	nodes   sync.Map             // *exchange by the address of the node; "": over the client
-	leaders leaders
+	tune    func(*redis.Options) // of its own clients; nil: none
+	running sync.WaitGroup       // round trips
+
+	mu     sync.Mutex
+	nodes  map[string]*exchange // by the address of the node; "": over the client
+	closed bool
 }
 
 // New makes a transport over client, which stays the caller's. A tune changes the options of its own
-// connections. It may be nil.
+// clients. It may be nil.
 func New(client redis.UniversalClient, tune func(*redis.Options)) *Transport {
-	return &Transport{client: client, tune: tune}
+	return &Transport{client: client, tune: tune, nodes: make(map[string]*exchange)}
 }
 
 // Client returns the client of the transport.
 func (t *Transport) Client() redis.UniversalClient { return t.client }
 
-// Close closes the transport's own connections. It returns when all commands have ended, also those whose
+// Close closes the transport's own clients. It returns when all commands have ended, also those whose
 // callers have left. Later calls fail with redis.ErrClosed.
 func (t *Transport) Close() {
-	t.leaders.close()
-	t.nodes.Range(func(_, x any) bool {
-		x.(*exchange).close()
-		return true
-	})
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.running.Wait()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, x := range t.nodes {
+		if x.own {
+			_ = x.client.Close()
+		}
+	}
+}
+
+// start runs f in a goroutine. It reports false after Close. ⚑ A WaitGroup panics if a goroutine starts
+// while the last one ends.
+func (t *Transport) start(f func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.running.Go(f)
+	return true
 }
 
 // noWait is a context that has ended. With it, a client of a Cluster uses the nodes that it knows.
@@ -77,14 +98,22 @@ func (t *Transport) exchange(key string) *exchange {
 func (t *Transport) overClient() *exchange { return t.load("", nil) }
 
 func (t *Transport) load(addr string, options *redis.Options) *exchange {
-	x, ok := t.nodes.Load(addr)
-	if !ok {
-		x, _ = t.nodes.LoadOrStore(addr, newExchange(t.client, options, t.tune, &t.leaders))
-		if t.leaders.closed.Load() {
-			x.(*exchange).close()
-		}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x := t.nodes[addr]
+	if x != nil {
+		return x
 	}
-	return x.(*exchange)
+	x = newExchange(t.client, false, t.start)
+	if options != nil {
+		options = ownOptions(options)
+		if t.tune != nil {
+			t.tune(options)
+		}
+		x.client, x.own = redis.NewClient(options), true
+	}
+	t.nodes[addr] = x
+	return x
 }
 
 // usedUp reports whether a command has to wait for a connection of the client.
@@ -93,49 +122,43 @@ func usedUp(client *redis.Client) bool {
 	return stats.IdleConns == 0 && int(stats.TotalConns) >= client.Options().PoolSize
 }
 
-// send makes a call whose first key is given, and returns its error. After an error go-redis may still
-// write to the call.
-func (t *Transport) send(ctx context.Context, key string, cmd *Call) error {
-	x := t.exchange(key)
-	err := x.send(ctx, cmd)
-	if x.conns != nil && isRedirect(err) {
-		err = t.overClient().send(ctx, cmd)
-	}
-	return err
+// isElsewhere reports whether a node of a Cluster has not run a command: another node has the slot, or will.
+func isElsewhere(cmd redis.Cmder) bool {
+	return isRedirect(cmd.Err()) || redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN")
 }
 
 // isRedirect reports whether a node of a Cluster names another one.
 func isRedirect(err error) bool {
-	return err != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK"))
+	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
 }
 
 // Do sends a command to the node of key, and returns its error. If ctx has ended, the command must not
 // be read.
 func (t *Transport) Do(ctx context.Context, key string, cmd redis.Cmder) error {
-	if err := t.InOrder(ctx, key, cmd); err != nil {
+	if err := t.Send(ctx, key, cmd); err != nil {
 		return err
 	}
 	return cmd.Err()
 }
 
-// InOrder sends the commands on the keys of one session in one exchange of their own. They take effect in
-// their order. Each has its own error. If InOrder fails, ctx has ended before the answers, and the
-// commands must not be read. In a Cluster that moves the keys, this needs more than one exchange.
-func (t *Transport) InOrder(ctx context.Context, key string, cmds ...redis.Cmder) error {
+// Send sends commands whose keys are all on the node of key, in one round trip. They take effect in their
+// order. Each has its own error. If Send fails, ctx has ended before the answers, and the commands must
+// not be read. In a Cluster that moves the keys, this needs more than one round trip.
+func (t *Transport) Send(ctx context.Context, key string, cmds ...redis.Cmder) error {
 	x := t.exchange(key)
-	if _, isCluster := t.client.(*redis.ClusterClient); x.conns != nil || !isCluster {
-		err := x.sendAlone(ctx, cmds...)
-		if err != nil || !isCluster || !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool {
-			return isRedirect(cmd.Err()) || redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN")
-		}) {
+	if _, isCluster := t.client.(*redis.ClusterClient); x.own || !isCluster {
+		err := x.send(ctx, cmds...)
+		if err != nil || !isCluster || !slices.ContainsFunc(cmds, isElsewhere) {
 			return err
 		}
 	}
+	// ⚑ A command may have taken effect before.
+	done := x.own && slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return !isElsewhere(cmd) })
 	// ⚑ A pipeline over all nodes of a Cluster will not do: while a slot moves, go-redis lets two nodes
 	// answer at the same time.
 	for i, cmd := range cmds {
-		if err := t.overClient().sendAlone(ctx, cmd); err != nil {
-			return WithEarlierCopy(i > 0 || x.conns != nil, err) // ⚑ a command may have taken effect before
+		if err := t.overClient().send(ctx, cmd); err != nil {
+			return WithEarlierCopy(done || i > 0, err)
 		}
 	}
 	return nil

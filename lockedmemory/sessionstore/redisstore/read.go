@@ -79,7 +79,7 @@ func (s *service) read(ctx context.Context, r storedriver.Read) (storedriver.Pag
 	if r.Next {
 		cmds = append(cmds, mark)
 	}
-	err := s.redis.InOrder(ctx, k.log, cmds...)
+	err := s.redis.Send(ctx, k.log, cmds...)
 	if err != nil {
 		return page, err
 	}

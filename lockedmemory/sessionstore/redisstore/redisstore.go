@@ -27,8 +27,8 @@ import (
 // distlock.ErrInvalidOption for a nil client, key or codec, for a retention or options out of
 // range, and for a client that cannot keep sessions or reads from replicas.
 //
-// The store has connections of its own, with the options of client, see redislock.New. A connection
-// is closed after a minute without use.
+// The store has connections of its own, with the options of client, see redislock.New. They end
+// with the process.
 func New[M, D any](client redis.UniversalClient, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],
 	keep *sessionstore.Retention, opts *sessionstore.Options) (*sessionstore.Store[M, D], error) {
 	d, err := NewDriver(client, keep)
@@ -194,7 +194,7 @@ func (s *service) add(ctx context.Context, w storedriver.Write, entry []any) (do
 	if s.keep.IdleTTL > 0 {
 		cmds = append(cmds, redis.NewBoolCmd(ctx, "pexpire", log, s.keep.IdleTTL.Milliseconds()))
 	}
-	if err := s.redis.InOrder(ctx, log, cmds...); err != nil {
+	if err := s.redis.Send(ctx, log, cmds...); err != nil {
 		return false, err
 	}
 	switch err := call.Failure(); {

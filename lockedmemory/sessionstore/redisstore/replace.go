@@ -40,7 +40,7 @@ func (s *service) stage(ctx context.Context, p *replacing) (v storedriver.Verdic
 		for _, args := range p.next() {
 			calls = append(calls, s.scripts.stage.Call(ctx, p.keys, args...))
 		}
-		if err := s.redis.InOrder(ctx, p.keys[0], calls...); err != nil {
+		if err := s.redis.Send(ctx, p.keys[0], calls...); err != nil {
 			return err
 		}
 		return calls[0].Err()
