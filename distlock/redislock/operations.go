@@ -28,11 +28,14 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 	}
 	reply, err := parseAcquire(answer)
 	reply.Replayed = replayed
-	return reply, redisconn.WithEarlierCopy(replayed, err)
+	if err != nil && replayed {
+		err = fmt.Errorf("%w: %w", err, driver.ErrReplayed)
+	}
+	return reply, err
 }
 
 func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
-	cmd, replayed := raiseScript.Run(ctx, s.redis, []string{keysOf(req.Name).lock()}, req.Owner, req.Floor)
+	cmd, _ := raiseScript.Run(ctx, s.redis, []string{keysOf(req.Name).lock()}, req.Owner, req.Floor)
 	parts, err := cmd.Slice()
 	if err != nil {
 		return driver.RaiseReply{}, s.failed(err)
@@ -40,14 +43,14 @@ func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Ra
 	r := replyOf(parts)
 	switch r.Text() {
 	case "held":
-		fence, end := r.Block(r.Number(), r.Number())
-		if r.Err == nil {
+		fence, end := r.Number(), r.Number()
+		if r.Err == nil && isBlock(fence, end) {
 			return driver.RaiseReply{Held: true, Fence: fence, FenceEnd: end}, nil
 		}
 	case "not held":
 		return driver.RaiseReply{}, nil
 	}
-	return driver.RaiseReply{}, redisconn.WithEarlierCopy(replayed, errReply)
+	return driver.RaiseReply{}, errReply
 }
 
 func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
@@ -92,5 +95,5 @@ func (s *service) release(
 	case "released", "not held":
 		return driver.ReleaseReply{Released: answer == "released", Replayed: replayed}, nil
 	}
-	return driver.ReleaseReply{}, redisconn.WithEarlierCopy(replayed, errReply)
+	return driver.ReleaseReply{}, errReply
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/redisconn"
+	"github.com/belugalock/belugalock/internal/rediskinds"
 )
 
 // New makes a Locker for the Redis of client. The caller closes client after the Locker. Nil opts
@@ -46,11 +47,9 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 }
 
 func newService(client redis.UniversalClient) *service {
-	over := redisconn.New(client, nil)
-	return &service{
-		client: client, redis: over, channel: rand.Text(),
-		notices: redisconn.NewNotices(over, "redislock", parseWake),
-	}
+	s := &service{client: client, redis: redisconn.New(client, nil), channel: rand.Text()}
+	s.notices = redisconn.NewNotices(s.redis, s.failed, parseWake)
+	return s
 }
 
 // service is a driver.Driver.
@@ -59,14 +58,14 @@ type service struct {
 	ownsClient bool                 // Close closes the client, too
 	redis      *redisconn.Transport // over the client
 	channel    string               // the end of the name of the driver's channels
-	notices    *redisconn.Notices
+	notices    *redisconn.Notices[driver.Wake]
 }
 
 func (s *service) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Backend: "redis", AcrossProcesses: true, Queues: true}
 }
 
-func (s *service) failed(err error) error { return redisconn.Explain(s.client, "redislock", err) }
+func (s *service) failed(err error) error { return rediskinds.Explain(s.client, "redislock", err) }
 
 // Close closes the service's own connections and its subscription. The caller's client stays open.
 func (s *service) Close() error {

@@ -67,13 +67,16 @@ func parseAcquire(reply any) (driver.AcquireReply, error) {
 	return a, nil
 }
 
+// isBlock reports whether a grant can have the tokens from fence to end.
+func isBlock(fence, end int64) bool { return fence >= 1 && fence <= end && end <= driver.MaxFence }
+
 // parseGrant reads a grant: its token and the last one of its block in 16 digits each, then the waiters.
 func parseGrant(text string) (driver.AcquireReply, error) {
 	if len(text) < 33 {
 		return driver.AcquireReply{}, errReply
 	}
 	numbers, err := parseNumbers(text[:16], text[16:32], text[32:])
-	if err != nil || numbers[0] < 1 || numbers[0] > numbers[1] || numbers[1] > driver.MaxFence {
+	if err != nil || !isBlock(numbers[0], numbers[1]) {
 		return driver.AcquireReply{}, errReply
 	}
 	return driver.AcquireReply{Outcome: driver.Granted, Fence: numbers[0], FenceEnd: numbers[1], Waiters: int(numbers[2])}, nil

@@ -19,8 +19,8 @@ func parseWake(message string) (owner string, wake driver.Wake, err error) {
 	var ttl int64
 	g := driver.AcquireReply{Outcome: driver.Granted}
 	n, _ := fmt.Sscan(message, &owner, &wake.Seq, &ttl, &g.Waiters, &g.Fence, &g.FenceEnd, new(string))
-	if n != 6 || wake.Seq < 0 || ttl < 0 || ttl > (365*24*time.Hour).Milliseconds() || g.Waiters < 0 ||
-		g.Fence < 1 || g.Fence > g.FenceEnd || g.FenceEnd > driver.MaxFence {
+	if n != 6 || wake.Seq < 0 || ttl < 0 || ttl > (365*24*time.Hour).Milliseconds() ||
+		g.Waiters < 0 || !isBlock(g.Fence, g.FenceEnd) {
 		return "", driver.Wake{}, errReply
 	}
 	wake.TTL, wake.Grant = time.Duration(ttl)*time.Millisecond, g

@@ -12,6 +12,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
 	"github.com/belugalock/belugalock/internal/redisconn"
+	"github.com/belugalock/belugalock/internal/rediskinds"
 )
 
 // Each file states its keys, arguments and outcomes. lua/record.lua states the reply.
@@ -39,7 +40,7 @@ type node struct {
 	client     *redis.Client
 	ownsClient bool                 // Close closes the client, too
 	redis      *redisconn.Transport // over the client
-	notices    *redisconn.Notices
+	notices    *redisconn.Notices[driver.Wake]
 }
 
 func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
@@ -47,7 +48,7 @@ func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
 	n.redis = redisconn.New(client, func(o *redis.Options) {
 		o.Dialer, o.OnConnect = withDialPause(o.Dialer), up.onConnect(o.OnConnect)
 	})
-	n.notices = redisconn.NewNotices(n.redis, "redlock", parseNotice)
+	n.notices = redisconn.NewNotices(n.redis, n.failed, parseNotice)
 	return n
 }
 
@@ -63,13 +64,15 @@ func lockAndTombstone(name driver.Name, owner string) []string {
 	return []string{keys + "lock", keys + "tombstone:" + owner}
 }
 
+func (n *node) failed(err error) error { return rediskinds.Explain(n.client, "redlock", err) }
+
 // call sends a script once. ⚑ After a repetition a copy may still come, which costs a tombstone for
 // each owner that is refused. The quorum decides about repetitions.
 func (n *node) call(ctx context.Context, script *redisconn.Script, keys []string, args ...any) (quorum.Reply, error) {
 	cmd := script.Once(ctx, n.redis, keys, args...)
 	parts, err := cmd.Slice()
 	if cmd.Err() != nil {
-		return quorum.Reply{}, redisconn.Explain(n.client, "redlock", err)
+		return quorum.Reply{}, n.failed(err)
 	}
 	n.answered()
 	return parse(parts)

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/belugalock/belugalock/distlock/driver"
 )
 
 // Call is a command of which go-redis writes one copy. go-redis writes another copy only after a
@@ -33,7 +31,7 @@ func NewCall(ctx context.Context, markAt int, words ...any) *Call {
 // NoRetry is called by go-redis before it sends the command again.
 func (c *Call) NoRetry() bool { return true }
 
-// Failure is the error of the call. It wraps driver.ErrNotDone if go-redis never wrote the command.
+// Failure is the error of the call. It wraps ErrNotDone if go-redis never wrote the command.
 func (c *Call) Failure() error {
 	if err := c.Err(); err != nil && !c.sent.written {
 		return notSent(err)
@@ -57,7 +55,7 @@ func (m *sentMark) MarshalBinary() ([]byte, error) {
 // String is for hooks of the application, which may log commands.
 func (m *sentMark) String() string { return m.text }
 
-func notSent(err error) error { return &kindError{driver.ErrNotDone, err} }
+func notSent(err error) error { return &kindError{ErrNotDone, err} }
 
 const (
 	// firstPause is the upper bound of the pause before the first repetition of a call. The bound
@@ -69,7 +67,7 @@ const (
 
 // Repeat makes a call by send, and makes it again while no node accepts it for now or the answer is
 // lost, as often as the options of the client say. The result replayed reports whether a copy
-// before the last may have taken effect. An error then wraps driver.ErrReplayed.
+// before the last may have taken effect. An error then wraps ErrReplayed.
 func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed bool, err error) {
 	for try := 0; ; try++ {
 		err = send()
@@ -77,7 +75,7 @@ func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed boo
 			break
 		}
 		lost := isLost(err)
-		if _, kind := kindOf(err, topologyOf(t.client)); !lost && !isDial(err) && kind != driver.ErrTemporary {
+		if _, kind := kindOf(err, topologyOf(t.client)); !lost && !isDial(err) && kind != ErrTemporary {
 			break
 		}
 		reload(t.client, err)
@@ -90,21 +88,21 @@ func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed boo
 		if Pause(ctx, wait); ctx.Err() != nil {
 			break
 		}
-		replayed = replayed || lost && !errors.Is(err, driver.ErrNotDone)
+		replayed = replayed || lost && !errors.Is(err, ErrNotDone)
 	}
 	return replayed, WithEarlierCopy(replayed, err)
 }
 
 // WithEarlierCopy returns the error of the last copy of a request, or of a later command of it. It wraps
-// driver.ErrReplayed if an earlier copy or command may have taken effect.
+// ErrReplayed if an earlier copy or command may have taken effect.
 func WithEarlierCopy(replayed bool, err error) error {
 	if !replayed || err == nil {
 		return err
 	}
-	for last, ok := err.(*kindError); ok && last.kind == driver.ErrNotDone; last, ok = err.(*kindError) {
+	for last, ok := err.(*kindError); ok && last.kind == ErrNotDone; last, ok = err.(*kindError) {
 		err = last.error // ⚑ an error of a connection has this kind twice
 	}
-	return &kindError{driver.ErrReplayed, err}
+	return &kindError{ErrReplayed, err}
 }
 
 // Pause waits for d, or until ctx ends.

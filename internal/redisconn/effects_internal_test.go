@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
@@ -68,14 +67,14 @@ func sweepEffects(t *testing.T, options redis.UniversalOptions, master func(key 
 					if doErr != nil {
 						t.Fatal(doErr)
 					}
-					switch effect, may := found == "1", driver.MayHaveEffect(err); {
+					switch effect, may := found == "1", mayHaveEffect(err); {
 					case err == nil && !effect:
 						t.Errorf("operation %d, write %d: no error, and no effect", n, i)
 					case err != nil && !may && effect:
 						t.Errorf("operation %d, write %d took effect: %v", n, i, err)
 					case may && effect:
 						lost++
-					case errors.Is(err, driver.ErrNotDone):
+					case errors.Is(err, ErrNotDone):
 						unsent++
 					}
 				}

@@ -9,11 +9,21 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// Explain adds advice and a kind to an error of the client, see driver.ErrTemporary. Its text
+// The kinds of an error. A driver translates them by package rediskinds. An error without a kind is an unknown
+// outcome.
+var (
+	ErrTemporary = errors.New("Redis cannot answer now")
+	ErrRefused   = errors.New("Redis refuses the call until an operator changes something")
+	ErrRights    = fmt.Errorf("%w: a right is missing", ErrRefused)
+	ErrForeign   = errors.New("the key holds data of another program")
+	ErrFloor     = errors.New("the requested token is too far ahead of the clock of Redis")
+	ErrNotDone   = errors.New("the call has no effect")
+	ErrReplayed  = errors.New("an earlier copy of the call may have taken effect")
+)
+
+// Explain adds advice and a kind to an error of the client. Its text
 // begins with name, the package that called Redis. No text names a key.
 //
 // If nodes of a Cluster may have changed roles, the client reloads them. go-redis does so by itself
@@ -92,7 +102,7 @@ func explain(err error, on topology, name string) error {
 
 // errFull is the kind of a call without memory. Redis checks the memory before the first write of a
 // script, and at no later write.
-var errFull = fmt.Errorf("%w: %w", driver.ErrRefused, driver.ErrNotDone)
+var errFull = fmt.Errorf("%w: %w", ErrRefused, ErrNotDone)
 
 // missingRight precedes the name of a package.
 const missingRight = "the ACL user lacks a right: grant those that are listed in the documentation of package "
@@ -106,47 +116,47 @@ func kindOf(err error, on topology) (advice string, kind error) {
 	}
 	switch {
 	case has("WRONGTYPE", "FOREIGN"):
-		return "a Redis key holds data of another program: choose another Namespace, or remove the key", driver.ErrForeign
+		return "a Redis key holds data of another program: choose another Namespace, or remove the key", ErrForeign
 	case has("NEWER"):
-		return "a newer version of this library has written it: use one version in all processes", driver.ErrRefused
+		return "a newer version of this library has written it: use one version in all processes", ErrRefused
 	case has("FENCE"):
-		return "correct the clock of the server: it is wrong, or was when the lock was last granted", driver.ErrRefused
+		return "correct the clock of the server: it is wrong, or was when the lock was last granted", ErrRefused
 	case has("FLOOR"):
-		return "", driver.ErrFloor
+		return "", ErrFloor
 	case has("NOAUTH", "WRONGPASS"), strings.Contains(err.Error(), "unauthenticated"):
-		return "check the user and password of the client", driver.ErrRights
+		return "check the user and password of the client", ErrRights
 	case has("NOPERM", "The user executing the script can't", "ERR ACL failure in script:"):
-		return missingRight, driver.ErrRights
+		return missingRight, ErrRights
 	case has("OOM"):
 		return "raise maxmemory of Redis, or delete sessions, which needs no memory; held leases are still renewed and released", errFull
 	case has("MISCONF"):
-		return "Redis cannot write to its disk: free space there, or correct its settings", driver.ErrRefused
+		return "Redis cannot write to its disk: free space there, or correct its settings", ErrRefused
 	case has("ERR unknown command") && strings.Contains(err.Error(), "'sentinel'"):
-		return "this is a server, and no Sentinel: give the client the addresses of the Sentinels", driver.ErrRefused
+		return "this is a server, and no Sentinel: give the client the addresses of the Sentinels", ErrRefused
 	case has("ERR unknown command"):
 		return "this is a Sentinel, or a Redis that lacks commands: for Sentinels write redis+sentinel:// or use " +
-			"redis.NewFailoverClient; a proxy or rename-command removes commands", driver.ErrRefused
+			"redis.NewFailoverClient; a proxy or rename-command removes commands", ErrRefused
 	case has("ERR Unknown Redis command", "ERR unsupported command"):
-		return "use Redis itself, with all its commands: a proxy or rename-command removes some", driver.ErrRefused
+		return "use Redis itself, with all its commands: a proxy or rename-command removes some", ErrRefused
 	case has("ERR Protocol error:", "ERR wrong number of arguments", "ERR Error compiling script", "NOPROTO",
 		"CROSSSLOT", "DENIED"):
-		return "", driver.ErrRefused
+		return "", ErrRefused
 	case has("ERR DB index is out of range"):
-		return "the server has fewer databases: choose another one, such as 0, or raise databases of Redis", driver.ErrRefused
+		return "the server has fewer databases: choose another one, such as 0, or raise databases of Redis", ErrRefused
 	case has("ERR This instance has cluster support disabled"):
-		return "this server is in no Cluster: make the client with redis.NewClient", driver.ErrRefused
+		return "this server is in no Cluster: make the client with redis.NewClient", ErrRefused
 	case errors.Is(err, redis.Nil) && strings.Contains(err.Error(), unnamed) && !isDial(err):
-		return "correct MasterName of the client, or master_name of the URL", driver.ErrRefused
+		return "correct MasterName of the client, or master_name of the URL", ErrRefused
 	case has("ERR SELECT is not allowed in cluster mode"), on != cluster && has("MOVED", "ASK"):
-		return "this node belongs to a Redis Cluster: make the client with redis.NewClusterClient", driver.ErrRefused
+		return "this node belongs to a Redis Cluster: make the client with redis.NewClusterClient", ErrRefused
 	case has("READONLY"):
-		return "this node is a replica, or became one in a failover: give the client the address of the master", driver.ErrTemporary
+		return "this node is a replica, or became one in a failover: give the client the address of the master", ErrTemporary
 	case IsTemporary(err):
-		return "", driver.ErrTemporary
+		return "", ErrTemporary
 	case slices.ContainsFunc(notRedis, func(text string) bool { return strings.Contains(err.Error(), text) }):
 		return "this is no Redis, but perhaps HTTP: correct the host and the port of the client", nil
 	case isDial(err) && on != oneNode: // another node may be about to take over
-		return "start Redis, or correct the addresses of the client", driver.ErrTemporary
+		return "start Redis, or correct the addresses of the client", ErrTemporary
 	case isDial(err):
 		return "start Redis, or correct the address of the client", nil
 	}
@@ -193,7 +203,7 @@ func (e *discreetError) Unwrap() error { return e.error }
 
 // kindError is an error of a known kind, which is not part of its text.
 type kindError struct {
-	kind error // of package driver, or nil
+	kind error // or nil
 	error
 }
 

@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/belugalock/belugalock/distlock/driver"
 )
 
 // reply is an error that a server has answered with.
@@ -31,39 +29,39 @@ func TestExplain_kinds(t *testing.T) {
 		advice string // "": none
 		errs   []error
 	}{
-		{driver.ErrForeign, "choose another Namespace", []error{
+		{ErrForeign, "choose another Namespace", []error{
 			reply("WRONGTYPE Operation against a key holding the wrong kind of value"),
 			reply(quoting + "WRONGTYPE Operation against a key holding the wrong kind of value"),
 			reply("FOREIGN the lock has another type"),
 		}},
-		{driver.ErrRefused, "clock", []error{reply("FENCE the fencing token would pass 2^53")}},
-		{driver.ErrFloor, "a year ahead", []error{reply("FLOOR the floor of the fencing token is more than a year ahead of this server's clock")}},
-		{driver.ErrRights, "user and password", []error{
+		{ErrRefused, "clock", []error{reply("FENCE the fencing token would pass 2^53")}},
+		{ErrFloor, "a year ahead", []error{reply("FLOOR the floor of the fencing token is more than a year ahead of this server's clock")}},
+		{ErrRights, "user and password", []error{
 			reply("NOAUTH Authentication required."), reply("WRONGPASS invalid username-password pair or user is disabled."),
 		}},
-		{driver.ErrRights, "ACL", []error{
+		{ErrRights, "ACL", []error{
 			reply("NOPERM User app has no permissions to run the 'evalsha' command"),
 			reply(quoting + "The user executing the script can't run this command or subcommand"),
 			reply("ERR ACL failure in script: User app has no permissions to run the 'get' command script: 0f, on @user_script:22."),
 		}},
-		{errors.Join(driver.ErrRefused, driver.ErrNotDone), "maxmemory", []error{
+		{errors.Join(ErrRefused, ErrNotDone), "maxmemory", []error{
 			reply("OOM command not allowed when used memory > 'maxmemory'."),
 			reply(quoting + "-OOM command not allowed when used memory > 'maxmemory'."),
 		}},
-		{driver.ErrRefused, "NewClusterClient", []error{reply("MOVED 3999 127.0.0.1:6381"), reply("ASK 3999 127.0.0.1:6381")}},
-		{driver.ErrRefused, "fewer databases", []error{reply("ERR DB index is out of range")}},
-		{driver.ErrRefused, "redis.NewClient", []error{reply("ERR This instance has cluster support disabled")}},
-		{driver.ErrRefused, "NewClusterClient", []error{reply("ERR SELECT is not allowed in cluster mode")}},
-		{driver.ErrRefused, "addresses of the Sentinels", []error{reply("ERR unknown command 'sentinel', with args beginning with: 'x' ")}},
-		{driver.ErrRefused, "redis+sentinel://", []error{reply("ERR unknown command 'evalsha', with args beginning with: 'x' ")}},
-		{driver.ErrRefused, "master_name", []error{noMaster(redis.Nil, redis.Nil)}},
+		{ErrRefused, "NewClusterClient", []error{reply("MOVED 3999 127.0.0.1:6381"), reply("ASK 3999 127.0.0.1:6381")}},
+		{ErrRefused, "fewer databases", []error{reply("ERR DB index is out of range")}},
+		{ErrRefused, "redis.NewClient", []error{reply("ERR This instance has cluster support disabled")}},
+		{ErrRefused, "NewClusterClient", []error{reply("ERR SELECT is not allowed in cluster mode")}},
+		{ErrRefused, "addresses of the Sentinels", []error{reply("ERR unknown command 'sentinel', with args beginning with: 'x' ")}},
+		{ErrRefused, "redis+sentinel://", []error{reply("ERR unknown command 'evalsha', with args beginning with: 'x' ")}},
+		{ErrRefused, "master_name", []error{noMaster(redis.Nil, redis.Nil)}},
 		{nil, "start Redis", []error{noMaster(redis.Nil, refusedDial)}},
 		{nil, "perhaps HTTP", []error{errors.New(`redis: can't parse "HTTP/1.1 400 Bad Request"`), noMaster(errors.New(`redis: can't parse "HTTP"`))}},
-		{driver.ErrTemporary, "master", []error{
+		{ErrTemporary, "master", []error{
 			reply("READONLY You can't write against a read only replica."),
 			reply(quoting + "-READONLY You can't write against a read only replica."),
 		}},
-		{driver.ErrTemporary, "", []error{
+		{ErrTemporary, "", []error{
 			reply("LOADING Redis is loading the dataset in memory"),
 			reply("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."),
 			reply("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."),
@@ -72,12 +70,12 @@ func TestExplain_kinds(t *testing.T) {
 			reply("CLUSTERDOWN The cluster is down"),
 			reply("ERR max number of clients reached"),
 		}},
-		{driver.ErrRefused, "disk", []error{reply("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.")}},
-		{driver.ErrRefused, "rename-command", []error{
+		{ErrRefused, "disk", []error{reply("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.")}},
+		{ErrRefused, "rename-command", []error{
 			reply("ERR unknown command 'EVALSHA'"), reply("ERR unsupported command 'evalsha'"),
 			reply("ERR Unknown Redis command called from script script: 0f, on @user_script:12."),
 		}},
-		{driver.ErrRefused, "", []error{
+		{ErrRefused, "", []error{
 			reply("ERR Protocol error: invalid bulk length"), reply("NOPROTO unsupported protocol version"),
 			reply("CROSSSLOT Keys in request don't hash to the same slot"), reply("DENIED Redis is running in protected mode"),
 		}},
@@ -92,7 +90,7 @@ func TestExplain_kinds(t *testing.T) {
 			if !errors.Is(got, err) || c.advice == "" && strings.HasSuffix(got.Error(), ")") || !strings.Contains(got.Error(), c.advice) {
 				t.Errorf("%v: %v, want %q", err, got, c.advice)
 			}
-			for _, kind := range []error{driver.ErrForeign, driver.ErrRefused, driver.ErrRights, driver.ErrFloor, driver.ErrTemporary, driver.ErrNotDone} {
+			for _, kind := range []error{ErrForeign, ErrRefused, ErrRights, ErrFloor, ErrTemporary, ErrNotDone} {
 				if errors.Is(got, kind) != errors.Is(c.kind, kind) {
 					t.Errorf("%v: is it %v? %t", err, kind, errors.Is(got, kind))
 				}
@@ -100,7 +98,7 @@ func TestExplain_kinds(t *testing.T) {
 		}
 	}
 	for _, err := range []error{reply("MOVED 3999 127.0.0.1:6381"), reply("ASK 3999 127.0.0.1:6381")} {
-		if got := explain(err, cluster, "redislock"); !errors.Is(got, driver.ErrTemporary) || strings.Contains(got.Error(), "NewClusterClient") {
+		if got := explain(err, cluster, "redislock"); !errors.Is(got, ErrTemporary) || strings.Contains(got.Error(), "NewClusterClient") {
 			t.Errorf("in a Cluster: %v", got)
 		}
 	}
@@ -123,7 +121,7 @@ func TestExplain_answersOfSentinels(t *testing.T) {
 // A node that refuses connections is an outage. One of several nodes may be in a failover.
 func TestExplain_refusedDial_severalNodes(t *testing.T) {
 	for on, temporary := range map[topology]bool{oneNode: false, sentinels: true, cluster: true} {
-		if err := explain(refusedDial, on, "redislock"); errors.Is(err, driver.ErrTemporary) != temporary || errors.Is(err, driver.ErrRefused) {
+		if err := explain(refusedDial, on, "redislock"); errors.Is(err, ErrTemporary) != temporary || errors.Is(err, ErrRefused) {
 			t.Errorf("%d: %v", on, err)
 		}
 	}

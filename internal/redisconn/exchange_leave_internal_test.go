@@ -45,7 +45,7 @@ func TestExchange_leavesBeforeSend_notSent(t *testing.T) {
 			_, err := s.Acquire(ctx, acquireOf(3))
 			// Half of the limit is for a busy machine.
 			late := time.Since(start) - soon - stop()
-			if !errors.Is(err, want) || !errors.Is(err, driver.ErrNotDone) || late > 100*time.Millisecond {
+			if !errors.Is(err, want) || !errors.Is(err, ErrNotDone) || late > 100*time.Millisecond {
 				t.Errorf("%v, %s late", err, late)
 			}
 			end()
@@ -83,7 +83,7 @@ func TestExchange_leavesAfterSend_othersAnswered(t *testing.T) {
 			err := <-left
 			// Half of the limit is for a busy machine.
 			late := time.Since(start) - soon - stop()
-			if !errors.Is(err, want) || errors.Is(err, driver.ErrNotDone) || late > 100*time.Millisecond {
+			if !errors.Is(err, want) || errors.Is(err, ErrNotDone) || late > 100*time.Millisecond {
 				t.Errorf("%v, %s late", err, late)
 			}
 			time.Sleep(soon) // long after the deadline
@@ -289,7 +289,7 @@ func TestTransport_C_closesWhileCallsBegin(t *testing.T) {
 			l.shared.Close()
 			close(closed)
 			all.Wait()
-			if err := call(); !errors.Is(err, driver.ErrNotDone) {
+			if err := call(); !errors.Is(err, ErrNotDone) {
 				t.Errorf("%s: after Close: %v", name, err)
 			}
 		}
@@ -324,7 +324,7 @@ func TestSend_C_endsBetween_isUnknown_onCluster(t *testing.T) {
 	l := open(t, redis.UniversalOptions{Addrs: testservers.SharedTopology("cluster").Addrs()})
 	ctx := &endsAfter{t.Context(), redis.NewStatusCmd(t.Context(), "set", t.Name(), "v", "px", 10000)}
 	err := l.shared.Send(ctx, t.Name(), ctx.first, redis.NewBoolCmd(ctx, "pexpire", t.Name(), 60000))
-	if ctx.Err() == nil || err == nil || !driver.MayHaveEffect(err) {
+	if ctx.Err() == nil || err == nil || !mayHaveEffect(err) {
 		t.Errorf("Send: %v, want an unknown outcome; the first command: %v", err, ctx.first)
 	}
 }
@@ -343,7 +343,7 @@ func TestSend_C_movesBetween_isUnknown_onCluster(t *testing.T) {
 	}
 	ctx := &endsAfter{t.Context(), redis.NewStatusCmd(t.Context(), "set", here, "v", "px", 10000)}
 	err := l.shared.Send(ctx, here, ctx.first, redis.NewBoolCmd(ctx, "pexpire", there, 60000))
-	if ctx.Err() == nil || err == nil || !driver.MayHaveEffect(err) {
+	if ctx.Err() == nil || err == nil || !mayHaveEffect(err) {
 		t.Errorf("Send: %v, want an unknown outcome; the first command: %v", err, ctx.first)
 	}
 }

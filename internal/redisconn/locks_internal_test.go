@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -92,3 +93,13 @@ func open(t *testing.T, options redis.UniversalOptions) *locks {
 }
 
 var name = driver.Name{Namespace: "n", Key: "k"}
+
+// mayHaveEffect is driver.MayHaveEffect for the kinds of this package.
+func mayHaveEffect(err error) bool {
+	for _, definite := range []error{ErrTemporary, ErrRefused, ErrForeign, ErrFloor, ErrNotDone} {
+		if errors.Is(err, definite) {
+			return errors.Is(err, ErrReplayed)
+		}
+	}
+	return err != nil
+}

@@ -9,8 +9,6 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/belugalock/belugalock/distlock/driver"
 )
 
 // Node is a node that keeps keys.
@@ -52,5 +50,5 @@ func (t *Transport) Masters(ctx context.Context) ([]Node, error) {
 		slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Addr, b.Addr) })
 		return nodes, nil
 	}
-	return nil, fmt.Errorf("%w: make the client with redis.NewClient or redis.NewClusterClient", driver.ErrRefused)
+	return nil, fmt.Errorf("%w: make the client with redis.NewClient or redis.NewClusterClient", ErrRefused)
 }

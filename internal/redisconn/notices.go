@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/belugalock/belugalock/distlock/driver"
 )
 
 const (
@@ -27,32 +25,34 @@ const (
 // subscription. The first listener begins it, and channels stay subscribed until Close.
 //
 // Messages can be lost, so no listener relies on them. After every interruption all listeners get
-// the zero Wake, and ask Redis.
-type Notices struct {
+// the zero wake, and ask Redis.
+type Notices[W any] struct {
 	redis      *Transport
-	name       string // the package, for errors
-	parse      func(message string) (to string, wake driver.Wake, err error)
+	explain    func(error) error
+	parse      func(message string) (to string, wake W, err error)
 	refusedFor time.Duration
 	running    sync.WaitGroup // the goroutines of all subscriptions
 
 	mu      sync.Mutex
-	waiting map[string][]chan driver.Wake // by addressee
-	current *subscription                 // nil before the first listener, and after a refusal
-	refused error                         // the last refusal or timeout
-	until   time.Time                     // its end
+	waiting map[string][]chan W // by addressee
+	current *subscription[W]    // nil before the first listener, and after a refusal
+	refused error               // the last refusal or timeout
+	until   time.Time           // its end
 	closed  bool
 }
 
-// NewNotices makes the notices of a driver of the named package. parse reads a message: the
-// addressee, and the wake for its listeners. A message with an error is dropped.
-func NewNotices(over *Transport, name string, parse func(message string) (string, driver.Wake, error)) *Notices {
-	return &Notices{
-		redis: over, name: name, parse: parse, refusedFor: refusedFor, waiting: make(map[string][]chan driver.Wake),
+// NewNotices makes the notices of a driver. explain makes an error of Redis one of the driver. parse reads a
+// message: the addressee, and the wake for its listeners. A message with an error is dropped.
+func NewNotices[W any](
+	over *Transport, explain func(error) error, parse func(message string) (string, W, error),
+) *Notices[W] {
+	return &Notices[W]{
+		redis: over, explain: explain, parse: parse, refusedFor: refusedFor, waiting: make(map[string][]chan W),
 	}
 }
 
-// Listen sends the wakes for an addressee, which come on a channel of Redis, see driver.Listener.
-func (n *Notices) Listen(ctx context.Context, on, addressee string) (<-chan driver.Wake, func(), error) {
+// Listen sends the wakes for an addressee, which come on a channel of Redis, of its driver.
+func (n *Notices[W]) Listen(ctx context.Context, on, addressee string) (<-chan W, func(), error) {
 	n.mu.Lock()
 	if n.closed || time.Now().Before(n.until) {
 		defer n.mu.Unlock()
@@ -62,7 +62,7 @@ func (n *Notices) Listen(ctx context.Context, on, addressee string) (<-chan driv
 		n.current = newSubscription(n)
 	}
 	ready := n.current.to(on)
-	wake := make(chan driver.Wake, 1)
+	wake := make(chan W, 1)
 	n.waiting[addressee] = append(n.waiting[addressee], wake)
 	n.mu.Unlock()
 	stop := func() { n.leave(addressee, wake) }
@@ -78,7 +78,7 @@ func (n *Notices) Listen(ctx context.Context, on, addressee string) (<-chan driv
 		}
 		n.mu.Unlock()
 	case <-timer.C:
-		err = fmt.Errorf("%s: the subscription was not confirmed within %s", n.name, listenLimit)
+		err = n.explain(fmt.Errorf("the subscription was not confirmed within %s", listenLimit))
 		n.mu.Lock()
 		n.refused, n.until = err, time.Now().Add(unconfirmedFor)
 		n.mu.Unlock()
@@ -93,17 +93,17 @@ func (n *Notices) Listen(ctx context.Context, on, addressee string) (<-chan driv
 }
 
 // leave ends a listener of an addressee.
-func (n *Notices) leave(addressee string, wake chan driver.Wake) {
+func (n *Notices[W]) leave(addressee string, wake chan W) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	left := slices.DeleteFunc(n.waiting[addressee], func(other chan driver.Wake) bool { return other == wake })
+	left := slices.DeleteFunc(n.waiting[addressee], func(other chan W) bool { return other == wake })
 	if n.waiting[addressee] = left; len(left) == 0 {
 		delete(n.waiting, addressee)
 	}
 }
 
 // deliver sends a message to the listeners of its addressee.
-func (n *Notices) deliver(message string) {
+func (n *Notices[W]) deliver(message string) {
 	addressee, wake, err := n.parse(message)
 	if err != nil {
 		return
@@ -116,18 +116,19 @@ func (n *Notices) deliver(message string) {
 }
 
 // all makes all listeners ask Redis, because messages may be lost.
-func (n *Notices) all() {
+func (n *Notices[W]) all() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	var zero W
 	for _, listeners := range n.waiting {
 		for _, to := range listeners {
-			notify(to, driver.Wake{})
+			notify(to, zero)
 		}
 	}
 }
 
 // notify replaces a wake that the listener has not read yet. There is one sender at a time.
-func notify(to chan driver.Wake, wake driver.Wake) {
+func notify[W any](to chan W, wake W) {
 	select {
 	case <-to:
 	default:
@@ -137,11 +138,11 @@ func notify(to chan driver.Wake, wake driver.Wake) {
 
 // refuse ends a subscription that the server does not allow. Waiters poll. After refusedFor the
 // next Listen subscribes again.
-func (n *Notices) refuse(s *subscription, err error) {
+func (n *Notices[W]) refuse(s *subscription[W], err error) {
 	n.mu.Lock()
 	if n.current == s {
 		n.current, n.until = nil, time.Now().Add(n.refusedFor)
-		n.refused = Explain(n.redis.client, n.name, err)
+		n.refused = n.explain(err)
 		for addressee, listeners := range n.waiting {
 			for _, to := range listeners {
 				close(to)
@@ -154,7 +155,7 @@ func (n *Notices) refuse(s *subscription, err error) {
 }
 
 // confirmed ends the last refusal or timeout.
-func (n *Notices) confirmed(s *subscription) {
+func (n *Notices[W]) confirmed(s *subscription[W]) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.current == s {
@@ -163,7 +164,7 @@ func (n *Notices) confirmed(s *subscription) {
 }
 
 // Close closes the subscription, and waits for its goroutines and for those of refused ones.
-func (n *Notices) Close() {
+func (n *Notices[W]) Close() {
 	n.mu.Lock()
 	n.closed = true
 	s := n.current

@@ -17,9 +17,13 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
+func explainOver(t *Transport) func(error) error {
+	return func(err error) error { return Explain(t.Client(), "redisconn", err) }
+}
+
 // newNotices are notices whose messages are their addressees.
-func newNotices(over *Transport) *Notices {
-	return NewNotices(over, "redisconn", func(message string) (string, driver.Wake, error) {
+func newNotices(over *Transport) *Notices[driver.Wake] {
+	return NewNotices(over, explainOver(over), func(message string) (string, driver.Wake, error) {
 		if message == "" {
 			return "", driver.Wake{}, errors.New("no addressee")
 		}
@@ -55,7 +59,7 @@ func TestNotices_L_rightGranted_listenAgain(t *testing.T) {
 			return err
 		}
 		start := time.Now()
-		if err := listen(); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "ACL") {
+		if err := listen(); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "ACL") {
 			t.Errorf("%s: %v", missing, err)
 		}
 		user()
@@ -201,7 +205,7 @@ func TestNotices_L_hangingServer_closesAtOnce(t *testing.T) {
 
 // dialing returns notices without a server, and a channel that receives for each dial. A dial ends
 // after wait.
-func dialing(t *testing.T, wait func(ctx context.Context)) (*Notices, <-chan struct{}) {
+func dialing(t *testing.T, wait func(ctx context.Context)) (*Notices[driver.Wake], <-chan struct{}) {
 	dials := make(chan struct{}, 10)
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1,
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -262,7 +266,7 @@ func TestNotices_L_refusedWhileDialing(t *testing.T) {
 	})
 	select {
 	case err := <-left:
-		if !errors.Is(err, driver.ErrRefused) {
+		if !errors.Is(err, ErrRefused) {
 			t.Error(err)
 		}
 	case <-time.After(5 * time.Second):
@@ -280,7 +284,7 @@ func TestNotices_refused_closeWaits(t *testing.T) {
 	defer over.Close()
 	reading, release := make(chan struct{}), make(chan struct{})
 	var ended atomic.Bool
-	n := NewNotices(over, "redisconn", func(string) (string, driver.Wake, error) {
+	n := NewNotices(over, explainOver(over), func(string) (string, driver.Wake, error) {
 		close(reading) // at the message that checks the right to publish
 		<-release
 		ended.Store(true)

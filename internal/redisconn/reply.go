@@ -1,7 +1,5 @@
 package redisconn
 
-import "github.com/belugalock/belugalock/distlock/driver"
-
 // Reply reads the parts of a script's reply in order. It keeps its error.
 type Reply struct {
 	Parts   []any // that are left
@@ -36,14 +34,6 @@ func (r *Reply) Number() int64 {
 		r.Err = r.Unknown
 	}
 	return n
-}
-
-// Block checks the tokens of a grant.
-func (r *Reply) Block(fence, end int64) (int64, int64) {
-	if fence < 1 || fence > end || end > driver.MaxFence {
-		r.Err = r.Unknown
-	}
-	return fence, end
 }
 
 // End returns the error of the reply. Parts that are left are an error.

@@ -51,7 +51,7 @@ func (s *Script) MayMove() *Script {
 	return &with
 }
 
-// Run sends the script, see Repeat. The reply's error wraps driver.ErrNotDone if no copy was sent. The
+// Run sends the script, see Repeat. The reply's error wraps ErrNotDone if no copy was sent. The
 // first key decides which node of a Cluster runs the script.
 func (s *Script) Run(ctx context.Context, t *Transport, keys []string, args ...any) (reply *redis.Cmd, replayed bool) {
 	replayed, err := t.Repeat(ctx, func() error {
@@ -64,7 +64,7 @@ func (s *Script) Run(ctx context.Context, t *Transport, keys []string, args ...a
 	return reply, replayed
 }
 
-// Once sends the script once. The reply's error wraps driver.ErrNotDone if it was not sent.
+// Once sends the script once. The reply's error wraps ErrNotDone if it was not sent.
 func (s *Script) Once(ctx context.Context, t *Transport, keys []string, args ...any) *redis.Cmd {
 	call := s.Call(ctx, keys, args...)
 	err := t.Send(ctx, keys[0], call)
@@ -78,7 +78,7 @@ func (s *Script) Once(ctx context.Context, t *Transport, keys []string, args ...
 }
 
 // Each sends the script once for each of the keys, in one exchange for each node, and waits for all
-// replies. args are the arguments for each. The error of a reply wraps driver.ErrNotDone if no copy was
+// replies. args are the arguments for each. The error of a reply wraps ErrNotDone if no copy was
 // sent.
 func (s *Script) Each(ctx context.Context, t *Transport, keys [][]string, args [][]any) []*redis.Cmd {
 	nodes := make(map[*exchange][]int)

@@ -19,8 +19,8 @@ const (
 
 // subscription is the connection on which the server notifies a driver. One goroutine reads it. The
 // connection reconnects by itself.
-type subscription struct {
-	notices *Notices
+type subscription[W any] struct {
+	notices *Notices[W]
 	client  redis.UniversalClient
 	owned   bool // the client is that of the subscription
 	ctx     context.Context
@@ -37,8 +37,8 @@ type channel struct {
 	confirmed bool
 }
 
-func newSubscription(n *Notices) *subscription {
-	s := &subscription{notices: n, channels: make(map[string]*channel)}
+func newSubscription[W any](n *Notices[W]) *subscription[W] {
+	s := &subscription[W]{notices: n, channels: make(map[string]*channel)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.client = n.redis.client
 	if node, ok := s.client.(*redis.Client); ok && !FollowsSentinels(node) {
@@ -74,7 +74,7 @@ func (c closedConn) Close() error {
 }
 
 // to subscribes to a channel once. The server has accepted or refused it when ready is closed.
-func (s *subscription) to(name string) (ready <-chan struct{}) {
+func (s *subscription[W]) to(name string) (ready <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ch := s.channels[name]
@@ -94,7 +94,7 @@ func (s *subscription) to(name string) (ready <-chan struct{}) {
 // subscribe sends the subscription, and repeats it until it is sent. ⚑ go-redis stores a channel
 // that it could not send, and subscribes to it when it reconnects. If it reconnects before it
 // stores the channel, it never subscribes.
-func (s *subscription) subscribe(pubsub *redis.PubSub, name string) {
+func (s *subscription[W]) subscribe(pubsub *redis.PubSub, name string) {
 	for s.ctx.Err() == nil {
 		if err := pubsub.Subscribe(s.ctx, name); err == nil || errors.Is(err, redis.ErrClosed) {
 			return
@@ -105,7 +105,7 @@ func (s *subscription) subscribe(pubsub *redis.PubSub, name string) {
 
 // end ends the goroutines, and the waits for a channel. It may be called again. ⚑ Close waits while
 // another goroutine dials for the connection, so the caller holds no lock.
-func (s *subscription) end() {
+func (s *subscription[W]) end() {
 	s.cancel()
 	s.mu.Lock()
 	pubsub := s.pubsub
@@ -123,7 +123,7 @@ func (s *subscription) end() {
 	}
 }
 
-func (s *subscription) read() {
+func (s *subscription[W]) read() {
 	pinged := false // without an answer yet
 	for s.ctx.Err() == nil {
 		message, err := s.pubsub.ReceiveTimeout(s.ctx, silence)
@@ -159,7 +159,7 @@ func (s *subscription) read() {
 
 // subscribed notes that the server has confirmed a channel, for the first time or after an
 // interruption.
-func (s *subscription) subscribed(name string) {
+func (s *subscription[W]) subscribed(name string) {
 	s.mu.Lock()
 	ch := s.channels[name]
 	again := ch == nil || ch.confirmed
@@ -194,7 +194,7 @@ func refuses(err error) bool {
 }
 
 // renew replaces a connection on which the server does not answer.
-func (s *subscription) renew() {
+func (s *subscription[W]) renew() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {

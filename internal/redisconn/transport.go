@@ -3,7 +3,7 @@
 //   - A caller leaves as soon as its ctx ends, although go-redis reads on.
 //   - go-redis writes one copy of a [Call]. Repeat sends others, and reports that.
 //   - Calls that are ready at the same time share a round trip.
-//   - Each error has advice and a kind of package driver.
+//   - Each error has advice and a kind, see [Explain].
 package redisconn
 
 import (

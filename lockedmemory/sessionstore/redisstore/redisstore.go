@@ -17,6 +17,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/internal/redisconn"
+	"github.com/belugalock/belugalock/internal/rediskinds"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
@@ -271,5 +272,6 @@ func (s *service) explain(err error) error {
 		return err
 	}
 	// A script that has failed after its write says so.
-	return redisconn.WithEarlierCopy(redis.HasErrorPrefix(err, "WRITTEN"), redisconn.Explain(s.redis.Client(), "redisstore", err))
+	err = redisconn.WithEarlierCopy(redis.HasErrorPrefix(err, "WRITTEN"), err)
+	return rediskinds.Explain(s.redis.Client(), "redisstore", err)
 }
