@@ -107,8 +107,7 @@ type acquisition struct {
 	place           place
 }
 
-// outcome is how an acquisition ended, or the wait for its start as the contender: then it has no
-// lease and no error.
+// outcome is how an acquisition ended: with a lease or an error.
 type outcome struct {
 	lease   *Lease
 	err     error
@@ -136,13 +135,13 @@ func (a *acquisition) waitAndAsk() (out outcome) {
 			defer time.AfterFunc(ownWait, a.warnOfOwnWait).Stop()
 		}
 		if a.waiter.Waited {
-			if out = a.waitBehindProcess(); out.lease != nil || out.err != nil {
+			if out, ended := a.waitBehindProcess(); ended {
 				return out
 			}
 		}
 		defer func() { // also if the driver panics
 			if out.lease == nil {
-				a.waiter.Yield(out.failure, out, outcome{last: a.last})
+				a.waiter.Yield(out.failure, out, a.last)
 			}
 		}()
 	}
@@ -206,12 +205,12 @@ func (a *acquisition) askUntilGranted(ctx context.Context) (out outcome) {
 			a.note(busy)
 		}
 		if a.once {
-			return outcome{err: a.last.err(0)}
+			return outcome{err: a.last.err()}
 		}
-		a.waiter.Answered(outcome{last: a.last}, err != nil)
+		a.waiter.Answered(a.last, err != nil)
 		switch {
 		case busy.Outcome == driver.Full:
-			return outcome{err: fmt.Errorf("%w: %w", a.last.err(a.waiter.Behind()), errFull)}
+			return outcome{err: fmt.Errorf("%w: %w", a.last.err(), errFull)}
 		case (l.caps.Queues || l.listener != nil) && !a.place.joined:
 			a.joinQueue(ctx, patience-time.Since(since))
 			continue
@@ -226,7 +225,7 @@ func (a *acquisition) askUntilGranted(ctx context.Context) (out outcome) {
 			since = time.Now()
 		}
 	}
-	return a.gaveUp(a.behind())
+	return a.gaveUp()
 }
 
 // undo withdraws all requests of the acquisition. The backend ends a grant whose caller has left. A

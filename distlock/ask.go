@@ -78,7 +78,7 @@ func (a *acquisition) granted(reply driver.AcquireReply, sent trust.Moment, ttl 
 	if !l.adopt(g) {
 		return nil, ErrClosed
 	}
-	g.queue = l.queues.Granted(a.op.Key, a.waiter, reply.Waiters > 0, outcome{last: g.holder.answer()})
+	g.queue = l.queues.Granted(a.op.Key, a.waiter, reply.Waiters > 0, g.holder.answer())
 	g.startLocked() // ⚑ not sooner: the end of the lease has to end the grant in the queue
 	return g.holder, nil
 }

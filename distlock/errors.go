@@ -18,7 +18,7 @@ var (
 	// ErrLost: the lease ended without a release. Its work may have met that of another holder.
 	ErrLost = errors.New("distlock: lease lost")
 	// ErrUnavailable: the backend did not answer, or is not ready. Nothing was written. A grant whose
-	// answer was lost is released. [errors.As] finds the [BusyError] of an earlier answer. Retry later.
+	// answer was lost is released. Retry later.
 	ErrUnavailable = errors.New("distlock: lock service unavailable")
 	// ErrRefused: rights, memory, or data of another program. Nothing was written. An operator must act.
 	ErrRefused = errors.New("distlock: refused by the lock service")
@@ -34,7 +34,7 @@ var (
 type BusyError struct {
 	Holder      string        // the holder's Options.Holder; empty if it is not known
 	Held        time.Duration // since the backend's grant, up to 10 ms before the present lease
-	Waiters     int           // other known waiters: in this process, and processes in the backend's queue
+	Waiters     int           // others in the backend's queue, and in this process behind its first waiter
 	Self        bool          // the caller holds the lock, by its context
 	ThisProcess bool          // the same Locker does; perhaps the call was given the outer context
 	SameID      bool          // the holder answers the message ID of this call, or did within the last 10 ms
@@ -61,27 +61,6 @@ func (e *BusyError) Error() string {
 }
 
 func (e *BusyError) Is(target error) bool { return target == ErrNotAcquired }
-
-// interruptedError is the error of an acquisition that failed after a busy answer. It does not match
-// ErrNotAcquired, because the present holder is not known.
-type interruptedError struct {
-	error
-	before *BusyError
-}
-
-func (e *interruptedError) Error() string {
-	return fmt.Sprintf("%v (before that: %v)", e.error, e.before)
-}
-func (e *interruptedError) Unwrap() error { return e.error }
-
-// As makes [errors.As] find the BusyError.
-func (e *interruptedError) As(target any) bool {
-	busy, ok := target.(**BusyError)
-	if ok {
-		*busy = e.before
-	}
-	return ok
-}
 
 func invalidOption(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrInvalidOption, fmt.Errorf(format, args...))

@@ -77,7 +77,9 @@ func behind(t *testing.T, l *Locker) <-chan *Lease {
 		leases <- lease
 	}()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Microsecond) { // a poll
-		if l.queues.Unseen("k") == 1 {
+		waiters := 0
+		l.queues.Each("k", func(*acquisition) { waiters++ })
+		if waiters == 1 {
 			return leases
 		}
 		if time.Now().After(deadline) {

@@ -18,19 +18,18 @@ type lastAnswer struct {
 	failure  error             // came after the answer
 }
 
-// err is the error that the last answer makes, with others that wait in the process. It is nil without an
-// answer and a failure.
-func (s *lastAnswer) err(others int) error {
+// err is the error that the last answer makes. It is nil without an answer and a failure. ⚑ After a failure,
+// the present holder is not known: the error does not match ErrNotAcquired.
+func (s *lastAnswer) err() error {
 	if s.busy == nil {
 		return s.failure
 	}
 	busy := *s.busy
 	busy.Held += time.Since(s.at)
-	busy.Waiters += others
 	if s.failure == nil {
 		return &busy
 	}
-	return &interruptedError{s.failure, &busy}
+	return fmt.Errorf("%w (before that: %v)", s.failure, &busy)
 }
 
 // answer is the last answer for waiters behind a lease of their process.
@@ -44,11 +43,9 @@ func (a *acquisition) note(busy driver.AcquireReply) {
 	if busy.Ticket != 0 {
 		s.Waiters-- // itself
 	}
-	if a.waiter == nil {
-		s.Waiters += a.locker.queues.Unseen(a.op.Key)
-	}
+	own, waiting := a.locker.queues.Held(a.op.Key)
 	a.last = lastAnswer{at: time.Now(), metadata: s.Metadata, ticket: a.req.Ticket,
-		busy: &BusyError{Holder: s.Holder, ThisProcess: a.locker.queues.Held(a.op.Key), Held: s.Age, Waiters: s.Waiters}}
+		busy: &BusyError{Holder: s.Holder, ThisProcess: own, Held: s.Age, Waiters: s.Waiters + waiting}}
 	a.op.Blocker = s.Metadata
 }
 
@@ -80,13 +77,13 @@ func (a *acquisition) failed(err error) outcome {
 	}
 	last := a.last
 	last.failure = err
-	return outcome{err: last.err(a.behind()), failure: failure, last: last}
+	return outcome{err: last.err(), failure: failure, last: last}
 }
 
 // gaveUp is the outcome of an acquisition whose Locker was closed, whose caller has left, or whose wait is
-// over, with other waiters in the process that the last answer does not count.
-func (a *acquisition) gaveUp(others int) outcome {
-	err, left := a.last.err(others), a.ctx.Err() != nil
+// over.
+func (a *acquisition) gaveUp() outcome {
+	err, left := a.last.err(), a.ctx.Err() != nil
 	switch {
 	case a.locker.closing.Err() != nil: // not the cause of ctx, which may be that of another Locker
 		err = ErrClosed
@@ -98,12 +95,4 @@ func (a *acquisition) gaveUp(others int) outcome {
 		err = unavailable("acquire", errors.New(noAnswer(a.wait)))
 	}
 	return outcome{err: err}
-}
-
-// behind is the number of waiters in the process behind the contender. The backend does not count them.
-func (a *acquisition) behind() int {
-	if a.waiter == nil {
-		return 0 // see note
-	}
-	return a.waiter.Behind()
 }

@@ -76,7 +76,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.renewing, l.stopRenewing = context.WithCancel(context.Background())
 	l.listener, _ = driver.As[driver.Listener](d)
-	l.queues = queue.New[*acquisition, outcome](l.caps.Queues)
+	l.queues = queue.New[*acquisition, outcome, lastAnswer](l.caps.Queues)
 	l.renewals.Limit, l.renewals.Send = driver.MaxBatch, l.renew
 	l.alarm.ring = l.renewDue
 	l.grants = make(map[string]*grant)

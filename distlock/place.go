@@ -42,7 +42,6 @@ type place struct {
 func (a *acquisition) joinQueue(ctx context.Context, patience time.Duration) {
 	a.place.joined = true
 	a.req.Ticket = cmp.Or(a.req.Ticket, a.last.ticket)
-	a.waiter.Joined.Store(a.locker.caps.Queues)
 	a.listen(ctx, patience/2)
 }
 

@@ -234,133 +234,26 @@ func TestLease_L_sentTwiceThenLost_tombstone(t *testing.T) {
 	}
 }
 
-// BusyError.Waiters are the others.
-func TestBusyError_countsOtherWaiters(t *testing.T) {
-	for _, others := range []int{0, 1, 4} {
-		for where, apart := range map[string]bool{"in its process": false, "elsewhere": true} {
-			for holder, own := range map[string]bool{"its process": true, "another": false} {
-				t.Run(fmt.Sprintf("%d wait %s for %s", others, where, holder), func(t *testing.T) {
-					inService(t, func(t *testing.T, s *service) {
-						l := s.twin().locker(t, patient)
-						if own {
-							defer mustRelease(t, mustAcquire(t, l))
-						} else {
-							defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
-						}
-						q := newQueue(t)
-						for i := range others {
-							by := l
-							if apart {
-								by = s.twin().locker(t, patient)
-							}
-							q.join(by, fmt.Sprint(i), 0)
-							defer q.leave(fmt.Sprint(i))
-						}
-						var busy *distlock.BusyError
-						for _, moment := range []string{"in the window of the grant", "after it"} {
-							if _, err := l.TryAcquire(t.Context(), key); !errors.As(err, &busy) || busy.Waiters != others {
-								t.Errorf("TryAcquire %s: %v, want %d waiting", moment, err, others)
-							}
-							time.Sleep(time.Second)
-						}
-						_, err := l.Acquire(t.Context(), key, distlock.WithWait(time.Second))
-						if !errors.As(err, &busy) || busy.Waiters != others {
-							t.Errorf("%v, want %d waiting", err, others)
-						}
-					})
-				})
-			}
-		}
-	}
-}
-
-// The contender counts once: here, until the backend's queue counts it.
-func TestBusyError_countsAContenderOnce(t *testing.T) {
-	tries := func(t *testing.T, l *distlock.Locker, want int) {
-		t.Helper()
-		synctest.Wait()
-		var busy *distlock.BusyError
-		if _, err := l.TryAcquire(t.Context(), key); !errors.As(err, &busy) || busy.Waiters != want {
-			t.Errorf("%v, want %d waiting", err, want)
-		}
-	}
-	t.Run("while it enters the queue", func(t *testing.T) {
-		inService(t, func(t *testing.T, s *service) {
-			l := s.locker(t, patient)
-			defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
-			answer := []chan struct{}{make(chan struct{}), make(chan struct{})}
-			s.Inject(func(c drivertest.Call) drivertest.Fault {
-				switch {
-				case c.Op == drivertest.Acquire && c.N == 0: // it asks first
-					return drivertest.Fault{HoldBefore: answer[0]}
-				case c.Op == drivertest.Acquire && c.N == 2: // then it joins the queue; TryAcquire asks between
-					return drivertest.Fault{HoldAfter: answer[1]}
-				}
-				return drivertest.Fault{}
-			})
-			q := newQueue(t)
-			for i := range 3 {
-				q.join(l, fmt.Sprint(i), 0)
-				defer q.leave(fmt.Sprint(i))
-			}
-			tries(t, l, 3)
-			close(answer[0])
-			tries(t, l, 3)
-			close(answer[1])
-			tries(t, l, 3)
-		})
-	})
-	for name, d := range map[string]func(driver.Driver) driver.Driver{
-		"where the backend keeps no queue": func(d driver.Driver) driver.Driver { return mute{d} },
-		"where the backend only notifies": func(d driver.Driver) driver.Driver {
-			return &notifying{Driver: d, wakes: make(map[string]chan driver.Wake)}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				l := open(t, d(s.Faults), distlock.Options{Wait: -1, TTL: ttl})
-				defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
-				q := newQueue(t)
-				for i := range 3 {
-					q.join(l, fmt.Sprint(i), 0)
-					defer q.leave(fmt.Sprint(i))
-				}
-				tries(t, l, 3)
-			})
-		})
-	}
-}
-
 // The backend counts the contender of a process, and not the waiters behind it.
-func TestBusyError_countsThoseBehindTheContender(t *testing.T) {
-	for name, fails := range map[string]bool{"its wait ends": false, "the backend fails": true} {
-		t.Run(name, func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
-				l := s.locker(t, patient)
-				q := newQueue(t)
-				for i := range 4 {
-					q.join(l, fmt.Sprint(i), 0)
-					defer q.leave(fmt.Sprint(i))
-				}
-				if fails {
-					s.Inject(always(drivertest.Acquire, driver.ErrRefused))
-					time.Sleep(10 * time.Second)
-				} else {
-					q.leave("0")
-				}
-				var busy *distlock.BusyError
-				if err := q.err("0"); !errors.As(err, &busy) || busy.Waiters != 3 {
-					t.Errorf("%v, want 3 waiting", err)
-				}
-				time.Sleep(10 * time.Second) // the next contender has asked again
-				q.leave("2")
-				if err := q.err("2"); !errors.As(err, &busy) || !fails && busy.Waiters != 2 {
-					t.Errorf("%v, want 2 waiting", err)
-				}
-			})
-		})
-	}
+func TestBusyError_countsOtherWaiters(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
+		l := s.locker(t, patient)
+		q := newQueue(t)
+		for i := range 4 {
+			q.join(l, fmt.Sprint(i), 0)
+			defer q.leave(fmt.Sprint(i))
+		}
+		time.Sleep(10 * time.Second) // the contender has asked again
+		q.leave("0")
+		_, tried := l.TryAcquire(t.Context(), key)
+		for err, want := range map[error]int{tried: 3, q.err("0"): 3} {
+			var busy *distlock.BusyError
+			if !errors.As(err, &busy) || busy.Waiters != want {
+				t.Errorf("%v, want %d waiting", err, want)
+			}
+		}
+	})
 }
 
 // A waiter registers for notifications before it joins the queue, so it misses none.

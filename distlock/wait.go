@@ -12,45 +12,44 @@ import (
 
 // The queues of a process, see package queue.
 type (
-	queues = queue.Queues[*acquisition, outcome]
-	waiter = queue.Waiter[*acquisition, outcome]
-	queued = queue.Grant[*acquisition, outcome]
+	queues = queue.Queues[*acquisition, outcome, lastAnswer]
+	waiter = queue.Waiter[*acquisition, outcome, lastAnswer]
+	queued = queue.Grant[*acquisition, outcome, lastAnswer]
 )
 
 // ownWait is how long a wait behind a lease of the own Locker lasts before a line says so.
 const ownWait = time.Second
 
-// waitBehindProcess waits in the queue of the process until the acquisition has its lease, has failed, or is
-// the contender.
-func (a *acquisition) waitBehindProcess() outcome {
+// waitBehindProcess waits in the queue of the process until the acquisition is the contender. Otherwise
+// it has ended with a lease or an error.
+func (a *acquisition) waitBehindProcess() (out outcome, ended bool) {
 	var over <-chan time.Time
 	if a.wait >= 0 {
 		timer := time.NewTimer(atLeastOneTick(time.Until(a.start.Add(a.wait))))
 		defer timer.Stop()
 		over = timer.C
 	}
+	leaves := false
 	select {
-	case out := <-a.waiter.Result():
-		return a.received(out)
+	case <-a.waiter.Ask():
+		a.last = a.waiter.Before
+		return outcome{}, false
+	case out = <-a.waiter.Result():
 	case <-a.ctx.Done():
+		leaves = true
 	case <-over:
+		leaves = true
 	}
-	out, others := a.waiter.Leave()
-	if out.lease == nil {
-		a.last = out.last
-		a.op.Blocker = a.last.metadata
-		return a.gaveUp(others)
+	if leaves {
+		if out, a.last = a.waiter.Leave(); out.lease == nil && out.err == nil {
+			a.op.Blocker = a.last.metadata
+			return a.gaveUp(), true
+		}
 	}
-	return a.received(out)
-}
-
-// received notes the result of the wait.
-func (a *acquisition) received(out outcome) outcome {
-	a.last = out.last
-	if out.lease != nil {
+	if a.last = out.last; out.lease != nil {
 		a.op.Blocker, a.handoff = out.last.metadata, HandoffLocal
 	}
-	return out
+	return out, true
 }
 
 // warnOfOwnWait logs, once in the life of a Locker, that a call waits behind a lease of its own process: it
@@ -91,7 +90,7 @@ func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patie
 		}
 		a.place.wakes = nil // notifications have ended
 		a.waiter.Notified.Store(false)
-	case <-a.waiter.AskAgain():
+	case <-a.waiter.Ask():
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -115,5 +114,5 @@ func (g *grant) handOffLocked(next *waiter, at time.Time) {
 	before := g.holder
 	g.holder = g.lease(next.Caller, before.Fence()+1, at)
 	handed := outcome{lease: g.holder, last: lastAnswer{metadata: before.metadata}}
-	g.queue.HandOff(next, handed, outcome{last: g.holder.answer()})
+	g.queue.HandOff(next, handed, g.holder.answer())
 }

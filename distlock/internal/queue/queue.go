@@ -8,15 +8,16 @@
 //	w := queues.Join(key, caller)
 //	if w.Waited {
 //		select {
-//		case result = <-w.Result(): // a handoff, a failure, or the start as the contender
+//		case result = <-w.Result(): // a handoff or a failure
+//		case <-w.Ask(): // it is the contender
 //		case <-ctx.Done():
-//			result, others = w.Leave()
+//			result, last = w.Leave()
 //		}
 //	}
 //
-// A contender calls Answered after each answer of the backend, and asks again at once when AskAgain
-// says so. It ends with Granted when the backend grants the lock, and with Yield otherwise. The package
-// knows nothing of leases: C is a caller, and O is what a waiter receives.
+// A contender calls Answered after each answer of the backend, and asks again at once when Ask says
+// so. It ends with Granted when the backend grants the lock, and with Yield otherwise. The package
+// knows nothing of leases: C is a caller, O is the outcome of a wait, and R is a report on the lock.
 package queue
 
 import (
@@ -33,59 +34,59 @@ const Window = 10 * time.Millisecond
 
 // Queues holds one queue for each key that the process holds or wants. It is safe for concurrent
 // use.
-type Queues[C, O any] struct {
+type Queues[C, O, R any] struct {
 	overlap bool
 
 	mu     sync.Mutex
-	byKey  map[string]*queue[C, O]
+	byKey  map[string]*queue[C, O, R]
 	closed bool
 }
 
 // New makes empty queues. If the backend keeps a queue, overlap is true: a contender then asks
 // while the process still holds the lock, as soon as a handoff is impossible.
-func New[C, O any](overlap bool) *Queues[C, O] {
-	return &Queues[C, O]{overlap: overlap, byKey: make(map[string]*queue[C, O])}
+func New[C, O, R any](overlap bool) *Queues[C, O, R] {
+	return &Queues[C, O, R]{overlap: overlap, byKey: make(map[string]*queue[C, O, R])}
 }
 
 // queue is the queue of one key, guarded by Queues.mu.
-type queue[C, O any] struct {
-	all       *Queues[C, O]
+type queue[C, O, R any] struct {
+	all       *Queues[C, O, R]
 	key       string
-	waiting   []*Waiter[C, O]
-	contender *Waiter[C, O]
-	grant     *Grant[C, O]
+	waiting   []*Waiter[C, O, R]
+	contender *Waiter[C, O, R]
+	grant     *Grant[C, O, R]
 	arrivals  int
-	last      O   // what a contender last reported
+	last      R   // what a contender last reported
 	failures  int // of contenders in a row
 }
 
 // Waiter is the place of one caller.
-type Waiter[C, O any] struct {
+type Waiter[C, O, R any] struct {
 	Caller   C
 	Waited   bool        // another caller was there before
-	Joined   atomic.Bool // the backend's queue counts this contender
 	Notified atomic.Bool // the backend notifies this contender of a release
 
-	result   chan O
-	askAgain chan struct{}
-	queue    *queue[C, O]
-	behind   *Grant[C, O] // that of the process when it joined
-	arrival  int
+	Before  R      // the last report of the contender before it, when Ask has said so
+	result  chan O // of one that has waited
+	ask     chan struct{}
+	queue   *queue[C, O, R]
+	behind  *Grant[C, O, R] // that of the process when it joined
+	arrival int
 }
 
 // Grant is a grant of the backend to this process. It lasts over all handoffs within the process.
-type Grant[C, O any] struct {
-	queue     *queue[C, O]
+type Grant[C, O, R any] struct {
+	queue     *queue[C, O, R]
 	since     time.Time
 	contested bool // other processes waited at the time of the grant
 	known     int  // arrivals at the time of the grant
-	last      O    // what a leaving waiter receives
+	last      R    // what a leaving waiter receives
 	timer     *time.Timer
 }
 
 // Join adds a caller at the end of the queue. It returns nil after Close.
-func (all *Queues[C, O]) Join(key string, caller C) *Waiter[C, O] {
-	w := &Waiter[C, O]{Caller: caller, result: make(chan O, 1), askAgain: make(chan struct{}, 1)}
+func (all *Queues[C, O, R]) Join(key string, caller C) *Waiter[C, O, R] {
+	w := &Waiter[C, O, R]{Caller: caller, ask: make(chan struct{}, 1)}
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.closed {
@@ -94,16 +95,20 @@ func (all *Queues[C, O]) Join(key string, caller C) *Waiter[C, O] {
 	q := all.of(key)
 	q.arrivals++
 	w.queue, w.arrival, w.behind = q, q.arrivals, q.grant
+	if q.contender == nil && q.grant == nil && len(q.waiting) == 0 {
+		q.contender = w
+		return w
+	}
+	w.Waited, w.result = true, make(chan O, 1)
 	q.waiting = append(q.waiting, w)
 	q.advance()
-	w.Waited = q.contender != w
 	return w
 }
 
-func (all *Queues[C, O]) of(key string) *queue[C, O] {
+func (all *Queues[C, O, R]) of(key string) *queue[C, O, R] {
 	q := all.byKey[key]
 	if q == nil {
-		q = &queue[C, O]{all: all, key: key}
+		q = &queue[C, O, R]{all: all, key: key}
 		all.byKey[key] = q
 	}
 	return q
@@ -111,11 +116,11 @@ func (all *Queues[C, O]) of(key string) *queue[C, O] {
 
 // advance makes the first waiter the contender if there is no contender and no handoff can come.
 // It drops an unused queue.
-func (q *queue[C, O]) advance() {
+func (q *queue[C, O, R]) advance() {
 	switch {
 	case q.contender != nil:
 	case len(q.waiting) == 0:
-		var none O
+		var none R
 		q.last = none // with a place too good for later callers
 		if q.grant == nil {
 			delete(q.all.byKey, q.key)
@@ -139,29 +144,29 @@ func (q *queue[C, O]) advance() {
 	}
 }
 
-func (q *queue[C, O]) promote() {
+func (q *queue[C, O, R]) promote() {
 	q.contender = q.pop()
-	q.contender.result <- q.last
+	q.contender.Before = q.last
+	q.contender.ask <- struct{}{}
 }
 
 // pop removes the first waiter. Its result follows.
-func (q *queue[C, O]) pop() *Waiter[C, O] {
+func (q *queue[C, O, R]) pop() *Waiter[C, O, R] {
 	w := q.waiting[0]
 	q.waiting = slices.Delete(q.waiting, 0, 1)
 	return w
 }
 
-// Result receives the one result of the wait. For a contender that is the last report of the contender
-// before it.
-func (w *Waiter[C, O]) Result() <-chan O { return w.result }
+// Result receives the result of the wait of a waiter that does not become the contender.
+func (w *Waiter[C, O, R]) Result() <-chan O { return w.result }
 
-// AskAgain receives a value when a contender should ask the backend at once.
-func (w *Waiter[C, O]) AskAgain() <-chan struct{} { return w.askAgain }
+// Ask receives a value when a waiter has become the contender, and later when the contender should ask the
+// backend at once.
+func (w *Waiter[C, O, R]) Ask() <-chan struct{} { return w.ask }
 
-// Leave ends the wait of a waiter that has received no result. If a handoff or a failure came in
-// the same moment, Leave returns that result. Otherwise it returns the last report of the
-// holder or the contender, and the number of other waiters here.
-func (w *Waiter[C, O]) Leave() (o O, others int) {
+// Leave ends the wait of a waiter that has received nothing. If a handoff or a failure came in the same
+// moment, Leave returns that result. Otherwise it returns the last report of the holder or the contender.
+func (w *Waiter[C, O, R]) Leave() (result O, last R) {
 	q := w.queue
 	q.all.mu.Lock()
 	switch i := slices.Index(q.waiting, w); {
@@ -171,60 +176,37 @@ func (w *Waiter[C, O]) Leave() (o O, others int) {
 		q.contender = nil
 	default:
 		q.all.mu.Unlock()
-		return <-w.result, 0
+		return <-w.result, last
 	}
 	defer q.all.mu.Unlock()
-	o, others = q.last, len(q.waiting)
-	if q.grant != nil {
-		o = q.grant.last
-	}
-	if q.contender != nil {
-		others++
+	if last = q.last; q.grant != nil {
+		last = q.grant.last
 	}
 	q.advance()
-	return o, others
+	return result, last
 }
 
 // BehindGrant reports whether the process held the lock when the waiter joined, and still does by the same
 // grant.
-func (w *Waiter[C, O]) BehindGrant() bool {
+func (w *Waiter[C, O, R]) BehindGrant() bool {
 	w.queue.all.mu.Lock()
 	defer w.queue.all.mu.Unlock()
 	return w.behind != nil && w.queue.grant == w.behind
 }
 
-// Held reports whether the process holds the lock.
-func (all *Queues[C, O]) Held(key string) bool {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	q := all.byKey[key]
-	return q != nil && q.grant != nil
-}
-
-// Behind counts the waiters behind a contender.
-func (w *Waiter[C, O]) Behind() int {
-	w.queue.all.mu.Lock()
-	defer w.queue.all.mu.Unlock()
-	return len(w.queue.waiting)
-}
-
-// Unseen counts the waiters of a key that the backend's queue does not count.
-func (all *Queues[C, O]) Unseen(key string) int {
+// Held reports whether the process holds the lock, and how many waiters are not the contender.
+func (all *Queues[C, O, R]) Held(key string) (held bool, waiting int) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	q := all.byKey[key]
 	if q == nil {
-		return 0
+		return false, 0
 	}
-	n := len(q.waiting)
-	if q.contender != nil && !q.contender.Joined.Load() {
-		n++
-	}
-	return n
+	return q.grant != nil, len(q.waiting)
 }
 
 // Each calls f with the caller of each waiter of a key.
-func (all *Queues[C, O]) Each(key string, f func(C)) {
+func (all *Queues[C, O, R]) Each(key string, f func(C)) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if q := all.byKey[key]; q != nil {
@@ -239,7 +221,7 @@ func (all *Queues[C, O]) Each(key string, f func(C)) {
 
 // Answered keeps the report of a contender that goes on, for the next contender and for leaving
 // waiters.
-func (w *Waiter[C, O]) Answered(report O, failed bool) {
+func (w *Waiter[C, O, R]) Answered(report R, failed bool) {
 	w.queue.all.mu.Lock()
 	defer w.queue.all.mu.Unlock()
 	w.queue.last = report
@@ -260,7 +242,7 @@ const (
 // Yield ends a contender without a grant, and keeps its last report for the next. If the failure
 // concerns the other waiters, they all receive result. Otherwise the first waiter becomes the
 // contender.
-func (w *Waiter[C, O]) Yield(failure Failure, result, report O) {
+func (w *Waiter[C, O, R]) Yield(failure Failure, result O, report R) {
 	q := w.queue
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
@@ -274,7 +256,7 @@ func (w *Waiter[C, O]) Yield(failure Failure, result, report O) {
 	q.advance()
 }
 
-func (q *queue[C, O]) fail(result O) {
+func (q *queue[C, O, R]) fail(result O) {
 	for _, w := range q.waiting {
 		w.result <- result
 	}
@@ -283,15 +265,15 @@ func (q *queue[C, O]) fail(result O) {
 
 // Granted notes a grant of the backend to w, or to a caller outside the queue if w is nil. If
 // contested, other processes wait for the lock. A waiter that leaves during the grant receives last.
-func (all *Queues[C, O]) Granted(key string, w *Waiter[C, O], contested bool, last O) *Grant[C, O] {
+func (all *Queues[C, O, R]) Granted(key string, w *Waiter[C, O, R], contested bool, last R) *Grant[C, O, R] {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	q := all.of(key)
 	if q.contender == w {
 		q.contender = nil
 	}
-	q.grant = &Grant[C, O]{queue: q, since: time.Now(), contested: contested, known: q.arrivals, last: last}
-	var none O
+	q.grant = &Grant[C, O, R]{queue: q, since: time.Now(), contested: contested, known: q.arrivals, last: last}
+	var none R
 	q.last, q.failures = none, 0
 	q.advance()
 	return q.grant
@@ -304,7 +286,7 @@ func (all *Queues[C, O]) Granted(key string, w *Waiter[C, O], contested bool, la
 // ⚑ A handoff needs the first 10 ms of the grant and the consent of accept, a pure function of the
 // first waiter. While other processes wait, each waiter that was there at the grant is handed the
 // lock at most once, and no contender delays these processes.
-func (g *Grant[C, O]) Next(at time.Time, accept func(C) bool) *Waiter[C, O] {
+func (g *Grant[C, O, R]) Next(at time.Time, accept func(C) bool) *Waiter[C, O, R] {
 	q := g.queue
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
@@ -322,7 +304,7 @@ func (g *Grant[C, O]) Next(at time.Time, accept func(C) bool) *Waiter[C, O] {
 }
 
 // Wanted reports whether Next may return a waiter: one waits, and no contender asks the backend.
-func (g *Grant[C, O]) Wanted() bool {
+func (g *Grant[C, O, R]) Wanted() bool {
 	q := g.queue
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
@@ -331,7 +313,7 @@ func (g *Grant[C, O]) Wanted() bool {
 
 // HandOff gives a waiter that Next returned its result. A waiter that leaves from now on
 // receives last.
-func (g *Grant[C, O]) HandOff(w *Waiter[C, O], result, last O) {
+func (g *Grant[C, O, R]) HandOff(w *Waiter[C, O, R], result O, last R) {
 	g.queue.all.mu.Lock()
 	defer g.queue.all.mu.Unlock()
 	g.last = last
@@ -340,7 +322,7 @@ func (g *Grant[C, O]) HandOff(w *Waiter[C, O], result, last O) {
 
 // End notes that the process holds the lock no more. A contender that the backend does not notify
 // is woken: any contender if the lock was lost, because the backend may know nothing of a loss.
-func (g *Grant[C, O]) End(lost bool) {
+func (g *Grant[C, O, R]) End(lost bool) {
 	q := g.queue
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
@@ -353,7 +335,7 @@ func (g *Grant[C, O]) End(lost bool) {
 	q.grant, q.last = nil, g.last
 	if c := q.contender; c != nil && (lost || !c.Notified.Load()) {
 		select {
-		case c.askAgain <- struct{}{}:
+		case c.ask <- struct{}{}:
 		default: // it is about to ask
 		}
 	}
@@ -362,7 +344,7 @@ func (g *Grant[C, O]) End(lost bool) {
 
 // Close gives every waiter its result, and later callers are refused. Contenders end by
 // themselves.
-func (all *Queues[C, O]) Close(result O) {
+func (all *Queues[C, O, R]) Close(result O) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.closed = true

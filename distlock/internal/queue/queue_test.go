@@ -16,14 +16,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const key = "k"
 
 type (
-	queues = queue.Queues[string, string]
-	waiter = queue.Waiter[string, string]
-	hold   = queue.Grant[string, string]
+	queues = queue.Queues[string, string, string]
+	waiter = queue.Waiter[string, string, string]
+	hold   = queue.Grant[string, string, string]
 )
 
 // waiting makes queues whose lock the process holds since now, and waiters with these names.
 func waiting(overlap, contested bool, names ...string) (*queues, *hold, []*waiter) {
-	all := queue.New[string, string](overlap)
+	all := queue.New[string, string, string](overlap)
 	h := all.Granted(key, nil, contested, "holder")
 	return all, h, join(all, names...)
 }
@@ -39,13 +39,19 @@ func join(all *queues, names ...string) (ws []*waiter) {
 	return ws
 }
 
-// wantNext fails the test unless the waiter has received the outcome. "none" stands for no outcome.
+// wantNext fails the test unless the waiter has received the outcome, or is the contender with the report of
+// the one before it. "none" stands for neither.
 func wantNext(t *testing.T, w *waiter, want string) {
 	t.Helper()
 	got := "none"
 	select {
 	case got = <-w.Result():
+	case <-w.Ask():
+		got = w.Before
 	default:
+		if !w.Waited && want == "" {
+			return
+		}
 	}
 	if got != want {
 		t.Errorf("%s received %q, want %q", w.Caller, got, want)
@@ -53,7 +59,7 @@ func wantNext(t *testing.T, w *waiter, want string) {
 }
 
 func TestJoin_emptyQueueMakesTheContender(t *testing.T) {
-	all := queue.New[string, string](true)
+	all := queue.New[string, string, string](true)
 	ws := join(all, "a", "b")
 	wantNext(t, ws[0], "")
 	wantNext(t, ws[1], "none")
@@ -63,7 +69,7 @@ func TestJoin_emptyQueueMakesTheContender(t *testing.T) {
 }
 
 func TestQueues_keysAreIndependent(t *testing.T) {
-	all := queue.New[string, string](true)
+	all := queue.New[string, string, string](true)
 	wantNext(t, all.Join("k1", "a"), "")
 	wantNext(t, all.Join("k2", "b"), "")
 }
@@ -95,7 +101,7 @@ func TestRelease_policy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all := queue.New[string, string](c.overlap)
+				all := queue.New[string, string, string](c.overlap)
 				first := all.Join(key, "first")
 				wantNext(t, first, "")
 				var w *waiter
@@ -133,15 +139,15 @@ func TestHandOff_keepsOrderAndWindow(t *testing.T) {
 			h.HandOff(w, "handed", "held by "+w.Caller)
 			wantNext(t, w, "handed")
 		}
-		if o, others := ws[2].Leave(); o != "held by b" || others != 0 {
-			t.Errorf("Leave: %q, %d", o, others)
+		if o, last := ws[2].Leave(); o != "" || last != "held by b" {
+			t.Errorf("Leave: %q, %q", o, last)
 		}
 	})
 }
 
 // While other processes wait, each waiter known at the grant is handed the lock once.
 func TestHandOff_contestedServesKnownOnce(t *testing.T) {
-	all := queue.New[string, string](true)
+	all := queue.New[string, string, string](true)
 	ws := join(all, "holder", "a", "b")
 	h := all.Granted(key, ws[0], true, "")
 	again := all.Join(key, "a again")
@@ -196,7 +202,7 @@ func TestYield_failuresAreShared(t *testing.T) {
 		"a rejection":            {yields: yields{queue.Shared}, failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := queue.New[string, string](true)
+			all := queue.New[string, string, string](true)
 			ws := join(all, "a", "b", "c", "d", "e")
 			n := len(c.yields)
 			for i, failure := range c.yields {
@@ -224,7 +230,7 @@ func TestYield_failuresAreShared(t *testing.T) {
 }
 
 func TestYield_grantEndsTheCountOfFailures(t *testing.T) {
-	all := queue.New[string, string](true)
+	all := queue.New[string, string, string](true)
 	ws := join(all, "a", "b", "c", "d")
 	ws[0].Yield(queue.Repeated, "failed", "")
 	all.Granted(key, ws[1], false, "").End(false)
@@ -236,7 +242,7 @@ func TestYield_grantEndsTheCountOfFailures(t *testing.T) {
 // next contender.
 func TestYield_reportIsForTheNextContender(t *testing.T) {
 	t.Run("that waits", func(t *testing.T) {
-		ws := join(queue.New[string, string](true), "a", "b", "c")
+		ws := join(queue.New[string, string, string](true), "a", "b", "c")
 		wantNext(t, ws[0], "")
 		ws[0].Yield(queue.Own, "", "a's place")
 		wantNext(t, ws[1], "a's place")
@@ -254,7 +260,7 @@ func TestYield_reportIsForTheNextContender(t *testing.T) {
 		})
 	})
 	t.Run("not after a grant", func(t *testing.T) {
-		all := queue.New[string, string](true)
+		all := queue.New[string, string, string](true)
 		ws := join(all, "a", "b", "c")
 		ws[0].Yield(queue.Own, "", "a's place")
 		all.Granted(key, ws[1], false, "held").End(false)
@@ -262,24 +268,24 @@ func TestYield_reportIsForTheNextContender(t *testing.T) {
 	})
 }
 
-// A waiter that leaves learns why it has waited, and how many others wait.
+// A waiter that leaves learns why it has waited.
 func TestLeave_returnsTheLastReport(t *testing.T) {
-	all := queue.New[string, string](true)
+	all := queue.New[string, string, string](true)
 	ws := join(all, "a", "b", "c", "d")
-	wantLeft := func(w *waiter, report string, others int) {
+	wantLeft := func(w *waiter, report string) {
 		t.Helper()
-		if o, n := w.Leave(); o != report || n != others {
-			t.Errorf("%s: %q, %d others, want %q, %d", w.Caller, o, n, report, others)
+		if o, last := w.Leave(); o != "" || last != report {
+			t.Errorf("%s: %q, %q, want %q", w.Caller, o, last, report)
 		}
 	}
 	wantNext(t, ws[0], "")
-	wantLeft(ws[1], "", 3)
+	wantLeft(ws[1], "")
 	ws[0].Answered("busy", false)
-	wantLeft(ws[2], "busy", 2)
+	wantLeft(ws[2], "busy")
 	h := all.Granted(key, nil, false, "held here") // by a caller that does not queue
 	ws[0].Answered("busy again", false)
-	wantLeft(ws[3], "held here", 1)
-	wantLeft(ws[0], "held here", 0)
+	wantLeft(ws[3], "held here")
+	wantLeft(ws[0], "held here")
 	last := all.Join(key, "last")
 	h.End(false)
 	wantNext(t, last, "held here") // the last report of all
@@ -305,8 +311,8 @@ func TestLeave_promotedPassesItsTurnOn(t *testing.T) {
 	_, h, ws := waiting(false, false, "a", "b", "c")
 	h.End(false)
 	for _, w := range ws[:2] {
-		if o, _ := w.Leave(); o != "holder" {
-			t.Errorf("%s left with %q", w.Caller, o)
+		if _, last := w.Leave(); last != "holder" {
+			t.Errorf("%s left with %q", w.Caller, last)
 		}
 	}
 	wantNext(t, ws[2], "holder")
@@ -320,13 +326,13 @@ func TestEnd_wakesTheContender(t *testing.T) {
 		"lost, though notified": {lost: true, notified: true, wakes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := queue.New[string, string](true)
+			all := queue.New[string, string, string](true)
 			w := all.Join(key, "a")
 			w.Notified.Store(c.notified)
 			for range 2 {
 				all.Granted(key, nil, false, "holder").End(c.lost)
 			}
-			if n := len(w.AskAgain()); (n == 1) != c.wakes {
+			if n := len(w.Ask()); (n == 1) != c.wakes {
 				t.Errorf("woken %d times, want a wake: %t", n, c.wakes)
 			}
 		})
@@ -370,21 +376,4 @@ func TestClose_failsAllWaiters(t *testing.T) {
 	}
 	h.End(false)
 	contender.Yield(queue.Own, "", "")
-}
-
-func TestUnseen_countsWhatTheBackendDoesNot(t *testing.T) {
-	all := queue.New[string, string](true)
-	want := func(n int) {
-		t.Helper()
-		if got := all.Unseen(key); got != n {
-			t.Errorf("%d unseen, want %d", got, n)
-		}
-	}
-	want(0)
-	ws := join(all, "a", "b", "c")
-	want(3)
-	ws[0].Joined.Store(true)
-	want(2)
-	ws[0].Yield(queue.Own, "", "")
-	want(2)
 }

@@ -43,7 +43,7 @@ type run struct {
 
 func newRun(t *testing.T, seed uint64) *run {
 	random := rand.New(rand.NewPCG(seed, 17))
-	return &run{t: t, random: random, all: queue.New[string, string](random.IntN(2) == 0)}
+	return &run{t: t, random: random, all: queue.New[string, string, string](random.IntN(2) == 0)}
 }
 
 func (r *run) step() {
@@ -122,26 +122,32 @@ func (r *run) settle() {
 	synctest.Wait()
 	if r.contender != nil { // a wake, or nothing
 		select {
-		case <-r.contender.AskAgain():
+		case <-r.contender.Ask():
 		default:
 		}
 	}
 	failed := 0
 	for i, w := range r.waiting {
+		contends := !w.Waited
 		select {
 		case o := <-w.Result():
-			switch {
-			case o == "failed" && i == failed:
-				failed++
-				r.ended++
-			case i > 0:
+			if o != "failed" || i != failed {
 				r.t.Fatalf("%s received %q before %s", w.Caller, o, r.waiting[0].Caller)
-			case r.contender != nil:
-				r.t.Fatalf("%s and %s contend", r.contender.Caller, w.Caller)
-			default:
-				r.contender = w
 			}
+			failed++
+			r.ended++
+		case <-w.Ask():
+			contends = true
 		default:
+		}
+		switch {
+		case !contends:
+		case i > 0:
+			r.t.Fatalf("%s contends before %s", w.Caller, r.waiting[0].Caller)
+		case r.contender != nil:
+			r.t.Fatalf("%s and %s contend", r.contender.Caller, w.Caller)
+		default:
+			r.contender = w
 		}
 	}
 	r.waiting = r.waiting[failed:]
@@ -184,7 +190,7 @@ func (r *run) end() {
 // them wait in the queue when a holder that has slept releases the lock.
 func TestQueues_concurrentUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := queue.New[string, string](true)
+		all := queue.New[string, string, string](true)
 		var (
 			wg      sync.WaitGroup
 			backend = make(chan struct{}, 1) // the lock itself
@@ -199,10 +205,17 @@ func TestQueues_concurrentUse(t *testing.T) {
 				for range 400 {
 					w := all.Join(key, "w")
 					var o string
-					if random.IntN(3) > 0 {
-						o = <-w.Result()
-					} else if o, _ = w.Leave(); o != "handed" {
-						continue
+					switch {
+					case !w.Waited:
+					case random.IntN(3) > 0:
+						select {
+						case o = <-w.Result():
+						case <-w.Ask():
+						}
+					default:
+						if o, _ = w.Leave(); o != "handed" {
+							continue
+						}
 					}
 					if o != "handed" {
 						backend <- struct{}{}
@@ -229,8 +242,10 @@ func TestQueues_concurrentUse(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if all.Unseen(key) != 0 || grants.Load() == 0 || handed.Load() == 0 {
-			t.Errorf("%d waiters are left; %d grants, %d handoffs", all.Unseen(key), grants.Load(), handed.Load())
+		waiters := 0
+		all.Each(key, func(string) { waiters++ })
+		if waiters != 0 || grants.Load() == 0 || handed.Load() == 0 {
+			t.Errorf("%d waiters are left; %d grants, %d handoffs", waiters, grants.Load(), handed.Load())
 		}
 	})
 }
