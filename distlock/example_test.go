@@ -79,6 +79,20 @@ func ExampleLease_Fence() {
 	// distlock: lease lost: token too low
 }
 
+func ExampleLock() {
+	ctx := context.Background()
+	locker := newLocker(nil)
+	defer locker.Close(ctx)
+
+	lock := locker.NewLock("memory:session-123", 30*time.Second)
+	if err := lock.AcquireWithRetry(ctx, 3, 100*time.Millisecond); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(lock.Release(ctx))
+	// Output: <nil>
+}
+
 func ExampleLocker_Inspect() {
 	ctx := context.Background()
 	locker := newLocker(&distlock.Options{Holder: "instance-1"})

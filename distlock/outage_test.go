@@ -209,6 +209,23 @@ func TestAcquire_cancelledDuringAnInterruptionSaysBoth(t *testing.T) {
 	})
 }
 
+func TestLock_AcquireWithRetryCountsAnInterruption(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		lock := s.locker(t, distlock.Options{}).NewLock(key, ttl)
+		s.Inject(from(drivertest.Acquire, 0, 4, errTurnedAway))
+		if err := lock.AcquireWithRetry(t.Context(), 2, time.Second); !errors.Is(err, distlock.ErrUnavailable) ||
+			errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("with two failures of two: %v", err)
+		}
+		if err := lock.AcquireWithRetry(t.Context(), 3, time.Second); err != nil {
+			t.Errorf("with two failures of three: %v", err)
+		}
+		if err := lock.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestRelease_thatFailsIsTriedAgainInTheBackground(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))

@@ -8,6 +8,7 @@ var code = Code{
 		"ctx":       "context.Context",
 		"id":        "string",
 		"lease":     "*distlock.Lease",
+		"lock":      "*distlock.Lock",
 		"locker":    "*distlock.Locker",
 		"mem":       "lockedmemory.Memory[string, string]",
 		"memory":    "*lockedmemory.LockedMemory[string, string]",

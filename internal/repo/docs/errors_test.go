@@ -88,6 +88,10 @@ var troubles = map[string]func(t *testing.T) error{
 		_, err := locker.TryAcquire(t.Context(), "session")
 		return err
 	},
+	"busy, with retries": func(t *testing.T) error {
+		locker, _ := heldBySomebody(t)
+		return locker.NewLock("session", 0).AcquireWithRetry(t.Context(), 3, time.Millisecond)
+	},
 	"busy, and the line is full": func(t *testing.T) error {
 		shared := memlock.NewDriver()
 		locker, err := distlock.New(shared, nil)
@@ -134,6 +138,9 @@ var troubles = map[string]func(t *testing.T) error{
 	"lost during a Save": func(t *testing.T) error {
 		memory := locked(t, inProcess(t, shortLived()), lockedmemory.FixedKey("session"))
 		return memory.Save(t.Context(), "question", "answer") // the inner one returns when it is cancelled
+	},
+	"released, but never held": func(t *testing.T) error {
+		return inProcess(t, nil).NewLock("session", 0).Release(t.Context())
 	},
 	"used after release": func(t *testing.T) error {
 		lease := acquire(t, inProcess(t, nil))

@@ -1,0 +1,88 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Lock is a handle with the methods of the Beluga AI locking guide. It has at most one lease, renewed
+// unless Options.RenewEvery is negative.
+type Lock struct {
+	locker *Locker
+	key    string
+	ttl    time.Duration
+	lease  atomic.Pointer[Lease]
+}
+
+// NewLock makes a handle for key with leases of the given TTL; 0 means Options.TTL. The first Acquire
+// refuses a key or ttl out of range.
+func (l *Locker) NewLock(key string, ttl time.Duration) *Lock {
+	return &Lock{locker: l, key: key, ttl: ttl}
+}
+
+// Acquire asks once, and returns false if another handle holds the lock, or this one did already.
+// Errors: as [Locker.TryAcquire], but for [ErrNotAcquired].
+func (k *Lock) Acquire(ctx context.Context) (bool, error) {
+	err := k.acquire(ctx)
+	if errors.Is(err, ErrNotAcquired) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// AcquireWithRetry asks up to maxRetries times, retryDelay apart; in the guide 3 times, 100 ms. Waiters
+// overtake it. Errors: [ErrInvalidOption], or as [Locker.TryAcquire].
+func (k *Lock) AcquireWithRetry(ctx context.Context, maxRetries int, retryDelay time.Duration) error {
+	if maxRetries < 1 {
+		return invalidOption("maxRetries is %d, but must be at least 1", maxRetries)
+	}
+	if retryDelay < 0 {
+		return invalidOption("retryDelay is %s, but must not be negative", retryDelay)
+	}
+	for attempts := 1; ; attempts++ {
+		err := k.acquire(ctx)
+		busy := errors.Is(err, ErrNotAcquired)
+		switch {
+		case !busy && !errors.Is(err, ErrUnavailable):
+			return err
+		case busy && attempts == maxRetries:
+			return fmt.Errorf("distlock: failed to acquire lock after %d attempts: %w", attempts, err)
+		case attempts == maxRetries:
+			return err
+		}
+		select {
+		case <-time.After(retryDelay):
+		case <-ctx.Done():
+			return callerLeft("acquire", ctx)
+		}
+	}
+}
+
+func (k *Lock) acquire(ctx context.Context) error {
+	lease, err := k.locker.TryAcquire(ctx, k.key, WithTTL(k.ttl))
+	if err == nil {
+		k.lease.Store(lease)
+	}
+	return err
+}
+
+// Extend is [Lease.Extend] of the handle's lease, or [ErrNotHeld].
+func (k *Lock) Extend(ctx context.Context, ttl time.Duration) error {
+	return k.lease.Load().Extend(ctx, ttl)
+}
+
+// Release is [Lease.Release] of the handle's lease, or [ErrNotHeld]. After a failure it may be tried again.
+func (k *Lock) Release(ctx context.Context) error {
+	lease := k.lease.Load()
+	if lease == nil {
+		return ErrNotHeld
+	}
+	err := lease.Release(ctx)
+	if err == nil {
+		k.lease.CompareAndSwap(lease, nil)
+	}
+	return err
+}
