@@ -69,6 +69,9 @@ func nodeOptions(a address, secure *tls.Config) (*redis.Options, error) {
 	if err != nil {
 		return nil, err
 	}
+	// With the default of DialerRetries, a refused connection is named after half a second. To dial the
+	// master, go-redis asks the Sentinels, with retries: that no Sentinel answers takes half a minute.
+	options.DialerRetries = cmp.Or(options.DialerRetries, 1)
 	options.Username, options.Password = a.credentials()
 	options.TLSConfig, options.ContextTimeoutEnabled = secure, true
 	return options, nil
@@ -84,9 +87,6 @@ func failoverOptions(a address, secure *tls.Config) (*redis.FailoverOptions, err
 		return nil, errors.New("it has no master_name: add ?master_name=NAME, " +
 			"the name that the Sentinels know the master by")
 	}
-	// To dial the master, go-redis asks the Sentinels, with retries. With the default of
-	// DialerRetries, the error that no Sentinel answers takes half a minute. That no node of a Cluster
-	// answers takes seconds.
 	options.DialerRetries = cmp.Or(options.DialerRetries, 1)
 	if a.user != nil {
 		options.Username, options.Password = a.credentials()

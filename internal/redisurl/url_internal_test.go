@@ -11,31 +11,31 @@ import (
 
 func TestParse_options(t *testing.T) {
 	for rawURL, want := range map[string]any{
-		"redis://": &redis.Options{Network: "tcp", Addr: "localhost:6379", ContextTimeoutEnabled: true},
+		"redis://": &redis.Options{Network: "tcp", Addr: "localhost:6379", DialerRetries: 1, ContextTimeoutEnabled: true},
 		"redis://:7000/?db=3": &redis.Options{
-			Network: "tcp", Addr: "localhost:7000", DB: 3, ContextTimeoutEnabled: true,
+			Network: "tcp", Addr: "localhost:7000", DB: 3, DialerRetries: 1, ContextTimeoutEnabled: true,
 		},
 		"redis://u:p%40ss%2C%26@[::1]/2?pool_size=5": &redis.Options{
 			Network: "tcp", Addr: "[::1]:6379", Username: "u", Password: "p@ss,&", DB: 2, PoolSize: 5,
-			ContextTimeoutEnabled: true,
+			DialerRetries: 1, ContextTimeoutEnabled: true,
 		},
-		"redis://:p@ss@h": &redis.Options{Network: "tcp", Addr: "h:6379", Password: "p@ss", ContextTimeoutEnabled: true},
+		"redis://:p@ss@h": &redis.Options{Network: "tcp", Addr: "h:6379", Password: "p@ss", DialerRetries: 1, ContextTimeoutEnabled: true},
 		"rediss://h:1?skip_verify=true": &redis.Options{
-			Network: "tcp", Addr: "h:1", ContextTimeoutEnabled: true,
+			Network: "tcp", Addr: "h:1", DialerRetries: 1, ContextTimeoutEnabled: true,
 			TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true},
 		},
 		"valkey://u:p@h/2": &redis.Options{
-			Network: "tcp", Addr: "h:6379", Username: "u", Password: "p", DB: 2, ContextTimeoutEnabled: true,
+			Network: "tcp", Addr: "h:6379", Username: "u", Password: "p", DB: 2, DialerRetries: 1, ContextTimeoutEnabled: true,
 		},
 		"valkeys://?tls_server_name=n": &redis.Options{
-			Network: "tcp", Addr: "localhost:6379", ContextTimeoutEnabled: true,
+			Network: "tcp", Addr: "localhost:6379", DialerRetries: 1, ContextTimeoutEnabled: true,
 			TLSConfig: &tls.Config{ServerName: "n", MinVersion: tls.VersionTLS12},
 		},
 		"unix:///run/a%20%40%3Fb.sock?read_timeout=1s": &redis.Options{
-			Network: "unix", Addr: "/run/a @?b.sock", ReadTimeout: time.Second, ContextTimeoutEnabled: true,
+			Network: "unix", Addr: "/run/a @?b.sock", ReadTimeout: time.Second, DialerRetries: 1, ContextTimeoutEnabled: true,
 		},
 		"unix://u:p%40ss@/run/redis.sock?db=5": &redis.Options{
-			Network: "unix", Addr: "/run/redis.sock", Username: "u", Password: "p@ss", DB: 5, ContextTimeoutEnabled: true,
+			Network: "unix", Addr: "/run/redis.sock", Username: "u", Password: "p@ss", DB: 5, DialerRetries: 1, ContextTimeoutEnabled: true,
 		},
 		"redis+sentinel://h?master_name=m": &redis.FailoverOptions{
 			SentinelAddrs: []string{"h:26379"}, MasterName: "m", DialerRetries: 1, ContextTimeoutEnabled: true,
