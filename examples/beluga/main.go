@@ -24,6 +24,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
+	"github.com/belugalock/belugalock/tracing"
 )
 
 //go:embed usage.txt
@@ -67,7 +68,11 @@ func answer(s settings) error {
 	if err != nil {
 		return err
 	}
-	runner, err := belugarunner.New(newAgent(s.delay), s.server, belugarunner.WithTTL(s.ttl))
+	observer, err := tracing.New()
+	if err != nil {
+		return err
+	}
+	runner, err := belugarunner.New(newAgent(s.delay), s.server, &belugarunner.Options{TTL: s.ttl, Observer: observer})
 	if err != nil {
 		return err
 	}
@@ -117,8 +122,8 @@ func serve(ended context.Context, address string, handler http.Handler, listens 
 	return server.Shutdown(ctx)
 }
 
-// export sends the spans of locks and runs to an OpenTelemetry collector. Call it before
-// belugarunner.New, which takes the provider of the process.
+// export sends the spans of locks and runs to an OpenTelemetry collector. Call it before tracing.New, which
+// takes the provider of the process.
 func export(endpoint string) (flush func(context.Context) error, err error) {
 	if endpoint == "" {
 		return func(context.Context) error { return nil }, nil

@@ -29,8 +29,8 @@ import (
 //
 // Strings may hold any bytes, floats any number; a NaN loses its payload bits. A time.Time keeps
 // its instant and offset, and loses the name of its zone: compare times with Equal. Values of all
-// other types are stored by encoding/json and come back as JSON types: []int{1} as []any{1.0}. A
-// number that float64 would change, such as 2^53+1 in an []int64, comes back as a json.Number.
+// other types are stored by encoding/json and come back as JSON types, numbers as json.Number: []int{1}
+// as []any{json.Number("1")}.
 //
 // Encode refuses nil and other types of messages, other types of parts and pointers to parts, and
 // text outside metadata that is not valid UTF-8. It refuses metadata that encoding/json cannot

@@ -100,7 +100,7 @@ func TestCodec_formatStays(t *testing.T) {
 			}
 		}
 		if ai, ok := message.(*schema.AIMessage); ok {
-			ai.Metadata["plan"] = []any{map[string]any{"$ref": "a", "step": 1.0}}
+			ai.Metadata["plan"] = []any{map[string]any{"$ref": "a", "step": json.Number("1")}}
 		}
 		if decoded := decode(t, want); !same(decoded, message) {
 			t.Errorf("%s is decoded as\n%#v\nwant\n%#v", name, decoded, message)

@@ -15,7 +15,7 @@ func TestMessageStore_inComposite_keepsItsTiers(t *testing.T) {
 		core := memory.NewCore(memory.CoreConfig{})
 		must(t, core.SetPersona("I am terse."))
 		locked, err := Wrap(memory.NewComposite(memory.WithCore(core), memory.WithRecall(memory.NewRecall(m.MessageStore()))),
-			m.Locker(), WithInnerSeparatesSessions())
+			m.Locker(), SessionKey, nil)
 		must(t, err)
 		return locked
 	}

@@ -1,137 +1,66 @@
 package belugamemory
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/lookatitude/beluga-ai/v2/config"
-	"github.com/lookatitude/beluga-ai/v2/memory"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 const defaultTimeout = 5 * time.Second
 
-// configuration holds the settings of a ProviderConfig.
+// configuration holds the settings of a ProviderConfig. The constructors of the locks and of the store
+// check the ranges.
 type configuration struct {
-	url        string
-	storeURL   string // of the sessions; empty: they are where the locks are
-	timeout    time.Duration
-	lock       distlock.Options
-	maxRetries int
-	retryDelay time.Duration
-	keep       sessionstore.Retention
-	store      sessionstore.Options
-	settings
-
-	inner        string
-	innerOptions map[string]any
+	url      string
+	timeout  time.Duration
+	observer distlock.Observer
+	options
 }
 
-// option describes one entry of the Options of a ProviderConfig.
-type option struct {
-	allowed string // continues "must be"
-	private bool   // errors do not show the value
-	set     func(value any) (ok bool)
+// options are the Options of a ProviderConfig, without the observer.
+type options struct {
+	Busy         busy     `json:"busy"`
+	IdleTTL      duration `json:"idle_ttl"`
+	MaxExchanges int      `json:"max_exchanges"`
+	MaxHold      duration `json:"max_hold"`
+	Namespace    string   `json:"namespace"`
+	SessionID    string   `json:"session_id"`
+	Store        string   `json:"store"`
+	TTL          duration `json:"ttl"`
+	Wait         duration `json:"wait"`
+	Window       int      `json:"window"`
 }
 
-// options returns all options by name. Their functions set the fields of c.
-func (c *configuration) options() map[string]option {
-	return map[string]option{
-		"busy": {allowed: `"queue" or "refuse"`, set: func(value any) bool {
-			if value == "refuse" {
-				c.Busy = lockedmemory.Refuse
-			}
-			return value == "queue" || value == "refuse"
-		}},
-		"idle_ttl": {
-			allowed: `a duration as text, such as "720h", of 1s to 87600h, in whole milliseconds: leave it out for no limit`,
-			set: func(value any) bool {
-				return duration(&c.keep.IdleTTL, time.Second, 87600*time.Hour)(value) && c.keep.IdleTTL%time.Millisecond == 0
-			}},
-		"inner": {
-			allowed: "another registered memory (" + strings.Join(memory.List(), ", ") +
-				"): leave it out for the session store",
-			set: func(value any) bool {
-				return as(&c.inner)(value) && c.inner != Name && slices.Contains(memory.List(), c.inner)
-			}},
-		"inner_options":            {allowed: "an object, for the inner memory", private: true, set: as(&c.innerOptions)},
-		"inner_separates_sessions": {allowed: "true or false", set: as(&c.innerSeparates)},
-		"max_exchanges": {allowed: "a whole number of 1 to 1000000000: leave it out to keep all",
-			set: number(&c.keep.MaxExchanges, 1_000_000_000)},
-		"max_hold": {allowed: `a duration as text, such as "10m", of 1s or more: leave it out for no bound`,
-			set: duration(&c.lock.MaxHold, time.Second, math.MaxInt64)},
-		"max_retries": {allowed: "a whole number of 1 to 1000000", set: number(&c.maxRetries, 1_000_000)},
-		"namespace": {allowed: "text of 1 to 100 bytes, without braces and control characters",
-			set: text(&c.lock.Namespace, 100, "{}")},
-		"retry_delay": {allowed: `a duration as text, such as "100ms", of 1ms to 1h`,
-			set: duration(&c.retryDelay, time.Millisecond, time.Hour)},
-		"session_id": {allowed: "text of 1 to 512 bytes, without control characters: leave it out for that of the context",
-			private: true, set: text(&c.sessionID, 512, "")},
-		"store": {allowed: `the URL of one Redis or PostgreSQL, such as "postgres://localhost/chat": ` +
-			`leave it out for that of base_url`,
-			private: true, set: func(value any) bool {
-				url, _ := value.(string)
-				c.storeURL = url
-				return url != "" && !strings.HasPrefix(url, "mem:") && !strings.HasPrefix(url, "redlock+")
-			}},
-		"ttl": {allowed: `a duration as text, such as "30s", of 100ms or more`,
-			set: duration(&c.lock.TTL, distlock.MinTTL, math.MaxInt64)},
-		"wait": {allowed: `a duration as text, such as "5s", of 1ms or more, or "-1s" to wait as long as the context allows`,
-			set: func(value any) bool {
-				return duration(&c.lock.Wait, time.Millisecond, math.MaxInt64)(value) || c.lock.Wait < 0
-			}},
-		"window": {allowed: "a whole number of 1 or more: leave it out to load all",
-			set: number(&c.store.Window, math.MaxInt32)},
+type busy lockedmemory.BusyPolicy
+
+func (b *busy) UnmarshalText(text []byte) error {
+	policy, known := map[string]lockedmemory.BusyPolicy{"queue": lockedmemory.Queue, "refuse": lockedmemory.Refuse}[string(text)]
+	if *b = busy(policy); !known {
+		return errors.New(`must be "queue" or "refuse"`)
 	}
+	return nil
 }
 
-func as[T any](field *T) func(any) bool {
-	return func(value any) (ok bool) {
-		*field, ok = value.(T)
-		return ok
-	}
-}
+type duration time.Duration
 
-func text(field *string, most int, without string) func(any) bool {
-	return func(value any) bool {
-		return as(field)(value) && *field != "" && len(*field) <= most && utf8.ValidString(*field) &&
-			!strings.ContainsFunc(*field, unicode.IsControl) && !strings.ContainsAny(*field, without)
+func (d *duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	if *d = duration(parsed); err == nil && parsed == 0 {
+		err = errors.New("is 0: leave it out for the default")
 	}
-}
-
-// duration accepts a time.Duration and its text, as in JSON, which fmt.Sprint makes the same.
-func duration(field *time.Duration, least, most time.Duration) func(any) bool {
-	return func(value any) bool {
-		d, err := time.ParseDuration(fmt.Sprint(value))
-		*field = d
-		return err == nil && d >= least && d <= most
-	}
-}
-
-// number accepts the numbers of JSON and the common integer types of Go.
-func number(field *int, most float64) func(any) bool {
-	return func(value any) bool {
-		switch value.(type) {
-		case int, int32, int64, float64, json.Number:
-			n, err := strconv.ParseFloat(fmt.Sprint(value), 64)
-			*field = int(n)
-			return err == nil && n == math.Trunc(n) && n >= 1 && n <= most
-		}
-		return false
-	}
+	return err
 }
 
 func parse(cfg config.ProviderConfig) (configuration, error) {
@@ -145,50 +74,38 @@ func parse(cfg config.ProviderConfig) (configuration, error) {
 	case cfg.Timeout < 0:
 		return c, codes.Invalid("timeout is %s, but must be positive: leave it out for %s", cfg.Timeout, defaultTimeout)
 	}
-	options := c.options()
 	for _, name := range slices.Sorted(maps.Keys(cfg.Options)) { // the same mistakes give the same error
-		o, known := options[name]
-		if !known {
-			names := slices.Sorted(maps.Keys(options))
-			return c, codes.Invalid("option %q is not known: the options are %s", name, strings.Join(names, ", "))
-		}
-		if value := cfg.Options[name]; value != nil && !o.set(value) {
-			return c, codes.Invalid("option %q is %s, but must be %s", name, o.shown(value), o.allowed)
+		if err := c.set(name, cfg.Options[name]); err != nil {
+			return c, codes.Invalid("option %q: %w; docs/reference/beluga.md has all options", name, err)
 		}
 	}
-	return c, c.settle()
+	return c, nil
 }
 
-// settle refuses options that exclude each other, and derives the settings.
-func (c *configuration) settle() error {
-	switch {
-	case c.lock.Wait != 0 && (c.maxRetries != 0 || c.retryDelay != 0):
-		return codes.Invalid(`option "wait" does not go with "max_retries" and "retry_delay", whose product is the same: ` +
-			`leave one or the other out`)
-	case c.inner == "" && (c.innerOptions != nil || c.innerSeparates):
-		return codes.Invalid(`options "inner_options" and "inner_separates_sessions" are for the memory that "inner" ` +
-			`names: name it, or leave them out`)
-	case c.inner != "" && (c.store.Window != 0 || c.keep.MaxExchanges != 0 || c.keep.IdleTTL != 0 || c.storeURL != ""):
-		return codes.Invalid(`options "store", "window", "max_exchanges" and "idle_ttl" are those of the session store, ` +
-			`and "inner" is another memory: leave out one or the other`)
-	}
-	if c.maxRetries != 0 || c.retryDelay != 0 {
-		c.lock.Wait = time.Duration(cmp.Or(c.maxRetries, 3)) * cmp.Or(c.retryDelay, 100*time.Millisecond)
-	}
-	c.Wait = c.lock.Wait
-	c.keep = c.keep.Beside(c.lock.Namespace)
-	return c.chooseKey(c.inner != "")
-}
-
-// shown returns the text for a wrong value in an error.
-func (o option) shown(value any) string {
-	if !o.private {
-		switch v := value.(type) {
-		case string:
-			return fmt.Sprintf("%.100q", v)
-		case bool, int, int32, int64, float64, json.Number, time.Duration:
-			return fmt.Sprintf("%v (%T)", v, v)
+// set sets one option. The text of its error does not show a value of another type.
+func (c *configuration) set(name string, value any) error {
+	if name == "observer" {
+		var ok bool
+		if c.observer, ok = value.(distlock.Observer); !ok && value != nil {
+			return fmt.Errorf("a %T is no distlock.Observer: give that of tracing.New", value)
 		}
+		return nil
 	}
-	return fmt.Sprintf("a %T", value)
+	if text, ok := value.(string); ok && (text == "" || !utf8.ValidString(text)) {
+		return errors.New("the text is empty or not UTF-8: leave it out for the default")
+	}
+	if d, ok := value.(time.Duration); ok {
+		value = d.String()
+	}
+	text, err := json.Marshal(map[string]any{name: value})
+	if err != nil {
+		return fmt.Errorf("a %T is no JSON", value)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	err = decoder.Decode(&c.options)
+	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
+		return fmt.Errorf("must not be a %s", wrong.Value)
+	}
+	return err
 }

@@ -13,39 +13,31 @@ import (
 
 	"github.com/lookatitude/beluga-ai/v2/config"
 	"github.com/lookatitude/beluga-ai/v2/core"
-	"github.com/lookatitude/beluga-ai/v2/memory"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
+	"github.com/belugalock/belugalock/tracing"
 )
 
 // wrongValues lists values that the option refuses.
 var wrongValues = map[string][]any{
-	"busy": {"", "Queue", "no", true, 1, []any{"queue"}, map[string]any{}},
-	"idle_ttl": {"", "1", 3600, 3600.0, time.Duration(0), "0s", "-1s", "999ms", "1s1ns", "87601h",
-		"1 hour", true},
-	"inner":                    {"", "unknown", Name, 1, true},
-	"inner_options":            {"secret", "", 1, []any{}, map[string]string{}},
-	"inner_separates_sessions": {"", "true", 1, 1.0},
-	"max_hold":                 {"", "0", "0s", "999ms", "-1s", 600, 600.0, true},
-	"max_retries": {"", "3", 0, -1, 1.5, 1_000_001, true, math.NaN(), math.Inf(1), json.Number("x"),
-		json.Number("2.5"), uint8(3)},
-	"max_exchanges": {"", "3", 0, -1, 0.5, 1e10, int64(1_000_000_001), true},
-	"namespace":     {"", "a{b", "a}b", "a\nb", "a\xffb", strings.Repeat("n", 101), 1, true},
-	"retry_delay":   {"", "0s", "999us", "61m", "-1s", 100, 100.0, true},
-	"session_id":    {"", 1, true, []byte("x"), strings.Repeat("s", 1025), "a\nb", "a\xffb"},
-	"store":         {"", 1, true, "mem://", "redlock+redis://a,b,c"},
+	"busy":          {"", "Queue", "no", true, 1, []any{"queue"}, map[string]any{}},
+	"idle_ttl":      {"", "1", 3600, 3600.0, time.Duration(0), "0s", "-1s", "999ms", "1s1ns", "87601h", "1 hour", true},
+	"max_exchanges": {"", "3", -1, 0.5, 1e10, int64(1_000_000_001), true, math.NaN(), json.Number("x")},
+	"max_hold":      {"", "0", "0s", "-1s", 600, 600.0, true},
+	"namespace":     {"", "a{b", "a}b", "a\nb", "a\xffb", strings.Repeat("n", 121), 1, true},
+	"observer":      {"", 1, tracing.Tracing{}},
+	"session_id":    {"", "a\xffb", 1, true},
+	"store":         {"", 1, true, "redlock+redis://a,b,c", func() {}},
 	"ttl":           {"", "0s", "99ms", "-1s", 30, 30.0, "30", time.Nanosecond, true},
-	"wait":          {"", "0s", "999us", time.Duration(0), 5, 5.0, true},
-	"window":        {"", "3", 0, -1, 1.5, 1e12, true},
+	"wait":          {"", "0s", time.Duration(0), 5, 5.0, true},
+	"window":        {"", "3", -1, 1.5, true},
 }
 
 func TestNew_refusesWrongValues(t *testing.T) {
 	if !slices.Equal(slices.Sorted(maps.Keys(wrongValues)), strings.Split(optionNames(), ", ")) {
 		t.Errorf("wrong values of %v, options are %s", slices.Sorted(maps.Keys(wrongValues)), optionNames())
 	}
-	all := new(configuration).options()
 	for name, values := range wrongValues {
 		for _, value := range values {
 			_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: map[string]any{name: value}})
@@ -54,8 +46,9 @@ func TestNew_refusesWrongValues(t *testing.T) {
 				continue
 			}
 			mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-			if core.IsRetryable(err) || !strings.Contains(err.Error(), `option "`+name+`"`) ||
-				!strings.Contains(err.Error(), all[name].allowed) {
+			// A range is named by the field of Go, such as IdleTTL.
+			if core.IsRetryable(err) || !strings.Contains(strings.ToLower(err.Error()), strings.ReplaceAll(name, "_", "")) &&
+				!strings.Contains(err.Error(), `option "`+name+`"`) {
 				t.Errorf("%s: %#v: %v", name, value, err)
 			}
 		}
@@ -63,9 +56,9 @@ func TestNew_refusesWrongValues(t *testing.T) {
 }
 
 func TestNew_refusesUnknownOptions(t *testing.T) {
-	_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: map[string]any{"TTL": "30s"}})
+	_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: map[string]any{"tll": "30s"}})
 	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-	for _, part := range append(strings.Split(optionNames(), ", "), `"TTL"`) {
+	for _, part := range []string{`"tll"`, "docs/reference/beluga.md"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("no %s in: %v", part, err)
 		}
@@ -84,31 +77,6 @@ func TestNew_repeatedMistakes_sameError(t *testing.T) {
 	for range 20 {
 		if _, err := New(config.ProviderConfig{BaseURL: "mem://", Options: all}); err == nil || err.Error() != first.Error() {
 			t.Fatalf("once %v, then %v", first, err)
-		}
-	}
-}
-
-func TestNew_refusesConflictingOptions(t *testing.T) {
-	for _, test := range []struct {
-		opts  map[string]any
-		names []string
-	}{
-		{map[string]any{"wait": "1s", "max_retries": 3}, []string{"wait", "max_retries"}},
-		{map[string]any{"wait": "-1s", "retry_delay": "1s"}, []string{"wait", "retry_delay"}},
-		{map[string]any{"inner_options": map[string]any{}}, []string{"inner_options", "inner"}},
-		{map[string]any{"inner_separates_sessions": true}, []string{"inner_separates_sessions", "inner"}},
-		{map[string]any{"inner": "recalltest", "store": "redis://localhost"}, []string{"inner", "store"}},
-		{map[string]any{"inner": "recalltest", "window": 1}, []string{"inner", "window"}},
-		{map[string]any{"inner": "recalltest", "max_exchanges": 1}, []string{"inner", "max_exchanges"}},
-		{map[string]any{"inner": "recalltest", "idle_ttl": "1h"}, []string{"inner", "idle_ttl"}},
-	} {
-		memory.Register("recalltest", func(config.ProviderConfig) (memory.Memory, error) { return failing{}, nil })
-		_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: test.opts})
-		mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-		for _, name := range test.names {
-			if err == nil || !strings.Contains(err.Error(), `"`+name+`"`) {
-				t.Errorf("%v: no %s in: %v", test.opts, name, err)
-			}
 		}
 	}
 }
@@ -151,19 +119,15 @@ func TestNew_errorsShowNothingPrivate(t *testing.T) {
 	locked := testservers.StartRedis(t, "--requirepass", "other")
 	for name, cfg := range map[string]config.ProviderConfig{
 		"session_id":           {BaseURL: "mem://", Options: map[string]any{"session_id": []any{secret}}},
-		"session_id too long":  {BaseURL: "mem://", Options: map[string]any{"session_id": strings.Repeat(secret, 1000)}},
-		"session_id not clean": {BaseURL: "mem://", Options: map[string]any{"session_id": secret + "\n"}},
-		"inner_options":        {BaseURL: "mem://", Options: map[string]any{"inner_options": secret}},
-		"inner_options, list":  {BaseURL: "mem://", Options: map[string]any{"inner_options": []string{secret}}},
-		"inner_options alone": {BaseURL: "mem://",
-			Options: map[string]any{"inner_options": map[string]any{"password": secret}}},
-		"URL":                 {BaseURL: "redis://u:" + secret + "@localhost:x"},
-		"URL, no server":      {BaseURL: "redis://u:" + secret + "@" + dead.Addr(), Timeout: time.Second},
-		"URL, wrong password": {BaseURL: "redis://u:" + secret + "@" + locked.Addr(), Timeout: time.Second},
-		"URL, scheme":         {BaseURL: secret + ":" + secret + "@localhost"},
-		"URL, parameter":      {BaseURL: "redis://localhost?password=" + secret},
-		"store":               {BaseURL: "mem://", Options: map[string]any{"store": []any{secret}}},
-		"store, scheme":       {BaseURL: "mem://", Options: map[string]any{"store": secret + ":" + secret + "@localhost"}},
+		"session_id, no UTF-8": {BaseURL: "mem://", Options: map[string]any{"session_id": secret + "\xff"}},
+		"busy":                 {BaseURL: "mem://", Options: map[string]any{"busy": secret}},
+		"URL":                  {BaseURL: "redis://u:" + secret + "@localhost:x"},
+		"URL, no server":       {BaseURL: "redis://u:" + secret + "@" + dead.Addr(), Timeout: time.Second},
+		"URL, wrong password":  {BaseURL: "redis://u:" + secret + "@" + locked.Addr(), Timeout: time.Second},
+		"URL, scheme":          {BaseURL: secret + ":" + secret + "@localhost"},
+		"URL, parameter":       {BaseURL: "redis://localhost?password=" + secret},
+		"store":                {BaseURL: "mem://", Options: map[string]any{"store": []any{secret}}},
+		"store, scheme":        {BaseURL: "mem://", Options: map[string]any{"store": secret + ":" + secret + "@localhost"}},
 		"store, no server": {BaseURL: "mem://", Timeout: time.Second,
 			Options: map[string]any{"store": "redis://u:" + secret + "@" + dead.Addr()}},
 		"API key": {BaseURL: "mem://", APIKey: secret},
@@ -211,9 +175,6 @@ func TestNew_noAnswer_isDown(t *testing.T) {
 			if err == nil || !core.IsRetryable(err) || !strings.Contains(err.Error(), "base_url") ||
 				!strings.Contains(err.Error(), text) {
 				t.Errorf("no %q in: %v", text, err)
-			}
-			if services.Users(url) != 0 {
-				t.Error("its service is left")
 			}
 		})
 	}

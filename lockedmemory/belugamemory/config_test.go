@@ -7,12 +7,12 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/config"
 	"github.com/lookatitude/beluga-ai/v2/core"
-	"github.com/lookatitude/beluga-ai/v2/memory"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
@@ -40,7 +40,7 @@ func TestNew_optionsOfTheLock(t *testing.T) {
 		"none": {nil, nil, func(o distlock.Options) bool {
 			return o.TTL == 30*time.Second && o.Wait == 35*time.Second && o.MaxHold == 0 && o.Namespace == "distlock"
 		}},
-		"nothing but null": {map[string]any{"ttl": nil, "busy": nil, "max_retries": nil},
+		"nothing but null": {map[string]any{"ttl": nil, "busy": nil, "observer": nil},
 			map[string]any{"wait": nil, "session_id": nil},
 			func(o distlock.Options) bool { return o.TTL == 30*time.Second && o.Wait == 35*time.Second }},
 		"ttl": {map[string]any{"ttl": 12 * time.Second}, map[string]any{"ttl": "12s"}, func(o distlock.Options) bool {
@@ -57,21 +57,6 @@ func TestNew_optionsOfTheLock(t *testing.T) {
 			func(o distlock.Options) bool {
 				return o.Wait < 0
 			}},
-		"max_retries and retry_delay": {map[string]any{"max_retries": 4, "retry_delay": 50 * time.Millisecond},
-			map[string]any{"max_retries": 4, "retry_delay": "50ms"}, func(o distlock.Options) bool {
-				return o.Wait == 200*time.Millisecond
-			}},
-		"max_retries": {map[string]any{"max_retries": int64(20)}, map[string]any{"max_retries": 20},
-			func(o distlock.Options) bool {
-				return o.Wait == 2*time.Second
-			}},
-		"retry_delay": {map[string]any{"retry_delay": time.Second}, map[string]any{"retry_delay": "1s"},
-			func(o distlock.Options) bool {
-				return o.Wait == 3*time.Second
-			}},
-		"the most of both": {map[string]any{"max_retries": 1_000_000, "retry_delay": time.Hour},
-			map[string]any{"max_retries": 1e6, "retry_delay": "1h"},
-			func(o distlock.Options) bool { return o.Wait == 1_000_000*time.Hour }},
 		"namespace": {map[string]any{"namespace": "app-ü"}, map[string]any{"namespace": "app-ü"},
 			func(o distlock.Options) bool {
 				return o.Namespace == "app-ü"
@@ -210,38 +195,47 @@ func TestNew_sessionID(t *testing.T) {
 	})
 }
 
-// local is a registered memory that keeps its configuration.
-type local struct {
-	failing
-	cfg config.ProviderConfig
+// report counts the operations of an Observer, by name.
+type report struct {
+	mu   sync.Mutex
+	seen map[string]int
 }
 
-func TestNew_innerMemoryIsMadeWithItsOptions(t *testing.T) {
-	var made []config.ProviderConfig
-	memory.Register("configtest", func(cfg config.ProviderConfig) (memory.Memory, error) {
-		made = append(made, cfg)
-		if cfg.Options["fail"] == true {
-			return nil, core.NewError("configtest.new", core.ErrRateLimit, "not now", nil)
-		}
-		return &local{failing{errors.New("inner")}, cfg}, nil
-	})
-	opts := map[string]any{"inner": "configtest", "inner_options": map[string]any{"path": "p", "n": 3.0},
-		"session_id": "s"}
-	each(t, "mem://", opts, opts, func(t *testing.T, m *Memory) {
-		last := made[len(made)-1]
-		if last.Provider != "configtest" || last.Options["path"] != "p" || last.Options["n"] != 3.0 || last.BaseURL != "" {
-			t.Errorf("made with %+v", last)
-		}
-		if _, err := m.Load(t.Context(), ""); err == nil || err.Error() != "inner" {
-			t.Errorf("Load: %v", err)
-		}
-	})
-	wrong := map[string]any{"inner": "configtest", "inner_options": map[string]any{"fail": true}, "session_id": "s"}
-	_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: wrong})
-	if err == nil || !strings.Contains(err.Error(), `"inner"`) || !core.IsRetryable(err) {
-		t.Errorf("the inner memory's own error: %v", err)
+func (r *report) Start(ctx context.Context, op *distlock.Operation) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen[op.Name]++
+	return ctx
+}
+
+func (r *report) End(context.Context, *distlock.Operation) {}
+
+// uncomparable is an Observer that is no pointer.
+type uncomparable struct {
+	*report
+	_ []int
+}
+
+// Locks and sessions report to the Observer that a memory was given, and to no other.
+func TestNew_observer(t *testing.T) {
+	seen := &report{seen: map[string]int{}}
+	observed, other := mem(t, map[string]any{"observer": seen}), mem(t, nil)
+	if observed.Locker() == other.Locker() {
+		t.Error("a memory without the Observer has its Locker")
 	}
-	mem(t, map[string]any{"inner": "configtest", "inner_separates_sessions": true})
+	if mem(t, map[string]any{"observer": seen}).Locker() != observed.Locker() {
+		t.Error("a memory with the same Observer has another Locker")
+	}
+	save(t, inSession(t, "s"), other, "1")
+	if len(seen.seen) > 0 {
+		t.Errorf("another memory reports %v", seen.seen)
+	}
+	save(t, inSession(t, "s"), observed, "2")
+	if seen.seen["lockedmemory.save"] != 1 || seen.seen["distlock.acquire"] != 1 {
+		t.Errorf("reported are %v", seen.seen)
+	}
+	_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: map[string]any{"observer": uncomparable{report: seen}}})
+	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
 }
 
 // doc.go lists the same options.

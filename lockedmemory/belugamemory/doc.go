@@ -5,10 +5,10 @@
 //
 //	mem, err := memory.New("locked", config.ProviderConfig{BaseURL: "redis://localhost:6379"})
 //
-// Save and Clear run under the lock of the context's session, see [SessionKey]. [Turn] runs a whole
+// Save and Clear run under the lock of the context's session, see [SessionKey]. [Memory.Turn] runs a whole
 // turn, from Load to Save, under one lease. [Memory.Answer] answers a repeated message once. Package
-// sessionstore stores the messages and refuses outdated writers. [Middleware] and [Wrap] put the lock
-// in front of another memory. Package belugarunner has the sessions and runs of a Runner.
+// sessionstore stores the messages and refuses outdated writers. [Wrap] puts the lock in front of another
+// memory. Package belugarunner has the sessions and runs of a Runner.
 //
 // # The configuration of "locked"
 //
@@ -16,10 +16,10 @@
 // process. The option store names another server for the sessions. A quorum needs it: it keeps locks
 // alone. A PostgreSQL has the schemas of pglock.Migrate and pgstore.Migrate. Timeout bounds the
 // wait of memory.New for the server, by default 5 s. An APIKey is refused. Provider and Model have
-// no effect. docs/reference/beluga.md has values and defaults of the Options, which may come from JSON:
+// no effect. docs/reference/beluga.md has values and defaults of the Options. All but observer may come from
+// JSON:
 //
-//	busy, idle_ttl, inner, inner_options, inner_separates_sessions, max_exchanges, max_hold,
-//	max_retries, namespace, retry_delay, session_id, store, ttl, wait, window
+//	busy, idle_ttl, max_exchanges, max_hold, namespace, observer, session_id, store, ttl, wait, window
 //
 // # Errors
 //

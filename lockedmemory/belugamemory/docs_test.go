@@ -6,20 +6,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/config"
 	"github.com/lookatitude/beluga-ai/v2/core"
-	_ "github.com/lookatitude/beluga-ai/v2/memory/stores/inmemory"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/repo/docs"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 )
 
@@ -42,6 +42,7 @@ var docsCode = docs.Code{
 		"sessionID": "string",
 		"task":      "func(ctx context.Context) error",
 		"tenant":    "string",
+		"turn":      "func(ctx context.Context) error",
 		"worker":    "core.Lifecycle",
 	},
 	Importable: map[string]string{
@@ -64,6 +65,7 @@ var docsCode = docs.Code{
 		"belugarunner": "github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner",
 		"redis":        "github.com/redis/go-redis/v9",
 		"redisstore":   "github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore",
+		"tracing":      "github.com/belugalock/belugalock/tracing",
 		"sessionstore": "github.com/belugalock/belugalock/lockedmemory/sessionstore",
 	},
 	Beluga:  true,
@@ -170,34 +172,26 @@ func TestDocs_limitsOfOptions(t *testing.T) {
 		{"busy", "`\"queue\"`, `\"refuse\"`", "refuse", "drop"},
 		{"idle_ttl", "`\"1s\"` to", "1s", "999ms"},
 		{"idle_ttl", "to `\"87600h\"`", "87600h", "87601h"},
-		{"inner", "but `locked`", "inmemory", "locked"},
-		{"max_hold", "`\"1s\"` or more", "1s", "999ms"},
-		{"max_retries", "`1` to", 1.0, 0.0},
-		{"max_retries", "to `1000000`", 1000000.0, 1000001.0},
-		{"max_exchanges", "`1` to", 1.0, 0.5},
-		{"max_exchanges", "to `1000000000`", 1000000000.0, 1000000001.0},
-		{"namespace", "1 to 100 bytes", strings.Repeat("n", 100), strings.Repeat("n", 101)},
+		{"max_exchanges", "0: all", 0.0, 0.5},
+		{"max_exchanges", "up to `1000000000`", 1000000000.0, 1000000001.0},
+		{"max_hold", "positive", "1s", "-1s"},
+		{"namespace", "1 to 120 bytes", strings.Repeat("n", 120), strings.Repeat("n", 121)},
 		{"namespace", "no braces", "n", "n}"},
 		{"namespace", "no control characters", "n", "n\n"},
-		{"retry_delay", "`\"1ms\"` to", "1ms", "999us"},
-		{"retry_delay", "to `\"1h\"`", time.Hour, "61m"},
 		{"session_id", "not empty", "s", ""},
 		{"ttl", "`\"100ms\"` or more", "100ms", "99ms"},
-		{"wait", "`\"1ms\"` or more", "1ms", "999us"},
-		{"wait", "or negative", "-1s", "0s"},
-		{"window", "`1` or more", 1.0, -1.0},
+		{"wait", "positive", "1ms", "0s"},
+		{"wait", "or negative", "-1s", "0"},
+		{"window", "positive", 1.0, -1.0},
 	} {
 		rows := docs.BelugaOptions.Table(t)
 		if !slices.ContainsFunc(rows, func(row []string) bool {
-			return row[0] == c.option && (strings.Contains(row[4], c.text) || row[4] == strings.Trim(c.text, "`"))
+			return row[0] == c.option && (strings.Contains(row[3]+row[4], c.text) || row[4] == strings.Trim(c.text, "`"))
 		}) {
 			t.Errorf("the row of %s does not say %q", c.option, c.text)
 		}
 		for value, want := range map[any]bool{c.allowed: true, c.beyond: false} {
 			opts := map[string]any{c.option: value}
-			if c.option == "inner" {
-				opts["session_id"] = "s"
-			}
 			if err := take(t, config.ProviderConfig{Options: opts}); (err == nil) != want {
 				t.Errorf("%s %#v: %v", c.option, value, err)
 			}
@@ -205,16 +199,16 @@ func TestDocs_limitsOfOptions(t *testing.T) {
 	}
 }
 
-func TestDocs_optionsInGo(t *testing.T) {
-	var documented []string
-	for _, row := range docs.BelugaGoOptions.Table(t) {
+func TestDocs_optionsOfARunner(t *testing.T) {
+	var documented, want []string
+	for _, row := range docs.RunnerOptions.Table(t) {
 		documented = append(documented, row[0])
 	}
-	slices.Sort(documented)
-	want := append(docs.Options(t, "belugamemory"), docs.Options(t, "belugarunner")...)
-	slices.Sort(want)
-	if want = slices.Compact(want); len(want) == 0 || !slices.Equal(documented, want) {
-		t.Errorf("the page has %q, the packages %q", documented, want)
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[belugarunner.Options]()) {
+		want = append(want, field.Name)
+	}
+	if !slices.Equal(documented, want) {
+		t.Errorf("the page has %q, the package %q", documented, want)
 	}
 }
 

@@ -55,7 +55,7 @@ var sentinels = map[string]struct {
 // saved returns the error of a Save whose inner memory fails.
 func saved(t *testing.T, ctx context.Context, err error) error {
 	t.Helper()
-	m, werr := Wrap(failing{err}, localLocker(t, nil), WithSessionID("s"))
+	m, werr := Wrap(failing{err}, localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
 	if werr != nil {
 		t.Fatal(werr)
 	}
@@ -137,7 +137,7 @@ func TestErrors_unknownSave_notRetryable(t *testing.T) {
 	unknown := fmt.Errorf("store: %w", distlock.ErrOutcomeUnknown)
 	err := saved(t, t.Context(), unknown)
 	mustHaveCode(t, err, ErrOutcomeUnknown, distlock.ErrOutcomeUnknown)
-	m, _ := Wrap(failing{unknown}, localLocker(t, nil), WithSessionID("s"))
+	m, _ := Wrap(failing{unknown}, localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
 	mustHaveCode(t, m.Clear(t.Context()), ErrOutcomeUnknown, distlock.ErrOutcomeUnknown)
 }
 
@@ -210,7 +210,7 @@ func TestErrors_foreign_unchanged(t *testing.T) {
 		"deadline":  context.DeadlineExceeded,
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := Wrap(failing{own}, localLocker(t, nil), WithSessionID("s"))
+			m, err := Wrap(failing{own}, localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
 			must(t, err)
 			for operation, err := range everyOperation(t.Context(), m) {
 				if want := own; operation != "Turn" && err != want {
@@ -223,7 +223,7 @@ func TestErrors_foreign_unchanged(t *testing.T) {
 		})
 	}
 	// The function may also return sentinels.
-	m, _ := Wrap(failing{}, localLocker(t, nil), WithSessionID("s"))
+	m, _ := Wrap(failing{}, localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
 	for _, want := range sentinels {
 		if err := m.Turn(t.Context(), func(context.Context) error { return want.sentinel }); err != want.sentinel {
 			t.Errorf("Turn: %v, want %v itself", err, want.sentinel)
@@ -233,7 +233,7 @@ func TestErrors_foreign_unchanged(t *testing.T) {
 
 func TestErrors_failedTurnAndLoss_bothReturned(t *testing.T) {
 	locker := localLocker(t, &distlock.Options{TTL: 200 * time.Millisecond, RenewEvery: -1})
-	m, err := Wrap(failing{}, locker, WithSessionID("s"))
+	m, err := Wrap(failing{}, locker, lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	own := core.NewError("agent.run", core.ErrRateLimit, "slow down", nil)
 	err = m.Turn(t.Context(), func(ctx context.Context) error {

@@ -17,20 +17,22 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
 // A memory by name. With redis://… as BaseURL, all instances of the application share the
 // conversations.
 func Example() {
-	mem, err := memory.New("locked", config.ProviderConfig{BaseURL: "mem://"})
+	named, err := memory.New("locked", config.ProviderConfig{BaseURL: "mem://"})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer mem.(*belugamemory.Memory).Close(context.Background())
+	mem := named.(*belugamemory.Memory)
+	defer mem.Close(context.Background())
 
 	ctx := core.WithSessionID(context.Background(), "conversation-42")
-	err = belugamemory.Turn(ctx, mem, func(ctx context.Context) error {
+	err = mem.Turn(ctx, func(ctx context.Context) error {
 		history, err := mem.Load(ctx, "") // inside, so that no other instance adds to it before Save
 		if err != nil {
 			return err
@@ -73,7 +75,8 @@ func ExampleNew() {
 	// invalid configuration:
 	// distlock:
 	// invalid option:
-	// option "ttl" is 20 (int), but must be a duration as text, such as "30s", of 100ms or more
+	// option "ttl":
+	// must not be a number; docs/reference/beluga.md has all options
 }
 
 func ExampleMemory_Close() {
@@ -90,29 +93,6 @@ func ExampleMemory_Close() {
 	// Output: true
 }
 
-// A lock around an existing memory.
-func ExampleMiddleware() {
-	locker, err := memlock.New(nil) // redislock.New for many instances
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locker.Close(context.Background())
-	locked, err := belugamemory.Middleware(locker, belugamemory.WithSessionID("conversation-42"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	// Tracing sees the wait for the lock as a part of the Save.
-	mem := memory.ApplyMiddleware(memory.NewRecall(inmemory.NewMessageStore()), memory.WithTracing(), locked)
-
-	fmt.Println(mem.Save(context.Background(), schema.NewHumanMessage("hello"), schema.NewAIMessage("hi")))
-
-	_, err = belugamemory.Middleware(locker)
-	fmt.Println(errors.Is(err, distlock.ErrInvalidOption)) // sessions would share the memory
-	// Output:
-	// <nil>
-	// true
-}
-
 // One memory for each conversation. The session of the context has no effect.
 func ExampleWrap() {
 	locker, err := memlock.New(nil)
@@ -121,7 +101,7 @@ func ExampleWrap() {
 	}
 	defer locker.Close(context.Background())
 	mem, err := belugamemory.Wrap(memory.NewRecall(inmemory.NewMessageStore()), locker,
-		belugamemory.WithSessionID("conversation-42"))
+		lockedmemory.FixedKey("conversation-42"), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -130,28 +110,6 @@ func ExampleWrap() {
 	})
 	fmt.Println(err)
 	// Output: <nil>
-}
-
-func ExampleTurn() {
-	locker, err := memlock.New(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locker.Close(context.Background())
-	locked, err := belugamemory.Middleware(locker, belugamemory.WithSessionID("conversation-42"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	ctx := core.WithSessionID(context.Background(), "conversation-42")
-	turn := func(context.Context) error { return nil }
-	recall := memory.NewRecall(inmemory.NewMessageStore())
-
-	fmt.Println(belugamemory.Turn(ctx, memory.ApplyMiddleware(recall, locked, memory.WithTracing()), turn))
-	err = belugamemory.Turn(ctx, memory.ApplyMiddleware(recall, memory.WithTracing(), locked), turn)
-	fmt.Println(err != nil) // tracing stands before the lock, and hides it
-	// Output:
-	// <nil>
-	// true
 }
 
 // A message that a queue delivers twice.

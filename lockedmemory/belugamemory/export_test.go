@@ -1,7 +1,7 @@
 package belugamemory
 
 import (
-	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -18,6 +18,13 @@ func Codes() map[string]core.ErrorCode {
 }
 
 // OptionNames returns the names of the options of a configuration.
-func OptionNames() []string { return slices.Sorted(maps.Keys(new(configuration).options())) }
+func OptionNames() []string {
+	names := []string{"observer"}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[options]()) {
+		names = append(names, field.Tag.Get("json"))
+	}
+	slices.Sort(names)
+	return names
+}
 
 func optionNames() string { return strings.Join(OptionNames(), ", ") }

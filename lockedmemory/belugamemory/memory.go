@@ -21,51 +21,30 @@ var _ core.Lifecycle = (*Memory)(nil)
 // [Memory.Turn] runs a whole turn under the lock. The errors of the lock have codes of package
 // core. It is safe for concurrent use if the inner memory is. It is a core.Lifecycle.
 type Memory struct {
-	settings
+	locker  *distlock.Locker
 	locked  *lockedmemory.LockedMemory[schema.Message, schema.Document]
-	broken  error // of the Middleware, if it could not wrap the inner memory
 	closed  atomic.Bool
 	servers *services.Servers // of New; nil if the Locker belongs to the caller
 }
 
-// Wrap puts locker in front of inner, any memory of Beluga. All sessions would share inner: wrap
-// one memory for each conversation, with [WithSessionID], or give [WithInnerSeparatesSessions]. The
-// caller closes the locker. Wrap fails with distlock.ErrInvalidOption if both options are missing,
-// if inner or locker is nil, or if an option is out of range.
-func Wrap(inner memory.Memory, locker *distlock.Locker, opts ...Option) (*Memory, error) {
-	s, err := settingsOf(locker, opts)
-	if err != nil {
-		return nil, codes.Of("belugamemory.wrap", err)
-	}
-	return wrap(inner, s)
-}
-
-func wrap(inner memory.Memory, s settings) (*Memory, error) {
-	locked, err := lockedmemory.New(inner, s.locker, s.key, &s.Options)
-	if err != nil {
-		return nil, codes.Of("belugamemory.wrap", err)
-	}
-	return &Memory{settings: s, locked: locked}, nil
-}
-
-// Middleware is [Wrap] for memory.ApplyMiddleware. It replaces a memory that it cannot wrap, such
-// as nil, by a memory whose operations all fail with the reason.
+// Wrap puts locker in front of inner, any memory of Beluga. The key function finds the session of a call:
 //
-// The first middleware is the outermost. [Turn] needs the locking middleware to be the first. Later
-// hooks run under the lock. If memory.WithTracing comes before the locking middleware, the span
-// memory.save includes the wait for the lock.
-func Middleware(locker *distlock.Locker, opts ...Option) (memory.Middleware, error) {
-	s, err := settingsOf(locker, opts)
+//   - lockedmemory.FixedKey for a memory that keeps one conversation, as all memories of Beluga do. Make
+//     one memory for each conversation of each tenant, with different keys.
+//   - [SessionKey] for a memory that keeps the sessions and tenants of contexts apart. Otherwise all of
+//     them read one history.
+//
+// A nil opts means defaults. The caller closes the locker. Wrap fails with distlock.ErrInvalidOption if
+// inner, locker or key is nil, or if an option is out of range.
+//
+// The hooks of a middleware of Beluga inside run under the lock. A middleware around the Memory hides the
+// method Turn: call Turn on the Memory itself.
+func Wrap(inner memory.Memory, locker *distlock.Locker, key lockedmemory.KeyFunc, opts *lockedmemory.Options) (*Memory, error) {
+	locked, err := lockedmemory.New(inner, locker, key, opts)
 	if err != nil {
-		return nil, codes.Of("belugamemory.middleware", err)
+		return nil, codes.Of("belugamemory.wrap", err)
 	}
-	return func(inner memory.Memory) memory.Memory {
-		m, err := wrap(inner, s)
-		if err != nil {
-			return &Memory{settings: s, broken: err}
-		}
-		return m
-	}, nil
+	return &Memory{locker: locker, locked: locked}, nil
 }
 
 // Save appends one exchange under the session's lock, as lockedmemory.LockedMemory does. It has no ID: a
@@ -118,12 +97,12 @@ func (m *Memory) write(op string, call func() error) error {
 	return codes.Of(op, err)
 }
 
-// usable returns why no operation is possible, or nil.
+// usable fails after Close.
 func (m *Memory) usable() error {
 	if m.closed.Load() {
 		return distlock.ErrClosed
 	}
-	return m.broken
+	return nil
 }
 
 // Close ends the memory: later calls fail with distlock.ErrClosed. Close of the last memory that
@@ -166,18 +145,3 @@ func (m *Memory) Health() core.HealthStatus { return services.Health(m.Start) }
 // Locker returns the memory's Locker. Saves in a run of a belugarunner.Runner with the same Locker are
 // part of the run.
 func (m *Memory) Locker() *distlock.Locker { return m.locker }
-
-// Turn runs fn as one turn of mem's session, see [Memory.Turn]. mem comes from memory.New("locked",
-// …), or from a [Middleware] that was the first. Another middleware before this one hides the
-// method Turn. Then Turn fails with distlock.ErrInvalidOption and does not run fn.
-func Turn(ctx context.Context, mem memory.Memory, fn func(ctx context.Context) error) error {
-	turner, ok := mem.(interface {
-		Turn(context.Context, codes.Step) error
-	})
-	if !ok {
-		return codes.Of("belugamemory.turn",
-			codes.Invalid("a %T has no turns: give the memory of memory.New(\"locked\", …) "+
-				"or Wrap, or let the locking middleware be the first", mem))
-	}
-	return turner.Turn(ctx, fn)
-}

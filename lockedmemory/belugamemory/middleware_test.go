@@ -46,11 +46,13 @@ func observed(t testing.TB) *distlock.Options {
 	return &distlock.Options{Observer: spans}
 }
 
-func middleware(t testing.TB, locker *distlock.Locker, opts ...Option) memory.Middleware {
-	t.Helper()
-	m, err := Middleware(locker, append(opts, WithInnerSeparatesSessions())...)
-	must(t, err)
-	return m
+// locks wraps memories as a middleware.
+func locks(t testing.TB, locker *distlock.Locker) memory.Middleware {
+	return func(inner memory.Memory) memory.Memory {
+		m, err := Wrap(inner, locker, SessionKey, nil)
+		must(t, err)
+		return m
+	}
 }
 
 func recall() memory.Memory { return memory.NewRecall(&list{}) }
@@ -65,7 +67,7 @@ func TestMiddleware_tracingIsOutsideOrInside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			spans := record()
-			lock := middleware(t, localLocker(t, observed(t)))
+			lock := locks(t, localLocker(t, observed(t)))
 			order := []memory.Middleware{lock, memory.WithTracing()}
 			if test.tracingFirst {
 				order = []memory.Middleware{memory.WithTracing(), lock}
@@ -83,9 +85,9 @@ func TestMiddleware_tracingIsOutsideOrInside(t *testing.T) {
 }
 
 // A Turn is one tree of spans, including those of the application.
-func TestNew_turnsUseTheGlobalTracer(t *testing.T) {
+func TestNew_turnsUseTheTracer(t *testing.T) {
 	spans := record()
-	m := open(t, "mem://", nil)
+	m := open(t, "mem://", map[string]any{"observer": observed(t).Observer})
 	err := m.Turn(inSession(t, "S3CRET"), func(ctx context.Context) error {
 		_, span := otel.Tracer("app").Start(ctx, "model")
 		span.End()
@@ -127,7 +129,7 @@ func TestMiddleware_orderOfHooksAndLock(t *testing.T) {
 					}
 				},
 			})
-			order := []memory.Middleware{middleware(t, localLocker(t, nil)), hooks}
+			order := []memory.Middleware{locks(t, localLocker(t, nil)), hooks}
 			if hooksFirst {
 				order = []memory.Middleware{hooks, order[0]}
 			}
@@ -142,7 +144,7 @@ func TestMiddleware_orderOfHooksAndLock(t *testing.T) {
 // An outer hook sees the error with its code. An inner hook sees the error of the inner memory.
 func TestMiddleware_hooksSeeTheErrorsWithTheirCodes(t *testing.T) {
 	var outside error
-	lock := middleware(t, localLocker(t, nil))
+	lock := locks(t, localLocker(t, nil))
 	hooks := memory.WithHooks(memory.Hooks{OnError: func(_ context.Context, err error) error {
 		outside = err
 		return err
@@ -154,51 +156,17 @@ func TestMiddleware_hooksSeeTheErrorsWithTheirCodes(t *testing.T) {
 	mustHaveCode(t, outside, core.ErrInvalidInput, distlock.ErrInvalidKey)
 }
 
-func TestMiddleware_nilMemory_failsWithReason(t *testing.T) {
-	m := memory.ApplyMiddleware(nil, middleware(t, localLocker(t, nil)))
-	for operation, err := range everyOperation(inSession(t, "s"), m) {
-		mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-		if err == nil || !strings.Contains(err.Error(), "nil") {
-			t.Errorf("%s: %v", operation, err)
-		}
-	}
-}
-
-func TestTurn_needsTheLockToComeFirst(t *testing.T) {
-	lock := middleware(t, localLocker(t, nil))
-	ctx := inSession(t, "s")
-	first := memory.ApplyMiddleware(recall(), lock, memory.WithTracing())
-	err := Turn(ctx, first, func(ctx context.Context) error {
-		save(t, ctx, first, "1")
-		return nil
-	})
-	if got := history(t, ctx, first); err != nil || got != "q 1|a 1" {
-		t.Errorf("%v, then %s", err, got)
-	}
-	for name, m := range map[string]memory.Memory{
-		"hidden": memory.ApplyMiddleware(recall(), memory.WithTracing(), lock),
-		"absent": recall(),
-		"nil":    nil,
-	} {
-		err := Turn(ctx, m, func(context.Context) error { t.Errorf("%s: the function ran", name); return nil })
-		mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-		if err == nil || core.IsRetryable(err) || !strings.Contains(err.Error(), "first") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 func TestWrap_optionsHaveTheirEffect(t *testing.T) {
 	ctx := inSession(t, "s")
-	t.Run("WithBusy", func(t *testing.T) {
-		m, err := Wrap(recall(), localLocker(t, nil), WithBusy(lockedmemory.Refuse), WithSessionID("s"))
+	t.Run("Busy", func(t *testing.T) {
+		m, err := Wrap(recall(), localLocker(t, nil), lockedmemory.FixedKey("s"), &lockedmemory.Options{Busy: lockedmemory.Refuse})
 		must(t, err)
 		hold(t, ctx, m)
 		err = m.Turn(ctx, func(context.Context) error { return errors.New("it ran") })
 		mustHaveCode(t, err, core.ErrTimeout, distlock.ErrNotAcquired)
 	})
-	t.Run("WithWait", func(t *testing.T) {
-		m, err := Wrap(recall(), localLocker(t, nil), WithWait(300*time.Millisecond), WithSessionID("s"))
+	t.Run("Wait", func(t *testing.T) {
+		m, err := Wrap(recall(), localLocker(t, nil), lockedmemory.FixedKey("s"), &lockedmemory.Options{Wait: 300 * time.Millisecond})
 		must(t, err)
 		hold(t, ctx, m)
 		began := time.Now()
@@ -208,15 +176,15 @@ func TestWrap_optionsHaveTheirEffect(t *testing.T) {
 			t.Errorf("it waited for %s", took)
 		}
 	})
-	t.Run("WithKey", func(t *testing.T) {
+	t.Run("key", func(t *testing.T) {
 		locker := localLocker(t, nil)
 		own := errors.New("no user")
-		m, err := Wrap(recall(), locker, WithInnerSeparatesSessions(), WithKey(func(ctx context.Context) (string, error) {
+		m, err := Wrap(recall(), locker, func(ctx context.Context) (string, error) {
 			if id := core.GetSessionID(ctx); id != "" {
 				return "user-" + id, nil
 			}
 			return "", own
-		}))
+		}, nil)
 		must(t, err)
 		err = m.Turn(ctx, func(ctx context.Context) error {
 			if _, ok := locker.FromContext(ctx, "user-s"); !ok {
@@ -235,36 +203,28 @@ func TestWrap_optionsHaveTheirEffect(t *testing.T) {
 	})
 }
 
+// A caller has to say how the memory keeps sessions apart: a session must not get the history of another.
 func TestWrap_refusesWrongOptions(t *testing.T) {
-	locker, apart := localLocker(t, nil), WithInnerSeparatesSessions()
+	locker, key := localLocker(t, nil), lockedmemory.FixedKey("s")
 	for name, test := range map[string]struct {
-		opts []Option
-		text string
+		inner  memory.Memory
+		locker *distlock.Locker
+		key    lockedmemory.KeyFunc
+		busy   lockedmemory.BusyPolicy
+		text   string
 	}{
-		"nil":         {[]Option{nil}, "nil"},
-		"nil KeyFunc": {[]Option{WithKey(nil)}, "WithKey"},
-		"no session":  {[]Option{WithSessionID("")}, "WithSessionID"},
-		"two keys":    {[]Option{WithKey(SessionKey), WithSessionID("s")}, "WithSessionID"},
-		"no wait":     {[]Option{WithWait(0)}, "WithWait"},
-		"no policy":   {[]Option{WithBusy(7)}, "WithBusy"},
+		"no memory":   {nil, locker, key, 0, "memory is nil"},
+		"typed nil":   {(*memory.Recall)(nil), locker, key, 0, "memory is nil"},
+		"no Locker":   {recall(), nil, key, 0, "Locker is nil"},
+		"no KeyFunc":  {recall(), locker, nil, 0, "FixedKey"},
+		"wrong value": {recall(), locker, key, 7, "Busy"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for constructor, construct := range map[string]func() error{
-				"Wrap":       func() error { _, err := Wrap(recall(), locker, append(test.opts, apart)...); return err },
-				"Middleware": func() error { _, err := Middleware(locker, append(test.opts, apart)...); return err },
-			} {
-				err := construct()
-				mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-				if err == nil || !strings.Contains(err.Error(), test.text) {
-					t.Errorf("%s: %v", constructor, err)
-				}
+			_, err := Wrap(test.inner, test.locker, test.key, &lockedmemory.Options{Busy: test.busy})
+			mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+			if err == nil || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("no %q in: %v", test.text, err)
 			}
 		})
 	}
-	_, err := Wrap(nil, locker, apart)
-	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-	_, err = Wrap(recall(), nil, apart)
-	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-	_, err = Middleware(nil, apart)
-	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
 }

@@ -8,13 +8,14 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // Other memories of Beluga store a nil pointer, and a later search ends the process.
 func TestMemory_nilMessage_refused(t *testing.T) {
 	inner := recall()
-	wrapped, err := Wrap(inner, localLocker(t, nil), WithSessionID("s"))
+	wrapped, err := Wrap(inner, localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	var q *schema.HumanMessage
 	a := schema.NewAIMessage("a")

@@ -15,6 +15,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 // counted is a memory.MessageStore with the order of the Redis store of Beluga v2.13.2: a sorted
@@ -68,7 +69,7 @@ func countedInstances(t testing.TB, url string) (a, b *Memory) {
 			_ = locker.Close(context.Background())
 			_ = client.Close()
 		})
-		m, err := Wrap(memory.NewRecall(&counted{client: client}), locker, WithSessionID("s"))
+		m, err := Wrap(memory.NewRecall(&counted{client: client}), locker, lockedmemory.FixedKey("s"), nil)
 		must(t, err)
 		return m
 	}
@@ -106,7 +107,7 @@ func recalls(t testing.TB, m *Memory, bare bool) memory.Memory {
 	if bare {
 		return recall
 	}
-	locked, err := Wrap(recall, m.Locker(), WithInnerSeparatesSessions())
+	locked, err := Wrap(recall, m.Locker(), SessionKey, nil)
 	must(t, err)
 	return locked
 }

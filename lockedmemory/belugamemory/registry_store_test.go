@@ -12,7 +12,6 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/migrated"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
 )
 
 // With the option store, one server has the locks and another one the sessions.
@@ -35,14 +34,25 @@ func TestNew_store_serverOfItsOwn(t *testing.T) {
 	if got := keys(sessions); !strings.Contains(got, "session:{s}") || strings.Contains(got, "distlock:") {
 		t.Errorf("the server of the sessions has the keys %q", got)
 	}
-	if got := history(t, inSession(t, "s"), open(t, sessions.URL(), nil)); got != "q 1|a 1" {
+	reader := open(t, sessions.URL(), nil)
+	if got := history(t, inSession(t, "s"), reader); got != "q 1|a 1" {
 		t.Errorf("another memory loads %q", got)
 	}
+	must(t, reader.Close(t.Context()))
 
 	must(t, m.Close(t.Context()))
-	if left, users := services.Users(locks.URL()), services.Users(sessions.URL()); left != 0 || users != 1 {
-		t.Errorf("after Close the locks have %d users, want 0; the sessions have %d, want 1", left, users)
+	left := func(what string, server *testservers.Redis) {
+		testservers.Await(t, 10*time.Second, what, func() bool {
+			list, err := server.Do("CLIENT", "LIST")
+			return err == nil && strings.Count(list, "\n") == 1 // the connection that asks
+		})
 	}
+	left("after Close, the connections to the locks are gone", locks)
+	left("and those to the sessions", sessions)
+	both := open(t, locks.URL(), map[string]any{"store": locks.URL()})
+	save(t, inSession(t, "s"), both, "2")
+	must(t, both.Close(t.Context()))
+	left("also with the same server as store", locks)
 
 	sessions.Pause()
 	defer sessions.Resume()
@@ -52,6 +62,7 @@ func TestNew_store_serverOfItsOwn(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `option "store": `) {
 		t.Errorf("the server of the sessions is away: %v", err)
 	}
+	left("after a New that failed, the connections to the locks are gone", locks)
 }
 
 // The locks are on a quorum with a dead node, and the sessions in one database.

@@ -16,13 +16,13 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/testservers"
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
+	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 func TestNew_memoryWorksByName(t *testing.T) {
 	for name, url := range backends(t) {
 		t.Run(name, func(t *testing.T) {
-			mem := memory.Memory(open(t, url, nil))
+			mem := open(t, url, nil)
 			ctx := inSession(t, "s")
 			save(t, ctx, mem, "1", "two")
 			save(t, inSession(t, "other"), mem, "elsewhere")
@@ -33,7 +33,7 @@ func TestNew_memoryWorksByName(t *testing.T) {
 			if err != nil || len(documents) != 1 || !strings.Contains(documents[0].Content, "two") {
 				t.Errorf("Search: %+v, %v", documents, err)
 			}
-			err = Turn(ctx, mem, func(ctx context.Context) error {
+			err = mem.Turn(ctx, func(ctx context.Context) error {
 				save(t, ctx, mem, fmt.Sprintf("after %s", history(t, ctx, mem)))
 				return nil
 			})
@@ -86,9 +86,6 @@ func TestNew_sameURL_sharesConnections(t *testing.T) {
 	short := open(t, server.URL(), map[string]any{"ttl": "5s"})
 	if plain.Locker() == short.Locker() {
 		t.Error("another ttl, and the same Locker")
-	}
-	if n := services.Users(server.URL()); n != 24 {
-		t.Errorf("%d memories share one URL, want all 24", n)
 	}
 }
 
@@ -189,7 +186,7 @@ func TestClose_hangingServer_endsWithContext(t *testing.T) {
 
 func TestMemory_lifecycle(t *testing.T) {
 	server := testservers.StartRedis(t)
-	wrapped, err := Wrap(failing{}, localLocker(t, nil), WithSessionID("s"))
+	wrapped, err := Wrap(failing{}, localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	for name, m := range map[string]*Memory{"New": open(t, server.URL(), nil), "Wrap": wrapped} {
 		if health := m.Health(); m.Start(t.Context()) != nil || health.Status != core.HealthHealthy ||
@@ -268,11 +265,11 @@ func TestClose_laterCallsFail(t *testing.T) {
 	}
 }
 
-func everyOperation(ctx context.Context, m memory.Memory) map[string]error {
+func everyOperation(ctx context.Context, m *Memory) map[string]error {
 	errs := map[string]error{
 		"Save":  m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a")),
 		"Clear": m.Clear(ctx),
-		"Turn":  Turn(ctx, m, func(context.Context) error { return nil }),
+		"Turn":  m.Turn(ctx, func(context.Context) error { return nil }),
 	}
 	_, errs["Load"] = m.Load(ctx, "")
 	_, errs["Search"] = m.Search(ctx, "q", 1)
@@ -280,7 +277,7 @@ func everyOperation(ctx context.Context, m memory.Memory) map[string]error {
 }
 
 func TestClose_concurrentWithNewIsSafe(t *testing.T) {
-	url := sharedURL(t)
+	url := sharedURL(t) + "?client_name=concurrent"
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -297,7 +294,11 @@ func TestClose_concurrentWithNewIsSafe(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := services.Users(url) + services.Users("mem://"); n != 0 {
-		t.Errorf("%d memories are left", n)
+	if got := history(t, inSession(t, "s1"), open(t, "mem://", nil)); got != "" {
+		t.Errorf("the sessions of mem:// are left: %s", got)
 	}
+	testservers.Await(t, 10*time.Second, "all connections are gone", func() bool {
+		list, err := testservers.SharedServer().Do("CLIENT", "LIST")
+		return err == nil && !strings.Contains(list, "name=concurrent")
+	})
 }

@@ -46,7 +46,7 @@ func TestRetryable_lostReply_onlyWithAnID(t *testing.T) {
 			})
 		})
 	}
-	m, err := Wrap(lossy{}, localLocker(t, nil), WithSessionID("s"))
+	m, err := Wrap(lossy{}, localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	unknown(t, m.Delete(t.Context()), false)
 	unknown(t, m.Replace(t.Context(), lockedmemory.Place{}, lockedmemory.Place{}), false)
@@ -54,7 +54,7 @@ func TestRetryable_lostReply_onlyWithAnID(t *testing.T) {
 
 // A repetition would wait for itself again.
 func TestRetryable_selfWait_isNot(t *testing.T) {
-	m, err := Wrap(failing{}, localLocker(t, nil), WithSessionID("s"))
+	m, err := Wrap(failing{}, localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	must(t, m.Turn(t.Context(), func(ctx context.Context) error {
 		_, err := m.Locker().Acquire(ctx, "s")

@@ -14,6 +14,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 func sessionKey(t testing.TB, tenant, session string) string {
@@ -129,19 +130,15 @@ func TestSessionKey_invalidSession_refused(t *testing.T) {
 }
 
 // A memory of one conversation has one lock for all tenants.
-func TestWithSessionID_S1_isOneLockForAllTenants(t *testing.T) {
+func TestWrap_S1_fixedKey_isOneLockForAllTenants(t *testing.T) {
 	locker := localLocker(t, nil)
-	wrapped, err := Wrap(memory.NewRecall(inmemory.NewMessageStore()), locker, WithSessionID("a:b"), WithWait(time.Second))
+	m, err := Wrap(memory.NewRecall(inmemory.NewMessageStore()), locker, lockedmemory.FixedKey("a:b"),
+		&lockedmemory.Options{Wait: time.Second})
 	must(t, err)
-	byName := open(t, "mem://", map[string]any{"inner": "inmemory", "session_id": "a:b", "wait": "1s"})
-	for name, m := range map[string]*Memory{"Wrap": wrapped, "inner": byName} {
-		release := hold(t, core.WithTenant(inSession(t, "1"), "a"), m)
-		ctx := core.WithTenant(inSession(t, "2"), "b")
-		err := m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
-		if !errors.Is(err, distlock.ErrNotAcquired) {
-			t.Errorf("%s: another tenant: %v", name, err)
-		}
-		release()
+	hold(t, core.WithTenant(inSession(t, "1"), "a"), m)
+	ctx := core.WithTenant(inSession(t, "2"), "b")
+	if err := m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a")); !errors.Is(err, distlock.ErrNotAcquired) {
+		t.Errorf("another tenant: %v", err)
 	}
 }
 

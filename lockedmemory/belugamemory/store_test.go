@@ -124,18 +124,14 @@ func storeCalls(m *Memory) map[string]func(context.Context) error {
 	}
 }
 
-// A memory of another kind, a closed memory, a broken one, and one without a session fail with a code.
+// A memory of another kind, a closed memory, and one without a session fail with a code.
 func TestStore_refusals_code(t *testing.T) {
-	other, err := Wrap(recall(), localLocker(t, nil), WithSessionID("s"))
+	other, err := Wrap(recall(), localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	closed, unnamed := open(t, "mem://", nil), open(t, "mem://", nil)
 	must(t, closed.Close(t.Context()))
-	middleware, err := Middleware(localLocker(t, nil), WithSessionID("s"))
-	must(t, err)
-	broken := middleware(nil).(*Memory)
 	for m, sentinel := range map[*Memory]error{
 		other: errors.ErrUnsupported, closed: distlock.ErrClosed, unnamed: distlock.ErrInvalidKey,
-		broken: distlock.ErrInvalidOption,
 	} {
 		code := core.ErrInvalidInput
 		if m == closed {

@@ -44,7 +44,7 @@ var (
 
 	BelugaConfigurations = Place{"docs/reference/beluga.md", "## Configuration of a memory"}
 	BelugaOptions        = Place{"docs/reference/beluga.md", "### Options"}
-	BelugaGoOptions      = Place{"docs/reference/beluga.md", "### Options in Go"}
+	RunnerOptions        = Place{"docs/reference/beluga.md", "### Options of a Runner"}
 
 	// Commands and settings for operators.
 	FirstLook        = Place{"docs/operations/runbook.md", "## First look"}

@@ -17,7 +17,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
-// long is a question of 250 tokens: 16 turns of it and its answer are more than the default of WithHistory.
+// long is a question of 250 tokens: 16 turns of it and its answer are more than the default of History.
 var long = strings.Repeat("why? ", 200)
 
 // runs makes turns of a session, up to the given number.
@@ -94,12 +94,11 @@ func TestRunner_O_unreadTurns_stay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var seen []int
 			change := func(s *runtime.Session) {}
-			r := newRunner(t, answers(echo), url, belugarunner.WithNamespace("unread"), belugarunner.WithHistory(40),
-				belugarunner.WithPlugins(&meddles{before: func(s *runtime.Session, input schema.Message) schema.Message {
-					seen = append(seen, len(s.Turns))
-					change(s)
-					return input
-				}}))
+			r := newRunner(t, answers(echo), url, belugarunner.Options{Namespace: "unread", History: 40, Plugins: []runtime.Plugin{&meddles{before: func(s *runtime.Session, input schema.Message) schema.Message {
+				seen = append(seen, len(s.Turns))
+				change(s)
+				return input
+			}}}})
 			ask := func(n int) {
 				t.Helper()
 				if _, errs := say(t.Context(), r, "s", fmt.Sprint(n)); errs != nil {
@@ -131,10 +130,10 @@ func TestRunner_O_unreadTurns_stay(t *testing.T) {
 	}
 }
 
-func TestWithMaxTurns_keepsTheNewest(t *testing.T) {
+func TestMaxTurns_keepsTheNewest(t *testing.T) {
 	for name, url := range belugarunner.Backends(t) {
 		t.Run(name, func(t *testing.T) {
-			r := newRunner(t, answers(echo), url, belugarunner.WithNamespace("max"), belugarunner.WithMaxTurns(3))
+			r := newRunner(t, answers(echo), url, belugarunner.Options{Namespace: "max", MaxTurns: 3})
 			for n := range 9 {
 				if _, errs := say(t.Context(), r, "s", fmt.Sprint(n)); errs != nil {
 					t.Fatal(errs)

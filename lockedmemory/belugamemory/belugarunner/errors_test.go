@@ -42,7 +42,7 @@ func TestErrors_deletedWhileWaiting_notFound(t *testing.T) {
 	for name, url := range belugarunner.Backends(t) {
 		t.Run(name, func(t *testing.T) {
 			r := newRunner(t, answers(echo), url)
-			other := newRunner(t, answers(echo), url, belugarunner.WithTTL(20*time.Second)) // with another Locker
+			other := newRunner(t, answers(echo), url, belugarunner.Options{TTL: 20 * time.Second}) // not the Locker
 			begin := func() {
 				t.Helper()
 				if _, errs := say(t.Context(), r, "s", "hi"); errs != nil {
@@ -97,7 +97,7 @@ func TestErrors_insideAnother_keepTheirCode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRunner(t, answers(func(context.Context, string) (string, error) { return "", test.err }), "mem://",
-				belugarunner.WithNamespace(t.Name()[len("TestErrors_"):]))
+				belugarunner.Options{Namespace: t.Name()[len("TestErrors_"):]})
 			var errs []error
 			for _, err := range r.Run(t.Context(), "s", schema.NewHumanMessage("q")) {
 				errs = append(errs, err)
@@ -160,7 +160,7 @@ func TestErrors_nilMessagesAndChangedIDs_sayWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRunner(t, answers(echo), "mem://", belugarunner.WithNamespace("wrong "+name), belugarunner.WithPlugins(&test.plugin))
+			r := newRunner(t, answers(echo), "mem://", belugarunner.Options{Namespace: "wrong " + name, Plugins: []runtime.Plugin{&test.plugin}})
 			var errs []error
 			for event, err := range r.Run(t.Context(), test.session, test.input) {
 				if err == nil {
@@ -177,7 +177,7 @@ func TestErrors_nilMessagesAndChangedIDs_sayWhatIsWrong(t *testing.T) {
 			}
 		})
 	}
-	r := newRunner(t, answers(echo), "mem://", belugarunner.WithNamespace(t.Name()))
+	r := newRunner(t, answers(echo), "mem://", belugarunner.Options{Namespace: t.Name()})
 	_, got := r.Sessions().Get(t.Context(), "")
 	for _, err := range []error{got, r.Sessions().Delete(t.Context(), ""), r.Sessions().Update(t.Context(), &runtime.Session{})} {
 		refusedWith(t, err, core.ErrInvalidInput, distlock.ErrInvalidKey)

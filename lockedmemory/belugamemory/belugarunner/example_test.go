@@ -16,7 +16,7 @@ import (
 func ExampleNew() {
 	// In an application, assistant is agent.New("assistant", agent.WithLLM(model)).
 	assistant := answers(func(_ context.Context, question string) (string, error) { return "You asked: " + question, nil })
-	runner, err := belugarunner.New(assistant, "mem://", belugarunner.WithNamespace("support"))
+	runner, err := belugarunner.New(assistant, "mem://", &belugarunner.Options{Namespace: "support"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -37,10 +37,10 @@ func ExampleNew() {
 }
 
 // A service of the application keeps the sessions, and the runs of a session follow each other.
-func ExampleWithSessionService() {
+func ExampleOptions() {
 	assistant := answers(func(_ context.Context, question string) (string, error) { return "You asked: " + question, nil })
 	service := runtime.NewInMemorySessionService() // in an application, one that all instances share
-	runner, err := belugarunner.New(assistant, "mem://", belugarunner.WithSessionService(service))
+	runner, err := belugarunner.New(assistant, "mem://", &belugarunner.Options{SessionService: service})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func ExampleWithSessionService() {
 // The model gets the turns before the question.
 func ExampleHistory() {
 	model := belugarunner.History(&asked{}) // in an application, the model of a provider
-	runner, err := belugarunner.New(agent.New("assistant", agent.WithLLM(model)), "mem://", belugarunner.WithNamespace("history"))
+	runner, err := belugarunner.New(agent.New("assistant", agent.WithLLM(model)), "mem://", &belugarunner.Options{Namespace: "history"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 // Backends is backends for the tests outside of the package.
 var Backends = backends
 
-// Over makes a Runner over a Locker, with a service of WithSessionService.
-func Over(a agent.Agent, locker *distlock.Locker, opts ...Option) (*Runner, error) {
+// Over makes a Runner over a Locker, with an own SessionService.
+func Over(a agent.Agent, locker *distlock.Locker, opts *Options) (*Runner, error) {
 	r, err := newRunner(a, opts)
 	if err == nil {
 		err = r.lockWith(locker)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
@@ -37,7 +38,7 @@ func TestRun_N_hiddenError_yieldsNoEvent(t *testing.T) {
 				seen := new(outcomes)
 				p.observer = seen
 				test.plugin.hides = true
-				a := p.with(t, test.agent, belugarunner.WithPlugins(&test.plugin))
+				a := p.with(t, test.agent, belugarunner.Options{Plugins: []runtime.Plugin{&test.plugin}})
 				session := p.session
 				if test.create {
 					p.session = "unknown"

@@ -24,7 +24,7 @@ import (
 // stores its own calls and results with its turn: those of its events. Tools of an agent that another
 // agent invokes, such as a member of runtime.PipelinePattern, make no events, and are not stored.
 //
-// The turns have at most the tokens of [WithHistory]. A turn is put in whole or left out, the newest
+// The turns have at most the tokens of Options.History. A turn is put in whole or left out, the newest
 // first. Of a tool's result, the model gets the text.
 //
 // Outside of a run of New, the model fails with core.ErrInvalidInput and distlock.ErrInvalidOption.
@@ -65,7 +65,7 @@ func (m historyModel) recall(ctx context.Context, messages []schema.Message) ([]
 	}
 	r.asked.Store(true)
 	var newest [][]schema.Message
-	left := r.tokens
+	left := r.opts.History
 	for _, turn := range slices.Backward(r.past) {
 		exchange, err := exchangeOf(turn)
 		if err != nil {
@@ -82,12 +82,6 @@ func (m historyModel) recall(ctx context.Context, messages []schema.Message) ([]
 		begin = len(messages)
 	}
 	return slices.Insert(slices.Clone(messages), begin, slices.Concat(newest...)...), nil
-}
-
-// tokensOfTurn counts a turn as its model does. A damaged one counts nothing.
-func tokensOfTurn(turn schema.Turn) int {
-	exchange, _ := exchangeOf(turn)
-	return tokensOf(exchange)
 }
 
 func tokensOf(exchange []schema.Message) int {

@@ -38,7 +38,7 @@ func TestHistory_onBeluga_hooksAndPipelines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &asked{}
-			r := newRunner(t, test.agent(m), "mem://", belugarunner.WithNamespace("beluga "+name))
+			r := newRunner(t, test.agent(m), "mem://", belugarunner.Options{Namespace: "beluga " + name})
 			for _, input := range []string{"my order?", "bye"} {
 				if _, errs := say(t.Context(), r, "s", input); errs != nil {
 					t.Fatal(errs)

@@ -77,8 +77,8 @@ func TestHistory_reachesTheModelOfTheNextInstance(t *testing.T) {
 	for name, url := range map[string]string{"in process": "mem://", "on Redis": testservers.SharedServer().URL()} {
 		t.Run(name, func(t *testing.T) {
 			first, second := &asked{}, &asked{}
-			a := newRunner(t, remembering(first, "Friday"), url, belugarunner.WithNamespace(t.Name()))
-			b := newRunner(t, remembering(second, "Friday"), url, belugarunner.WithNamespace(t.Name()))
+			a := newRunner(t, remembering(first, "Friday"), url, belugarunner.Options{Namespace: t.Name()})
+			b := newRunner(t, remembering(second, "Friday"), url, belugarunner.Options{Namespace: t.Name()})
 			ask := func(r *belugarunner.Runner, input string) {
 				t.Helper()
 				if _, errs := say(t.Context(), r, "s", input); errs != nil {
@@ -128,15 +128,15 @@ func TestHistory_followsTheSystemMessage_withinTheBudget(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		m := &asked{}
 		// Each turn has two messages of one or two tokens, and 4 for each message.
-		options := []belugarunner.Option{belugarunner.WithHistory(23), belugarunner.WithNamespace(fmt.Sprint(t.Name(), stream))}
+		options := belugarunner.Options{History: 23, Namespace: fmt.Sprint(t.Name(), stream)}
 		assistant, session := asks(belugarunner.History(m), stream), "s"
 		if stream { // a service that returns all turns
 			all := runtime.NewInMemorySessionService()
 			created, err := all.Create(t.Context(), assistant.ID())
 			must(t, err)
-			session, options = created.ID, append(options, belugarunner.WithSessionService(all))
+			session, options.SessionService = created.ID, all
 		}
-		r := newRunner(t, assistant, "mem://", options...)
+		r := newRunner(t, assistant, "mem://", options)
 		for _, input := range []string{"1", "2", "3", "4"} {
 			if _, errs := say(t.Context(), r, session, input); errs != nil {
 				t.Fatal(errs)
@@ -156,7 +156,7 @@ func TestHistory_systemMessagesAlone_stayFirst(t *testing.T) {
 	r := newRunner(t, answers(func(ctx context.Context, input string) (string, error) {
 		answer, err := model.Generate(ctx, []schema.Message{schema.NewSystemMessage(input)})
 		return answer.Text(), err
-	}), "mem://", belugarunner.WithNamespace(t.Name()))
+	}), "mem://", belugarunner.Options{Namespace: t.Name()})
 	for _, input := range []string{"one", "two"} {
 		if _, errs := say(t.Context(), r, "s", input); errs != nil {
 			t.Fatal(errs)
@@ -172,7 +172,7 @@ func TestHistory_callsCountInTheBudget(t *testing.T) {
 	t.Parallel()
 	for tokens, want := range map[int]string{25: "human hi", 26: `human my order?|ai [{1 order {"id":"7"}}]|tool Fri|ai re Fri|human hi`} {
 		m := &asked{}
-		r := newRunner(t, remembering(m, "Fri"), "mem://", belugarunner.WithHistory(tokens), belugarunner.WithNamespace(fmt.Sprint(t.Name(), tokens)))
+		r := newRunner(t, remembering(m, "Fri"), "mem://", belugarunner.Options{History: tokens, Namespace: fmt.Sprint(t.Name(), tokens)})
 		for _, input := range []string{"my order?", "hi"} {
 			if _, errs := say(t.Context(), r, "s", input); errs != nil {
 				t.Fatal(errs)
@@ -206,7 +206,7 @@ func (*hiding) AfterTurn(_ context.Context, _ *runtime.Session, events []agent.E
 func TestHistory_isAsPluginsLeaveIt(t *testing.T) {
 	t.Parallel()
 	m := &asked{}
-	r := newRunner(t, remembering(m, "secret"), "mem://", belugarunner.WithNamespace(t.Name()), belugarunner.WithPlugins(&hiding{}))
+	r := newRunner(t, remembering(m, "secret"), "mem://", belugarunner.Options{Namespace: t.Name(), Plugins: []runtime.Plugin{&hiding{}}})
 	for _, input := range []string{"one", "my order?", "bye"} {
 		if _, errs := say(t.Context(), r, "s", input); errs != nil {
 			t.Fatal(errs)
@@ -221,8 +221,7 @@ func TestHistory_isAsPluginsLeaveIt(t *testing.T) {
 func TestHistory_toolWithBytes_isStoredAsJSONShowsIt(t *testing.T) {
 	t.Parallel()
 	m := &asked{}
-	r := newRunner(t, remembering(m, "a\xffb"), "mem://", belugarunner.WithNamespace(t.Name()),
-		belugarunner.WithPlugins(&answerless{}))
+	r := newRunner(t, remembering(m, "a\xffb"), "mem://", belugarunner.Options{Namespace: t.Name(), Plugins: []runtime.Plugin{&answerless{}}})
 	for _, input := range []string{"my order?", "bye"} {
 		if _, errs := say(t.Context(), r, "s", input); errs != nil {
 			t.Fatal(errs)
@@ -260,7 +259,7 @@ func (*atOnce) AfterTurn(_ context.Context, _ *runtime.Session, events []agent.E
 func TestHistory_agentsAtOnce_keepTheirResults(t *testing.T) {
 	t.Parallel()
 	m := &asked{}
-	r := newRunner(t, remembering(m, ""), "mem://", belugarunner.WithNamespace(t.Name()), belugarunner.WithPlugins(&atOnce{}))
+	r := newRunner(t, remembering(m, ""), "mem://", belugarunner.Options{Namespace: t.Name(), Plugins: []runtime.Plugin{&atOnce{}}})
 	for _, input := range []string{"one", "bye"} {
 		if _, errs := say(t.Context(), r, "s", input); errs != nil {
 			t.Fatal(errs)
@@ -319,8 +318,7 @@ func TestHistory_everyCall_hasItsResult(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := &asked{}
-			r := newRunner(t, remembering(m, ""), "mem://", belugarunner.WithNamespace("results "+name),
-				belugarunner.WithPlugins(&these{events: test.events}))
+			r := newRunner(t, remembering(m, ""), "mem://", belugarunner.Options{Namespace: "results " + name, Plugins: []runtime.Plugin{&these{events: test.events}}})
 			for _, input := range []string{"one", "bye"} {
 				if _, errs := say(t.Context(), r, "s", input); errs != nil {
 					t.Fatal(errs)
@@ -344,7 +342,7 @@ func TestHistory_ofAPipeline_hasTheAnswers(t *testing.T) {
 	m := &asked{}
 	member := remembering(m, "Friday")
 	r := newRunner(t, answers(func(ctx context.Context, input string) (string, error) { return member.Invoke(ctx, input) }),
-		"mem://", belugarunner.WithNamespace(t.Name()))
+		"mem://", belugarunner.Options{Namespace: t.Name()})
 	for _, input := range []string{"my order?", "bye"} {
 		if _, errs := say(t.Context(), r, "s", input); errs != nil {
 			t.Fatal(errs)
@@ -372,7 +370,7 @@ func TestHistory_outsideOfARun_isRefused(t *testing.T) {
 // Without a History, a turn is stored as before.
 func TestHistory_notUsed_storesNoTools(t *testing.T) {
 	t.Parallel()
-	r := newRunner(t, agent.New("agent", agent.WithLLM(&asked{})), "mem://", belugarunner.WithNamespace(t.Name()))
+	r := newRunner(t, agent.New("agent", agent.WithLLM(&asked{})), "mem://", belugarunner.Options{Namespace: t.Name()})
 	if _, errs := say(t.Context(), r, "s", "my order?"); errs != nil {
 		t.Fatal(errs)
 	}

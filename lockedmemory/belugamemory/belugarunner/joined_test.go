@@ -67,7 +67,7 @@ func TestRun_joins(t *testing.T) {
 		}
 		inner := memory.NewRecall(inmemory.NewMessageStore())
 		var err error
-		if mem, err = belugamemory.Wrap(inner, a.locker, belugamemory.WithSessionID(p.session)); err != nil {
+		if mem, err = belugamemory.Wrap(inner, a.locker, lockedmemory.FixedKey(p.session), nil); err != nil {
 			t.Fatal(err)
 		}
 		ctx := core.WithSessionID(t.Context(), p.session)
@@ -103,7 +103,7 @@ func TestRun_insideTurn_doesNotLinger(t *testing.T) {
 		slow := newThinks()
 		a := p.with(t, slow.agent)
 		mem, err := belugamemory.Wrap(memory.NewRecall(inmemory.NewMessageStore()), a.locker,
-			belugamemory.WithSessionID(p.session))
+			lockedmemory.FixedKey(p.session), nil)
 		must(t, err)
 		err = mem.Turn(core.WithSessionID(t.Context(), p.session), func(ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
@@ -209,7 +209,7 @@ func TestRun_observerSeesEveryRun(t *testing.T) {
 		distlock.OutcomeBusy: func(t *testing.T, p *place) {
 			other := p.newLocker(t, distlock.Options{})
 			if err := other.Do(t.Context(), p.session, func(ctx context.Context) error {
-				p.say(ctx, p.with(t, echo, belugarunner.WithBusy(lockedmemory.Refuse)), "q")
+				p.say(ctx, p.with(t, echo, belugarunner.Options{Busy: lockedmemory.Refuse}), "q")
 				return nil
 			}); err != nil {
 				t.Error(err)
@@ -218,7 +218,7 @@ func TestRun_observerSeesEveryRun(t *testing.T) {
 		distlock.OutcomeTimeout: func(t *testing.T, p *place) {
 			other := p.newLocker(t, distlock.Options{})
 			if err := other.Do(t.Context(), p.session, func(ctx context.Context) error {
-				p.say(ctx, p.with(t, echo, belugarunner.WithWait(time.Second)), "q")
+				p.say(ctx, p.with(t, echo, belugarunner.Options{Wait: time.Second}), "q")
 				return nil
 			}); err != nil {
 				t.Error(err)

@@ -73,11 +73,11 @@ func TestRun_leavesNothingBehind(t *testing.T) {
 		func() bool { runtime.GC(); return mark.Value() == nil })
 }
 
-func TestWithMaxHold_L_refusesLateUpdate(t *testing.T) {
+func TestMaxHold_L_refusesLateUpdate(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		const age = 5 * time.Minute
 		slow := newThinks()
-		a, b := p.with(t, slow.agent, belugarunner.WithMaxHold(age)), p.with(t, echo, belugarunner.WithWait(-1))
+		a, b := p.with(t, slow.agent, belugarunner.Options{MaxHold: age}), p.with(t, echo, belugarunner.Options{Wait: -1})
 		start := time.Now()
 		p.cancelled(t, a, slow, "late")
 		if _, errs := p.say(t.Context(), b, "next"); errs != nil {
@@ -96,14 +96,14 @@ func TestWithMaxHold_L_refusesLateUpdate(t *testing.T) {
 }
 
 // If a run is older than MaxHold when it is cancelled, its lease ends at once.
-func TestWithMaxHold_L_countsFromTheGrant(t *testing.T) {
+func TestMaxHold_L_countsFromTheGrant(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		slow := newThinks()
 		agent := func(ctx context.Context, input string) (string, error) {
 			time.Sleep(time.Hour)
 			return slow.agent(ctx, input)
 		}
-		a := p.with(t, agent, belugarunner.WithMaxHold(time.Hour))
+		a := p.with(t, agent, belugarunner.Options{MaxHold: time.Hour})
 		p.cancelled(t, a, slow, "q")
 		synctest.Wait()
 		if !p.free(t, a) {

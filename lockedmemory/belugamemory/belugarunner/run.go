@@ -70,14 +70,14 @@ func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Messag
 	// ⚑ Each run has a runtime.Runner of its own, whose Shutdown returns when the worker of this run has
 	// ended. Nothing else shows this end.
 	beluga := runtime.NewRunner(watchedAgent{r.agent, run}, runtime.WithSessionService(runSessions{run}),
-		runtime.WithPlugins(append(slices.Clip(r.plugins), historyPlugin{run})...))
+		runtime.WithPlugins(append(slices.Clip(r.opts.Plugins), historyPlugin{run})...))
 	results := make(chan result, 2) // the first is returned
 	go func() {
 		defer r.open.Done()
 		var events []agent.Event
 		latest := time.Now() // of the release
 		err := r.underLease(ctx, run, func(work context.Context) (err error) {
-			latest = time.Now().Add(r.maxHold)
+			latest = time.Now().Add(r.opts.MaxHold)
 			events, err = run.ask(work, beluga, input)
 			if err != nil && ctx.Err() != nil {
 				results <- result{err: err}
@@ -201,22 +201,24 @@ func (s runSessions) Get(ctx context.Context, sessionID string) (*runtime.Sessio
 	r := s.run
 	get := r.sessions.Get
 	if r.own != nil {
-		get = func(ctx context.Context, id string) (*runtime.Session, error) { return r.own.get(ctx, id, r.tokens) }
+		get = func(ctx context.Context, id string) (*runtime.Session, error) {
+			return r.own.get(ctx, id, r.opts.History)
+		}
 	}
 	session, err := get(ctx, sessionID)
 	switch {
 	case err != nil || session == nil:
 	case session.ID != sessionID:
 		err = codes.Of(opRun, codes.Invalid("the service returned a session with another ID: give the run the ID of the session"))
-	case session.AgentID != "" && session.AgentID != r.agentID:
+	case session.AgentID != "" && session.AgentID != r.opts.AgentID:
 		err = codes.Of(opRun, codes.Invalid("the session belongs to the agent %q, and this is the Runner of %q: "+
-			"use another session ID, or give the Runner the old ID with WithAgentID", session.AgentID, r.agentID))
+			"use another session ID, or give the Runner the old ID with Options.AgentID", session.AgentID, r.opts.AgentID))
 	}
 	return r.read(session, err)
 }
 
 func (s runSessions) Create(ctx context.Context, _ string) (*runtime.Session, error) {
-	return s.run.read(s.run.sessions.Create(ctx, s.run.agentID))
+	return s.run.read(s.run.sessions.Create(ctx, s.run.opts.AgentID))
 }
 
 // read notes the session that the worker has read.

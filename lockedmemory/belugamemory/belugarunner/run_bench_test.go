@@ -101,7 +101,7 @@ func runInMemory() way {
 }
 
 func runOnRedis(b *testing.B, url string) way {
-	r, err := belugarunner.New(answers(echo), url)
+	r, err := belugarunner.New(answers(echo), url, nil)
 	must(b, err)
 	b.Cleanup(func() { must(b, r.Shutdown(context.Background())) })
 	return way{r.Run, func(b *testing.B, id string) string {

@@ -236,9 +236,9 @@ func TestRun_busy(t *testing.T) {
 		first := newThinks()
 		a := p.with(t, first.agent)
 		never := func(context.Context, string) (string, error) { panic("it has no lease") }
-		brusque := p.with(t, never, belugarunner.WithBusy(lockedmemory.Refuse))
-		patient := p.with(t, never, belugarunner.WithWait(time.Minute))
-		usual, late := p.with(t, never), p.with(t, never, belugarunner.WithWait(-1))
+		brusque := p.with(t, never, belugarunner.Options{Busy: lockedmemory.Refuse})
+		patient := p.with(t, never, belugarunner.Options{Wait: time.Minute})
+		usual, late := p.with(t, never), p.with(t, never, belugarunner.Options{Wait: -1})
 		var done sync.WaitGroup
 		done.Go(func() { p.say(t.Context(), a, "q") })
 		<-first.begun

@@ -27,12 +27,13 @@ var _ core.Lifecycle = (*Runner)(nil)
 // other, and every answer that a reader sees is stored. It is a core.Lifecycle, and safe for
 // concurrent use.
 type Runner struct {
-	settings
-	agent   agent.Agent
-	locker  *distlock.Locker
-	turns   *lockedmemory.LockedMemory[struct{}, struct{}]
-	own     *sessionService // nil with WithSessionService
-	servers services.Servers
+	opts     Options
+	agent    agent.Agent
+	locker   *distlock.Locker
+	turns    *lockedmemory.LockedMemory[struct{}, struct{}]
+	sessions runtime.SessionService
+	own      *sessionService // nil with Options.SessionService
+	servers  services.Servers
 
 	mu      sync.Mutex
 	open    sync.WaitGroup  // the runs, until their release and the end of their workers
@@ -52,70 +53,62 @@ type Runner struct {
 // and changes nothing.
 //
 // Runners and memories "locked" of this process share the connections of a URL, and a Locker if the
-// options of their locks are equal: namespace and TTL. Give such a memory neither "wait" nor "max_hold".
+// options of their locks are equal: namespace, TTL and Observer. Give such a memory neither "wait" nor
+// "max_hold".
 //
 // A nil agent, an agent without an ID, and wrong options fail with core.ErrInvalidInput. A server that
 // refuses or does not answer fails with core.ErrProviderDown. Then nothing stays open.
-func New(a agent.Agent, url string, opts ...Option) (*Runner, error) {
-	r, err := open(a, url, opts)
-	return r, codes.Of("belugarunner.new", err)
-}
-
-const newTimeout = 5 * time.Second
-
-func open(a agent.Agent, url string, opts []Option) (*Runner, error) {
+func New(a agent.Agent, url string, opts *Options) (*Runner, error) {
 	r, err := newRunner(a, opts)
+	if err == nil {
+		err = r.connect(url)
+	}
 	if err != nil {
-		return nil, err
+		return nil, codes.Of("belugarunner.new", err)
 	}
-	opened := false
-	defer func() { // also after a panic
-		if !opened {
-			r.servers.Leave()
-		}
-	}()
-	if err := r.connect(url); err != nil {
-		return nil, err
-	}
-	opened = true
 	return r, nil
 }
 
 // newRunner makes a Runner without servers.
-func newRunner(a agent.Agent, opts []Option) (*Runner, error) {
-	s, err := apply(opts)
+func newRunner(a agent.Agent, opts *Options) (*Runner, error) {
+	s, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	if isNil(a) {
 		return nil, codes.Invalid("the agent is nil: give the agent of the Runner")
 	}
-	if s.agentID = cmp.Or(s.agentID, a.ID()); s.agentID == "" {
-		return nil, codes.Invalid("the agent has no ID, and sessions belong to an ID: set one with WithAgentID")
+	if s.AgentID = cmp.Or(s.AgentID, a.ID()); s.AgentID == "" {
+		return nil, codes.Invalid("the agent has no ID, and sessions belong to an ID: set Options.AgentID")
 	}
-	r := &Runner{settings: s, agent: a, left: make(chan struct{})}
+	r := &Runner{opts: s, sessions: s.SessionService, agent: a, left: make(chan struct{})}
 	r.closing, r.close = context.WithCancel(context.Background())
 	return r, nil
 }
 
 // connect opens the servers of the locks and the sessions.
-func (r *Runner) connect(url string) error {
-	r.servers = services.Servers{LocksAt: services.Setting{Name: "url", URL: url}, Timeout: newTimeout}
+func (r *Runner) connect(url string) (err error) {
+	r.servers = services.Servers{LocksAt: services.Setting{Name: "url", URL: url}, Timeout: 5 * time.Second}
 	if r.sessions == nil {
-		r.servers.SessionsAt = services.Setting{Name: "WithStore", URL: r.storeURL}
+		r.servers.SessionsAt = services.Setting{Name: "Options.Store", URL: r.opts.Store}
 	}
-	locker, err := r.servers.Open(r.locks)
+	defer func() {
+		if err != nil {
+			r.servers.Leave()
+		}
+	}()
+	locker, err := r.servers.Open(r.opts.ofLocks())
 	if err != nil {
 		return err
 	}
 	if err := r.lockWith(locker); err != nil || r.sessions != nil {
 		return err
 	}
-	kept, err := r.servers.Sessions.Sessions(r.keep, true)
+	kept, err := r.servers.Sessions.Sessions(r.opts.ofSessions(), true)
 	if err != nil {
 		return err
 	}
-	if r.own, err = newSessionService(kept, r.locker, r.Wait); err != nil {
+	if r.own, err = newSessionService(kept, locker, r.opts.Wait); err != nil {
 		return err
 	}
 	r.sessions = r.own
@@ -124,8 +117,9 @@ func (r *Runner) connect(url string) error {
 
 // lockWith lets the runs follow each other under a Locker.
 func (r *Runner) lockWith(locker *distlock.Locker) (err error) {
-	r.locker, r.maxHold = locker, cmp.Or(r.maxHold, 10*time.Minute)
-	r.turns, err = lockedmemory.New[struct{}, struct{}](noMemory{}, locker, belugamemory.SessionKey, &r.Options)
+	r.locker = locker
+	r.turns, err = lockedmemory.New[struct{}, struct{}](noMemory{}, locker, belugamemory.SessionKey,
+		&lockedmemory.Options{Wait: r.opts.Wait, Busy: r.opts.Busy})
 	return err
 }
 
@@ -160,10 +154,10 @@ func isNil[T any](v T) bool {
 //
 // The number of runs at the same time has no limit: let the server limit its requests. A run may
 // contain a run of another session. If the other session's run contains one of this session, each
-// waits for the other, for at most [WithWait].
+// waits for the other, for at most Options.Wait.
 //
 // If ctx ends, Run returns. Its session is free as soon as the worker of Beluga has ended, and at the
-// age of [WithMaxHold] at the latest. After [Runner.Shutdown], Run fails with
+// age of Options.MaxHold at the latest. After [Runner.Shutdown], Run fails with
 // belugamemory.ErrShuttingDown and distlock.ErrClosed.
 func (r *Runner) Run(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
@@ -254,7 +248,7 @@ func (r *Runner) Health() core.HealthStatus { return services.Health(r.Start) }
 // [belugamemory.SessionKey] keeps runs of a session away.
 func (r *Runner) Locker() *distlock.Locker { return r.locker }
 
-// Sessions returns the sessions, to list a chat or to delete it: the service of [WithSessionService], or
+// Sessions returns the sessions, to list a chat or to delete it: Options.SessionService, or
 // that of this Runner. In the Runner's service, a session belongs to the tenant of the context, see
 // [belugamemory.SessionKey]. Values of State and metadata keep their types as in [belugamemory.Codec].
 //
@@ -264,5 +258,5 @@ func (r *Runner) Locker() *distlock.Locker { return r.locker }
 // take the lock themselves. Get takes none.
 //
 // A session whose ExpiresAt is past is not found. The service keeps its text until Delete, until
-// Create under the same ID, or until [WithIdleTTL].
+// Create under the same ID, or until Options.IdleTTL.
 func (r *Runner) Sessions() runtime.SessionService { return r.sessions }

@@ -13,7 +13,6 @@ import (
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
 )
 
 // called is an agent with another ID.
@@ -27,55 +26,50 @@ func (c called) ID() string { return c.id() }
 // New refuses wrong input, its error names the mistake, and nothing stays open.
 func TestNew_refusesWrongInput(t *testing.T) {
 	down := testservers.StartRedis(t)
-	url := testservers.SharedServer().URL()
-	open := newRunner(t, answers(echo), url, belugarunner.WithNamespace("earlier"), belugarunner.WithIdleTTL(time.Hour))
-	users := services.Users(url)
+	server := testservers.SharedServer()
+	url := server.URL() + "?client_name=refused"
+	open := newRunner(t, answers(echo), url, belugarunner.Options{Namespace: "earlier", IdleTTL: time.Hour})
 	down.Kill()
-	type opts = []belugarunner.Option
 	for name, test := range map[string]struct {
 		agent agent.Agent
 		url   string // empty: that of a Redis
-		opts  opts
+		opts  belugarunner.Options
 		text  string
 		down  bool
 	}{
 		"no agent":              {agent: nil, text: "the agent is nil"},
 		"a typed nil":           {agent: (*called)(nil), text: "the agent is nil"},
 		"a nil function":        {agent: answers(nil), text: "the agent is nil"},
-		"no ID":                 {agent: called{echo, func() string { return "" }}, text: "WithAgentID"},
+		"no ID":                 {agent: called{echo, func() string { return "" }}, text: "AgentID"},
 		"no URL":                {agent: answers(echo), url: " ", text: "url"},
 		"a scheme":              {agent: answers(echo), url: "ftp://localhost", text: "url"},
-		"a quorum alone":        {agent: answers(echo), url: "redlock+redis://192.0.2.1,192.0.2.2,192.0.2.3", text: "WithStore"},
+		"a quorum alone":        {agent: answers(echo), url: "redlock+redis://192.0.2.1,192.0.2.2,192.0.2.3", text: "Store"},
 		"a server that is down": {agent: answers(echo), url: down.URL(), text: "url", down: true},
-		"a store that is down": {agent: answers(echo), opts: opts{belugarunner.WithStore(down.URL())},
-			text: "WithStore", down: true},
-		"a store's scheme":   {agent: answers(echo), opts: opts{belugarunner.WithStore("ftp://localhost")}, text: "WithStore"},
-		"a store in memory":  {agent: answers(echo), opts: opts{belugarunner.WithStore("mem://")}, text: "WithStore"},
-		"no store":           {agent: answers(echo), opts: opts{belugarunner.WithStore("")}, text: "WithStore"},
-		"a nil option":       {agent: answers(echo), opts: opts{nil}, text: "an Option is nil"},
-		"a nil plugin":       {agent: answers(echo), opts: opts{belugarunner.WithPlugins(&hooks{}, nil)}, text: "WithPlugins"},
-		"a typed nil plugin": {agent: answers(echo), opts: opts{belugarunner.WithPlugins((*hooks)(nil))}, text: "WithPlugins"},
-		"a nil service":      {agent: answers(echo), opts: opts{belugarunner.WithSessionService(nil)}, text: "WithSessionService"},
-		"a service and a store": {agent: answers(echo), text: "leave out WithSessionService", opts: opts{
-			belugarunner.WithSessionService(runtime.NewInMemorySessionService()), belugarunner.WithStore(url)}},
-		"no wait":          {agent: answers(echo), opts: opts{belugarunner.WithWait(0)}, text: "WithWait"},
-		"no policy":        {agent: answers(echo), opts: opts{belugarunner.WithBusy(7)}, text: "WithBusy"},
-		"no hold":          {agent: answers(echo), opts: opts{belugarunner.WithMaxHold(0)}, text: "WithMaxHold"},
-		"a short TTL":      {agent: answers(echo), opts: opts{belugarunner.WithTTL(time.Millisecond)}, text: "WithTTL"},
-		"no namespace":     {agent: answers(echo), opts: opts{belugarunner.WithNamespace("")}, text: "WithNamespace"},
-		"a namespace":      {agent: answers(echo), opts: opts{belugarunner.WithNamespace("{n}")}, text: "namespace"},
-		"a long namespace": {agent: answers(echo), opts: opts{belugarunner.WithNamespace(strings.Repeat("n", 125))}, text: "namespace"},
-		"a short IdleTTL":  {agent: answers(echo), opts: opts{belugarunner.WithIdleTTL(999 * time.Millisecond)}, text: "WithIdleTTL"},
-		"a broken IdleTTL": {agent: answers(echo), opts: opts{belugarunner.WithIdleTTL(time.Second + 1)}, text: "IdleTTL"},
-		"no agent ID":      {agent: answers(echo), opts: opts{belugarunner.WithAgentID("")}, text: "WithAgentID"},
-		"of an earlier Runner": {agent: answers(echo), text: "another WithNamespace",
-			opts: opts{belugarunner.WithNamespace("earlier"), belugarunner.WithIdleTTL(time.Minute)}},
+		"a store that is down": {agent: answers(echo), opts: belugarunner.Options{Store: down.URL()},
+			text: "Store", down: true},
+		"a store's scheme":   {agent: answers(echo), opts: belugarunner.Options{Store: "ftp://localhost"}, text: "Store"},
+		"a store in memory":  {agent: answers(echo), opts: belugarunner.Options{Store: "mem://"}, text: "Store"},
+		"a nil plugin":       {agent: answers(echo), opts: belugarunner.Options{Plugins: []runtime.Plugin{&hooks{}, nil}}, text: "Plugins"},
+		"a typed nil plugin": {agent: answers(echo), opts: belugarunner.Options{Plugins: []runtime.Plugin{(*hooks)(nil)}}, text: "Plugins"},
+		"a service and a store": {agent: answers(echo), text: "leave out SessionService", opts: belugarunner.Options{
+			SessionService: runtime.NewInMemorySessionService(), Store: url}},
+		"no policy":           {agent: answers(echo), opts: belugarunner.Options{Busy: 7}, text: "Busy"},
+		"a typed nil service": {agent: answers(echo), opts: belugarunner.Options{SessionService: (*nowhere)(nil)}, text: "SessionService"},
+		"no history":          {agent: answers(echo), opts: belugarunner.Options{History: -1}, text: "History"},
+		"no hold":             {agent: answers(echo), opts: belugarunner.Options{MaxHold: -1}, text: "MaxHold"},
+		"a short TTL":         {agent: answers(echo), opts: belugarunner.Options{TTL: time.Millisecond}, text: "TTL"},
+		"a namespace":         {agent: answers(echo), opts: belugarunner.Options{Namespace: "{n}"}, text: "namespace"},
+		"a long namespace":    {agent: answers(echo), opts: belugarunner.Options{Namespace: strings.Repeat("n", 125)}, text: "namespace"},
+		"a short IdleTTL":     {agent: answers(echo), opts: belugarunner.Options{IdleTTL: 999 * time.Millisecond}, text: "IdleTTL"},
+		"a broken IdleTTL":    {agent: answers(echo), opts: belugarunner.Options{IdleTTL: time.Second + 1}, text: "IdleTTL"},
+		"of an earlier Runner": {agent: answers(echo), text: "another \"namespace\"",
+			opts: belugarunner.Options{Namespace: "earlier", IdleTTL: time.Minute}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.url == "" {
 				test.url = url
 			}
-			r, err := belugarunner.New(test.agent, strings.TrimSpace(test.url), test.opts...)
+			r, err := belugarunner.New(test.agent, strings.TrimSpace(test.url), &test.opts)
 			code, sentinel := core.ErrInvalidInput, distlock.ErrInvalidOption
 			if test.down {
 				code, sentinel = core.ErrProviderDown, distlock.ErrUnavailable
@@ -87,32 +81,20 @@ func TestNew_refusesWrongInput(t *testing.T) {
 			if err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(test.text)) || core.IsRetryable(err) != test.down {
 				t.Errorf("no %q in: %v", test.text, err)
 			}
-			if got := services.Users(url); got != users || services.Users(down.URL()) != 0 {
-				t.Errorf("%d users of the server are left, want %d; of the dead one %d", got, users, services.Users(down.URL()))
-			}
 		})
 	}
 	if answer, errs := say(t.Context(), open, "s", "q"); answer != "answer to q" || errs != nil {
 		t.Errorf("the open Runner: %q, %v", answer, errs)
 	}
+	must(t, open.Shutdown(t.Context()))
+	testservers.Await(t, 10*time.Second, "all connections are gone", func() bool {
+		list, err := server.Do("CLIENT", "LIST")
+		return err == nil && !strings.Contains(list, "name=refused")
+	})
 }
 
-// A panic of New, here of the agent, leaves nothing open.
-func TestNew_panic_leavesNothing(t *testing.T) {
-	url := testservers.SharedServer().URL()
-	users := services.Users(url)
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("no panic")
-			}
-		}()
-		_, _ = belugarunner.New(called{echo, func() string { panic("no ID") }}, url)
-	}()
-	if got := services.Users(url); got != users {
-		t.Errorf("%d users of the server, want %d", got, users)
-	}
-}
+// nowhere is a service whose nil pointer has no sessions.
+type nowhere struct{ runtime.SessionService }
 
 // New reads the ID of the agent. Sessions keep it.
 func TestNew_readsTheID(t *testing.T) {
@@ -131,12 +113,11 @@ func TestNew_readsTheID(t *testing.T) {
 	})
 }
 
-// WithStore keeps the sessions on a server of their own, and WithIdleTTL lets them expire there.
-func TestWithStore_serverOfItsOwn(t *testing.T) {
+// Options.Store keeps the sessions on a server of their own, and IdleTTL lets them expire there.
+func TestStore_serverOfItsOwn(t *testing.T) {
 	t.Parallel()
 	locks, store := testservers.StartRedis(t), testservers.StartRedis(t)
-	r := newRunner(t, answers(echo), locks.URL(), belugarunner.WithStore(store.URL()),
-		belugarunner.WithNamespace("n"), belugarunner.WithIdleTTL(time.Hour))
+	r := newRunner(t, answers(echo), locks.URL(), belugarunner.Options{Store: store.URL(), Namespace: "n", IdleTTL: time.Hour})
 	if answer, errs := say(t.Context(), r, "s", "q"); answer != "answer to q" || errs != nil {
 		t.Errorf("%q, %v", answer, errs)
 	}
@@ -162,7 +143,8 @@ func TestWithStore_serverOfItsOwn(t *testing.T) {
 	}
 	must(t, r.Stop(t.Context()))
 	refusedWith(t, r.Start(t.Context()), belugamemory.ErrShuttingDown, distlock.ErrClosed)
-	if users := services.Users(locks.URL()) + services.Users(store.URL()); users != 0 {
-		t.Errorf("%d users are left", users)
-	}
+	testservers.Await(t, 10*time.Second, "the connections are gone", func() bool {
+		list, err := locks.Do("CLIENT", "LIST")
+		return err == nil && strings.Count(list, "\n") == 1
+	})
 }

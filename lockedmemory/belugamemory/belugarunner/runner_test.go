@@ -30,12 +30,20 @@ import (
 )
 
 // newRunner makes a Runner that ends with the test.
-func newRunner(t testing.TB, a agent.Agent, url string, opts ...belugarunner.Option) *belugarunner.Runner {
+func newRunner(t testing.TB, a agent.Agent, url string, opts ...belugarunner.Options) *belugarunner.Runner {
 	t.Helper()
-	r, err := belugarunner.New(a, url, opts...)
+	r, err := belugarunner.New(a, url, only(opts))
 	must(t, err)
 	t.Cleanup(func() { shutDown(t, r) })
 	return r
+}
+
+// only returns the Options of a test, or nil.
+func only(opts []belugarunner.Options) *belugarunner.Options {
+	if len(opts) == 0 {
+		return nil
+	}
+	return &opts[0]
 }
 
 func shutDown(t testing.TB, r *belugarunner.Runner) {
@@ -135,7 +143,7 @@ func TestRunner_L_freesItsSession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, namespace := testservers.SharedServer().URL(), t.Name()
-			r := newRunner(t, test.agent, url, belugarunner.WithNamespace(namespace), belugarunner.WithPlugins(test.plugins...))
+			r := newRunner(t, test.agent, url, belugarunner.Options{Namespace: namespace, Plugins: test.plugins})
 			other, err := lockurl.Open(t.Context(), url, &distlock.Options{Namespace: namespace}) // as another process
 			must(t, err)
 			defer closeLocker(t, other)
@@ -183,7 +191,7 @@ func TestRunner_L_panicFreesItsSession(t *testing.T) {
 			fmt.Println("at work")
 			_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 			panic("the agent")
-		}), url))
+		}), url, nil))
 		say(context.Background(), r, "s", "q")
 		return
 	}
@@ -228,7 +236,7 @@ func TestRunner_S1_runsOfTwoRunners(t *testing.T) {
 			var all sync.WaitGroup
 			var first *belugarunner.Runner
 			for i := range 2 {
-				r := newRunner(t, answers(echo), url, belugarunner.WithNamespace("two"), belugarunner.WithTTL(time.Duration(20+i)*time.Second))
+				r := newRunner(t, answers(echo), url, belugarunner.Options{Namespace: "two", TTL: time.Duration(20+i) * time.Second})
 				first = r
 				all.Go(func() {
 					for n := range runs {
@@ -269,7 +277,7 @@ func TestRunner_threeRequests(t *testing.T) {
 
 func TestRunner_S1_insideADo_keepsItsLock(t *testing.T) {
 	url := testservers.SharedServer().URL()
-	r := newRunner(t, answers(echo), url, belugarunner.WithNamespace(t.Name()))
+	r := newRunner(t, answers(echo), url, belugarunner.Options{Namespace: t.Name()})
 	must(t, r.Locker().Do(t.Context(), "s", func(ctx context.Context) error {
 		for range 2 {
 			if answer, errs := say(ctx, r, "s", "q"); answer != "answer to q" || errs != nil {
@@ -294,12 +302,11 @@ func TestNew_sharesTheLocker(t *testing.T) {
 		locker *distlock.Locker
 		shared bool
 	}{
-		"equal": {newRunner(t, answers(echo), server.URL()).Locker(), true},
-		"other settings of runs": {newRunner(t, answers(echo), server.URL(), belugarunner.WithWait(time.Second),
-			belugarunner.WithMaxHold(time.Minute), belugarunner.WithBusy(1)).Locker(), true},
-		"a memory":          {mem.Locker(), true},
-		"another TTL":       {newRunner(t, answers(echo), server.URL(), belugarunner.WithTTL(time.Second)).Locker(), false},
-		"another namespace": {newRunner(t, answers(echo), server.URL(), belugarunner.WithNamespace("n")).Locker(), false},
+		"equal":                  {newRunner(t, answers(echo), server.URL()).Locker(), true},
+		"other settings of runs": {newRunner(t, answers(echo), server.URL(), belugarunner.Options{Wait: time.Second, MaxHold: time.Minute, Busy: 1}).Locker(), true},
+		"a memory":               {mem.Locker(), true},
+		"another TTL":            {newRunner(t, answers(echo), server.URL(), belugarunner.Options{TTL: time.Second}).Locker(), false},
+		"another namespace":      {newRunner(t, answers(echo), server.URL(), belugarunner.Options{Namespace: "n"}).Locker(), false},
 	} {
 		if (test.locker == r.Locker()) != test.shared {
 			t.Errorf("%s: the Locker is shared: %t", name, !test.shared)
@@ -326,10 +333,10 @@ func TestNew_sharesTheLocker(t *testing.T) {
 	}
 }
 
-// WithBusy is for runs. Create and Delete wait for the session.
+// Busy is for runs. Create and Delete wait for the session.
 func TestSessions_busy_wait(t *testing.T) {
 	onMem(t, func(t *testing.T) {
-		r := newRunner(t, answers(echo), "mem://", belugarunner.WithBusy(lockedmemory.Refuse))
+		r := newRunner(t, answers(echo), "mem://", belugarunner.Options{Busy: lockedmemory.Refuse})
 		for name, test := range map[string]func(ctx context.Context) error{
 			"Create": func(ctx context.Context) error { return second(r.Sessions().Create(ctx, "agent")) },
 			"Delete": func(ctx context.Context) error { return r.Sessions().Delete(ctx, "s") },
@@ -352,7 +359,7 @@ func TestRunner_sessionOfAnotherAgent_refused(t *testing.T) {
 	onMem(t, func(t *testing.T) {
 		first := newRunner(t, answers(echo), "mem://")
 		never := answers(func(context.Context, string) (string, error) { panic("the session is another's") })
-		second := newRunner(t, never, "mem://", belugarunner.WithAgentID("another"))
+		second := newRunner(t, never, "mem://", belugarunner.Options{AgentID: "another"})
 		say(t.Context(), first, "s", "q")
 		for range 2 {
 			answer, errs := say(t.Context(), second, "s", "q")
@@ -398,7 +405,7 @@ func TestRunner_L_nestedRuns(t *testing.T) {
 			inside.Wait() // all outer runs are at work
 			answer, errs := say(ctx, r, to, rest)
 			return answer, errors.Join(errs...)
-		}), "mem://", belugarunner.WithWait(time.Minute))
+		}), "mem://", belugarunner.Options{Wait: time.Minute})
 		var all sync.WaitGroup
 		for n := range runs {
 			all.Go(func() {
@@ -440,7 +447,7 @@ func TestRunner_L_worker(t *testing.T) {
 				if strings.HasSuffix(name, "after the agent") {
 					plugin = &hooks{after: works}
 				}
-				r := newRunner(t, answers(echo), "mem://", belugarunner.WithPlugins(plugin))
+				r := newRunner(t, answers(echo), "mem://", belugarunner.Options{Plugins: []runtime.Plugin{plugin}})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				say(ctx, r, "s", "q")
@@ -460,7 +467,7 @@ func TestRunner_L_worker(t *testing.T) {
 func TestRunner_L_maxHold(t *testing.T) {
 	onMem(t, func(t *testing.T) {
 		slow := newThinks()
-		r := newRunner(t, answers(slow.agent), "mem://", belugarunner.WithMaxHold(time.Minute))
+		r := newRunner(t, answers(slow.agent), "mem://", belugarunner.Options{MaxHold: time.Minute})
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-slow.begun; cancel() }()
 		say(ctx, r, "s", "late")

@@ -88,12 +88,17 @@ const leaseTTL = 3 * time.Second
 
 // with makes an instance with the given agent.
 func (p *place) with(t *testing.T, agent func(ctx context.Context, input string) (string, error),
-	opts ...belugarunner.Option) *instance {
+	opts ...belugarunner.Options) *instance {
 	t.Helper()
 	i := &instance{agent: agent, locker: p.newLocker(t, distlock.Options{TTL: leaseTTL, Wait: 10 * time.Second, Observer: p.observer,
 		Logger: slog.New(slog.DiscardHandler)})}
 	asks := answers(func(ctx context.Context, input string) (string, error) { return i.agent(ctx, input) })
-	i.Runner = must2(belugarunner.Over(asks, i.locker, append(opts, belugarunner.WithSessionService(p.sessions))...))
+	with := belugarunner.Options{}
+	if len(opts) > 0 {
+		with = opts[0]
+	}
+	with.SessionService = p.sessions
+	i.Runner = must2(belugarunner.Over(asks, i.locker, &with))
 	t.Cleanup(i.AwaitWorkers)
 	return i
 }

@@ -133,7 +133,8 @@ func decodeSession(id string, stored iter.Seq2[lockedmemory.Exchange[[]byte], er
 		}
 		update, d, err := decodeUpdate(exchange.Input())
 		for _, turn := range update {
-			budget -= tokensOfTurn(turn)
+			told, _ := exchangeOf(turn) // as the model gets it; a damaged turn counts nothing
+			budget -= tokensOf(told)
 		}
 		if session != nil && budget < 0 && err == nil {
 			break

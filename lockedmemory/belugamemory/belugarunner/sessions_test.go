@@ -22,7 +22,7 @@ func (a alias) Get(ctx context.Context, _ string) (*runtime.Session, error) {
 }
 
 // The lease belongs to the run's ID, so a run of another ID may not write the session.
-func TestWithSessionService_S1_anotherID_refused(t *testing.T) {
+func TestOwnService_S1_anotherID_refused(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		a := p.with(t, echo)
 		p.sessions.SessionService = alias{p.sessions.SessionService, p.session}
@@ -36,7 +36,7 @@ func TestWithSessionService_S1_anotherID_refused(t *testing.T) {
 }
 
 // A service may create a session with another ID, as that of Beluga does. The run stores its turn there.
-func TestWithSessionService_createsAnotherID(t *testing.T) {
+func TestOwnService_createsAnotherID(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		p.session = "unknown"
 		a := p.with(t, echo)
@@ -56,7 +56,7 @@ type broken struct {
 
 func (b broken) Get(context.Context, string) (*runtime.Session, error) { return nil, b.err }
 
-func TestWithSessionService_errors_unchanged(t *testing.T) {
+func TestOwnService_errors_unchanged(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
 		full := errors.New("the disk is full")
 		p.sessions.SessionService = broken{p.sessions.SessionService, full}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lookatitude/beluga-ai/v2/config"
 	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -18,7 +19,6 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
-	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
 )
 
 // stopping is a Shutdown under way.
@@ -58,7 +58,7 @@ func refusedByShutdown(t *testing.T, errs []error) {
 
 func TestShutdown_refusesNewRuns(t *testing.T) {
 	onMem(t, func(t *testing.T) {
-		newRunner(t, answers(echo), "mem://") // keeps the locks open
+		other := newRunner(t, answers(echo), "mem://")
 		r := newRunner(t, answers(func(context.Context, string) (string, error) { panic("it was shut down") }), "mem://")
 		before := r.Run(t.Context(), "s", schema.NewHumanMessage("q"))
 		must(t, r.Shutdown(t.Context()))
@@ -71,8 +71,8 @@ func TestShutdown_refusesNewRuns(t *testing.T) {
 			_, errs = say(t.Context(), r, "s", "q")
 			refusedByShutdown(t, errs)
 		}
-		if users := services.Users("mem://"); users != 1 {
-			t.Errorf("%d users, want 1", users)
+		if answer, errs := say(t.Context(), other, "s", "q"); answer != "answer to q" || errs != nil {
+			t.Errorf("another Runner: %q, %v", answer, errs)
 		}
 		must(t, r.Shutdown(t.Context()))
 		refusedWith(t, r.Start(t.Context()), belugamemory.ErrShuttingDown, distlock.ErrClosed)
@@ -105,7 +105,7 @@ func TestShutdown_endsWaiters(t *testing.T) {
 		if err := r.Shutdown(short); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Minute {
 			t.Errorf("after %s: %v", time.Since(start), err)
 		}
-		if !first.waits() || !second.waits() || services.Users("mem://") != 1 {
+		if !first.waits() || !second.waits() {
 			t.Error("Shutdown does not wait for the run under way")
 		}
 		close(slow.goOn)
@@ -144,21 +144,21 @@ func TestShutdown_callerHasGone(t *testing.T) {
 // The worker of a cancelled run counts, also without a lease of its own, and a slow reader does not.
 func TestShutdown_waitsForWorkers(t *testing.T) {
 	for name, test := range map[string]struct {
-		opts   []belugarunner.Option
+		opts   belugarunner.Options
 		within bool // a Do of the session
 		loses  bool // the lease, once the run has returned
 		takes  time.Duration
 	}{
-		"that linger":   {takes: time.Hour, opts: []belugarunner.Option{belugarunner.WithMaxHold(2 * time.Hour)}},
-		"until MaxHold": {takes: time.Minute, opts: []belugarunner.Option{belugarunner.WithMaxHold(time.Minute)}},
+		"that linger":   {takes: time.Hour, opts: belugarunner.Options{MaxHold: 2 * time.Hour}},
+		"until MaxHold": {takes: time.Minute, opts: belugarunner.Options{MaxHold: time.Minute}},
 		"until MaxHold after a loss": {takes: time.Minute, loses: true,
-			opts: []belugarunner.Option{belugarunner.WithMaxHold(time.Minute)}},
-		"of a run inside a Do": {takes: time.Hour, within: true, opts: []belugarunner.Option{belugarunner.WithMaxHold(2 * time.Hour)}},
+			opts: belugarunner.Options{MaxHold: time.Minute}},
+		"of a run inside a Do": {takes: time.Hour, within: true, opts: belugarunner.Options{MaxHold: 2 * time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onMem(t, func(t *testing.T) {
 				slow := newThinks()
-				r := newRunner(t, answers(slow.agent), "mem://", test.opts...)
+				r := newRunner(t, answers(slow.agent), "mem://", test.opts)
 				run := func(ctx context.Context) error {
 					ctx, cancel := context.WithCancel(ctx)
 					go func() { <-slow.begun; cancel() }()
@@ -250,7 +250,7 @@ func TestShutdown_everyEndCounts(t *testing.T) {
 						must(t, lease.Release(ctx))
 					}
 					return input, nil
-				}), "mem://", belugarunner.WithBusy(lockedmemory.Refuse))
+				}), "mem://", belugarunner.Options{Busy: lockedmemory.Refuse})
 				run(t, r)
 				stop(t.Context(), r).ends(t)
 			})
@@ -270,7 +270,7 @@ func TestShutdown_insideARun_refused(t *testing.T) {
 		}
 		r = newRunner(t, answers(func(ctx context.Context, input string) (string, error) {
 			return input, errors.Join(refused(ctx), other.Shutdown(ctx))
-		}), "mem://", belugarunner.WithPlugins(&hooks{before: refused}))
+		}), "mem://", belugarunner.Options{Plugins: []runtime.Plugin{&hooks{before: refused}}})
 		other = newRunner(t, answers(echo), "mem://")
 		if answer, errs := say(t.Context(), r, "s", "q"); answer != "q" || errs != nil {
 			t.Errorf("%q, %v", answer, errs)
@@ -289,9 +289,6 @@ func TestShutdown_othersStay(t *testing.T) {
 			all.Go(func() { must(t, first.Shutdown(t.Context())) })
 		}
 		all.Wait()
-		if users := services.Users("mem://"); users != 2 {
-			t.Errorf("%d users, want 2", users)
-		}
 		if answer, errs := say(t.Context(), second, "s", "q"); answer != "answer to q" || errs != nil {
 			t.Errorf("%q, %v", answer, errs)
 		}

@@ -104,7 +104,8 @@ func Map[V any](m map[string]V) (stored map[string]any, err error) {
 	return stored, nil
 }
 
-// plainJSON returns v after a round trip through encoding/json that changes no number and no text.
+// plainJSON returns v after a round trip through encoding/json that changes no text. Its numbers are
+// json.Numbers, which keep their digits.
 func plainJSON(v any) (plain any, ok bool) {
 	defer func() { _ = recover() }() // of a MarshalJSON
 	text, err := json.Marshal(v)
@@ -114,27 +115,7 @@ func plainJSON(v any) (plain any, ok bool) {
 	// encoding/json replaces bytes that are not UTF-8, and half a surrogate pair, by U+FFFD.
 	again, _ := json.Marshal(plain)
 	changed := bytes.Count(again, []byte("\ufffd")) > bytes.Count(text, []byte("\ufffd"))
-	return floats(plain), ok && !changed
-}
-
-// floats replaces each json.Number by a float64 for which encoding/json writes the same text.
-func floats(v any) any {
-	switch v := v.(type) {
-	case json.Number:
-		f, _ := v.Float64()
-		if text, _ := json.Marshal(f); string(text) == string(v) {
-			return f
-		}
-	case []any:
-		for i := range v {
-			v[i] = floats(v[i])
-		}
-	case map[string]any:
-		for key := range v {
-			v[key] = floats(v[key])
-		}
-	}
-	return v
+	return plain, ok && !changed
 }
 
 // Is reports whether Value returns stored for v. Otherwise the stored value is damaged.

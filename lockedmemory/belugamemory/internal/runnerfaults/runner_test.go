@@ -24,9 +24,8 @@ type runner struct {
 func open(c config, a agent.Agent) (*runner, error) {
 	if !c.Unlocked {
 		// Less than the TTL, so that clients of a killed process's sessions repeat their messages.
-		wait := belugarunner.WithWait(ttl / 2)
-		r, err := belugarunner.New(a, c.URL, belugarunner.WithTTL(ttl), wait, belugarunner.WithPlugins(counter{}),
-			belugarunner.WithHistory(1<<30)) // the plugin counts all turns
+		r, err := belugarunner.New(a, c.URL, &belugarunner.Options{TTL: ttl, Wait: ttl / 2, Plugins: []runtime.Plugin{counter{}},
+			History: 1 << 30}) // the plugin counts all turns
 		if err != nil {
 			return nil, err
 		}

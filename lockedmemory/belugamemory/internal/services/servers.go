@@ -28,19 +28,20 @@ func (s *Servers) Open(opts distlock.Options) (locker *distlock.Locker, err erro
 		return nil, fmt.Errorf("%s: %w", s.LocksAt.Name, err)
 	}
 	s.Sessions = s.Locks
-	switch {
-	case s.SessionsAt.URL != "":
+	if s.SessionsAt.URL != "" && s.SessionsAt.URL != s.LocksAt.URL {
 		if s.Sessions, err = Enter(s.SessionsAt.URL); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.SessionsAt.Name, err)
 		}
-	case s.SessionsAt.Name != "" && s.Locks.Backend() == quorum:
-		return nil, codes.Invalid("%s names a quorum, which keeps locks alone: name the server of the sessions, "+
-			"such as postgres://localhost/chat, with %s", s.LocksAt.Name, s.SessionsAt.Name)
+	}
+	backend, apart := s.Sessions.Backend(), s.Sessions != s.Locks
+	if s.SessionsAt.Name != "" && (backend == "redlock" || apart && backend == "memory") {
+		return nil, codes.Invalid("the backend %q keeps locks alone: name the server of the sessions, such as "+
+			"postgres://localhost/chat, with %s", backend, s.SessionsAt.Name)
 	}
 	if locker, err = s.Locks.Locker(opts); err != nil {
 		return nil, err
 	}
-	return locker, s.ask(s.LocksAt.Name, s.Locks, locker.Ping)
+	return locker, s.ask(s.LocksAt.Name, locker.Ping)
 }
 
 // AskSessions asks the server of the sessions once, unless Open has. It asks a PostgreSQL in any case,
@@ -49,18 +50,18 @@ func (s *Servers) AskSessions(ping func(context.Context) ([]string, error)) erro
 	asked := func(ctx context.Context) error { _, err := ping(ctx); return err }
 	switch {
 	case s.Sessions != s.Locks:
-		return s.ask(s.SessionsAt.Name, s.Sessions, asked)
+		return s.ask(s.SessionsAt.Name, asked)
 	case s.Locks.Backend() == "postgres":
-		return s.ask(s.LocksAt.Name, s.Locks, asked)
+		return s.ask(s.LocksAt.Name, asked)
 	}
 	return nil
 }
 
-// ask asks the service that a setting names.
-func (s *Servers) ask(setting string, service *Service, ping func(context.Context) error) error {
+// ask asks the server that a setting names.
+func (s *Servers) ask(setting string, ping func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
 	defer cancel()
-	err := service.answers(ctx, ping)
+	err := ping(ctx)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: no answer within the timeout, which is %s: %w", distlock.ErrUnavailable, s.Timeout, err)
 	}
@@ -81,12 +82,9 @@ func (s *Servers) Leave() (ended []<-chan error) {
 	return ended
 }
 
-// healthTimeout is how long Health waits for a server.
-const healthTimeout = 5 * time.Second
-
-// Health is unhealthy if start fails or takes too long.
+// Health is unhealthy if start fails or takes more than 5 s.
 func Health(start func(ctx context.Context) error) core.HealthStatus {
-	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	health := core.HealthStatus{Status: core.HealthHealthy, Timestamp: time.Now()}
 	if err := start(ctx); err != nil {

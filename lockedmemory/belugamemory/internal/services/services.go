@@ -4,25 +4,18 @@ package services
 import (
 	"context"
 	"errors"
-	"fmt"
+	"reflect"
 	"sync"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
-	"github.com/belugalock/belugalock/tracing"
 )
-
-// quorum is the backend of the locks of package redlock.
-const quorum = "redlock"
 
 // services holds those of this process, by URL.
 var services = struct {
@@ -82,42 +75,18 @@ func (s *Service) Leave() (ended <-chan error) {
 	return result
 }
 
-// answers connects to the server and sends one request.
-func (s *Service) answers(ctx context.Context, ping func(context.Context) error) error {
-	// go-redis dials up to 20 times before it returns a refusal. In a Cluster, single nodes may
-	// refuse. With TLS the dialer ignores ctx.
-	if client, ok := redisClient(s.locks.Driver); ok && client.Options().TLSConfig == nil {
-		conn, err := client.Options().Dialer(ctx, client.Options().Network, client.Options().Addr)
-		if err != nil {
-			return fmt.Errorf("%w: %w; start the server, or correct its address", distlock.ErrUnavailable, err)
-		}
-		_ = conn.Close()
-	}
-	return ping(ctx)
-}
-
-// redisClient returns the client of a single Redis.
-func redisClient(locks driver.Driver) (client *redis.Client, ok bool) {
-	if beside, isRedis := driver.As[redisconn.Locks](locks); isRedis {
-		client, ok = beside.Transport().Client().(*redis.Client)
-	}
-	return client, ok
-}
-
 // Locker returns the Locker for opts. All users with equal options share it.
 func (s *Service) Locker(opts distlock.Options) (*distlock.Locker, error) {
+	if opts.Observer != nil && !reflect.TypeOf(opts.Observer).Comparable() {
+		return nil, codes.Invalid("the Observer is a %T, and users of a server share a Locker by comparison: "+
+			"give a pointer", opts.Observer)
+	}
 	services.Lock()
 	defer services.Unlock()
 	if locker := s.lockers[opts]; locker != nil {
 		return locker, nil
 	}
-	spans, err := tracing.New()
-	if err != nil {
-		return nil, err
-	}
-	observed := opts
-	observed.Observer = spans
-	locker, err := distlock.New(s.locks, &observed)
+	locker, err := distlock.New(s.locks, &opts)
 	if err == nil {
 		s.lockers[opts] = locker
 	}
@@ -147,18 +116,8 @@ func (s *Service) Sessions(keep storedriver.Retention, shared bool) (made stored
 		return made, nil
 	}
 	if first.Retention() != made.Retention() {
-		return nil, codes.Invalid(`"idle_ttl", "max_exchanges", WithIdleTTL or WithMaxTurns differs from that of an earlier memory or Runner ` +
-			`of this process with the same namespace: use the same, or another WithNamespace or "namespace"`)
+		return nil, codes.Invalid(`"idle_ttl", "max_exchanges", Options.IdleTTL or MaxTurns differs from that of an earlier memory or Runner ` +
+			`of this process with the same namespace: use the same, or another "namespace" or Options.Namespace`)
 	}
 	return first, nil
-}
-
-// Users counts the users of a URL, for tests.
-func Users(url string) int {
-	services.Lock()
-	defer services.Unlock()
-	if s := services.byURL[url]; s != nil {
-		return s.users
-	}
-	return 0
 }
