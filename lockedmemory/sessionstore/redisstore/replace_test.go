@@ -59,6 +59,10 @@ func TestReplace_S2_staleLease_stagesNothing(t *testing.T) {
 		}
 		return nil
 	}))
+	must(t, r.memory.Clear(t.Context()))
+	if err := r.store.Replace(old, all[0], all[0]); !errors.As(err, &stale) {
+		t.Errorf("Replace after a Clear: %v; want a StaleError", err)
+	}
 	if n := r.client.Exists(t.Context(), r.stage()).Val(); n != 0 {
 		t.Error("something is staged")
 	}
