@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	luaparse "github.com/yuin/gopher-lua/parse"
 )
 
 // listed is a package as go list shows it.
@@ -37,7 +39,7 @@ func TestMutants_compile(t *testing.T) {
 		return os.Open(exports[path])
 	})
 	for _, m := range mutants {
-		if filepath.Ext(m.file) != ".go" || strings.HasSuffix(m.file, "_test.go") {
+		if ext := filepath.Ext(m.file); ext != ".lua" && ext != ".go" || strings.HasSuffix(m.file, "_test.go") {
 			continue
 		}
 		name := absolute(t, filepath.FromSlash(m.file))
@@ -48,6 +50,12 @@ func TestMutants_compile(t *testing.T) {
 		changed, err := m.apply(string(text))
 		if err != nil {
 			continue // TestMutants_fitTheCode says so
+		}
+		if filepath.Ext(m.file) == ".lua" {
+			if _, err := luaparse.Parse(strings.NewReader(changed), m.file); err != nil {
+				t.Errorf("%s: %s does not compile: %s", m.from, m.name, err)
+			}
+			continue
 		}
 		p := packages[filepath.Dir(name)]
 		if p == nil {
