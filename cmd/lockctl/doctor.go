@@ -2,11 +2,9 @@ package main
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"github.com/belugalock/belugalock/cmd/lockctl/internal/doctor"
@@ -36,7 +34,7 @@ func (t *tool) doctorCommand() *cobra.Command {
 				services.Sessions = store.Driver
 			}
 			findings := doctor.Examine(cmd.Context(), services)
-			if err := t.print(map[string]any{"findings": findings}, func() string { return t.diagnosis(findings) }); err != nil {
+			if err := t.print(map[string]any{"findings": findings}, func() string { return diagnosis(findings) }); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Level == doctor.Problem }) {
@@ -47,24 +45,9 @@ func (t *tool) doctorCommand() *cobra.Command {
 	}
 }
 
-// command matches an advice that an operator copies.
-var command = regexp.MustCompile(`^([A-Z]{3,}|redis-cli) `)
-
-// diagnosis writes findings below the server that each is about. In a terminal, long texts wrap. A long
-// command moves to the left, but does not wrap: an operator copies it.
-func (t *tool) diagnosis(findings []doctor.Finding) string {
+// diagnosis writes findings below the server that each is about.
+func diagnosis(findings []doctor.Finding) string {
 	var b strings.Builder
-	const indent = 26
-	width, _ := t.size()
-	advice := func(do string) string {
-		switch {
-		case !command.MatchString(do):
-			return strings.Repeat(" ", indent) + "→ " + t.wrap(do, indent+2)
-		case width > 0 && indent+2+text.StringWidth(do) > width:
-			return "    → " + do
-		}
-		return strings.Repeat(" ", indent) + "→ " + do
-	}
 	count, server := map[doctor.Level]int{}, "-"
 	for _, f := range findings {
 		count[f.Level]++
@@ -76,9 +59,9 @@ func (t *tool) diagnosis(findings []doctor.Finding) string {
 			}
 			fmt.Fprintf(&b, "%s\n", title)
 		}
-		fmt.Fprintf(&b, "  %-8s %-14s %s\n", f.Level, f.Check, t.wrap(clean(packages.ReplaceAllString(f.Found, "")), indent))
+		fmt.Fprintf(&b, "  %-8s %-14s %s\n", f.Level, f.Check, clean(packages.ReplaceAllString(f.Found, "")))
 		if f.Level != doctor.OK {
-			fmt.Fprintf(&b, "%*s%s\n%s\n", indent, "", t.wrap(clean(f.Means), indent), advice(clean(f.Do)))
+			fmt.Fprintf(&b, "%26s%s\n%26s→ %s\n", "", clean(f.Means), "", clean(f.Do))
 		}
 	}
 	for _, level := range []doctor.Level{doctor.Problem, doctor.Warning, doctor.Note} {

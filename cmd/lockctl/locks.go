@@ -152,7 +152,7 @@ func (t *tool) listCommand() *cobra.Command {
 				if len(locks) == 0 {
 					return fmt.Sprintf("No lock is held in the namespace %q.", s.namespace)
 				}
-				return t.lockTable(locks)
+				return lockTable(locks)
 			})
 		},
 	}
@@ -179,7 +179,7 @@ func orEmpty[T any](s []T) []T {
 	return s
 }
 
-func (t *tool) lockTable(locks []lock) string {
+func lockTable(locks []lock) string {
 	var rows [][]string
 	for _, l := range locks {
 		row := []string{l.Key, "(free)", "", "", strconv.Itoa(l.Waiters), "", ""}
@@ -189,9 +189,9 @@ func (t *tool) lockTable(locks []lock) string {
 		}
 		rows = append(rows, row)
 	}
-	return t.tabulate([]column{{name: "KEY", least: 8}, {name: "HOLDER", least: 8}, {name: "AGE", right: true},
-		{name: "TTL", right: true}, {name: "WAITERS", right: true}, {name: "TOKEN", right: true, least: 8, first: true},
-		{name: "TRACE ID", spare: true}}, rows)
+	return tabulate([]column{{name: "KEY"}, {name: "HOLDER"}, {name: "AGE", right: true},
+		{name: "TTL", right: true}, {name: "WAITERS", right: true}, {name: "TOKEN", right: true},
+		{name: "TRACE ID"}}, rows)
 }
 
 func millis(ms int64) string { return span(time.Duration(ms) * time.Millisecond) }

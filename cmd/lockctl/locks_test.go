@@ -39,36 +39,10 @@ zebra  host-1:10  9s  9s  0  TOKEN  0af7651916cd43dd8448eb211c80319c`)
 	})
 }
 
-func TestList_fitsTheTerminal(t *testing.T) {
+func TestList_controlCharacters_escaped(t *testing.T) {
 	url := postgresURL(t)
-	d := open(t, url)
-	acquire(t, d, strings.Repeat("tenant-", 10)+"4711", strings.Repeat("host-", 10)+":1")
-	acquire(t, d, strings.Repeat("日本語の", 10)+"4711", "host-1:1")
-	acquire(t, d, "esc\u2028", "a \x1b[31mred\x1b[0m holder")
-	for _, width := range []int{30, 80, 120} {
-		r := lockctlWith(t.Context(), width, strings.NewReader(""), "list", "--url", url).is(t, 0, "日", "11")
-		if width > 30 {
-			r.is(t, 0, ":1", `\x1`)
-		}
-		fits(t, width, r.out)
-	}
-}
-
-// KEY and HOLDER are cut last: TRACE ID is left out and TOKEN is cut before.
-func TestList_keyAndHolderCutLast(t *testing.T) {
-	url := postgresURL(t)
-	const key, holder = "tenant-7:session-4711", "agent-5f6d9c7b8-x2x9z:1"
-	whole := token(acquire(t, open(t, url), key, holder))
-	for width, want := range map[int][]string{
-		150: {key, holder, whole, "TRACE ID"}, 100: {key, holder, whole}, 80: {key, holder}, 60: {"tenant…", "-4711", "z:1"},
-	} {
-		r := lockctlWith(t.Context(), width, strings.NewReader(""), "list", "--url", url).is(t, 0, want...)
-		if strings.Contains(r.out, "TRACE ID") != (width == 150) || strings.Contains(r.out, whole) != (width >= 100) ||
-			strings.Contains(r.out, key) != (width >= 80) {
-			t.Errorf("with %d columns it printed\n%s", width, r.out)
-		}
-		fits(t, width, r.out)
-	}
+	acquire(t, open(t, url), "esc\u2028", "a \x1b[31mred\x1b[0m holder")
+	lockctl(t, "list", "--url", url).is(t, 0, `esc\u2028  a \x1b[31mred\x1b[0m holder`)
 }
 
 func TestShow_holderOrFree(t *testing.T) {

@@ -14,22 +14,15 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/term"
 )
 
 func main() {
 	redis.SetLogger(silent{}) // a failed command says the same once
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	t := &tool{in: os.Stdin, out: os.Stdout, errs: os.Stderr, size: terminalSize}
+	t := &tool{in: os.Stdin, out: os.Stdout, errs: os.Stderr}
 	code := t.run(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
-}
-
-// terminalSize returns 0 if the output is no terminal.
-func terminalSize() (width, height int) {
-	width, height, _ = term.GetSize(int(os.Stdout.Fd()))
-	return width, height
 }
 
 // silent is a logger for go-redis.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,7 +20,6 @@ var promises = map[string]struct {
 	"doctor":         {prints: []string{"ok  connection  answers", "ok  rights  all", "→ CONFIG SET appendonly yes", "the service answers"}},
 	"list":           {prints: []string{"KEY  HOLDER  AGE  TTL  WAITERS  TOKEN  TRACE ID", sceneKey + "  " + sceneHolder + "  9s  9s  2  TOKEN"}},
 	"list --longest": {prints: []string{sceneHolder, "WAITERS  TOKEN"}},
-	"watch":          {prints: []string{"AGE", sceneHolder}},
 	"show KEY":       {prints: []string{"holder  " + sceneHolder, "TTL left  9s", "token  TOKEN", "trace ID"}, mistyped: "(free)"},
 	"release KEY --token N": {
 		prints: []string{"Released. The lock of " + sceneHolder},
@@ -53,9 +51,6 @@ var promises = map[string]struct {
 	"completion bash": {prints: []string{"complete -o default"}},
 }
 
-// follows are the commands that end with ctrl-C.
-var follows = []string{"watch"}
-
 // Each command of a page keeps its promise.
 func TestPages_commandsKeepTheirPromises(t *testing.T) {
 	shown := map[string]bool{}
@@ -77,22 +72,14 @@ func TestPages_commandsKeepTheirPromises(t *testing.T) {
 			args := func(key string) []string {
 				return strings.Fields(strings.NewReplacer("KEY", key, "--token N", "--token "+token(s.holder)).Replace(line))
 			}
-			if slices.Contains(follows, line) {
-				r := startLockctl(t, args(sceneKey)...)
-				for _, text := range promise.prints {
-					r.await(t, text)
-				}
-				r.end(t)
-				return
-			}
-			r := lockctlWith(t.Context(), 0, strings.NewReader("yes\n"), args(sceneKey)...)
+			r := lockctlWith(t.Context(), strings.NewReader("yes\n"), args(sceneKey)...)
 			r.out = stable(r.out)
 			r.is(t, 0, promise.prints...)
 			if promise.after != nil {
 				promise.after(t, s)
 			}
 			if promise.mistyped != "" {
-				lockctlWith(t.Context(), 0, strings.NewReader("no\n"), args("mistyped")...).is(t, exitFinding, promise.mistyped)
+				lockctlWith(t.Context(), strings.NewReader("no\n"), args("mistyped")...).is(t, exitFinding, promise.mistyped)
 			}
 		})
 	}

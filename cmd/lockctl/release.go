@@ -92,7 +92,7 @@ func (t *tool) finding(format string, args ...any) error {
 
 // confirm asks a question. Only y and yes confirm.
 func (t *tool) confirm(ctx context.Context, question string) bool {
-	fmt.Fprint(t.errs, t.wrap(question+" [y/N]", 0), " ")
+	fmt.Fprint(t.errs, question+" [y/N] ")
 	answers := make(chan string, 1)
 	go func() { // a read of the terminal does not end with ctx
 		answer, err := bufio.NewReader(t.in).ReadString('\n')

@@ -132,7 +132,7 @@ func TestRelease_asksAndNeedsTheToken(t *testing.T) {
 		d := open(t, url)
 		holder := acquire(t, d, "apple", "host-1:10")
 		answered := func(answer, token string) result {
-			return lockctlWith(t.Context(), 80, strings.NewReader(answer), "release", "apple", "--token", token, "--url", url)
+			return lockctlWith(t.Context(), strings.NewReader(answer), "release", "apple", "--token", token, "--url", url)
 		}
 		for _, wrong := range []int64{1, holder.reply.Fence - 1, holder.reply.FenceEnd + 1} {
 			answered("y\n", strconv.FormatInt(wrong, 10)).is(t, exitFinding, "nothing was changed")

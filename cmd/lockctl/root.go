@@ -41,7 +41,6 @@ type tool struct {
 	url, store, output string
 	in                 io.Reader
 	out, errs          io.Writer
-	size               func() (width, height int) // of the terminal; 0: no terminal
 	started            bool
 }
 
@@ -71,10 +70,9 @@ func (t *tool) report(err error) {
 	}
 }
 
-// say writes one line, which wraps in a terminal.
+// say writes one line.
 func (t *tool) say(format string, args ...any) {
-	line := clean(strings.Join(strings.Fields(fmt.Sprintf("lockctl: "+format, args...)), " "))
-	fmt.Fprintln(t.errs, t.wrap(line, 0))
+	fmt.Fprintln(t.errs, clean(strings.Join(strings.Fields(fmt.Sprintf("lockctl: "+format, args...)), " ")))
 }
 
 // exitCodes are those of errors. Every other error is exitUnavailable.
@@ -129,7 +127,7 @@ func (t *tool) root() *cobra.Command {
 	flags.StringVar(&t.url, "url", "", "URL of the locks (default $LOCKCTL_URL)")
 	flags.StringVar(&t.store, "store", "", "URL of the sessions (default $LOCKCTL_STORE, then --url)")
 	flags.StringVarP(&t.output, "output", "o", "table", "table or json")
-	root.AddCommand(t.listCommand(), t.showCommand(), t.watchCommand(), t.releaseCommand(), t.sessionCommand(),
+	root.AddCommand(t.listCommand(), t.showCommand(), t.releaseCommand(), t.sessionCommand(),
 		t.doctorCommand())
 	return root
 }

@@ -98,7 +98,7 @@ func (t *tool) sessionListCommand() *cobra.Command {
 				for _, name := range names {
 					rows = append(rows, []string{name})
 				}
-				return t.tabulate([]column{{name: "SESSION", least: 8}}, rows)
+				return tabulate([]column{{name: "SESSION"}}, rows)
 			})
 		}),
 	}
@@ -141,7 +141,7 @@ func (t *tool) sessionShowCommand() *cobra.Command {
 				exchanges = append(exchanges, exchangeOf(e, text))
 			}
 			return t.print(map[string]any{"session": args[0], "exchanges": exchanges}, func() string {
-				return t.exchangeTable(exchanges)
+				return exchangeTable(exchanges)
 			})
 		}),
 	}
@@ -150,21 +150,21 @@ func (t *tool) sessionShowCommand() *cobra.Command {
 	return cmd
 }
 
-func (t *tool) exchangeTable(exchanges []exchange) string {
+func exchangeTable(exchanges []exchange) string {
 	var rows [][]string
 	for _, x := range exchanges {
 		rows = append(rows, []string{x.Place, x.Granted, cmp.Or(x.ID, "-"), strconv.Itoa(x.Messages), strconv.Itoa(x.Bytes)})
 	}
-	lines := strings.Split(t.tabulate([]column{{name: "PLACE", right: true}, {name: "GRANTED", spare: true}, {name: "ID", least: 8},
+	lines := strings.Split(tabulate([]column{{name: "PLACE", right: true}, {name: "GRANTED"}, {name: "ID"},
 		{name: "MESSAGES", right: true}, {name: "BYTES", right: true}}, rows), "\n")
 	text := lines[0]
 	for i, x := range exchanges {
 		text += "\n" + lines[i+1]
 		if x.Broken != "" {
-			text += "\n  " + t.wrap("broken: "+clean(x.Broken), 2)
+			text += "\n  " + "broken: " + clean(x.Broken)
 		}
 		for _, message := range x.Texts {
-			text += "\n  " + t.wrap(clean(message), 2)
+			text += "\n  " + clean(message)
 		}
 	}
 	return text

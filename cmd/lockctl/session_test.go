@@ -110,13 +110,13 @@ TOKEN-1000000  CLOCK  -  2  32`)
 		lockctl(t, "session", "show", "chat-2", "--text", "--url", url).is(t, 0, places[0], "What is a lease?")
 		lockctl(t, "session", "fork", "chat-1", "chat-2", "--url", url).is(t, exitFinding, "session not empty")
 		lockctl(t, "session", "fork", "chat-1", "chat-3", "--up-to", "first", "--url", url).is(t, exitUsage, "must be a place")
-		lockctlWith(t.Context(), 0, strings.NewReader("yes\n"), "session", "delete", "chat-2", "--url", url).is(t, 0, "Deleted.")
-		lockctlWith(t.Context(), 0, strings.NewReader("no\n"), "session", "delete", "chat-l", "--url", url).
+		lockctlWith(t.Context(), strings.NewReader("yes\n"), "session", "delete", "chat-2", "--url", url).is(t, 0, "Deleted.")
+		lockctlWith(t.Context(), strings.NewReader("no\n"), "session", "delete", "chat-l", "--url", url).
 			is(t, exitFinding, "the session has no exchange: check its name")
-		lockctlWith(t.Context(), 0, strings.NewReader("no\n"), "session", "delete", "chat-1", "--url", url).
+		lockctlWith(t.Context(), strings.NewReader("no\n"), "session", "delete", "chat-1", "--url", url).
 			is(t, exitFinding, "Delete the session chat-1 for good", "nothing was changed")
 		lockctl(t, "session", "show", "chat-1", "--url", url).is(t, 0)
-		lockctlWith(t.Context(), 0, strings.NewReader("yes\n"), "session", "delete", "chat-1", "--url", url).is(t, 0, "Deleted.")
+		lockctlWith(t.Context(), strings.NewReader("yes\n"), "session", "delete", "chat-1", "--url", url).is(t, 0, "Deleted.")
 		lockctl(t, "session", "show", "chat-1", "--url", url).is(t, exitFinding, "the session has no exchange")
 		lockctl(t, "session", "verify", "chat-1", "--url", url).is(t, exitFinding, "the session has no exchange")
 		lockctl(t, "session", "list", "--url", url).prints(t, 0, "SESSION\nchat-0")
@@ -204,7 +204,7 @@ func TestSession_deleteWaitsForTheTurn(t *testing.T) {
 			return err
 		}
 		go func() {
-			deleted <- lockctlWith(context.WithoutCancel(ctx), 0, strings.NewReader(""), "session", "delete", "chat-1", "--yes", "--url", url)
+			deleted <- lockctlWith(context.WithoutCancel(ctx), strings.NewReader(""), "session", "delete", "chat-1", "--yes", "--url", url)
 		}()
 		testservers.Await(t, 30*time.Second, "the delete", func() bool {
 			return strings.Contains(lockctl(t, "show", "chat-1", "--url", url).out, "waiters   1")

@@ -47,7 +47,7 @@ func (t *tool) showCommand() *cobra.Command {
 			err = t.print(l, func() string {
 				text := facts(l)
 				if len(l.Queue) > 0 {
-					text += "\n\n" + t.queueTable(l.Queue)
+					text += "\n\n" + queueTable(l.Queue)
 				}
 				return text
 			})
@@ -82,11 +82,11 @@ func facts(l lock) string {
 		[2]string{"trace ID", l.Trace}, waiters)
 }
 
-func (t *tool) queueTable(queue []waiter) string {
+func queueTable(queue []waiter) string {
 	var rows [][]string
 	for _, w := range queue {
 		rows = append(rows, []string{strconv.FormatInt(w.Ticket, 10), w.Holder, millis(w.Alive), w.Trace})
 	}
-	return t.tabulate([]column{{name: "TICKET", right: true, least: 8, first: true}, {name: "WAITER", least: 8},
-		{name: "ALIVE", right: true}, {name: "TRACE ID", spare: true}}, rows)
+	return tabulate([]column{{name: "TICKET", right: true}, {name: "WAITER"},
+		{name: "ALIVE", right: true}, {name: "TRACE ID"}}, rows)
 }

@@ -69,7 +69,7 @@ func (t *tool) verifyCommand() *cobra.Command {
 					return err
 				}
 			}
-			if err := t.print(v, func() string { return t.verdict(v) }); err != nil {
+			if err := t.print(v, func() string { return describe(v) }); err != nil {
 				return err
 			}
 			if len(v.Problems) > 0 {
@@ -134,14 +134,14 @@ func (t *tool) compare(ctx context.Context, v *verdict) error {
 	return nil
 }
 
-func (t *tool) verdict(v *verdict) string {
+func describe(v *verdict) string {
 	text := pairs([2]string{"exchanges", strconv.Itoa(v.Exchanges)}, [2]string{"tokens", strconv.Itoa(v.Tokens)},
 		[2]string{"IDs", strconv.Itoa(v.IDs)}, [2]string{"bytes", strconv.Itoa(v.Bytes)})
 	if v.More {
 		text += "\nThe session has more exchanges: raise --limit to check them."
 	}
 	for _, p := range v.Problems {
-		text += "\n" + t.wrap(p.Place+"  "+clean(p.Text), 2)
+		text += "\n" + p.Place + "  " + clean(p.Text)
 	}
 	if len(v.Problems) == 0 {
 		return text + "\nNo problem was found."

@@ -48,7 +48,7 @@ var allowed = map[string][]string{
 	"lockedmemory/sessionstore/pgstore":     {"distlock", "distlock/driver", "distlock/fencing", "distlock/pglock", "internal/lastwrite", "internal/postgres", "internal/settings", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver", "github.com/jackc/pgx/v5/..."},
 	"lockedmemory/sessionstore/storetest":   {"distlock", "distlock/fencing", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver"},
 	"tracing":                               {"distlock", "distlock/driver", "distlock/fencing", "lockedmemory", "go.opentelemetry.io/otel/..."},
-	"cmd/lockctl/...":                       {"cmd/lockctl/internal/...", "distlock/...", "internal/postgres", "internal/redisurl", "internal/settings", "lockedmemory/...", "github.com/...", "golang.org/x/term"},
+	"cmd/lockctl/...":                       {"cmd/lockctl/internal/...", "distlock/...", "internal/postgres", "internal/redisurl", "internal/settings", "lockedmemory/...", "github.com/..."},
 	"examples/...":                          {"examples/agent/internal/...", "internal/integrity", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
 	"internal/childproc":                    {},
 	"internal/faultnet":                     {"internal/testservers"},

@@ -108,10 +108,6 @@ func TestChecks_answersOfServers(t *testing.T) {
 		info  string
 		want  Level
 	}{
-		"version 5":            {version, "redis_version:5.0.14", Problem},
-		"version 6.0":          {version, "redis_version:6.0.16", Problem},
-		"version 6.2":          {version, "redis_version:6.2.0", OK},
-		"version 10":           {version, "redis_version:10.0.1", OK},
 		"no replica":           {replicas, "role:master\nconnected_slaves:0\nmin-replicas-to-write:0", Warning},
 		"one replica":          {replicas, "role:master\nconnected_slaves:1\nmin-replicas-to-write:0", OK},
 		"a cut-off master":     {replicas, "role:master\nconnected_slaves:2\nmin-replicas-to-write:0", Warning},

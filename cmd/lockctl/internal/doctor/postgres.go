@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/belugalock/belugalock/internal/postgres"
 	"github.com/belugalock/belugalock/internal/settings"
@@ -39,13 +37,6 @@ func (r *report) postgres(ctx context.Context, t target) {
 	if !r.examined[address] {
 		r.add("connection", address, ok("answers"))
 		r.judgePostgres(ctx, address, conn)
-		config := conn.Config()
-		elsewhere := func(f *pgconn.FallbackConfig) bool { return f.Host != config.Host || f.Port != config.Port }
-		if slices.ContainsFunc(config.Fallbacks, elsewhere) && config.ValidateConnect == nil {
-			r.add("hosts", "", result(Warning, "several hosts without target_session_attrs",
-				"After a failover a program may connect to the standby, where each operation fails.",
-				"Add target_session_attrs=read-write to the URL."))
-		}
 	}
 	r.examined[address] = true
 	r.add("rights", address, grants(ctx, conn, schema))
@@ -75,11 +66,6 @@ func (r *report) judgePostgres(ctx context.Context, address string, conn *pgx.Co
 		r.add("role", address, ok("takes writes"))
 	}
 	r.settings(address, settings.Postgres, facts, "ALTER SYSTEM SET %s = %s, and reload")
-	if facts["synchronous_commit"] == "off" {
-		r.add("commit", address, result(Note, "synchronous_commit off",
-			"Grants and Saves wait for the disk even so. Your own fenced transactions do not: a crash may lose them.",
-			"Set it to on for fenced transactions."))
-	}
 	if standbys > 0 && facts["synchronous_standby_names"] == "" {
 		r.add("standbys", address, result(Note, fmt.Sprintf("%d standbys, none of them synchronous", standbys),
 			"A promoted standby may lack the last grants and Saves. A lock may then have two holders for a TTL.",

@@ -67,7 +67,7 @@ func (s *redisServer) ask(ctx context.Context) {
 	if s.err = s.client.Time(ctx).Err(); s.err != nil {
 		return
 	}
-	names := []string{"appendfsync", "min-replicas-to-write", "stream-node-max-bytes"}
+	names := []string{"appendfsync", "min-replicas-to-write"}
 	info, _ := s.client.Info(ctx).Result()
 	if s.topology == cluster {
 		state, _ := s.client.ClusterInfo(ctx).Result()
@@ -104,7 +104,6 @@ func number(facts map[string]string, name string) int64 {
 // judge adds the checks whose facts are known.
 func (r *report) judge(s *redisServer) {
 	if s.facts["role"] != "" {
-		r.add("version", s.name, version(s))
 		r.add("role", s.name, role(s))
 		r.add("persistence", s.name, persistence(s))
 		r.add("replicas", s.name, replicas(s))
@@ -115,27 +114,12 @@ func (r *report) judge(s *redisServer) {
 	if timeout := "cluster-node-timeout"; s.facts[timeout] != "" {
 		r.add("failover time", s.name, failover(timeout, number(s.facts, timeout), s.ttl))
 	}
-	if s.facts["stream-node-max-bytes"] == "4096" {
-		r.add("streams", s.name, result(Note, "stream-node-max-bytes 4096",
-			"A session with few exchanges takes 5 KB at least. Leave it for long sessions.",
-			"CONFIG SET stream-node-max-bytes 1024"))
-	}
 	r.settings(s.name, settings.Redis, s.facts, "CONFIG SET %s %s")
 	if s.facts["role"] == "" || s.facts["appendfsync"] == "" {
 		r.add("settings", s.name, result(Note, "Redis refuses INFO or CONFIG GET",
 			"Checks of what these commands show are left out.",
 			"Run lockctl doctor as an operator who may send them, or look at the console of the provider."))
 	}
-}
-
-func version(s *redisServer) Finding {
-	found := s.facts["redis_version"]
-	var major, minor int
-	if n, _ := fmt.Sscanf(found, "%d.%d", &major, &minor); n == 2 && (major < 6 || major == 6 && minor < 2) {
-		return result(Problem, "Redis "+found, "It lacks GETEX. Lock operations fail.",
-			"Upgrade to Redis 6.2 or newer.")
-	}
-	return ok("Redis %s", found)
 }
 
 func role(s *redisServer) Finding {

@@ -57,8 +57,6 @@ func TestExamine_plantedInRedis(t *testing.T) {
 			"", "note settings", "CONFIG SET lazyfree-lazy-expire yes"},
 		{"no file", []string{"appendonly", "no"}, []string{"appendonly", "yes"}, "", "warning persistence", "appendonly yes"},
 		{"no fsync", []string{"appendfsync", "no"}, []string{"appendfsync", "everysec"}, "", "warning persistence", "everysec"},
-		{"large nodes", []string{"stream-node-max-bytes", "4096"}, []string{"stream-node-max-bytes", "1024"}, "",
-			"note streams", "stream-node-max-bytes 4096"},
 		{"password", nil, nil, "agent:wrong@", "problem connection", "WRONGPASS"},
 		{"password, not given", []string{"requirepass", "p"}, nil, "", "problem connection", "NOAUTH"},
 	} {
