@@ -117,33 +117,23 @@ func (g *grant) settleLocked(err error) {
 	}
 }
 
-// handoffFacts decide whether the next waiter of the process may go on with a grant.
-type handoffFacts struct {
-	age         time.Duration // of the grant
-	token       int64         // of the next lease
-	first, last int64         // the reserved tokens
-	trusted     bool          // see trust.Trust.HandsOn
-	unsettled   bool          // an Extend, a raise of the token, or a last write has no answer yet
-	ownTTL      bool          // the lease or the waiter has a TTL of its own
+// mayRenewLocked reports whether the grant is renewed at all. ⚑ Not once a write may release the lock.
+func (g *grant) mayRenewLocked() bool { return g.period() > 0 && !g.holder.leaving }
+
+// mayHandOffLocked reports whether the next waiter of the process, which wants ttl, may go on with the grant.
+// ⚑ Only with the Locker's TTL, and without a request or a last write that may have an effect yet. Only
+// under a reserved token, which does not run ahead of the clock: there is one for each microsecond.
+func (g *grant) mayHandOffLocked(at time.Time, ttl time.Duration) bool {
+	token, common := g.holder.Fence()+1, g.locker.opts.TTL
+	return g.trust.HandsOn(trust.At(at), g.ttl) &&
+		g.unsettled == 0 && !g.holder.leaving &&
+		g.ttl == common && ttl == common &&
+		token <= g.last && token-g.first <= at.Sub(g.won).Microseconds()
 }
 
-// allowed reports whether it may. ⚑ Only under a reserved token. Tokens do not run ahead of the clock:
-// there is one for each microsecond.
-func (h handoffFacts) allowed() bool {
-	return h.trusted && !h.unsettled && !h.ownTTL &&
-		h.token <= h.last && h.token-h.first <= h.age.Microseconds()
-}
-
-// handoffFactsLocked describes a handoff at a time to a waiter that wants ttl.
-func (g *grant) handoffFactsLocked(at time.Time, ttl time.Duration) handoffFacts {
-	common := g.locker.opts.TTL
-	return handoffFacts{
-		age:       at.Sub(g.won),
-		token:     g.holder.Fence() + 1,
-		first:     g.first,
-		last:      g.last,
-		trusted:   g.trust.HandsOn(trust.At(at), g.ttl),
-		unsettled: g.unsettled > 0 || g.holder.leaving,
-		ownTTL:    g.ttl != common || ttl != common,
-	}
+// mayReleaseWithWriteLocked reports whether the last write of a lease may release the lock.
+// ⚑ A lock whose acquire was sent more than once is released with a tombstone.
+func (le *Lease) mayReleaseWithWriteLocked() bool {
+	g := le.grant
+	return le.errLocked() == nil && le.state == held && !le.leaving && !g.copiesMayArrive && !g.queue.Wanted()
 }

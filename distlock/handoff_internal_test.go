@@ -7,26 +7,33 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 func TestHandoff_conditions(t *testing.T) {
-	good := handoffFacts{age: 5 * time.Millisecond, token: 1003, first: 1000, last: 1010, trusted: true}
+	const ttl = 30 * time.Second
+	at := time.Now()
 	for name, c := range map[string]struct {
-		change func(*handoffFacts)
+		change func(*grant)
 		want   bool
 	}{
-		"all met":                     {func(*handoffFacts) {}, true},
-		"not trusted":                 {func(h *handoffFacts) { h.trusted = false }, false},
-		"a request without an answer": {func(h *handoffFacts) { h.unsettled = true }, false},
-		"another TTL":                 {func(h *handoffFacts) { h.ownTTL = true }, false},
-		"the last token":              {func(h *handoffFacts) { h.token = h.last }, true},
-		"above the last token":        {func(h *handoffFacts) { h.token = h.last + 1 }, false},
-		"a token for each µs":         {func(h *handoffFacts) { h.age = 3 * time.Microsecond }, true},
-		"more tokens than µs":         {func(h *handoffFacts) { h.age = 3*time.Microsecond - 1 }, false},
+		"all met":                     {func(*grant) {}, true},
+		"not trusted":                 {func(g *grant) { g.trust.Extended(trust.At(at), time.Hour) }, false},
+		"a request without an answer": {func(g *grant) { g.unsettled = 1 }, false},
+		"a last write":                {func(g *grant) { g.holder.leaving = true }, false},
+		"another TTL":                 {func(g *grant) { g.ttl = ttl - 1 }, false},
+		"the last token":              {func(g *grant) { g.holder.fence.Store(g.last - 1) }, true},
+		"above the last token":        {func(g *grant) { g.holder.fence.Store(g.last) }, false},
+		"a token for each µs":         {func(g *grant) { g.won = at.Add(-3 * time.Microsecond) }, true},
+		"more tokens than µs":         {func(g *grant) { g.won = at.Add(1 - 3*time.Microsecond) }, false},
 	} {
-		h := good
-		c.change(&h)
-		if got := h.allowed(); got != c.want {
+		g := &grant{locker: &Locker{opts: Options{TTL: ttl}}, ttl: ttl, won: at.Add(-5 * time.Millisecond),
+			first: 1000, last: 1010, trust: trust.Granted(trust.At(at), ttl)}
+		g.holder = &Lease{grant: g}
+		g.holder.fence.Store(1002)
+		c.change(g)
+		if got := g.mayHandOffLocked(at, ttl); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
@@ -145,7 +152,7 @@ func TestClose_L_releasesTheSuccessorOfAHandoffUnderWay(t *testing.T) {
 		g.mu.Lock() // as in finish, between the end of the lease and the handoff
 		first.state, first.endReason = released, errReleased
 		at := time.Now()
-		waiter := g.queue.Next(at, func(a *acquisition) bool { return g.handoffFactsLocked(at, a.op.TTL).allowed() })
+		waiter := g.queue.Next(at, func(a *acquisition) bool { return g.mayHandOffLocked(at, a.op.TTL) })
 		closed := make(chan error)
 		go func() { closed <- l.Close(t.Context()) }()
 		for l.closing.Err() == nil {

@@ -25,9 +25,7 @@ func (le *Lease) beginLastWrite() (owner string) {
 	g := le.grant
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// ⚑ A lock whose acquire was sent more than once is released with a tombstone.
-	if le.errLocked() != nil || le.state == releasing || le.leaving ||
-		g.copiesMayArrive || g.queue.Wanted() {
+	if !le.mayReleaseWithWriteLocked() {
 		return ""
 	}
 	le.leaving = true

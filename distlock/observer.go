@@ -68,6 +68,8 @@ type Operation struct {
 	Handoff  Handoff           // of OpAcquire; of OpRelease: HandoffLocal without a request
 	Blocker  map[string]string // of OpAcquire: the Metadata of the last holder that was in the way
 
+	started []started // see observers
+
 	Exchanges int // stored by a turn of lockedmemory or belugarunner; its Wait ends where its Held begins
 }
 

@@ -1,6 +1,9 @@
 package distlock
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Observers joins several Observers: Start in order, End in reverse. It leaves out an Observer whose
 // method Enabled() bool returns false.
@@ -28,58 +31,44 @@ type observers struct {
 	reports *reports // logs panics; nil outside a Locker
 }
 
-// started is the context that the Start of one Observer returned, and finds that of the Observer before.
-// A Start that panicked has none.
+// started is an Observer whose Start has returned, and the context that it returned.
 type started struct {
-	context.Context
 	by       *observers
-	op       *Operation
 	observer Observer
-	before   *started
-}
-
-// startedKey finds the last started of the observers.
-type startedKey struct{ *observers }
-
-func (s *started) Value(key any) any {
-	if k, ok := key.(startedKey); ok && k.observers == s.by {
-		return s
-	}
-	return s.Context.Value(key)
+	ctx      context.Context
 }
 
 func (o *observers) Start(ctx context.Context, op *Operation) context.Context {
 	if o.reports != nil {
 		op.Namespace = o.reports.locker.opts.Namespace
 	}
-	var before *started
 	for _, each := range o.each {
-		if s := o.start(ctx, each, op); s != nil {
-			s.before = before
-			ctx, before = s, s
-		}
+		ctx = o.start(ctx, each, op)
 	}
 	return ctx
 }
 
-func (o *observers) start(ctx context.Context, each Observer, op *Operation) (s *started) {
+func (o *observers) start(ctx context.Context, each Observer, op *Operation) (next context.Context) {
 	defer o.reports.survive(ctx, "Observer.Start", op)
-	if next := each.Start(ctx, op); next != nil {
-		ctx = next
+	next = ctx // also after a panic
+	if own := each.Start(ctx, op); own != nil {
+		next = own
 	}
-	return &started{Context: ctx, by: o, op: op, observer: each}
+	op.started = append(op.started, started{o, each, next})
+	return next
 }
 
 // End skips an Observer whose Start panicked. Without the span of Start in the context, it might end the
 // span of the caller.
-func (o *observers) End(ctx context.Context, op *Operation) {
-	s, _ := ctx.Value(startedKey{o}).(*started)
-	for ; s != nil && s.op == op; s = s.before { // else it is that of an operation around op
-		o.end(s, op)
+func (o *observers) End(_ context.Context, op *Operation) {
+	for _, s := range slices.Backward(op.started) {
+		if s.by == o {
+			o.end(s, op)
+		}
 	}
 }
 
-func (o *observers) end(s *started, op *Operation) {
-	defer o.reports.survive(s.Context, "Observer.End", op)
-	s.observer.End(s.Context, op)
+func (o *observers) end(s started, op *Operation) {
+	defer o.reports.survive(s.ctx, "Observer.End", op)
+	s.observer.End(s.ctx, op)
 }

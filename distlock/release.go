@@ -168,7 +168,7 @@ func (le *Lease) finish(at time.Time, reason error) (handed bool, err error) {
 	le.state = released
 	le.endReason = reason
 	le.cancel(ErrNotHeld)
-	accept := func(a *acquisition) bool { return g.handoffFactsLocked(at, a.op.TTL).allowed() }
+	accept := func(a *acquisition) bool { return g.mayHandOffLocked(at, a.op.TTL) }
 	if next := g.queue.Next(at, accept); next != nil {
 		le.until = at.Add(g.trust.Left(trust.At(at)))
 		g.handOffLocked(next, at)

@@ -46,7 +46,7 @@ func (g *grant) period() time.Duration {
 // renewAtLocked plans the next renewal. The answer to an earlier one may still move the deadline.
 func (g *grant) renewAtLocked(due trust.Moment) {
 	g.underway = nil
-	if g.planned, g.due = g.period() > 0, due; g.planned {
+	if g.planned, g.due = g.mayRenewLocked(), due; g.planned {
 		g.locker.alarm.set(due)
 	}
 	g.armLocked()
