@@ -30,8 +30,8 @@
 // *redis.Client, and to each node of a *redis.ClusterClient. A pool that the application has used
 // up thus delays no call. Hooks of the client (AddHook), such as those for tracing, do not see
 // these calls. Package tracing reports operations instead. The driver opens at most PoolSize
-// connections to a node, usually one or two. Close the Locker before the client: the driver's
-// connections do not end with the client.
+// connections to a node, usually one or two. It closes a connection when the context of its caller
+// ends. Close the Locker before the client: the driver's connections do not end with the client.
 //
 // A client that follows Sentinels sends the calls itself while its pool has a free connection. A
 // Cluster's client sends redirected calls, and a client of another type sends all calls. Calls that

@@ -26,27 +26,31 @@ const (
 	leaderGrace = 20 * time.Millisecond
 )
 
-// exchange sends the requests for one node. With maxInFlight round trips under way, a request waits until
-// one ends, or patience ends. Then all pending requests share one pipeline.
+// exchange sends the requests for one node. A lone request goes out in the goroutine of its caller. With
+// maxInFlight round trips under way, a request waits until one ends, or patience ends. A goroutine then
+// sends all pending requests as one pipeline.
 //
-// ⚑ go-redis may read on after a ctx has ended. So a goroutine makes the round trip, and a caller leaves
-// as soon as its own ctx ends. A pending request is then taken back. A round trip goes on, with the values
-// of its first ctx and the latest deadline of all, so a departing caller costs others no answer.
+// ⚑ A caller leaves as soon as its own ctx ends. A pending request is then taken back, and the connection
+// of a lone one is closed. A shared round trip goes on, with the values of its first ctx and the latest
+// deadline of all, so a departing caller costs others no answer.
+//
+// Without connections of its own, an exchange uses the application's client. Goroutines send all requests
+// then, because a caller cannot close the connection.
 type exchange struct {
-	client   redis.UniversalClient
-	own      bool // the client is that of the exchange
-	patience time.Duration
-	timer    *time.Timer              // ends the patience
-	start    func(leader func()) bool // starts a goroutine, see Transport.start
+	transport *Transport
+	options   *redis.Options // of its own connections; nil: none of its own
+	patience  time.Duration
+	timer     *time.Timer // ends the patience
 
 	mu       sync.Mutex
+	idle     []*conn // the last one was used last
 	underway int
 	latest   time.Time  // when the last round trip began
 	pending  []*request // in the order of arrival
 }
 
-func newExchange(client redis.UniversalClient, own bool, start func(func()) bool) *exchange {
-	x := &exchange{client: client, own: own, patience: sharePatience, start: start}
+func newExchange(t *Transport, options *redis.Options) *exchange {
+	x := &exchange{transport: t, options: options, patience: sharePatience}
 	x.timer = time.AfterFunc(time.Hour, x.endPatience)
 	x.timer.Stop()
 	return x
@@ -69,6 +73,12 @@ func (x *exchange) send(ctx context.Context, cmds ...redis.Cmder) error {
 	}
 	r := &request{ctx, cmds, make(chan struct{})}
 	x.mu.Lock()
+	alone := x.options != nil && x.underway < min(maxInFlight, x.options.PoolSize) && len(x.pending) == 0
+	if alone && x.startLocked() {
+		x.mu.Unlock()
+		x.lead(r)
+		return nil
+	}
 	x.pending = append(x.pending, r)
 	x.leadLocked()
 	x.mu.Unlock()
@@ -106,6 +116,9 @@ func (x *exchange) endPatience() {
 // leadLocked begins the next round trip, if it may begin.
 func (x *exchange) leadLocked() {
 	for len(x.pending) > 0 {
+		if x.options != nil && x.underway >= x.options.PoolSize {
+			return // until another round trip ends
+		}
 		if x.underway >= maxInFlight {
 			if wait := time.Until(x.latest.Add(x.patience)); wait > 0 {
 				x.timer.Reset(wait)
@@ -115,32 +128,48 @@ func (x *exchange) leadLocked() {
 		n := min(len(x.pending), maxShared)
 		requests := slices.Clone(x.pending[:n])
 		x.pending = slices.Delete(x.pending, 0, n)
-		if !x.start(func() { x.lead(requests) }) {
-			for _, r := range requests {
-				setErr(r.cmds, notSent(redis.ErrClosed))
-				close(r.answered)
-			}
+		if x.startLocked() {
+			go x.lead(requests...)
 			continue
 		}
-		x.underway++
-		x.latest = time.Now()
+		for _, r := range requests {
+			setErr(r.cmds, notSent(redis.ErrClosed))
+			close(r.answered)
+		}
 	}
 }
 
+// startLocked counts another round trip, which lead ends. It reports false after Transport.Close.
+func (x *exchange) startLocked() bool {
+	if !x.transport.start() {
+		return false
+	}
+	x.underway++
+	x.latest = time.Now()
+	return true
+}
+
 // lead makes one round trip of the requests. Scripts that the node does not know are sent again, whole.
-func (x *exchange) lead(requests []*request) {
+func (x *exchange) lead(requests ...*request) {
+	defer x.transport.running.Done()
 	var contexts []context.Context
 	var cmds, again []redis.Cmder
 	for _, r := range requests {
 		contexts = append(contexts, r.ctx)
 		cmds = append(cmds, r.cmds...)
 	}
-	x.roundTrip(contexts, cmds)
+	ctx := requests[0].ctx
+	if len(requests) > 1 || x.options == nil {
+		var cancel context.CancelFunc
+		ctx, cancel = lasting(contexts)
+		defer cancel()
+	}
+	x.roundTrip(ctx, cmds)
 	for _, r := range requests {
 		again = append(again, wholeFrom(r.cmds)...)
 	}
 	if len(again) > 0 {
-		x.roundTrip(contexts, again)
+		x.roundTrip(ctx, again)
 	}
 	for _, r := range requests {
 		close(r.answered)
@@ -151,21 +180,60 @@ func (x *exchange) lead(requests []*request) {
 	x.leadLocked()
 }
 
-// roundTrip sends the commands, for the callers that have the contexts. A panic of a callback of the
-// application is the error of the commands: its goroutine is not that of a caller.
-func (x *exchange) roundTrip(callers []context.Context, cmds []redis.Cmder) {
-	ctx, cancel := lasting(callers)
-	defer cancel()
+// roundTrip sends the commands. A panic of a callback of the application is their error.
+func (x *exchange) roundTrip(ctx context.Context, cmds []redis.Cmder) {
+	client := x.transport.client
+	if x.options != nil {
+		c := x.take()
+		client = c.client
+		stop := context.AfterFunc(ctx, c.leave)
+		defer func() { x.put(c, stop() && !slices.ContainsFunc(cmds, isUnanswered)) }()
+	}
+	exec(ctx, client, cmds)
+	for _, cmd := range cmds {
+		if ctx.Err() != nil && isUnanswered(cmd) {
+			cmd.SetErr(ctx.Err())
+		}
+	}
+}
+
+func isUnanswered(cmd redis.Cmder) bool { return cmd.Err() != nil && !IsReply(cmd.Err()) }
+
+func (x *exchange) take() *conn {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	last := len(x.idle) - 1
+	if last < 0 {
+		return newConn(x.options)
+	}
+	c := x.idle[last]
+	x.idle = x.idle[:last]
+	return c
+}
+
+// put keeps a healthy connection. The first failure closes the connection.
+func (x *exchange) put(c *conn, healthy bool) {
+	if !healthy {
+		_ = c.client.Close()
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.idle = append(x.idle, c)
+}
+
+// exec makes one round trip of the commands. Each has its own error.
+func exec(ctx context.Context, client redis.UniversalClient, cmds []redis.Cmder) {
 	defer func() {
 		if v := recover(); v != nil {
 			setErr(cmds, fmt.Errorf("%w: %v\n\n%s", errBroken, v, debug.Stack()))
 		}
 	}()
 	if len(cmds) == 1 {
-		_ = x.client.Process(ctx, cmds[0])
+		_ = client.Process(ctx, cmds[0])
 		return
 	}
-	pipe := x.client.Pipeline()
+	pipe := client.Pipeline()
 	_ = pipe.BatchProcess(ctx, cmds...)
 	_, err := pipe.Exec(ctx)
 	if err != nil && !slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil }) {

@@ -29,17 +29,7 @@ func TestExchange_distantServer_noExtraTrip(t *testing.T) {
 	s, x, _ := patiently(t, options)
 	x.patience = sharePatience
 	var all sync.WaitGroup
-	var opened []*redis.Conn
-	for range together {
-		conn := x.client.(*redis.Client).Conn()
-		if err := conn.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		opened = append(opened, conn)
-	}
-	for _, conn := range opened {
-		_ = conn.Close() // back into the pool
-	}
+	x.each(together, func(client *redis.Client) { _ = client.Ping(t.Context()).Err() })
 	const (
 		trip = 200 * time.Millisecond
 		// A call that waits for another's round trip takes at least 1.6 of them.
@@ -259,7 +249,7 @@ func TestExchange_clusterCallsShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := s.shared.exchange(keyOf(name))
-	x.client.(*redis.Client).AddHook(w)
+	x.each(maxInFlight+2, func(client *redis.Client) { client.AddHook(w) })
 	if x != s.shared.exchange(keyOf(name)+"fence") {
 		t.Error("one node has two exchanges")
 	}

@@ -98,8 +98,22 @@ func patiently(t *testing.T, options redis.UniversalOptions) (*locks, *exchange,
 		}
 	}
 	w := &traffic{}
-	x.client.(*redis.Client).AddHook(w)
+	x.each(x.options.PoolSize, func(client *redis.Client) { client.AddHook(w) })
 	return s, x, w
+}
+
+// each takes n connections, new or idle, and calls f for each.
+func (x *exchange) each(n int, f func(*redis.Client)) {
+	var all sync.WaitGroup
+	taken := make([]*conn, n)
+	for i := range taken {
+		taken[i] = x.take()
+		all.Go(func() { f(taken[i].client) })
+	}
+	all.Wait()
+	for _, c := range taken {
+		x.put(c, true)
+	}
 }
 
 func (x *exchange) isPending(n int) bool {

@@ -238,7 +238,7 @@ func TestExchange_patienceEnds(t *testing.T) {
 }
 
 func TestExchange_answerWhileLeaving_counts(t *testing.T) {
-	x := newExchange(nil, false, nil)
+	x := newExchange(nil, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := &request{ctx, nil, make(chan struct{})}

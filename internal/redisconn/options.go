@@ -11,8 +11,8 @@ import (
 // of a failover. It asks the Sentinels when it connects.
 const masterFor = time.Second
 
-// ownOptions are the options of a client of the transport like those of the application's client. Its
-// pool is its own, so a pool that the application has used up delays no call.
+// ownOptions are the options of a connection of the transport, apart from those of the application's client.
+// A pool that the application has used up thus delays no call.
 func ownOptions(client *redis.Options) *redis.Options {
 	options := *client
 	options.MinIdleConns = 0
@@ -20,7 +20,7 @@ func ownOptions(client *redis.Options) *redis.Options {
 	// client has one, unless its size is negative.
 	options.PipelineReadBufferSize, options.PipelineWriteBufferSize, options.PipelinePoolSize = 0, 0, -1
 	// Transport.Repeat repeats a call, and also its dial. The pauses of go-redis would outlast a probe.
-	options.MaxRetries, options.DialerRetries, options.ContextTimeoutEnabled = -1, 1, true
+	options.MaxRetries, options.DialerRetries, options.ContextTimeoutEnabled = -1, 1, false
 	// ⚑ A client makes 0 of -1, and -1 of -2. Another client takes 0 for the default.
 	if options.ReadTimeout <= 0 {
 		options.ReadTimeout--

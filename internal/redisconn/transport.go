@@ -16,13 +16,13 @@ import (
 
 // Transport sends commands to the Redis of a client. Its methods return as soon as their ctx ends.
 //
-// For a *redis.Client, and for the nodes of a *redis.ClusterClient, it has clients of its own, with the
+// For a *redis.Client, and for the nodes of a *redis.ClusterClient, it has connections of its own, with the
 // options of the client. The client itself sends what a node of a Cluster redirects, and the first
 // calls, before it knows the nodes. A client that follows Sentinels sends calls as long as its pool has a
 // free connection. A client of another type sends all calls.
 type Transport struct {
 	client  redis.UniversalClient
-	tune    func(*redis.Options) // of its own clients; nil: none
+	tune    func(*redis.Options) // of its own connections; nil: none
 	running sync.WaitGroup       // round trips
 
 	mu     sync.Mutex
@@ -31,7 +31,7 @@ type Transport struct {
 }
 
 // New makes a transport over client, which stays the caller's. A tune changes the options of its own
-// clients. It may be nil.
+// connections. It may be nil.
 func New(client redis.UniversalClient, tune func(*redis.Options)) *Transport {
 	return &Transport{client: client, tune: tune, nodes: make(map[string]*exchange)}
 }
@@ -39,7 +39,7 @@ func New(client redis.UniversalClient, tune func(*redis.Options)) *Transport {
 // Client returns the client of the transport.
 func (t *Transport) Client() redis.UniversalClient { return t.client }
 
-// Close closes the transport's own clients. It returns when all commands have ended, also those whose
+// Close closes the transport's own connections. It returns when all commands have ended, also those whose
 // callers have left. Later calls fail with redis.ErrClosed.
 func (t *Transport) Close() {
 	t.mu.Lock()
@@ -49,21 +49,21 @@ func (t *Transport) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, x := range t.nodes {
-		if x.own {
-			_ = x.client.Close()
+		for _, c := range x.idle {
+			_ = c.client.Close()
 		}
 	}
 }
 
-// start runs f in a goroutine. It reports false after Close. ⚑ A WaitGroup panics if a goroutine starts
+// start counts a round trip. It reports false after Close. ⚑ A WaitGroup panics if a goroutine starts
 // while the last one ends.
-func (t *Transport) start(f func()) bool {
+func (t *Transport) start() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return false
 	}
-	t.running.Go(f)
+	t.running.Add(1)
 	return true
 }
 
@@ -104,14 +104,13 @@ func (t *Transport) load(addr string, options *redis.Options) *exchange {
 	if x != nil {
 		return x
 	}
-	x = newExchange(t.client, false, t.start)
 	if options != nil {
 		options = ownOptions(options)
 		if t.tune != nil {
 			t.tune(options)
 		}
-		x.client, x.own = redis.NewClient(options), true
 	}
+	x = newExchange(t, options)
 	t.nodes[addr] = x
 	return x
 }
@@ -146,14 +145,14 @@ func (t *Transport) Do(ctx context.Context, key string, cmd redis.Cmder) error {
 // not be read. In a Cluster that moves the keys, this needs more than one round trip.
 func (t *Transport) Send(ctx context.Context, key string, cmds ...redis.Cmder) error {
 	x := t.exchange(key)
-	if _, isCluster := t.client.(*redis.ClusterClient); x.own || !isCluster {
+	if _, isCluster := t.client.(*redis.ClusterClient); x.options != nil || !isCluster {
 		err := x.send(ctx, cmds...)
 		if err != nil || !isCluster || !slices.ContainsFunc(cmds, isElsewhere) {
 			return err
 		}
 	}
 	// ⚑ A command may have taken effect before.
-	done := x.own && slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return !isElsewhere(cmd) })
+	done := x.options != nil && slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return !isElsewhere(cmd) })
 	// ⚑ A pipeline over all nodes of a Cluster will not do: while a slot moves, go-redis lets two nodes
 	// answer at the same time.
 	for i, cmd := range cmds {
