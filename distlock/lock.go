@@ -54,7 +54,7 @@ func (k *Lock) AcquireWithRetry(ctx context.Context, maxRetries int, retryDelay 
 			return err
 		}
 		select {
-		case <-time.After(retryDelay):
+		case <-time.After(atLeastOneTick(retryDelay)):
 		case <-ctx.Done():
 			return callerLeft("acquire", ctx)
 		}
