@@ -55,7 +55,7 @@ func (m *sentMark) MarshalBinary() ([]byte, error) {
 // String is for hooks of the application, which may log commands.
 func (m *sentMark) String() string { return m.text }
 
-func notSent(err error) error { return &kindError{ErrNotDone, err} }
+func notSent(err error) error { return withKind(ErrNotDone, err) }
 
 const (
 	// firstPause is the upper bound of the pause before the first repetition of a call. The bound
@@ -85,7 +85,7 @@ func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed boo
 			<-ctx.Done()
 			break
 		}
-		if Pause(ctx, wait); ctx.Err() != nil {
+		if pause(ctx, wait); ctx.Err() != nil {
 			break
 		}
 		replayed = replayed || lost && !errors.Is(err, ErrNotDone)
@@ -100,13 +100,13 @@ func WithEarlierCopy(replayed bool, err error) error {
 		return err
 	}
 	for last, ok := err.(*kindError); ok && last.kind == ErrNotDone; last, ok = err.(*kindError) {
-		err = last.error // ⚑ an error of a connection has this kind twice
+		err = last.cause // ⚑ an error of a connection has this kind twice
 	}
-	return &kindError{ErrReplayed, err}
+	return withKind(ErrReplayed, err)
 }
 
-// Pause waits for d, or until ctx ends.
-func Pause(ctx context.Context, d time.Duration) {
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

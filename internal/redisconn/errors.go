@@ -36,7 +36,7 @@ func Explain(client redis.UniversalClient, name string, err error) error {
 // reload makes a client of a Cluster reload the nodes if that may help against err.
 func reload(client redis.UniversalClient, err error) {
 	c, ok := client.(*redis.ClusterClient)
-	if ok && (!IsReply(err) || IsTemporary(err)) && !errors.Is(err, redis.ErrPoolTimeout) {
+	if ok && (!IsReply(err) || isTemporary(err)) && !errors.Is(err, redis.ErrPoolTimeout) {
 		c.ReloadState(context.Background())
 	}
 }
@@ -75,8 +75,8 @@ func IsReply(err error) bool {
 	return errors.As(err, &reply)
 }
 
-// IsTemporary reports whether the server rejects requests for now.
-func IsTemporary(err error) bool {
+// isTemporary reports whether the server rejects requests for now.
+func isTemporary(err error) bool {
 	for _, code := range []string{
 		"LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN",
 		"ERR max number of clients",
@@ -90,14 +90,14 @@ func IsTemporary(err error) bool {
 
 func explain(err error, on topology, name string) error {
 	advice, kind := kindOf(err, on)
-	err = discreet(err)
+	text := name + ": " + discreet(err)
 	if advice == missingRight {
 		advice += name
 	}
 	if advice != "" {
-		err = fmt.Errorf("%w (%s)", err, advice)
+		text += " (" + advice + ")"
 	}
-	return &kindError{kind, fmt.Errorf("%s: %w", name, err)}
+	return &kindError{kind, err, text}
 }
 
 // errFull is the kind of a call without memory. Redis checks the memory before the first write of a
@@ -151,7 +151,7 @@ func kindOf(err error, on topology) (advice string, kind error) {
 		return "this node belongs to a Redis Cluster: make the client with redis.NewClusterClient", ErrRefused
 	case has("READONLY"):
 		return "this node is a replica, or became one in a failover: give the client the address of the master", ErrTemporary
-	case IsTemporary(err):
+	case isTemporary(err):
 		return "", ErrTemporary
 	case slices.ContainsFunc(notRedis, func(text string) bool { return strings.Contains(err.Error(), text) }):
 		return "this is no Redis, but perhaps HTTP: correct the host and the port of the client", nil
@@ -172,7 +172,7 @@ const unnamed = "redis: all sentinels specified in configuration are unreachable
 // discreet leaves out the quotes of an error's text: they can be keys, messages and IDs. Redis
 // quotes the first arguments of an unknown command. go-redis quotes what it cannot read, and has a line
 // for each Sentinel.
-func discreet(err error) error {
+func discreet(err error) string {
 	begin, lines := "", []string{err.Error()}
 	_, answers, fromSentinels := strings.Cut(err.Error(), unnamed)
 	if fromSentinels {
@@ -190,25 +190,21 @@ func discreet(err error) error {
 		}
 		lines[i] = line
 	}
-	return &discreetError{err, begin + strings.Join(slices.Compact(lines), "; ")}
+	return begin + strings.Join(slices.Compact(lines), "; ")
 }
-
-type discreetError struct {
-	error
-	text string
-}
-
-func (e *discreetError) Error() string { return e.text }
-func (e *discreetError) Unwrap() error { return e.error }
 
 // kindError is an error of a known kind, which is not part of its text.
 type kindError struct {
-	kind error // or nil
-	error
+	kind  error // or nil
+	cause error
+	text  string
 }
 
-func (e *kindError) Unwrap() error        { return e.error }
+func (e *kindError) Error() string        { return e.text }
+func (e *kindError) Unwrap() error        { return e.cause }
 func (e *kindError) Is(target error) bool { return errors.Is(e.kind, target) }
+
+func withKind(kind, err error) error { return &kindError{kind, err, err.Error()} }
 
 // hasCode reports whether err is an error reply with the given code. Redis before 7.0 quotes the
 // error of a command in a script.

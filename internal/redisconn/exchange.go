@@ -152,17 +152,15 @@ func (x *exchange) startLocked() bool {
 // lead makes one round trip of the requests. Scripts that the node does not know are sent again, whole.
 func (x *exchange) lead(requests ...*request) {
 	defer x.transport.running.Done()
-	var contexts []context.Context
-	var cmds, again []redis.Cmder
-	for _, r := range requests {
-		contexts = append(contexts, r.ctx)
-		cmds = append(cmds, r.cmds...)
-	}
 	ctx := requests[0].ctx
 	if len(requests) > 1 || x.options == nil {
 		var cancel context.CancelFunc
-		ctx, cancel = lasting(contexts)
+		ctx, cancel = lasting(requests)
 		defer cancel()
+	}
+	var cmds, again []redis.Cmder
+	for _, r := range requests {
+		cmds = append(cmds, r.cmds...)
 	}
 	x.roundTrip(ctx, cmds)
 	for _, r := range requests {
@@ -247,13 +245,13 @@ func setErr(cmds []redis.Cmder, err error) {
 	}
 }
 
-// lasting returns a context for commands that several callers wait for. It has the values of the first
+// lasting returns a context for requests that several callers wait for. It has the values of the first
 // ctx, and ends after the latest deadline of all.
-func lasting(callers []context.Context) (context.Context, context.CancelFunc) {
-	ctx := context.WithoutCancel(callers[0])
+func lasting(requests []*request) (context.Context, context.CancelFunc) {
+	ctx := context.WithoutCancel(requests[0].ctx)
 	var last time.Time
-	for _, caller := range callers {
-		deadline, ok := caller.Deadline()
+	for _, r := range requests {
+		deadline, ok := r.ctx.Deadline()
 		if !ok {
 			return ctx, func() {}
 		}

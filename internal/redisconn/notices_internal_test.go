@@ -228,7 +228,7 @@ func dialing(t *testing.T, wait func(ctx context.Context)) (*Notices[driver.Wake
 // Listen leaves in time.
 func TestNotices_L_renewWhileDialing(t *testing.T) {
 	t.Parallel()
-	n, dials := dialing(t, func(ctx context.Context) { Pause(ctx, 3*time.Second) })
+	n, dials := dialing(t, func(ctx context.Context) { pause(ctx, 3*time.Second) })
 	s := newSubscription(n)
 	n.current = s
 	s.channels["n:wake:other"] = &channel{ready: make(chan struct{})} // so that no goroutine reads

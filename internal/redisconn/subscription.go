@@ -99,7 +99,7 @@ func (s *subscription[W]) subscribe(pubsub *redis.PubSub, name string) {
 		if err := pubsub.Subscribe(s.ctx, name); err == nil || errors.Is(err, redis.ErrClosed) {
 			return
 		}
-		Pause(s.ctx, reconnectPause)
+		pause(s.ctx, reconnectPause)
 	}
 }
 
@@ -143,7 +143,7 @@ func (s *subscription[W]) read() {
 			s.notices.refuse(s, err)
 			return
 		case IsReply(err): // the server refuses to subscribe for now
-			Pause(s.ctx, reconnectPause)
+			pause(s.ctx, reconnectPause)
 			s.renew()
 		case errors.As(err, &timeout) && timeout.Timeout() && !pinged:
 			pinged = true
@@ -152,7 +152,7 @@ func (s *subscription[W]) read() {
 			pinged = false
 			s.renew()
 		default:
-			Pause(s.ctx, reconnectPause)
+			pause(s.ctx, reconnectPause)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func (s *subscription[W]) subscribed(name string) {
 
 // refuses reports whether err is a lasting refusal by the server.
 func refuses(err error) bool {
-	return err != nil && IsReply(err) && !IsTemporary(err)
+	return err != nil && IsReply(err) && !isTemporary(err)
 }
 
 // renew replaces a connection on which the server does not answer.
