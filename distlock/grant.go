@@ -135,5 +135,5 @@ func (g *grant) mayHandOffLocked(at time.Time, ttl time.Duration) bool {
 // ⚑ A lock whose acquire was sent more than once is released with a tombstone.
 func (le *Lease) mayReleaseWithWriteLocked() bool {
 	g := le.grant
-	return le.errLocked() == nil && le.state == held && !le.leaving && !g.copiesMayArrive && !g.queue.Wanted()
+	return le.errLocked() == nil && le.state != releasing && !le.leaving && !g.copiesMayArrive && !g.queue.Wanted()
 }
