@@ -165,7 +165,7 @@ func TestNew_noAnswer_isDown(t *testing.T) {
 	} {
 		name, _, _ := strings.Cut(url, ":")
 		t.Run(name+" "+text, func(t *testing.T) {
-			const timeout = 700 * time.Millisecond
+			const timeout = 1500 * time.Millisecond
 			began := time.Now()
 			_, err := New(config.ProviderConfig{BaseURL: url, Timeout: timeout})
 			if took := time.Since(began); took > timeout+2*time.Second {
