@@ -29,7 +29,7 @@ var (
 	// ErrChanged: the history has changed between two pages of a read. Begin the read again.
 	ErrChanged = errors.New("sessionstore: history changed")
 	// ErrTooLarge: a message is larger than Options.MaxMessage, or the messages of an exchange are larger
-	// than twice that together, or more than 256, or a session would have more than 16 pinned exchanges.
+	// than twice that together, or more than 256. Or a session has no place left for a Replace.
 	ErrTooLarge = errors.New("sessionstore: message too large")
 	// ErrCodec: the codec failed.
 	ErrCodec = errors.New("sessionstore: codec failed")

@@ -30,13 +30,13 @@ func (s *Store[M, D]) Fork(ctx context.Context, to string, upTo lockedmemory.Pla
 		all := upTo == lockedmemory.Place{}
 		found := all
 	pages:
-		for group := range r.forward(lockedmemory.Place{}) {
-			for _, e := range group {
+		for page := range r.pages(storedriver.Read{}, unlimited) {
+			for i, e := range page {
 				if !all && e.Place.Fence > upTo.Fence {
 					break pages
 				}
 				found = found || e.Place == upTo
-				if len(s.decode(r, []storedriver.Entry{e}, nil)) > 0 { // it can be read
+				if len(s.decode(r, page[i:i+1], nil)) > 0 { // it can be read
 					copied = append(copied, storedriver.Entry{Place: e.Place, Messages: e.Messages, Pinned: e.Pinned})
 				}
 			}

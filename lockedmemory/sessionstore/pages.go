@@ -1,7 +1,6 @@
 package sessionstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -17,28 +16,26 @@ const (
 	leastSize = 8 << 10  // so at most 2,048 entries a page
 )
 
-// unlimited is the limit of a read without a limit. One more is an int, too.
-const unlimited = math.MaxInt - 1
+// unlimited is the limit of a read without a limit.
+const unlimited = math.MaxInt
 
 // reading is a request that reads a history page by page.
 type reading struct {
 	*request
-	maxExchanges int                  // Retention.MaxExchanges
-	since        int64                // the lowest token that Retention.MaxAge keeps, once a page was read
-	size         int                  // of an exchange, as estimated; see pages
-	paged        bool                 // a page was read
-	revision     int64                // of the first page
-	last         lockedmemory.Place   // of the last entry read
-	oldest       lockedmemory.Place   // see storedriver.Page, of the last page
-	pinned       []lockedmemory.Place // see storedriver.Page, of the first page
-	known        bool                 // see storedriver.Page, of the last page
-	err          error                // has ended the pages
+	since    int64                // the lowest token that Retention.MaxAge keeps, once a page was read
+	size     int                  // of an exchange, as estimated; see pages
+	paged    bool                 // a page was read
+	revision int64                // of the first page
+	last     lockedmemory.Place   // of the last entry read
+	oldest   lockedmemory.Place   // see storedriver.Page, of the last page
+	pinned   []lockedmemory.Place // see storedriver.Page, of the first page
+	known    bool                 // see storedriver.Page, of the last page
+	err      error                // has ended the pages
 }
 
 func (s *Store[M, D]) reading(ctx context.Context, op operation) (*reading, error) {
 	request, err := s.request(ctx, op)
-	return &reading{request: request, maxExchanges: cmp.Or(s.driver.Retention().MaxExchanges, unlimited),
-		size: firstSize}, err
+	return &reading{request: request, size: firstSize}, err
 }
 
 // pages yields the entries of a session, a page at a time, until reading.err is set. Each page has
@@ -92,76 +89,6 @@ func (r *reading) changed(page storedriver.Page) error {
 
 func (r *reading) changes() error {
 	return fmt.Errorf("%w: %s: while it was read, it was cleared, replaced or trimmed: begin again", ErrChanged, r.op)
-}
-
-// turns yields the turns that Retention.MaxExchanges keeps, each whole, the newest first. It ends
-// as pages does. The caller needs limit exchanges with all words. Pinned exchanges do not count.
-func (r *reading) turns(limit int, words []string) iter.Seq[[]storedriver.Entry] {
-	firstLimit := r.maxExchanges
-	if len(words) == 0 {
-		firstLimit = min(firstLimit, limit)
-	}
-	return func(yield func([]storedriver.Entry) bool) {
-		// turn is being read. newer and count are the exchanges that count, of newer turns and of turn.
-		var turn []storedriver.Entry
-		newer, count := 0, 0
-		for page := range r.pages(storedriver.Read{Backward: true}, firstLimit+1) { // one more shows if a turn is whole
-			for _, entry := range page {
-				if len(turn) > 0 && entry.Place.Fence != turn[0].Place.Fence {
-					if !yield(turn) || r.err != nil || entry.Place.Fence < r.since {
-						return
-					}
-					newer += count
-					turn, count = nil, 0
-				}
-				turn = append(turn, entry)
-				if !entry.Pinned {
-					count++
-				}
-				if newer > 0 && newer+count > r.maxExchanges {
-					return
-				}
-			}
-		}
-		if len(turn) > 0 && r.err == nil {
-			yield(turn)
-		}
-	}
-}
-
-// forward yields the entries of Store.Forward.
-func (r *reading) forward(after lockedmemory.Place) iter.Seq[[]storedriver.Entry] {
-	from := r.beginning(after)
-	if after.Compare(from) > 0 {
-		from = after
-	}
-	return func(yield func([]storedriver.Entry) bool) {
-		first := true
-		for page := range r.pages(storedriver.Read{From: from}, unlimited) {
-			if first {
-				page = append(r.pins(after, from), page...)
-			}
-			if first = false; r.err != nil || !yield(page) {
-				return
-			}
-		}
-	}
-}
-
-// beginning returns the place before the oldest exchange that Retention.MaxExchanges keeps, or a place
-// between that one and after. It does not look at turns before after.
-func (r *reading) beginning(after lockedmemory.Place) (before lockedmemory.Place) {
-	if r.maxExchanges == unlimited {
-		return before
-	}
-	for turn := range r.turns(unlimited, nil) {
-		before = lockedmemory.Place{Fence: turn[0].Place.Fence}
-		if before.Fence <= after.Fence {
-			break
-		}
-	}
-	r.last = lockedmemory.Place{} // the next page is not older than this one
-	return before
 }
 
 // read reads a page. Under a lease, it shows the token of the lease.

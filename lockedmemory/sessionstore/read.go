@@ -1,7 +1,6 @@
 package sessionstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,9 +26,18 @@ import (
 // [ErrDeleted], distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrInvalidKey, distlock.ErrNotHeld if
 // the lease is for another session, or the error of ctx.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
+	words := wordsOf(query)
 	return readWhole(ctx, s, opLoad, func(r *reading) []M {
-		words := wordsOf(query)
-		found := s.history(r, cmp.Or(s.opts.Window, unlimited), words, true)
+		var found []lockedmemory.Exchange[M]
+		if s.opts.Window == 0 {
+			for page := range r.pages(storedriver.Read{}, unlimited) {
+				found = append(found, s.decode(r, page, words)...)
+			}
+			found = present(r, found)
+		} else {
+			found = s.last(r, s.opts.Window, words, true)
+			found = byPlace(append(found, s.decode(r, r.pins(), words)...))
+		}
 		messages := make([]M, 0, 2*len(found))
 		for _, e := range found {
 			messages = append(messages, e.Messages...)
@@ -58,35 +66,34 @@ func readWhole[M, D, T any](ctx context.Context, s *Store[M, D], op operation, r
 // rereads is how often a read begins again.
 const rereads = 3
 
-// history returns the last exchanges with all words, as a window bounds them. With pins, it returns all
-// pinned exchanges, and the window is of the others.
-func (s *Store[M, D]) history(r *reading, window int, words []string, pins bool) []lockedmemory.Exchange[M] {
-	backward := window < unlimited || r.maxExchanges < unlimited || s.driver.Retention().MaxAge > 0
-	groups := r.pages(storedriver.Read{}, unlimited)
-	if backward {
-		groups = r.turns(window, words)
+// last returns the last n exchanges with all words, in order: whole turns, and the newest turn in any case.
+// With pinsApart, it leaves out the pinned exchanges.
+func (s *Store[M, D]) last(r *reading, n int, words []string, pinsApart bool) (found []lockedmemory.Exchange[M]) {
+	limit := unlimited
+	if len(words) == 0 {
+		limit = min(n, unlimited-1) + 1 // one more shows if a turn is whole
 	}
-	var found []lockedmemory.Exchange[M]
-	for group := range groups {
-		if pins {
-			group = notPinned(group)
+	turn, newer := int64(0), 0 // the turn that is read, and the exchanges of newer turns
+pages:
+	for page := range r.pages(storedriver.Read{Backward: true}, limit) {
+		for i, entry := range page {
+			if entry.Place.Fence != turn {
+				if len(found) >= n {
+					break pages
+				}
+				turn, newer = entry.Place.Fence, len(found)
+			}
+			if !pinsApart || !entry.Pinned {
+				found = append(found, s.decode(r, page[i:i+1], words)...)
+			}
+			if r.err != nil || newer > 0 && len(found) > n {
+				found = found[:newer]
+				break pages
+			}
 		}
-		exchanges := s.decode(r, group, words)
-		if len(found) > 0 && len(found)+len(exchanges) > window {
-			break
-		}
-		if found = append(found, exchanges...); len(found) >= window {
-			break
-		}
 	}
-	if backward {
-		slices.Reverse(found)
-	}
-	found = present(r, found)
-	if pins {
-		found = byPlace(append(found, s.decode(r, r.pins(lockedmemory.Place{}, end), words)...))
-	}
-	return found
+	slices.Reverse(found)
+	return present(r, found)
 }
 
 // Last returns the last n exchanges in order: whole turns, and at most n exchanges. The newest turn is
@@ -100,13 +107,12 @@ func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[
 		if n == 0 {
 			return nil
 		}
-		return s.history(r, n, nil, false)
+		return s.last(r, n, nil, false)
 	})
 }
 
 // Search returns up to k results: the messages whose text contains all words of query, the newest
-// first. It sees all pinned exchanges. The errors are those of [Store.Load], and distlock.ErrInvalidOption
-// for a negative k.
+// first. The errors are those of [Store.Load], and distlock.ErrInvalidOption for a negative k.
 func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, error) {
 	if k < 0 {
 		return nil, invalidOption("k is %d, but must not be negative", k)
@@ -116,15 +122,18 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 		if k == 0 {
 			return nil
 		}
+		limit := unlimited
+		if len(words) == 0 {
+			limit = k
+		}
 		var exchanges []lockedmemory.Exchange[M]
-		for turn := range r.turns(k, words) {
-			if exchanges = append(exchanges, s.decode(r, notPinned(turn), words)...); len(exchanges) >= k {
+		for page := range r.pages(storedriver.Read{Backward: true}, limit) {
+			if exchanges = append(exchanges, s.decode(r, page, words)...); len(exchanges) >= k {
 				break
 			}
 		}
-		exchanges = append(present(r, exchanges), s.decode(r, r.pins(lockedmemory.Place{}, end), words)...)
 		found := make([]D, 0, min(k, 2*len(exchanges)))
-		for _, e := range slices.Backward(byPlace(exchanges)) {
+		for _, e := range present(r, exchanges) {
 			for _, m := range slices.Backward(e.Messages) {
 				if len(found) < k && s.matches(m, words) {
 					found = append(found, s.codec.Document(m))
@@ -145,9 +154,7 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 // between two such reads is not reported: replaced content after the place is yielded, perhaps again.
 func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {
-	return s.iterate(ctx, opForward, after, func(r *reading) iter.Seq[[]storedriver.Entry] {
-		return r.forward(after)
-	})
+	return s.iterate(ctx, opForward, storedriver.Read{From: after})
 }
 
 // Backward is [Store.Forward] from a place to the beginning, or with the zero Place from the end: the
@@ -155,52 +162,23 @@ func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 // Backward does not yield them.
 func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {
-	return s.iterate(ctx, opBackward, before, func(r *reading) iter.Seq[[]storedriver.Entry] {
-		lowest, first := before, lockedmemory.Place{}
-		groups := r.turns(unlimited, nil)
-		if before == (lockedmemory.Place{}) {
-			lowest = end
-		}
-		if lowest != end || r.maxExchanges == unlimited {
-			first = r.beginning(lockedmemory.Place{})
-			groups = r.pages(storedriver.Read{Backward: true, From: before}, unlimited)
-		}
-		return func(yield func([]storedriver.Entry) bool) {
-			for group := range groups {
-				kept := slices.DeleteFunc(group, func(e storedriver.Entry) bool {
-					return e.Place.Compare(first) < 0 || e.Place.Fence < r.since
-				})
-				if len(kept) > 0 {
-					lowest = kept[len(kept)-1].Place
-				}
-				if !yield(kept) {
-					return
-				}
-				if len(kept) < len(group) {
-					break
-				}
-			}
-			older := r.pins(lockedmemory.Place{}, lowest)
-			slices.Reverse(older)
-			yield(older)
-		}
-	})
+	return s.iterate(ctx, opBackward, storedriver.Read{From: before, Backward: true})
 }
 
-// iterate yields the exchanges from a place on. read returns the entries of a reading in groups.
-func (s *Store[M, D]) iterate(ctx context.Context, op operation, from lockedmemory.Place,
-	read func(*reading) iter.Seq[[]storedriver.Entry]) iter.Seq2[lockedmemory.Exchange[M], error] {
+// iterate yields the exchanges that a read asks for.
+func (s *Store[M, D]) iterate(ctx context.Context, op operation, read storedriver.Read,
+) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return func(yield func(lockedmemory.Exchange[M], error) bool) {
 		r, err := s.reading(ctx, op)
-		if err == nil && !isPlace(from) {
-			err = invalidOption("%s: no exchange has the place %s: give the Place of one", op, from)
+		if err == nil && !isPlace(read.From) {
+			err = invalidOption("%s: no exchange has the place %s: give the Place of one", op, read.From)
 		}
 		if err != nil {
 			yield(lockedmemory.Exchange[M]{}, err)
 			return
 		}
-		for group := range read(r) {
-			for _, e := range s.decode(r, group, nil) {
+		for page := range r.pages(read, unlimited) {
+			for _, e := range s.decode(r, page, nil) {
 				if !yield(e, nil) {
 					return
 				}

@@ -42,15 +42,9 @@ func (d *counting) Read(ctx context.Context, r storedriver.Read) (storedriver.Pa
 func filled(t *testing.T, exchanges, size int, opts *sessionstore.Options) (*sessionstore.Store[string, string],
 	*counting) {
 	t.Helper()
-	return filledWith(t, exchanges, size, opts, nil)
-}
-
-func filledWith(t *testing.T, exchanges, size int, opts *sessionstore.Options, keep *sessionstore.Retention,
-) (*sessionstore.Store[string, string], *counting) {
-	t.Helper()
 	d := &counting{}
 	var err error
-	d.Driver, err = memstore.NewDriver(keep)
+	d.Driver, err = memstore.NewDriver(nil)
 	must(t, err)
 	store, err := sessionstore.New(d, lockedmemory.FixedKey("s"), plain{}, opts)
 	must(t, err)
@@ -133,36 +127,6 @@ func (l *lines) Handle(ctx context.Context, _ slog.Record) error {
 	return nil
 }
 
-// No read goes beyond the turns that MaxAge keeps.
-func TestStore_longOldHistory_oneRoundTrip(t *testing.T) {
-	store, d := filledWith(t, 5_000, 100, nil, &sessionstore.Retention{MaxAge: time.Hour})
-	_, err := d.Append(t.Context(), storedriver.Append{
-		Write:   storedriver.Write{Access: storedriver.Access{Session: "s", Fence: time.Now().UnixMicro()}, N: 1, Op: "new"},
-		Content: storedriver.Content{Messages: [][]byte{[]byte("new")}},
-	})
-	must(t, err)
-	if found, err := store.Load(t.Context(), ""); err != nil || len(found) != 1 || d.reads != 1 {
-		t.Errorf("Load: %d messages, %v, in %d round trips", len(found), err, d.reads)
-	}
-	d.reads = 0
-	if found, err := store.Last(t.Context(), 20); err != nil || len(found) != 1 || d.reads != 1 {
-		t.Errorf("Last: %d exchanges, %v, in %d round trips", len(found), err, d.reads)
-	}
-	d.reads = 0
-	if found, err := store.Search(t.Context(), "x", 20); err != nil || len(found) != 0 || d.reads != 1 {
-		t.Errorf("Search: %d results, %v, in %d round trips", len(found), err, d.reads)
-	}
-	d.reads = 0
-	n := 0
-	for _, err := range store.Backward(t.Context(), lockedmemory.Place{}) {
-		must(t, err)
-		n++
-	}
-	if n != 1 || d.reads != 1 {
-		t.Errorf("Backward: %d exchanges in %d round trips", n, d.reads)
-	}
-}
-
 // A session with pinned exchanges costs one read more, and no other session does.
 func TestLoad_pinned_oneReadMore(t *testing.T) {
 	store, d := filled(t, 5_000, 100, &sessionstore.Options{Window: 10})
@@ -184,22 +148,6 @@ func TestLoad_pinned_oneReadMore(t *testing.T) {
 		t.Fatal(v, err)
 	}
 	loads(22, 2)
-}
-
-// Forward from a place reads no history before it, also where MaxExchanges hides older turns.
-func TestForward_fromALatePlace_twoRoundTrips(t *testing.T) {
-	store, d := filledWith(t, 5_000, 100, nil, &sessionstore.Retention{MaxExchanges: 5_000})
-	newest, err := store.Last(t.Context(), 10)
-	must(t, err)
-	d.reads = 0
-	n := 0
-	for _, err := range store.Forward(t.Context(), newest[0].Place) {
-		must(t, err)
-		n++
-	}
-	if n != 9 || d.reads != 2 {
-		t.Errorf("%d exchanges in %d round trips", n, d.reads)
-	}
 }
 
 // Also with large exchanges, an answer has at most 16 MiB.

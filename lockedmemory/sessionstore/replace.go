@@ -23,14 +23,13 @@ import (
 // without a Place, the ID is dropped. It stands with the exchange after it, or at the end of the range.
 //
 // A Pinned exchange, such as a summary, is kept by Options.Window and [Retention], but not by IdleTTL. A
-// Replace without it, Clear and Delete remove it. A session has at most 16.
+// Replace without it, Clear and Delete remove it. Pin few exchanges: a Load reads all of them.
 //
 // The service copies the history beside the old one. That takes as long as writing the history anew, and
 // twice its memory until the end. Of the removed exchanges the service then keeps no text.
 //
 // The errors are those of [Store.Append]; [ErrRange] if the session has no exchange at from or to, or if a
-// Place is out of order; [ErrTooLarge] if more than 16 exchanges would be pinned; and
-// lockedmemory.ErrInvalidID if an ID is longer than 512 bytes or stands twice. After
+// Place is out of order; and lockedmemory.ErrInvalidID if an ID is longer than 512 bytes or stands twice. After
 // distlock.ErrOutcomeUnknown, repeat it in the same turn: ErrRange then says that it was done.
 func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 	exchanges ...lockedmemory.Exchange[M]) error {
@@ -73,11 +72,7 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 			return err
 		}
 	}
-	replace := storedriver.Replace{From: from, To: to, New: entries}
-	if err := r.checkPins(replace); err != nil {
-		return err
-	}
-	return r.replace(replace)
+	return r.replace(storedriver.Replace{From: from, To: to, New: entries})
 }
 
 // isPlace reports whether an entry may have a place. ⚑ In Redis, the other values have no form, or that of

@@ -34,7 +34,6 @@ const (
 	opReplace  operation = "replace"
 	opFork     operation = "fork"
 	opSource   operation = "fork: reading the history"
-	opPins     operation = "replace: reading the pinned exchanges"
 	opDelete   operation = "delete"
 	opLoad     operation = "load"
 	opSearch   operation = "search"

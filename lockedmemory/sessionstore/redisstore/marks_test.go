@@ -50,6 +50,7 @@ func TestMarks_oneMarkerAtMost(t *testing.T) {
 	if markers > 1 {
 		t.Errorf("%d markers in %d entries", markers, len(entries))
 	}
+	must(t, s.memory.Turn(ctx, s.opens)) // trims
 	if messages, err := s.store.Load(ctx, ""); err != nil || len(messages) != 300 {
 		t.Errorf("%d messages, %v; want the 150 exchanges that are kept", len(messages), err)
 	}

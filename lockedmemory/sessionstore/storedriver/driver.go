@@ -189,8 +189,7 @@ type Driver interface {
 	// Ping returns nil if the service answers a read. The advice, for operators, is on settings of
 	// the service that harm sessions, one sentence each.
 	Ping(ctx context.Context) (advice []string, err error)
-	// Retention returns what the driver keeps, with the defaults filled in. Reads of a store hide
-	// exchanges beyond MaxExchanges, so a driver may keep some more.
+	// Retention returns what the driver keeps, with the defaults filled in.
 	Retention() Retention
 	// AcrossProcesses reports whether other processes see the sessions. Then their locks have to be visible to
 	// these processes, too.

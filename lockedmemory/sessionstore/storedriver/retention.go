@@ -23,7 +23,7 @@ type Retention struct {
 	IdleTTL time.Duration
 	// MaxExchanges is how many exchanges of a session are kept at most: the last turns, whole. The
 	// newest turn is kept whole, also if it is longer. Pinned exchanges are kept in addition, here and
-	// under MaxAge. Default: all.
+	// under MaxAge. The first access of a lease removes older turns, until then reads return them. Default: all.
 	MaxExchanges int
 	// MaxAge is how old an exchange may become: reads leave older exchanges out. Its age counts from the
 	// grant of its lease to the grant of the last lease that has used the session, both by the clock of the

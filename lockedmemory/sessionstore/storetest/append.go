@@ -40,6 +40,7 @@ func appended(h *harness) {
 	if err := a.memory.SaveOnce(h.Context(), "id", messages(5)...); !errors.Is(err, sessionstore.ErrTurnConflict) {
 		h.Errorf("other messages: %v; want ErrTurnConflict", err)
 	}
+	a.turn(a.mustLoad) // trims
 	if n := len(a.all(h.Context())); n != 3 {
 		h.Errorf("%d exchanges, want 3", n)
 	}
@@ -101,6 +102,7 @@ func answered(h *harness) {
 	})
 	a.mustSaveOnce(h.Context(), "last", "last")
 	a.isUnder(h.Context(), "last", "last")
+	a.turn(a.mustLoad)
 	a.isGoneUnder("one") // it is trimmed
 	if err := a.memory.Clear(h.Context()); err != nil {
 		h.Error(err)

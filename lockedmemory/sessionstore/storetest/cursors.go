@@ -62,12 +62,6 @@ func cursors(h *harness) {
 			check("3 after", b.names(b.store.Forward(h.Context(), e.Place), 3), all[n+1:min(n+4, 9)])
 			check("3 before", b.names(b.store.Backward(h.Context(), e.Place), 3), reversed(all[max(0, n-3):n]))
 		}
-		few := a.over(&options{Retention: sessionstore.Retention{MaxExchanges: 4}},
-			func(d storedriver.Driver) storedriver.Driver { return &small{Driver: d, limit: limit} })
-		check("of 4", few.names(few.store.Forward(h.Context(), lockedmemory.Place{}), 100), all[6:])
-		check("of 4, back", few.names(few.store.Backward(h.Context(), lockedmemory.Place{}), 100), reversed(all[6:]))
-		check("of 4, after", few.names(few.store.Forward(h.Context(), history[2].Place), 100), all[6:])
-		check("of 4, before", few.names(few.store.Backward(h.Context(), history[8].Place), 100), reversed(all[6:8]))
 		for n, want := range map[int][]any{0: nil, 1: all[8:], 2: all[8:], 3: all[6:], 8: all[2:], 9: all, 100: all} {
 			last, err := b.store.Last(h.Context(), n)
 			if err != nil || len(last) != len(want) || len(want) > 0 && last[0].Input() != question(want[0]) {

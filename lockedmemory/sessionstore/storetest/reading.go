@@ -91,6 +91,7 @@ func maxExchangesAndWindow(h *harness) {
 	}
 	check := func(want ...any) {
 		h.Helper()
+		kept.turn(kept.mustLoad) // trims
 		kept.has(want...)
 		if got := kept.stored(); !slices.Equal(got, want) {
 			h.Errorf("Forward yields %s, want %s", got, want)
@@ -115,8 +116,7 @@ func maxExchangesAndWindow(h *harness) {
 	}
 }
 
-// Limits do not cut inside a turn: neither Window and MaxExchanges when a session is read, nor the
-// driver when it trims.
+// Limits do not cut inside a turn: neither Window when a session is read, nor the driver when it trims.
 func turnsAreNotCut(h *harness) {
 	a := h.instance(nil, nil)
 	turns := [][]any{{"1", "2"}, {"3", "4", "5"}, {"6"}, {"7", "8"}}
@@ -128,16 +128,6 @@ func turnsAreNotCut(h *harness) {
 		for size := range 4 {
 			wrap := func(d storedriver.Driver) storedriver.Driver { return &small{Driver: d, limit: max(3*size, 1)} }
 			a.over(&options{view: sessionstore.Options{Window: limit}}, wrap).has(all[from:]...)
-			kept := a.over(&options{Retention: sessionstore.Retention{MaxExchanges: limit}}, wrap)
-			kept.has(all[from:]...)
-			if got := kept.stored(); !slices.Equal(got, all[from:]) {
-				h.Errorf("Forward with limit %d yields %s, want %s", limit, got, all[from:])
-			}
-			for k := 1; k < 10; k++ {
-				if found, err := kept.store.Search(h.Context(), "q", k); err != nil || len(found) != min(k, len(all[from:])) {
-					h.Errorf("Search for %d with limit %d: %s, %v", k, limit, text(found), err)
-				}
-			}
 		}
 	}
 	if err := a.memory.Clear(h.Context()); err != nil {
@@ -354,7 +344,7 @@ func codecRefuses(h *harness) {
 	for _, limit := range []int{0, 4} {
 		for _, skip := range []bool{false, true} {
 			var log bytes.Buffer
-			store, err := sessionstore.New(keeping{a.driver, storedriver.Retention{MaxExchanges: limit}},
+			store, err := sessionstore.New(a.driver,
 				lockedmemory.FixedKey(h.session), refusing{decode: "a3"},
 				&sessionstore.Options{Window: limit, SkipBroken: skip, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if err != nil {
@@ -382,7 +372,7 @@ func codecRefuses(h *harness) {
 			}
 			for call, err := range errs {
 				if !slices.Equal(found[call], want[call]) {
-					h.Errorf("%s, MaxExchanges %d: %s, want %s", call, limit, text(found[call]), text(want[call]))
+					h.Errorf("%s, Window %d: %s, want %s", call, limit, text(found[call]), text(want[call]))
 				}
 				var entry *sessionstore.EntryError
 				if skip && err != nil || !skip && (!errors.As(err, &entry) || !errors.Is(err, sessionstore.ErrBroken) ||

@@ -132,7 +132,8 @@ func replacedKeepsIDs(h *harness) {
 	}
 	a.mustSaveOnce(h.Context(), "two", 3) // it is known
 	a.has("1a", "new", "3a")
-	a.mustSave(h.Context(), 4) // the first turn is trimmed
+	a.mustSave(h.Context(), 4)
+	a.turn(a.mustLoad) // the first turn is trimmed
 	a.has("new", "3a", 4)
 }
 

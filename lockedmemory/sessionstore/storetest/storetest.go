@@ -66,7 +66,6 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"O_pinned_trimmedBetweenPages", pinnedTrimmedBetweenPages},
 		{"O_pinned_replacedBetweenPages", pinReplacedBetweenPages},
 		{"pinned_expires", pinnedExpires},
-		{"pinned_bounded", pinsBounded},
 		{"O_fork", forked},
 		{"O_fork_refused_nothingWritten", forkRefused},
 		{"O_fork_tokensRise", forkedTokensRise},
