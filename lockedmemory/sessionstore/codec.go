@@ -2,15 +2,10 @@ package sessionstore
 
 import (
 	"bytes"
-	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
-	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -32,16 +27,14 @@ type Codec[M, D any] interface {
 }
 
 // JSON is a Codec for plain structs, by encoding/json. Numbers in fields of type any come back as float64.
-// A Store refuses a JSON, or a codec that embeds one, if it stores nothing of a struct because no field is
-// exported.
 type JSON[M any] struct {
-	// TextOf returns the text in which queries search. Nil: the string itself, or the strings in the
-	// fields, elements and map values of a message, one a line. Names and keys are no text.
+	// TextOf returns the text in which queries search. Nil: the strings in the JSON of the message, one a
+	// line, without names of fields and keys.
 	TextOf func(M) string
 }
 
-// Encode implements [Codec]. It refuses null, texts that are not valid UTF-8, and half a surrogate pair,
-// such as \ud83d alone. No error shows anything of the message.
+// Encode implements [Codec]. It refuses null, texts that are not valid UTF-8, and {}, such as that of a struct
+// without exported fields. No error shows anything of the message.
 func (JSON[M]) Encode(message M) ([]byte, error) {
 	text, err := json.Marshal(message)
 	switch {
@@ -64,54 +57,19 @@ func (JSON[M]) Decode(text []byte) (message M, err error) {
 var (
 	errUTF8 = errors.New("a text of the message is not valid UTF-8: " +
 		"keep other bytes in a []byte, which JSON writes as base64")
-	errHalf = errors.New("the JSON of the message has half a surrogate pair, such as \\ud83d alone, which " +
-		"other readers refuse: write whole characters")
-	errNull = errors.New("the message is null: store a value")
+	errEmpty = errors.New("the message is null or {}: store a value, in exported fields")
 )
 
 // refusal is the error about JSON that encoding/json accepts, but that is no message.
 func refusal(text []byte) error {
-	switch {
-	case !utf8.Valid(text):
+	if !utf8.Valid(text) {
 		return errUTF8
-	case hasHalfPair(text):
-		return errHalf
-	case string(bytes.TrimSpace(text)) == "null":
-		return errNull
+	}
+	switch string(bytes.TrimSpace(text)) {
+	case "null", "{}":
+		return errEmpty
 	}
 	return nil
-}
-
-// hasHalfPair reports whether JSON has the escape of half a surrogate pair, see RFC 8259, section 8.2.
-func hasHalfPair(text []byte) bool {
-	for {
-		at := bytes.IndexByte(text, '\\')
-		if at < 0 {
-			return false
-		}
-		text = text[at:]
-		r := escaped(text)
-		switch {
-		case r < 0: // another escape
-			text = text[2:]
-			continue
-		case utf16.IsSurrogate(r):
-			text = text[6:]
-			if utf16.DecodeRune(r, escaped(text)) == utf8.RuneError {
-				return true
-			}
-		}
-		text = text[6:]
-	}
-}
-
-// escaped returns the code unit of the escape \uXXXX that valid JSON begins with, or -1.
-func escaped(text []byte) rune {
-	if !bytes.HasPrefix(text, []byte(`\u`)) {
-		return -1
-	}
-	unit, _ := strconv.ParseUint(string(text[2:6]), 16, 16)
-	return rune(unit)
 }
 
 // isReplaced reports whether encoding/json has replaced invalid UTF-8 by the escape of U+FFFD. Decoded
@@ -126,29 +84,6 @@ func isReplaced[M any](text []byte) bool {
 	_ = json.Unmarshal(text, &message) // after an error, missing escapes count as replaced
 	encoded, _ := json.Marshal(message)
 	return bytes.Count(encoded, escape) < n
-}
-
-func (JSON[M]) writesExportedFields() {}
-
-// storesNothing reports whether a codec is or embeds a JSON, and writes nothing of structs because
-// none of their fields is exported.
-func storesNothing[M, D any](codec Codec[M, D]) bool {
-	t := reflect.TypeFor[M]()
-	_, plain := codec.(interface{ writesExportedFields() })
-	if !plain || t.Implements(reflect.TypeFor[json.Marshaler]()) {
-		return false
-	}
-	zero := reflect.Zero(t)
-	if t.Kind() == reflect.Pointer {
-		zero = reflect.New(t.Elem()).Convert(t)
-		t = t.Elem()
-	}
-	if t.Kind() != reflect.Struct || t.NumField() == 0 ||
-		slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.IsExported() }) {
-		return false
-	}
-	text, _ := codec.Encode(zero.Interface().(M)) // a codec that embeds JSON may have its own Encode
-	return string(text) == "{}"
 }
 
 // decodeError returns an error of encoding/json without the parts of the message that its text
@@ -166,47 +101,27 @@ func (c JSON[M]) Text(message M) string {
 	if c.TextOf != nil {
 		return c.TextOf(message)
 	}
-	return strings.Join(stringsIn(reflect.ValueOf(message)), "\n")
+	text, _ := json.Marshal(message) // it was encoded before
+	var stored any
+	_ = json.Unmarshal(text, &stored)
+	return strings.Join(stringsIn(stored), "\n")
 }
 
-// stringsIn returns the strings in v that encoding/json stores. Of a type with a JSON of its own, they are
-// those of that JSON. Bytes are no text.
-func stringsIn(v reflect.Value) (found []string) {
-	if v.IsValid() && v.CanInterface() && isMarshaler(v.Type()) {
-		at := reflect.New(v.Type())
-		at.Elem().Set(v)
-		text, _ := json.Marshal(at.Interface()) // it was encoded before
-		var stored any
-		_ = json.Unmarshal(text, &stored)
-		v = reflect.ValueOf(stored)
-	}
-	switch v.Kind() {
-	case reflect.String:
-		return []string{v.String()}
-	case reflect.Pointer, reflect.Interface:
-		return stringsIn(v.Elem())
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if f := v.Type().Field(i); (f.IsExported() || f.Anonymous) && f.Tag.Get("json") != "-" {
-				found = append(found, stringsIn(v.Field(i))...)
-			}
+// stringsIn returns the strings in a decoded JSON, without the names of fields.
+func stringsIn(stored any) (found []string) {
+	switch stored := stored.(type) {
+	case string:
+		return []string{stored}
+	case []any:
+		for _, element := range stored {
+			found = append(found, stringsIn(element)...)
 		}
-	case reflect.Map:
-		for _, key := range v.MapKeys() {
-			found = append(found, stringsIn(v.MapIndex(key))...)
-		}
-	case reflect.Slice, reflect.Array:
-		for i := 0; i < v.Len() && v.Type().Elem().Kind() != reflect.Uint8; i++ {
-			found = append(found, stringsIn(v.Index(i))...)
+	case map[string]any:
+		for _, value := range stored {
+			found = append(found, stringsIn(value)...)
 		}
 	}
 	return found
-}
-
-// isMarshaler reports whether a type has a JSON of its own, perhaps with pointer receivers.
-func isMarshaler(t reflect.Type) bool {
-	t = reflect.PointerTo(t)
-	return t.Implements(reflect.TypeFor[json.Marshaler]()) || t.Implements(reflect.TypeFor[encoding.TextMarshaler]())
 }
 
 // Document implements [Codec]: a message is its own search result.

@@ -3,12 +3,9 @@ package sessionstore_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -39,14 +36,6 @@ func TestJSON_encodeKeepsOrRefuses(t *testing.T) {
 		"in the JSON of the type": {&letter{Raw: json.RawMessage("\"secret\xff\"")}, true},
 		"the escape in it":        {&letter{Raw: json.RawMessage(`"\ufffd"`)}, false},
 		"beside invalid UTF-8":    {&letter{Text: "secret\xff", Raw: json.RawMessage(`"\ufffd"`)}, true},
-		"half a surrogate pair":   {&letter{Raw: json.RawMessage(`{"secret":"\ud83d"}`)}, true},
-		"the other half":          {&letter{Raw: json.RawMessage(`["secret\uDE00"]`)}, true},
-		"two halves, exchanged":   {&letter{Raw: json.RawMessage(`"secret\ude00\ud83d"`)}, true},
-		"a half, then a pair":     {&letter{Raw: json.RawMessage(`"secret\ud83d\ud83d\ude00"`)}, true},
-		"a half in a key":         {&letter{Raw: json.RawMessage(`{"secret\ud83dn":1}`)}, true},
-		"a half, then no escape":  {&letter{Raw: json.RawMessage(`"\\\ud83d ude00"`)}, true},
-		"a pair":                  {&letter{Raw: json.RawMessage(`"\"\ud83D\uDE00\u003c"`)}, false},
-		"the text of a half":      {&letter{Text: `\ud83d`, Raw: json.RawMessage(`"\\ud83d"`)}, false},
 		"nil":                     {nil, true},
 	} {
 		text, err := codec.Encode(c.message)
@@ -69,8 +58,7 @@ func TestJSON_encodeKeepsOrRefuses(t *testing.T) {
 }
 
 func TestJSON_nullOrInvalidUTF8_refused(t *testing.T) {
-	for _, text := range []string{"null", " null\n", "{\"Text\":\"secret\xff\"}", "{\"Text\":\"secret\xed\xa0\x80\"}",
-		`{"Text":"secret\ud83d"}`} {
+	for _, text := range []string{"null", " null\n", "{\"Text\":\"secret\xff\"}", "{\"Text\":\"secret\xed\xa0\x80\"}"} {
 		if got, err := (sessionstore.JSON[letter]{}).Decode([]byte(text)); err == nil ||
 			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %+v, %v; want an error that does not show it", text, got, err)
@@ -90,7 +78,6 @@ type Signed struct{ By string }
 func TestJSON_text(t *testing.T) {
 	type part struct {
 		Type, Text string
-		Data       []byte
 	}
 	type message struct {
 		Role  string
@@ -103,7 +90,7 @@ func TestJSON_text(t *testing.T) {
 		Left  string `json:"-"`
 		*Signed
 	}
-	m := &message{Role: "user", Left: "not stored", Parts: []part{{Type: "text", Text: "R&D <b>", Data: []byte("AAAA")}, {Text: "two\nlines"}},
+	m := &message{Role: "user", Left: "not stored", Parts: []part{{Type: "text", Text: "R&D <b>"}, {Text: "two\nlines"}},
 		Notes: map[string]any{"key": []any{"a note", 5.5, nil, map[string]any{"inner": "deep"}}},
 		Raw:   json.RawMessage(`{"raw":"quoted \u0026 kept"}`), Own: letterText{"own"}, N: 42, Signed: &Signed{"Ada"}}
 	text := sessionstore.JSON[*message]{}.Text(m)
@@ -112,7 +99,7 @@ func TestJSON_text(t *testing.T) {
 			t.Errorf("%q lacks %q", text, want)
 		}
 	}
-	for _, not := range []string{"Role", "Parts", "key", "inner", "raw", "By", "42", "not stored", "QUFB", "AAAA", `\`, `"`, "null"} {
+	for _, not := range []string{"Role", "Parts", "key", "inner", "raw", "By", "42", "not stored", `\`, `"`, "null"} {
 		if strings.Contains(text, not) {
 			t.Errorf("%q has %q", text, not)
 		}
@@ -148,51 +135,13 @@ func TestJSON_queryFindsTexts(t *testing.T) {
 	}
 }
 
-type (
-	hidden    struct{ text string }
-	marshaler struct{ text string }
-	inner     struct{ Text string }
-)
-
-func (h hidden) String() string { return h.text }
-
-func (m marshaler) MarshalJSON() ([]byte, error) { return json.Marshal(m.text) }
-
-// textual is a codec that embeds JSON, but encodes by itself.
-type textual struct{ sessionstore.JSON[*hidden] }
-
-func (textual) Encode(m *hidden) ([]byte, error) { return json.Marshal(m.text) }
-
-// made is the error of a store with a JSON of messages.
-func made[M any]() error {
-	_, err := memstore.New(lockedmemory.FixedKey("s"), sessionstore.JSON[M]{}, nil, nil)
-	return err
-}
-
-func TestNew_typeWithoutExportedFields_refused(t *testing.T) {
-	embedding := func() error {
-		_, err := memstore.New[hidden, hidden](lockedmemory.FixedKey("s"), struct{ sessionstore.JSON[hidden] }{}, nil, nil)
-		return err
+// Nothing of a struct without exported fields would be stored.
+func TestJSON_withoutExportedFields_refused(t *testing.T) {
+	type hidden struct{ text string }
+	if _, err := (sessionstore.JSON[hidden]{}).Encode(hidden{"secret"}); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("%v; want an error that does not show the message", err)
 	}
-	for name, err := range map[string]error{
-		"a struct": made[hidden](), "a pointer": made[*hidden](), "an embedded one": made[struct{ hidden }](),
-		"a codec that embeds JSON": embedding(),
-	} {
-		if !errors.Is(err, distlock.ErrInvalidOption) {
-			t.Errorf("%s without exported fields: %v, want ErrInvalidOption", name, err)
-		}
-	}
-	_, own := memstore.New[*hidden, *hidden](lockedmemory.FixedKey("s"), textual{}, nil, nil)
-	for name, err := range map[string]error{
-		"no fields": made[struct{}](), "omitempty": made[struct {
-			Text string `json:",omitempty"`
-		}](), "an embedded field": made[struct{ inner }](), "a Marshaler": made[marshaler](),
-		"a TextMarshaler":             made[time.Time](),
-		"a codec with its own Encode": own, "a string": made[string](), "any": made[any](),
-		"a map": made[map[string]string](),
-	} {
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+	if _, err := (sessionstore.JSON[map[string]int]{}).Encode(map[string]int{"n": 0}); err != nil {
+		t.Error(err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"reflect"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
@@ -26,8 +25,8 @@ type Store[M, D any] struct {
 var _ lockedmemory.SessionStore[string] = (*Store[string, string])(nil)
 
 // New makes a Store over a driver, which several stores may share. Backends have a New of their own, as
-// redisstore.New. It does no I/O. It returns distlock.ErrInvalidOption for a nil driver, key or codec, for
-// a codec that stores nothing of a message, see [JSON], and for options out of range.
+// redisstore.New. It does no I/O. It returns distlock.ErrInvalidOption for a nil driver, key or codec, and
+// for options out of range.
 func New[M, D any](d storedriver.Driver, key lockedmemory.KeyFunc, codec Codec[M, D], opts *Options) (*Store[M, D], error) {
 	o, err := opts.withDefaults()
 	switch {
@@ -39,9 +38,6 @@ func New[M, D any](d storedriver.Driver, key lockedmemory.KeyFunc, codec Codec[M
 		return nil, invalidOption("the KeyFunc is nil: give the one that lockedmemory.New is given")
 	case codec == nil:
 		return nil, invalidOption("the codec is nil: use sessionstore.JSON for plain structs")
-	case storesNothing(codec):
-		return nil, invalidOption("%s has only unexported fields, of which JSON stores nothing: "+
-			"export them, or give the type a MarshalJSON", reflect.TypeFor[M]())
 	}
 	return &Store[M, D]{driver: d, key: key, codec: codec, opts: o}, nil
 }
