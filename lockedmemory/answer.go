@@ -15,22 +15,10 @@ var (
 	// ErrAnswerGone: the message was answered before, and its answer was trimmed, cleared or replaced since.
 	// Nothing was written, and the function of the Answer was not run.
 	ErrAnswerGone = errors.New("lockedmemory: answered before, and the answer is gone")
-	// ErrInvalidID: the ID of a message is empty or longer than [MaxID], or stands twice in a Replace.
+	// ErrInvalidID: the ID of a message is empty or longer than 512 bytes, or stands twice in a Replace.
 	// Nothing was written, and the function of an Answer was not run.
 	ErrInvalidID = errors.New("lockedmemory: invalid message ID")
 )
-
-// MaxID is the longest ID of a message, in bytes.
-const MaxID = 512
-
-// CheckID returns [ErrInvalidID] for an ID that is empty or longer than [MaxID], for stores.
-func CheckID(operation, id string) error {
-	if id != "" && len(id) <= MaxID {
-		return nil
-	}
-	return fmt.Errorf("%s: %w: it has %d bytes, 1 to %d are allowed; nothing was written: "+
-		"use the ID of the message, or a hash of that ID", operation, ErrInvalidID, len(id), MaxID)
-}
 
 // forID shows the ID to calls that find the session busy, see distlock.BusyError.
 func forID(id string) distlock.CallOption {
@@ -58,9 +46,6 @@ func forID(id string) distlock.CallOption {
 func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 	fn func(ctx context.Context) (answer []M, err error), opts ...distlock.CallOption) (answer []M, err error) {
 	if _, err := m.sessionStore(OpAnswer); err != nil {
-		return nil, err
-	}
-	if err := CheckID(OpAnswer, id); err != nil {
 		return nil, err
 	}
 	err = m.turn(ctx, OpAnswer, func(ctx context.Context) error {

@@ -42,11 +42,10 @@ func (k *kept) fails(t *testing.T, ctx context.Context, fn func(context.Context)
 	k.holds(t, "q", "a")
 }
 
-// An invalid ID is refused before the lock is asked for.
-func TestAnswer_invalidID_noLock(t *testing.T) {
+// Under an invalid ID, no function is run, and nothing is written.
+func TestAnswer_invalidID_refused(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		k := newKept(t, distlock.Options{}, nil)
-		down(k.faults)
 		for _, id := range []string{"", strings.Repeat("x", 513), strings.Repeat("x", 10<<10)} {
 			answer, err := k.memory.Answer(t.Context(), id, "q", func(context.Context) ([]string, error) {
 				t.Error("the function was run")

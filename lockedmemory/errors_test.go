@@ -26,7 +26,7 @@ func (l *late) Save(ctx context.Context, _, _ string) error {
 // fencedLate is a memory of which each error names the outcome of the write.
 type fencedLate struct{ late }
 
-func (*fencedLate) Fenced() bool { return true }
+func (*fencedLate) AcceptsLocker(*distlock.Locker) error { return nil }
 
 // A write that outlasts its lease has an unknown outcome, unless its own error says more. Exactly
 // one of the three types says so.
@@ -58,7 +58,7 @@ func TestSave_N_lostLease_outcome(t *testing.T) {
 						s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
 					})
 					err = memory.Save(t.Context(), "q", "a")
-					if _, fenced := inner.(interface{ Fenced() bool }); fenced && c.wrote == nil {
+					if _, fenced := inner.(*fencedLate); fenced && c.wrote == nil {
 						if err != nil {
 							t.Errorf("Save that was stored: %v", err)
 						}

@@ -47,18 +47,11 @@ const (
 	Refuse
 )
 
-// fencedMemory is implemented by an inner memory that may need a lease's fencing token for every write.
+// fencedMemory is implemented by an inner memory that refuses writes without a lease. Its Save and Clear
+// state the outcome: nil means that the write is stored, and an error matches distlock.ErrOutcomeUnknown if
+// anything may have been written. An error of a write with a method Outcome() distlock.Outcome sets the
+// outcome of its operation to distlock.OutcomeStale or distlock.OutcomeConflict.
 type fencedMemory interface {
-	// Fenced reports whether the memory refuses writes without a lease. Then its Save and Clear also
-	// state the outcome: nil means that the write is stored, and an error matches
-	// distlock.ErrOutcomeUnknown if anything may have been written. An error of a write with a method
-	// Outcome() distlock.Outcome sets the outcome of its operation to distlock.OutcomeStale or
-	// distlock.OutcomeConflict.
-	Fenced() bool
-}
-
-// selectiveMemory is implemented by an inner memory that does not work under every Locker.
-type selectiveMemory interface {
 	// AcceptsLocker returns nil, or an error with the reason and the remedy. [New] then fails with
 	// distlock.ErrInvalidOption.
 	AcceptsLocker(locker *distlock.Locker) error
@@ -87,17 +80,15 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 	case key == nil:
 		return nil, fmt.Errorf("%w: the KeyFunc is nil: use FixedKey for a memory of one session", distlock.ErrInvalidOption)
 	}
-	if selective, ok := any(inner).(selectiveMemory); ok {
-		if err := selective.AcceptsLocker(locker); err != nil {
+	fenced, isFenced := any(inner).(fencedMemory)
+	if isFenced {
+		if err := fenced.AcceptsLocker(locker); err != nil {
 			return nil, fmt.Errorf("%w: the inner memory does not work under this Locker: %w", distlock.ErrInvalidOption, err)
 		}
 	}
-	m := &LockedMemory[M, D]{inner: inner, locker: locker, key: key}
+	m := &LockedMemory[M, D]{inner: inner, locker: locker, key: key, fenced: isFenced}
 	if opts != nil {
 		m.opts = *opts
-	}
-	if fenced, ok := any(inner).(fencedMemory); ok {
-		m.fenced = fenced.Fenced()
 	}
 	if m.opts.Busy != Queue && m.opts.Busy != Refuse {
 		return nil, fmt.Errorf("%w: Busy is %d, which is no BusyPolicy: use Queue or Refuse",

@@ -49,7 +49,7 @@ func (m *LockedMemory[M, D]) Append(ctx context.Context, messages ...M) error {
 	return m.step(ctx, OpAppend, func(ctx context.Context) error { return store.Append(ctx, messages...) })
 }
 
-// SaveOnce is [LockedMemory.Append] under an ID of 1 to [MaxID] bytes: the messages are stored once,
+// SaveOnce is [LockedMemory.Append] under an ID of 1 to 512 bytes: the messages are stored once,
 // however often the call is repeated, in any process. Other messages under the ID give an error of the
 // store, such as sessionstore.ErrTurnConflict.
 //
@@ -57,9 +57,6 @@ func (m *LockedMemory[M, D]) Append(ctx context.Context, messages ...M) error {
 // sessions may have the same ID.
 func (m *LockedMemory[M, D]) SaveOnce(ctx context.Context, id string, messages ...M) error {
 	store, err := m.sessionStore(OpSaveOnce)
-	if err == nil {
-		err = CheckID(OpSaveOnce, id)
-	}
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
@@ -45,14 +47,45 @@ func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Conte
 func (m *LockedMemory[M, D]) turn(ctx context.Context, name string, fn func(ctx context.Context) error,
 	opts ...distlock.CallOption) error {
 	return m.observed(ctx, name, func(ctx context.Context, op *distlock.Operation) error {
-		s := session{m.locker, op.Key}
-		a := s.account(ctx, op)
-		defer a.close()
+		stored, inside := m.stored(ctx, op.Key)
+		if !inside {
+			ctx = context.WithValue(ctx, storedKey{m.locker, op.Key}, stored)
+		}
+		_, joins := m.locker.FromContext(ctx, op.Key)
+		asked, before := time.Now(), stored.Load()
+		var began time.Time // zero without the lock
+		defer func() {
+			if began.IsZero() {
+				op.Wait = time.Since(asked)
+			}
+			op.Exchanges = int(stored.Load() - before)
+		}()
 		return m.locked(ctx, op, func(ctx context.Context) error {
+			began = time.Now()
+			op.Wait = began.Sub(asked)
 			lease, _ := m.locker.FromContext(ctx, op.Key)
-			return a.run(withLease(ctx, lease), s, fn)
+			if !joins {
+				defer func() { // a lost lease was held until its deadline
+					op.Held = min(time.Since(began), lease.Deadline().Sub(began))
+				}()
+			}
+			return fn(withLease(ctx, lease))
 		}, opts...)
 	})
+}
+
+// storedKey is that of the count of exchanges that the turn of a session has stored.
+type storedKey struct {
+	locker *distlock.Locker
+	key    string
+}
+
+// stored returns the count of the turn that ctx belongs to. Outside a turn, it returns a new one.
+func (m *LockedMemory[M, D]) stored(ctx context.Context, key string) (count *atomic.Int64, inside bool) {
+	if count, inside = ctx.Value(storedKey{m.locker, key}).(*atomic.Int64); !inside {
+		count = new(atomic.Int64)
+	}
+	return count, inside
 }
 
 // TurnValue is [LockedMemory.Turn] for a function with a result, which it returns also with an error.
@@ -165,7 +198,8 @@ func (m *LockedMemory[M, D]) reported(ctx context.Context, name, key string,
 	op.Err = run(ctx, op)
 	op.Outcome = cmp.Or(op.Outcome, distlock.OutcomeOf(op.Err))
 	if op.Err == nil && (name == OpSave || name == OpAppend || name == OpSaveOnce) {
-		session{m.locker, key}.around(ctx).note()
+		stored, _ := m.stored(ctx, key)
+		stored.Add(1)
 	}
 	return op.Err
 }

@@ -38,6 +38,13 @@ func (s *Store[M, D]) Answered(ctx context.Context, id string) (
 	return exchange, known, nil
 }
 
+// maxID is the longest ID of a message, in bytes.
+const maxID = 512
+
 func validID(op operation, id string) error {
-	return lockedmemory.CheckID("sessionstore: "+string(op), id)
+	if id != "" && len(id) <= maxID {
+		return nil
+	}
+	return fmt.Errorf("sessionstore: %s: %w: it has %d bytes, 1 to %d are allowed; nothing was written: "+
+		"use the ID of the message, or a hash of that ID", op, lockedmemory.ErrInvalidID, len(id), maxID)
 }

@@ -185,7 +185,7 @@ type Unchecked struct{ sessionstore.JSON[Payload] }
 
 func (Unchecked) Encode(m Payload) ([]byte, error) { return json.Marshal(m) }
 
-// JSON refuses half of a surrogate pair, because models refuse it. If an entry that was stored otherwise
+// JSON refuses text that is not UTF-8, because models refuse it. If an entry that was stored otherwise
 // cannot be read, its place is where Replace mends it.
 func ExampleEntryError() {
 	locker, err := memlock.New(nil)
@@ -212,7 +212,7 @@ func ExampleEntryError() {
 	unchecked, memory := memoryOf(Unchecked{}), memoryOf(sessionstore.JSON[Payload]{})
 
 	ctx := context.Background()
-	question, answer := Payload{json.RawMessage(`"smile \ud83d"`)}, Payload{json.RawMessage(`"\ud83d\ude00"`)}
+	question, answer := Payload{json.RawMessage("\"smile \xff\"")}, Payload{json.RawMessage(`"\ud83d\ude00"`)}
 	fmt.Println(errors.Is(memory.Save(ctx, question, answer), sessionstore.ErrCodec))
 	fmt.Println(unchecked.Save(ctx, question, answer))
 

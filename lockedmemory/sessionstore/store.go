@@ -42,9 +42,6 @@ func New[M, D any](d storedriver.Driver, key lockedmemory.KeyFunc, codec Codec[M
 	return &Store[M, D]{driver: d, key: key, codec: codec, opts: o}, nil
 }
 
-// Fenced returns true, for lockedmemory: the store refuses writes without a lease.
-func (s *Store[M, D]) Fenced() bool { return true }
-
 // AcceptsLocker returns an error, for lockedmemory, if other processes see the sessions, but not the locks of
 // the Locker.
 func (s *Store[M, D]) AcceptsLocker(locker *distlock.Locker) error {

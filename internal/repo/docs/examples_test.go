@@ -31,7 +31,6 @@ var withoutExample = map[string]string{
 	"lockedmemory/sessionstore/*.NewDriver":     "as New, for sessionstore.New with a wrapped driver",
 	"lockedmemory/sessionstore/*.NewColocated*": "as Open, for sessionstore.New with a wrapped driver",
 	"lockedmemory.Lease":                        "for inner memories: sessionstore calls it",
-	"lockedmemory.CheckID":                      "for stores: sessionstore calls it",
 	"lockedmemory.LockedMemory.Search":          "as Load, with a query",
 	"lockedmemory/sessionstore.Store.*":         "LockedMemory has the same methods, with Examples",
 	"lockedmemory/sessionstore.JSON.*":          "the store calls the methods of a Codec",
