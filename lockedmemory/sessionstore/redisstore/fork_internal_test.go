@@ -29,7 +29,7 @@ func TestFork_O_begunBeforeSwap_refused(t *testing.T) {
 	p := newReplacing(storedriver.Replace{Write: storedriver.Write{Access: access, N: 1, Op: fmt.Sprintf("%032x", token)},
 		New: []storedriver.Entry{{Place: lockedmemory.Place{Fence: token - 2, N: 1}, Messages: [][]byte{[]byte("copied")}}}}, keys, args)
 	for p.step != swap {
-		if v, done, err := s.stage(t.Context(), p); done || err != nil {
+		if v, done, err := s.proceed(t.Context(), p); done || err != nil {
 			t.Fatalf("%+v, %t, %v", v, done, err)
 		}
 	}
@@ -37,11 +37,10 @@ func TestFork_O_begunBeforeSwap_refused(t *testing.T) {
 	if err := client.XAdd(t.Context(), begun).Err(); err != nil {
 		t.Fatal(err)
 	}
-	cmd, _ := s.scripts.swap.Run(t.Context(), s.redis, p.keys, p.next()[0]...)
-	if v, done, err := p.answered(cmd); done || err != nil || p.step != begin {
+	if v, done, err := s.proceed(t.Context(), p); done || err != nil || p.step != begin {
 		t.Fatalf("the swap: %+v, %t, %v", v, done, err)
 	}
-	if v, done, err := s.stage(t.Context(), p); !done || err != nil || v.Outcome != storedriver.Range {
+	if v, done, err := s.proceed(t.Context(), p); !done || err != nil || v.Outcome != storedriver.Range {
 		t.Errorf("the next staging: %+v, %t, %v; want Range", v, done, err)
 	}
 	if n := client.XLen(t.Context(), keys[0]).Val(); n != 2 { // with the marker of the Fork's token

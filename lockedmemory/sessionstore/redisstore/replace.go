@@ -5,13 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -20,36 +18,24 @@ func (s *service) Replace(ctx context.Context, r storedriver.Replace) (v storedr
 	keys, args := s.access(r.Access, len(r.New) == 0)
 	p := newReplacing(r, append(keys, s.keys(r.Session).stage), args)
 	for done := false; !done && err == nil; {
-		if p.step != swap {
-			v, done, err = s.stage(ctx, p)
-			continue
-		}
-		cmd, replayed := s.scripts.swap.Run(ctx, s.redis, p.keys, p.next()[0]...)
-		v, done, err = p.answered(cmd)
-		v.Replayed, err = replayed, s.explain(err)
+		v, done, err = s.proceed(ctx, p)
 	}
 	return v, err
 }
 
-// stage sends the next steps of the staging in one round trip. Answers behind an error are left out: the step
-// that failed is the next step of the Replace.
-func (s *service) stage(ctx context.Context, p *replacing) (v storedriver.Verdict, done bool, err error) {
-	var calls []redis.Cmder
-	_, err = s.redis.Repeat(ctx, func() error {
-		calls = nil
-		for _, args := range p.next() {
-			calls = append(calls, s.scripts.stage.Call(ctx, p.keys, args...))
-		}
-		if err := s.redis.Send(ctx, p.keys[0], calls...); err != nil {
-			return err
-		}
-		return calls[0].Err()
-	})
-	for i, step := 0, p.step; err == nil && !done && p.step == step && i < len(calls) && calls[i].Err() == nil; i++ {
-		v, done, err = p.answered(calls[i].(*redisconn.Call).Cmd)
+// proceed makes the next step of a Replace.
+func (s *service) proceed(ctx context.Context, p *replacing) (v storedriver.Verdict, done bool, err error) {
+	script, isLast := s.scripts.stage, p.step == swap
+	if isLast {
+		script = s.scripts.swap
 	}
-	if err != nil {
-		err = &stepError{s.explain(err)}
+	cmd, replayed := script.Run(ctx, s.redis, p.keys, p.next()...)
+	v, done, err = p.answered(cmd)
+	err = s.explain(err)
+	if isLast {
+		v.Replayed = replayed
+	} else if err != nil {
+		err = &stepError{err}
 	}
 	return v, done, err
 }
@@ -96,7 +82,6 @@ const (
 const (
 	stepEntries = 50
 	stepBytes   = 64 << 10
-	aheadBytes  = 8 * stepBytes
 	wordBytes   = 32 // that count for each word of an entry
 	// stagings is how often a staging begins. After that, the service counts as one that cannot answer now.
 	stagings = 5
@@ -130,46 +115,37 @@ func (p *replacing) restart() {
 	p.nonce, p.begun, p.step = fmt.Sprintf("%x", nonce), p.begun+1, begin
 }
 
-// next returns the requests of the next steps, which may be sent again. Only steps that add entries are
-// several. Their size is aheadBytes and a step at most.
-func (p *replacing) next() (requests [][]any) {
+// next returns the arguments of the next step, which may be sent again.
+func (p *replacing) next() []any {
 	args := append(make([]any, 0, 16), p.access...)
 	switch p.step {
 	case begin:
-		args = append(args, p.nonce, "begin", p.From.String(), p.To.String(), seq(lockedmemory.Place{N: p.N}), p.Op,
+		return append(args, p.nonce, "begin", p.From.String(), p.To.String(), seq(lockedmemory.Place{N: p.N}), p.Op,
 			p.Seen.Fence, seq(p.Seen))
 	case copyHead:
-		args = append(args, p.nonce, "copy", p.staged, p.seen, "("+p.From.String())
+		return append(args, p.nonce, "copy", p.staged, p.seen, "("+p.From.String())
 	case addNew:
-		for q, total := *p, 0; q.added < len(q.New) && total < aheadBytes; {
-			args, size, then := q.add()
-			requests = append(requests, args)
-			q, total = then, total+size
+		args = append(args, p.nonce, "add", p.staged)
+		size := 0
+		for i, e := range p.New[p.added:] {
+			if i == p.most || size >= stepBytes {
+				break
+			}
+			place := e.Place
+			if !p.forks() {
+				place.Sub = p.revision + int64(p.added+i) + 1
+			}
+			words, n := entryWords(e)
+			args = append(append(args, place.String(), len(words)), words...)
+			size += n
 		}
-		return requests
+		return args
 	case copyTail:
-		args = append(args, p.nonce, "copy", p.staged, p.seen, "+")
-	case swap:
+		return append(args, p.nonce, "copy", p.staged, p.seen, "+")
+	default:
 		args[0] = tokens(p.Access, true) // the old log goes
-		args = append(args, seq(lockedmemory.Place{N: p.N}), p.Op, p.nonce, p.staged, p.seen, p.sub, p.pins)
+		return append(args, seq(lockedmemory.Place{N: p.N}), p.Op, p.nonce, p.staged, p.seen, p.sub, p.pins)
 	}
-	return [][]any{args}
-}
-
-// add returns the request of a step that adds entries, its size, and the Replace after its answer.
-func (p replacing) add() (args []any, size int, then replacing) {
-	args = append(slices.Clone(p.access), p.nonce, "add", p.staged)
-	for first := p.added; p.added < len(p.New) && p.added < first+p.most && size < stepBytes; p.added++ {
-		words, n := entryWords(p.New[p.added])
-		place := p.New[p.added].Place
-		if !p.forks() {
-			place.Sub = p.revision + int64(p.added) + 1
-		}
-		p.staged = place.String()
-		args = append(append(args, p.staged, len(words)), words...)
-		size += n
-	}
-	return args, size, p
 }
 
 // entryWords returns the fields of an entry in the log, and their size as lua/stage.lua counts it.

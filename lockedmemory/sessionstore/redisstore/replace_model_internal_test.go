@@ -365,35 +365,29 @@ func (m *editModel) proceed(i int) {
 	}
 	e := m.edits[i]
 	end := func() { m.edits = slices.Delete(m.edits, i, i+1) }
-	step, script := e.step, modelStage
-	if step == swap {
+	script := modelStage
+	if e.step == swap {
 		script = modelSwap
 		if len(m.late) > 0 && m.chance(2) {
 			m.send(m.late[len(m.late)-1-m.random.IntN(min(3, len(m.late)))])
 		}
 	}
-	var answers []*redis.Cmd
-	for _, args := range e.next() {
-		answers = append(answers, m.dispatch(packet{script, args, e.write}))
-	}
-	if answers[0] == nil && m.chance(3) { // the process dies; otherwise it sends the request again
-		end()
-	}
-	for _, cmd := range answers {
-		if cmd == nil || e.step != step {
-			return
-		}
-		v, done, err := e.answered(cmd)
-		if err != nil && !strings.Contains(err.Error(), "again and again") {
-			m.fail("%v", err)
-		}
-		if done && (v.Outcome == storedriver.Done) != e.write.applied && !m.overtaken(e.write) {
-			m.fail("%s is answered %d; it has taken effect: %t", e.write.kind, v.Outcome, e.write.applied)
-		}
-		if done || err != nil {
+	cmd := m.dispatch(packet{script, e.next(), e.write})
+	if cmd == nil {
+		if m.chance(3) { // the process dies; otherwise it sends the request again
 			end()
-			return
 		}
+		return
+	}
+	v, done, err := e.answered(cmd)
+	if err != nil && !strings.Contains(err.Error(), "again and again") {
+		m.fail("%v", err)
+	}
+	if done && (v.Outcome == storedriver.Done) != e.write.applied && !m.overtaken(e.write) {
+		m.fail("%s is answered %d; it has taken effect: %t", e.write.kind, v.Outcome, e.write.applied)
+	}
+	if done || err != nil {
+		end()
 	}
 }
 
@@ -564,7 +558,7 @@ func TestReplace_O_stagingOfAnother_notContinued(t *testing.T) {
 		if e.step == swap {
 			script = modelSwap
 		}
-		_, done, err := e.answered(m.send(packet{script, e.next()[0], e.write}))
+		_, done, err := e.answered(m.send(packet{script, e.next(), e.write}))
 		if err != nil {
 			m.fail("%v", err)
 		}

@@ -88,36 +88,6 @@ func TestRead_longLog_oneRoundTrip(t *testing.T) {
 	}
 }
 
-// New entries are sent without waiting for the answer to each step.
-func TestReplace_manyNew_fewRoundTrips(t *testing.T) {
-	t.Parallel()
-	var trips atomic.Int64
-	r := newRig(t, redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return &counted{Conn: c, trips: &trips}, err
-	}}, nil, nil)
-	for name, c := range map[string]struct{ exchanges, size, trips int }{
-		// begin, copy, the steps that add, copy, swap
-		"small": {1000, 10, 1 + 1 + 1 + 1 + 1},
-		"large": {20, 64 << 10, 1 + 1 + 3 + 1 + 1},
-	} {
-		r.client.Del(t.Context(), r.log(), r.mark())
-		r.fill(t, 1, "q")
-		with := slices.Repeat([]lockedmemory.Exchange[string]{{Messages: []string{strings.Repeat("x", c.size)}}}, c.exchanges)
-		must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
-			at := r.places(t)[0]
-			must(t, r.store.Replace(ctx, at, at, with[0])) // connects, and loads the scripts
-			at = r.places(t)[0]
-			before := trips.Load()
-			must(t, r.store.Replace(ctx, at, at, with...))
-			if n := trips.Load() - before; n != int64(c.trips) {
-				t.Errorf("%s: %d round trips, want %d", name, n, c.trips)
-			}
-			return nil
-		}))
-	}
-}
-
 // A step copies small entries by few commands. Of large ones it reads each alone: a reply of many would block
 // Redis for the time of all their bytes.
 func TestReplace_copy_readsSmallTogether(t *testing.T) {
