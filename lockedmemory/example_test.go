@@ -57,27 +57,6 @@ func ExampleLockedMemory_Turn() {
 	// <nil>
 }
 
-func ExampleTurnValue() {
-	ctx := context.Background()
-	locker, err := memlock.New(nil)
-	if err != nil {
-		panic(err)
-	}
-	defer locker.Close(ctx)
-	memory, err := lockedmemory.New(&history{}, locker, lockedmemory.SessionKey, nil)
-	if err != nil {
-		panic(err)
-	}
-
-	ctx = lockedmemory.WithSession(ctx, "conversation-42")
-	answer, err := lockedmemory.TurnValue(ctx, memory, func(ctx context.Context) (string, error) {
-		answer := strings.ToUpper("hello") // the model
-		return answer, memory.Save(ctx, "hello", answer)
-	})
-	fmt.Println(answer, err)
-	// Output: HELLO <nil>
-}
-
 // A service that does not let a message wait for the answer to the one before it.
 func ExampleLockedMemory_Turn_refuse() {
 	ctx := context.Background()

@@ -34,30 +34,3 @@ func TestSessionKey_isTheInnermostSession(t *testing.T) {
 		}
 	})
 }
-
-func TestTurnValue_returnsValueAndError(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{}, nil)
-		failed := errors.New("failed")
-		for _, want := range []error{nil, failed} {
-			answer, err := lockedmemory.TurnValue(t.Context(), s.a, func(ctx context.Context) (string, error) {
-				if _, ok := s.locker.FromContext(ctx, session); !ok {
-					t.Error("the context has no lease")
-				}
-				return "answer", want
-			})
-			if answer != "answer" || err != want {
-				t.Errorf("%q, %v; want %v", answer, err, want)
-			}
-		}
-		held, err := s.locker.Acquire(t.Context(), session)
-		must(t, err)
-		answer, err := lockedmemory.TurnValue(t.Context(), s.b, func(context.Context) (string, error) {
-			return "answer", nil
-		}, distlock.WithWait(1))
-		if answer != "" || !errors.Is(err, distlock.ErrNotAcquired) {
-			t.Errorf("of a busy session: %q, %v", answer, err)
-		}
-		must(t, held.Release(t.Context()))
-	})
-}

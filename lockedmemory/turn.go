@@ -88,16 +88,6 @@ func (m *LockedMemory[M, D]) stored(ctx context.Context, key string) (count *ato
 	return count, inside
 }
 
-// TurnValue is [LockedMemory.Turn] for a function with a result, which it returns also with an error.
-func TurnValue[T, M, D any](ctx context.Context, m *LockedMemory[M, D], fn func(ctx context.Context) (T, error),
-	opts ...distlock.CallOption) (value T, err error) {
-	err = m.Turn(ctx, func(ctx context.Context) (err error) {
-		value, err = fn(ctx)
-		return err
-	}, opts...)
-	return value, err
-}
-
 // step runs one write of the inner memory under the session's lock, as one step of its turn.
 func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(context.Context) error,
 	opts ...distlock.CallOption) error {

@@ -13,7 +13,7 @@ import (
 // cleared or replaced under no ID, or has expired with the session.
 //
 // In a turn, the answer stays true until the turn ends. Without a lease, another turn may store the
-// exchange at once. The other errors are those of [Store.Load], and lockedmemory.ErrInvalidID.
+// exchange at once. Further errors: lockedmemory.ErrInvalidID, [ErrChanged] and [EntryError].
 func (s *Store[M, D]) Answered(ctx context.Context, id string) (
 	exchange lockedmemory.Exchange[M], known bool, err error) {
 	if err := validID(opAnswered, id); err != nil {

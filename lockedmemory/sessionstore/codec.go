@@ -33,8 +33,8 @@ type JSON[M any] struct {
 	TextOf func(M) string
 }
 
-// Encode implements [Codec]. It refuses null, texts that are not valid UTF-8, and {}, such as that of a struct
-// without exported fields. No error shows anything of the message.
+// Encode implements [Codec]. It refuses null, texts that are not valid UTF-8, and {}, which a struct without
+// exported fields becomes. No error shows anything of the message.
 func (JSON[M]) Encode(message M) ([]byte, error) {
 	text, err := json.Marshal(message)
 	switch {

@@ -23,9 +23,18 @@
 //
 // # Errors
 //
-// After an error that matches distlock.ErrOutcomeUnknown, repeat an Answer or SaveOnce with its ID.
-// After another write, load the history in a new turn. After any other error, nothing was written by
-// this call. Reads never fail with distlock.ErrOutcomeUnknown. docs/reference/errors.md says what to do
+// Each call may fail with the error of an ended ctx, and with:
+//
+//	distlock.ErrNotHeld      a write without a lease, or the lease of another session
+//	distlock.ErrLost         the lease is lost, or a [StaleError]: the store has seen a later holder
+//	distlock.ErrInvalidKey   the KeyFunc does not know the session
+//	distlock.ErrUnavailable  the service does not answer
+//	distlock.ErrRefused      the service refuses
+//	ErrDeleted               the session was deleted while the turn waited for it
+//
+// After these errors, the call has written nothing. Each method names its further errors. A write also fails
+// with distlock.ErrOutcomeUnknown: it may have taken effect, or may later. Then repeat an Answer or SaveOnce
+// with its ID. After another write, load the history in a new turn. docs/reference/errors.md says what to do
 // for each error. No error names a session, a message or an ID, unless the codec or the KeyFunc does.
 //
 // # Memory of the process

@@ -17,9 +17,9 @@ import (
 // message that is repeated in the new session is answered anew.
 //
 // It writes under a lease of the new session, in one step: an error means that the new session is as
-// before. The errors are those of [Store.Load] and [Store.Replace], [ErrNotEmpty] if the new session has an
-// exchange, and [ErrRange] if the history has no exchange at the Place, or none at all. After
-// distlock.ErrOutcomeUnknown, repeat it: [ErrNotEmpty] then says that it was done.
+// before. Further errors: [ErrNotEmpty] if the new session has an exchange, [ErrRange] if the history has no
+// exchange at the Place, or none at all, [ErrChanged] and [EntryError]. After distlock.ErrOutcomeUnknown,
+// repeat it: [ErrNotEmpty] then says that it was done.
 func (s *Store[M, D]) Fork(ctx context.Context, to string, upTo lockedmemory.Place) error {
 	lease, _ := lockedmemory.Lease(ctx)
 	target, err := s.requestFor(ctx, opFork, to, lease)

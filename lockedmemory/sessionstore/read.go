@@ -22,9 +22,7 @@ import (
 // lease, Load returns the history of some moment of the call. If the history is cleared, replaced or
 // trimmed between two of its pages, Load begins again, 3 times, and then fails with [ErrChanged].
 //
-// With an error, Load returns no messages: [EntryError], see Options.SkipBroken, [StaleError],
-// [ErrDeleted], distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrInvalidKey, distlock.ErrNotHeld if
-// the lease is for another session, or the error of ctx.
+// With an error, Load returns no messages. Further error: [EntryError], see Options.SkipBroken.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	words := wordsOf(query)
 	return readWhole(ctx, s, opLoad, func(r *reading) []M {
@@ -97,8 +95,8 @@ pages:
 }
 
 // Last returns the last n exchanges in order: whole turns, and at most n exchanges. The newest turn is
-// whole, also if it is longer. Pinned exchanges count as the others. The errors are those of [Store.Load],
-// and distlock.ErrInvalidOption for a negative n.
+// whole, also if it is longer. Pinned exchanges count as the others. Further errors: [ErrChanged],
+// [EntryError], and distlock.ErrInvalidOption for a negative n.
 func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[M], error) {
 	if n < 0 {
 		return nil, invalidOption("n is %d, but must not be negative", n)
@@ -112,7 +110,7 @@ func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[
 }
 
 // Search returns up to k results: the messages whose text contains all words of query, the newest
-// first. The errors are those of [Store.Load], and distlock.ErrInvalidOption for a negative k.
+// first. Further errors: [ErrChanged], [EntryError], and distlock.ErrInvalidOption for a negative k.
 func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, error) {
 	if k < 0 {
 		return nil, invalidOption("k is %d, but must not be negative", k)
@@ -149,8 +147,8 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 // Place of the last exchange is where to go on, also in another process. A Place that no exchange can have
 // is refused with distlock.ErrInvalidOption.
 //
-// An error ends the sequence. The errors are those of [Store.Load], and [ErrChanged] if the history is
-// cleared, replaced or trimmed between two pages. Each range over the sequence begins a new read. A change
+// An error ends the sequence. Further errors: [EntryError], and [ErrChanged] if the history is cleared,
+// replaced or trimmed between two pages. Each range over the sequence begins a new read. A change
 // between two such reads is not reported: replaced content after the place is yielded, perhaps again.
 func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {

@@ -28,9 +28,10 @@ import (
 // The service copies the history beside the old one. That takes as long as writing the history anew, and
 // twice its memory until the end. Of the removed exchanges the service then keeps no text.
 //
-// The errors are those of [Store.Append]; [ErrRange] if the session has no exchange at from or to, or if a
-// Place is out of order; and lockedmemory.ErrInvalidID if an ID is longer than 512 bytes or stands twice. After
-// distlock.ErrOutcomeUnknown, repeat it in the same turn: ErrRange then says that it was done.
+// Further errors: [ErrRange] if the session has no exchange at from or to, or if a Place is out of order;
+// lockedmemory.ErrInvalidID if an ID is longer than 512 bytes or stands twice; [ErrGone], [ErrTooLarge] and
+// [ErrCodec]. After distlock.ErrOutcomeUnknown, repeat it in the same turn: ErrRange then says that it is
+// done.
 func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 	exchanges ...lockedmemory.Exchange[M]) error {
 	r, err := s.request(ctx, opReplace)

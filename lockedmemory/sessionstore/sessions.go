@@ -10,7 +10,7 @@ import (
 // has an exchange during the whole iteration is yielded at least once, and may be twice. If a Redis
 // restarts, fails over or moves slots during the iteration, sessions may be left out: begin again.
 //
-// An error ends the sequence: distlock.ErrUnavailable, distlock.ErrRefused, or the error of ctx.
+// An error ends the sequence.
 func (s *Store[M, D]) Sessions(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		r := &request{ctx: ctx, op: opSessions}

@@ -60,20 +60,8 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 // Append stores one exchange of 1 to 256 messages, as a question, tool calls, their results, and the
 // answer: all of them, next to each other, or none. Repeated, it is stored again, see [Store.SaveOnce].
 //
-// After each of these errors, nothing was written:
-//
-//	distlock.ErrNotHeld        no lease, one of another session, or an ended one and the session is empty
-//	distlock.ErrLost           the lease is lost, or a [StaleError]: the store has seen a later holder
-//	ErrGone, ErrDeleted        the session has ended since the turn used it, or waited for it
-//	ErrTooLarge, ErrCodec      of the messages
-//	distlock.ErrInvalidOption  no message; or the store has seen a token a year ahead of the lock's clock
-//	distlock.ErrInvalidKey     the KeyFunc does not know the session
-//	distlock.ErrUnavailable    the service does not answer
-//	distlock.ErrRefused        the service refuses
-//	that of ctx                ctx ended before the request was sent
-//
-// With distlock.ErrOutcomeUnknown the exchange may have been written, or may be later. The error of ctx is
-// joined to that if ctx ended before the answer came.
+// Further errors: [ErrGone] if the session has ended since the turn used it, [ErrTooLarge], [ErrCodec], and
+// distlock.ErrInvalidOption without a message, or for a token a year ahead of the lock's clock.
 func (s *Store[M, D]) Append(ctx context.Context, messages ...M) error {
 	return s.append(ctx, opAppend, "", messages)
 }
@@ -116,8 +104,7 @@ func (s *Store[M, D]) Check(messages ...M) error {
 	return err
 }
 
-// Clear removes the history. Writers with an older lease cannot undo it. IDs stay known. The errors are
-// those of [Store.Append], without [ErrGone], [ErrTooLarge] and [ErrCodec].
+// Clear removes the history. Writers with an older lease cannot undo it. IDs stay known.
 func (s *Store[M, D]) Clear(ctx context.Context) error {
 	r, err := s.request(ctx, opClear)
 	if err != nil {
@@ -129,8 +116,7 @@ func (s *Store[M, D]) Clear(ctx context.Context) error {
 // Delete removes the session for good: the history and the IDs. For 24 hours, the service keeps the place
 // of the Delete, to refuse writers with an older lease. Turns whose wait began before the Delete fail with
 // [ErrDeleted]. A later turn begins the session anew. Append-only files and backups of the service are out
-// of reach. It raises the fencing token of the lease, which is one more request to the lock service. The
-// errors are those of [Store.Clear], without ErrDeleted.
+// of reach. It raises the fencing token of the lease, which is one more request to the lock service.
 func (s *Store[M, D]) Delete(ctx context.Context) error {
 	r, err := s.request(ctx, opDelete)
 	if err != nil {

@@ -170,14 +170,9 @@ func firstPlace(cmd *redis.Cmd, pinned []lockedmemory.Place) (lockedmemory.Place
 		return lockedmemory.Place{}, err
 	}
 	for _, item := range items {
-		pair, _ := item.([]any)
-		if len(pair) != 2 {
-			return lockedmemory.Place{}, errReply
-		}
-		id, _ := pair[0].(string)
-		place, ok := parsePlace(id)
-		if !ok {
-			return lockedmemory.Place{}, errReply
+		place, _, err := parseItem(item)
+		if err != nil {
+			return place, err
 		}
 		if !slices.Contains(pinned, place) {
 			return place, nil
@@ -208,22 +203,30 @@ func fill(page *storedriver.Page, found []any, limit, asked int) error {
 func parseEntries(found []any) (entries []storedriver.Entry, last lockedmemory.Place, err error) {
 	entries = make([]storedriver.Entry, 0, len(found))
 	for _, item := range found {
-		pair, _ := item.([]any)
-		if len(pair) != 2 {
-			return nil, last, errReply
+		var fields []any
+		if last, fields, err = parseItem(item); err != nil {
+			return nil, last, err
 		}
-		id, _ := pair[0].(string)
-		place, ok := parsePlace(id)
-		if !ok {
-			return nil, last, errReply
-		}
-		last = place
-		fields, _ := pair[1].([]any)
-		if e, isMarker := parseEntry(place, fields); !isMarker {
+		if e, isMarker := parseEntry(last, fields); !isMarker {
 			entries = append(entries, e)
 		}
 	}
 	return entries, last, nil
+}
+
+// parseItem reads the place and the fields of an item in a reply of XRANGE.
+func parseItem(item any) (place lockedmemory.Place, fields []any, err error) {
+	pair, _ := item.([]any)
+	if len(pair) != 2 {
+		return place, nil, errReply
+	}
+	id, _ := pair[0].(string)
+	place, ok := parsePlace(id)
+	if !ok {
+		return place, nil, errReply
+	}
+	fields, _ = pair[1].([]any)
+	return place, fields, nil
 }
 
 var (

@@ -2,7 +2,8 @@
 -- of states is in docs/design/sessions.md.
 --
 -- KEYS  1 the log   2 the mark   3 the session's lock, or the mark again   4 the IDs
--- ARGV  1 token, storedriver.Access.Shown and Awaited, and 'true' if the script frees memory, with spaces between
+-- ARGV  1 token, storedriver.Access.Shown and Awaited, and 'true' if the script frees memory, with spaces
+--       between
 --       2 '1' if the lock is on this Redis, else '0'; or the owner for which the script also releases
 --       the lock   3 IdleTTL in ms, or 0
 --       4 life of a session without an exchange in ms   5 MaxExchanges, and MaxAge in µs, with a space
