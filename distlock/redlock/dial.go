@@ -3,7 +3,7 @@ package redlock
 import (
 	"context"
 	"net"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,28 +13,21 @@ const dialPause = 10 * time.Millisecond
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
+type failedDial struct {
+	err error
+	at  time.Time
+}
+
 // withDialPause returns a dialer that returns the error of a failed dial again during the pause.
 func withDialPause(dial dialer) dialer {
-	var (
-		mu     sync.Mutex
-		failed error
-		until  time.Time
-	)
+	var last atomic.Pointer[failedDial]
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		mu.Lock()
-		err := failed
-		if time.Now().After(until) {
-			err = nil
-		}
-		mu.Unlock()
-		if err != nil {
-			return nil, err
+		if failed := last.Load(); failed != nil && time.Since(failed.at) <= dialPause {
+			return nil, failed.err
 		}
 		conn, err := dial(ctx, network, addr)
 		if err != nil && ctx.Err() == nil { // else the caller has left, and the node may be well
-			mu.Lock()
-			failed, until = err, time.Now().Add(dialPause)
-			mu.Unlock()
+			last.Store(&failedDial{err, time.Now()})
 		}
 		return conn, err
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// servers are the servers of all nodes, by run ID.
+// servers are the servers of all nodes.
 type servers struct {
-	mu    sync.Mutex
-	nodes map[string]string // the name of the node by the run ID of its server
+	mu     sync.Mutex
+	runIDs map[string]string // by the name of the node
 }
 
 // uptime asks with each new connection which server a node is, and since when it is up.
@@ -82,19 +82,16 @@ func (u *uptime) greet(ctx context.Context, c *redis.Conn) error {
 func (s *servers) claim(runID, node string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if other, ok := s.nodes[runID]; ok && other != node {
-		return fmt.Errorf("%w: the nodes %s and %s are one server: give each node a server of its own",
-			driver.ErrRefused, other, node)
-	}
-	if s.nodes == nil {
-		s.nodes = make(map[string]string)
-	}
-	for id, of := range s.nodes {
-		if of == node {
-			delete(s.nodes, id)
+	for other, of := range s.runIDs {
+		if of == runID && other != node {
+			return fmt.Errorf("%w: the nodes %s and %s are one server: give each node a server of its own",
+				driver.ErrRefused, other, node)
 		}
 	}
-	s.nodes[runID] = node
+	if s.runIDs == nil {
+		s.runIDs = make(map[string]string)
+	}
+	s.runIDs[node] = runID
 	return nil
 }
 
