@@ -83,7 +83,7 @@ func openQuorum(tb testing.TB, addrs []string, options redis.Options) driver.Dri
 		tb.Cleanup(func() { _ = client.Close() })
 		clients[i] = client
 	}
-	d, err := NewDriver(clients, -1)
+	d, err := NewDriver(clients, &Options{RestartDelay: -1})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -92,11 +92,7 @@ func (n *node) Raise(ctx context.Context, req driver.RaiseRequest) (quorum.Reply
 }
 
 func (n *node) Extend(ctx context.Context, req driver.ExtendRequest) (quorum.Reply, error) {
-	exact := "0"
-	if req.Exact {
-		exact = "1"
-	}
-	return n.call(ctx, extendScript, []string{lockKey(req.Name)}, req.Owner, req.TTL.Milliseconds(), exact)
+	return n.call(ctx, extendScript, []string{lockKey(req.Name)}, req.Owner, req.TTL.Milliseconds(), req.Exact)
 }
 
 func (n *node) Release(ctx context.Context, req driver.ReleaseRequest, quiet bool) (quorum.Reply, error) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,11 +18,9 @@ import (
 type Options struct {
 	distlock.Options
 	// RestartDelay is how long a node does not count after a start of its server, because the
-	// server may have lost grants. 0 means the largest TTL that the Locker has seen, and at least
-	// Options.TTL, or 30 s for a driver without options. A positive one must be the same in all
-	// processes, and at least the largest TTL of all. A longer TTL is refused. Set it if any call of
-	// any process asks for more than Options.TTL. A negative one switches this off: only for nodes that
-	// never lose data.
+	// server may have lost grants; default 30 s, or Options.TTL if that is longer. It must be the same
+	// in all processes. A call with a longer TTL fails with distlock.ErrRefused. A negative one
+	// switches this off: only for nodes that never lose data.
 	RestartDelay time.Duration
 }
 
@@ -31,7 +28,7 @@ type Options struct {
 // after the Locker. Nil opts mean the defaults. New does no I/O.
 //
 // It refuses with distlock.ErrInvalidOption: fewer than 3 nodes, an even number, a client that is not a
-// *redis.Client for one server, two clients with one address, and a positive RestartDelay below the TTL.
+// *redis.Client for one server, and two clients with one address.
 //
 // The Locker has connections of its own, with the options of each client. Hooks of the clients do
 // not see the calls.
@@ -39,12 +36,7 @@ func New(clients []redis.UniversalClient, opts *Options) (*distlock.Locker, erro
 	if opts == nil {
 		opts = &Options{}
 	}
-	if ttl := cmp.Or(opts.TTL, defaultTTL); opts.RestartDelay > 0 && opts.RestartDelay < ttl {
-		return nil, fmt.Errorf("%w: RestartDelay is %s, shorter than the TTL of %s: a node would count while it lacks a grant "+
-			"that has not ended; set at least the largest TTL of all processes, with a unit, or leave it out",
-			distlock.ErrInvalidOption, opts.RestartDelay, ttl)
-	}
-	d, err := open(clients, opts.RestartDelay, opts.TTL)
+	d, err := NewDriver(clients, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -55,34 +47,29 @@ func New(clients []redis.UniversalClient, opts *Options) (*distlock.Locker, erro
 	return locker, nil
 }
 
-// NewDriver makes a driver over the Redis servers of clients, see [New]. restartDelay is that of
-// [Options]. The driver's Close, or that of its Locker, closes the driver's connections. The caller
-// closes the clients.
-func NewDriver(clients []redis.UniversalClient, restartDelay time.Duration) (driver.Driver, error) {
-	return open(clients, restartDelay, 0)
+// NewDriver makes the driver of [New]. Of opts it uses RestartDelay and TTL. The driver's Close, or that
+// of its Locker, closes the driver's connections. The caller closes the clients.
+func NewDriver(clients []redis.UniversalClient, opts *Options) (driver.Driver, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	return newDriver(clients, cmp.Or(opts.RestartDelay, max(opts.TTL, defaultDelay)), false)
 }
 
-// open is NewDriver for leases with a TTL; 0: the default of distlock.
-func open(clients []redis.UniversalClient, restartDelay, ttl time.Duration) (driver.Driver, error) {
-	nodes, err := oneServerEach(clients)
+// defaultDelay is the least default of a RestartDelay: the default TTL of distlock.
+const defaultDelay = 30 * time.Second
+
+func newDriver(clients []redis.UniversalClient, restartDelay time.Duration, ownsClients bool) (driver.Driver, error) {
+	ofNodes, err := oneServerEach(clients)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", distlock.ErrInvalidOption, err)
 	}
-	return newDriver(nodes, restartDelay, ttl, false), nil
-}
-
-// defaultTTL is that of distlock.
-const defaultTTL = 30 * time.Second
-
-func newDriver(clients []*redis.Client, restartDelay, ttl time.Duration, ownsClients bool) driver.Driver {
 	var all servers
-	nodes := make([]quorum.Node, len(clients))
-	for i, client := range clients {
-		name := client.Options().Addr
-		up := &uptime{node: name, servers: &all}
-		nodes[i] = newNode(client, ownsClients, up)
+	nodes := make([]quorum.Node, len(ofNodes))
+	for i, client := range ofNodes {
+		nodes[i] = newNode(client, ownsClients, &uptime{node: client.Options().Addr, servers: &all})
 	}
-	return quorum.New(nodes, restartDelay, cmp.Or(ttl, defaultTTL))
+	return quorum.New(nodes, restartDelay), nil
 }
 
 // oneServerEach returns the clients of the nodes, or the reason why they are no quorum.
@@ -98,13 +85,10 @@ func oneServerEach(clients []redis.UniversalClient) ([]*redis.Client, error) {
 	nodes := make([]*redis.Client, len(clients))
 	places := make(map[string]int)
 	for i, client := range clients {
-		if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-			return nil, fmt.Errorf("the client of node %d is nil: make one with redis.NewClient", i+1)
-		}
-		node, ok := client.(*redis.Client)
-		if !ok || redisconn.FollowsSentinels(client) {
-			return nil, fmt.Errorf("the client of node %d is a %T for several servers or of an unknown type, and each node "+
-				"is one server of its own: make the client with redis.NewClient", i+1, client)
+		node, _ := client.(*redis.Client)
+		if node == nil || redisconn.FollowsSentinels(client) {
+			return nil, fmt.Errorf("the client of node %d is a %T that is nil, for several servers or of an unknown type, "+
+				"and each node is one server of its own: make the client with redis.NewClient", i+1, client)
 		}
 		addr := node.Options().Addr
 		if first, ok := places[addr]; ok {

@@ -130,7 +130,7 @@ func TestNewDriver_S1_oneServer_withoutRestartDelay(t *testing.T) {
 		defer client.Close()
 		clients[i] = client
 	}
-	d, err := NewDriver(clients, -time.Second)
+	d, err := NewDriver(clients, &Options{RestartDelay: -time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

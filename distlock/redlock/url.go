@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -53,11 +54,11 @@ func OpenDriver(rawURL string) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := oneServerEach(clients)
+	d, err := newDriver(clients, cmp.Or(restartDelay, defaultDelay), true)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: lock URL: %w", distlock.ErrInvalidOption, err), closeAll(clients))
+		return nil, errors.Join(fmt.Errorf("lock URL: %w", err), closeAll(clients))
 	}
-	return newDriver(nodes, restartDelay, 0, true), nil
+	return d, nil
 }
 
 func closeAll(clients []redis.UniversalClient) (err error) {

@@ -31,19 +31,16 @@ func (q *quorum) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 		return q.acquireAgain(ctx, a, req)
 	}
 	token := q.token(req.Name)
-	for range mostProposals {
+	for proposals := 1; ; proposals++ {
 		p := newPoll(q, ctx, limit(req.TTL))
 		d, err := a.propose(ctx, p, token)
-		if err != nil || d != higher {
+		if err != nil || d != higher || proposals == mostProposals {
 			defer close(p.decided)
 			return q.conclude(ctx, k, a, p, token, d, err)
 		}
 		token = q.above(p, token)
 		close(p.decided)
 	}
-	a.undo(true)
-	q.noteRefusal(k, a)
-	return driver.AcquireReply{State: unknownHolder(higher)}, nil
 }
 
 // conclude makes the reply of an attempt, whose caller has left if err is not nil. An attempt without
@@ -67,7 +64,7 @@ func (q *quorum) conclude(ctx context.Context, k key, a *attempt, p *poll, token
 	if d == otherHolds {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		state, _ = busy(p.answers, q.size)
+		state, _ = holder(p.answers, q.size, q.size)
 	}
 	return driver.AcquireReply{State: state}, nil
 }
@@ -90,7 +87,6 @@ func (q *quorum) check(ctx context.Context, ttl time.Duration) error {
 		return fmt.Errorf("redlock: %w: %w: the TTL of %s is longer than the restart delay of %s; "+
 			"set a longer delay in all processes, or a shorter TTL", driver.ErrRefused, driver.ErrNotDone, ttl, q.restartDelay)
 	}
-	q.seeTTL(ttl)
 	return nil
 }
 
@@ -118,21 +114,17 @@ func (a *attempt) propose(ctx context.Context, p *poll, token int64) (d decision
 	}
 }
 
-// pause waits until the other attempts of a split vote are undone. The first pause lasts about as
-// long as the last question.
+// pause waits until the other attempts of a split vote are undone, and begins another question. The
+// first pause lasts about as long as the last question.
 func (p *poll) pause(ctx context.Context, rounds int) error {
 	p.mu.Lock()
 	round := min(max(time.Since(p.asked), minRound)<<(rounds/3), maxRound)
 	p.mu.Unlock()
-	timer := time.NewTimer(round/2 + rand.N(round))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		p.again()
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	err := sleep(ctx, round/2+rand.N(round))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked, p.leastWait = time.Now(), roundWait
+	return err
 }
 
 // minRound and maxRound bound the pauses between two rounds.
@@ -146,7 +138,7 @@ func (q *quorum) refusing(p *poll) (nodes []*node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.answers {
-		if a := &p.answers[i]; !a.pending && a.replied() && a.reply.Outcome == Busy {
+		if a := &p.answers[i]; !a.pending && a.refused() {
 			nodes = append(nodes, q.nodes[i])
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -25,17 +26,12 @@ type attempt struct {
 
 // vote is the state of an attempt on one node.
 type vote struct {
-	pending          int      // Acquires under way
-	afterAcquires    []func() // called after the last of them
-	holds            bool     // the node has granted the name, or may have
-	partlyRefused    bool     // the node may have refused in the middle of a script
-	acquireMayArrive bool     // one without an answer
-	retakes          bool     // a re-take is under way
-
-	settled  bool // a Release was answered
-	released bool // the answer to it
-
-	exactExtends int // that are under way, or may arrive later
+	pending          int          // Acquires under way
+	afterAcquires    []func()     // called after the last of them
+	acquireMayArrive bool         // one without an answer
+	holds            bool         // the node has granted the name, or may have, and no Release was answered
+	released         bool         // the answer to a Release
+	exactExtends     atomic.Int32 // that are under way, or may arrive later
 }
 
 // newAttempt makes an attempt of an acquisition.
@@ -61,15 +57,15 @@ func (q *quorum) unknownAttempt(k key) *attempt {
 func (q *quorum) begin(k key, req driver.AcquireRequest) (a *attempt, holds bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entry(k, unused)
-	switch {
-	case e.noMoreAcquires:
+	e := q.entry(k, keepEntry)
+	if e.cancelled {
 		return nil, false
-	case !e.granted:
+	}
+	if holds = e.granted(); !holds {
 		q.attempts++
 		e.last = q.newAttempt(req, q.attempts)
 	}
-	return e.last, e.granted
+	return e.last, holds
 }
 
 // noteGrant notes the grant of an attempt. It reports false if the acquisition is over.
@@ -78,18 +74,14 @@ func (q *quorum) noteGrant(k key, a *attempt, token int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.entry(k, a.req.TTL+copyLife(a.req.TTL))
-	if e.noMoreAcquires || e.last != a {
-		return false
-	}
-	e.granted = a.setTokens(token)
-	return e.granted
+	return !e.cancelled && e.last == a && a.grant(token)
 }
 
 // noteRefusal notes that an attempt was refused.
 func (q *quorum) noteRefusal(k key, a *attempt) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if e := q.entries[k]; e != nil && e.last == a && !e.noMoreAcquires {
+	if e := q.entries[k]; e != nil && e.last == a && !e.cancelled {
 		delete(q.entries, k) // ⚑ its undo goes on without the table
 	}
 }
@@ -99,9 +91,9 @@ func (q *quorum) noteRefusal(k key, a *attempt) {
 func (q *quorum) noteLoss(k key, a *attempt) {
 	q.mu.Lock()
 	e := q.entries[k]
-	holds := e != nil && e.last == a && e.granted && !e.noMoreAcquires
+	holds := e != nil && e.last == a && e.granted() && !e.cancelled
 	if holds {
-		e.noMoreAcquires, e.releaseDecided, e.last = true, true, nil
+		e.cancelled, e.last = true, nil
 	}
 	q.mu.Unlock()
 	if holds {
@@ -121,22 +113,21 @@ func (q *quorum) find(k key, ttl time.Duration) *attempt {
 	return e.last
 }
 
+// tokens returns the token of the grant; 0: none.
 func (a *attempt) tokens() (token int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.token
 }
 
-// setTokens notes the tokens of the grant, unless the attempt is over. Of two Raises the higher one
-// counts.
-func (a *attempt) setTokens(token int64) bool {
+// grant notes the token of the grant, unless the attempt is over.
+func (a *attempt) grant(token int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {
 		return false
 	}
-	a.token = max(a.token, token)
-	a.highest = max(a.highest, a.token+Block)
+	a.token = token
 	return true
 }
 
@@ -144,22 +135,16 @@ func (a *attempt) setTokens(token int64) bool {
 // not accepted is asked again some time after the grant: most of them have refused because of a
 // Release that was under way. ⚑ A lease on a bare quorum would end with one node more.
 func (a *attempt) send(p *poll, n *node, token int64) {
-	p.expect(n)
 	switch {
 	case n.full():
 		p.answered(n, Reply{}, errFull, 0)
 	case !a.sending(n, token+Block):
 		p.note(n, answer{})
 	default:
-		refused := false
-		p.ask(n, func(ctx context.Context) (Reply, error) {
-			req := a.req
-			req.Token = token
-			reply, err := a.acquire(ctx, n, req)
-			refused = err == nil && reply.Outcome != Granted
-			return reply, err
-		}, func() {
-			if refused && a.lacks(n, token) && a.q.pause(min(completeAfter, a.req.TTL/4)) {
+		req := a.req
+		req.Token = token
+		p.ask(n, func(ctx context.Context) (Reply, error) { return a.acquire(ctx, n, req) }, func(_ Reply, err error) {
+			if err == nil && a.lacks(n, token) && sleep(a.q.life, min(completeAfter, a.req.TTL/4)) == nil {
 				a.retake(n, a.req.TTL)
 			}
 		})
@@ -170,7 +155,7 @@ func (a *attempt) send(p *poll, n *node, token int64) {
 func (a *attempt) lacks(n *node, token int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.token == token && !a.votes[n.index].holds
+	return !a.over && a.token == token && !a.votes[n.index].holds
 }
 
 // sending notes that an Acquire is under way, until the end of acquire. It reports false if the attempt
@@ -178,32 +163,23 @@ func (a *attempt) lacks(n *node, token int64) bool {
 func (a *attempt) sending(n *node, end int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.sendingLocked(n, end)
-}
-
-func (a *attempt) sendingLocked(n *node, end int64) bool {
-	if !a.over {
-		a.votes[n.index].pending++
-		a.highest = max(a.highest, end)
+	if a.over {
+		return false
 	}
-	return !a.over
+	a.votes[n.index].pending++
+	a.highest = max(a.highest, end)
+	return true
 }
 
 // acquire asks a node that sending has noted, and notes the answer.
 func (a *attempt) acquire(ctx context.Context, n *node, req Proposal) (Reply, error) {
 	reply, err := n.Acquire(ctx, req)
 	reply.State = ofGrant(reply.State)
-	if err == nil {
-		a.q.seeTTL(reply.State.TTL)
-	}
 	a.mu.Lock()
 	v := &a.votes[n.index]
 	late := driver.MayHaveEffect(err)
-	if late || err == nil && reply.Outcome == Granted {
-		v.holds, v.settled = true, false
-	}
+	v.holds = v.holds || late || err == nil && reply.Outcome == Granted
 	v.acquireMayArrive = v.acquireMayArrive || late
-	v.partlyRefused = v.partlyRefused || refusedMidway(err)
 	var then []func()
 	if v.pending--; v.pending == 0 {
 		then, v.afterAcquires = v.afterAcquires, nil
@@ -220,9 +196,9 @@ func (a *attempt) acquire(ctx context.Context, n *node, req Proposal) (Reply, er
 func (a *attempt) undo(quiet bool) *poll {
 	a.finish()
 	p := newPoll(a.q, context.Background(), limit(a.req.TTL))
+	p.owes = true
 	close(p.decided)
-	owes := true
-	a.release(p, driver.ReleaseRequest{}, quiet, &owes)
+	a.release(p, driver.ReleaseRequest{}, quiet)
 	return p
 }
 
@@ -252,7 +228,7 @@ func (a *attempt) holders() (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.votes {
-		if v := &a.votes[i]; v.pending > 0 || v.holds && !v.settled {
+		if v := &a.votes[i]; v.pending > 0 || v.holds {
 			n++
 		}
 	}

@@ -68,7 +68,7 @@ func judge(answers []answer, size int, token, clock int64, timeUp bool) decision
 			low++
 		}
 	}
-	_, held := busy(answers, size)
+	_, held := holder(answers, size, size)
 	switch {
 	case accepted >= size:
 		return granted
@@ -107,7 +107,7 @@ func contended(answers []answer, size int) bool {
 	for i := range answers {
 		if a := &answers[i]; a.replied() {
 			replies++
-			refused = refused || a.reply.Outcome == Busy
+			refused = refused || a.refused()
 		}
 	}
 	return refused && replies >= size

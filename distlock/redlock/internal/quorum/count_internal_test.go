@@ -122,7 +122,7 @@ func TestBusy_state(t *testing.T) {
 		"no holder":                        {[]answer{at("a", 5, 9), at("b", 7, 9), broken}, 0, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			state, ok := busy(c.answers, 2)
+			state, ok := holder(c.answers, 2, 2)
 			if state.Fence != c.fence || state.TTL != c.ttl || ok != c.ok {
 				t.Errorf("%+v, %t", state, ok)
 			}
@@ -195,7 +195,7 @@ func TestKinds_ofTheQuorum(t *testing.T) {
 		want   []error
 		not    []error
 	}{
-		"more than a minority":     {[]error{rights, rights}, 1, []error{rights, driver.ErrRefused}, []error{driver.ErrNotDone}},
+		"more than a minority":     {[]error{rights, rights}, 1, []error{rights, driver.ErrRefused, driver.ErrNotDone}, nil},
 		"a minority":               {[]error{rights}, 1, nil, []error{rights}},
 		"temporary with an answer": {[]error{temporary, driver.ErrNotDone}, 1, []error{temporary, driver.ErrNotDone}, nil},
 		"temporary alone":          {[]error{temporary, driver.ErrNotDone, driver.ErrNotDone}, 0, nil, []error{temporary}},

@@ -44,7 +44,7 @@ func (p *poll) failure(ended error, effect bool) error {
 		} else if a.done {
 			agreed++
 		}
-		fmt.Fprintf(&text, "; %s: %s", p.q.nodes[i].Name(), p.text(p.q.nodes[i], a))
+		fmt.Fprintf(&text, "; %s: %s", p.q.nodes[i].Name(), p.text(a))
 	}
 	e := &nodesError{text: text.String()}
 	if ended != nil {
@@ -61,7 +61,7 @@ var errYoung = fmt.Errorf("%w: %w", driver.ErrTemporary, driver.ErrNotDone)
 
 // kinds returns the kinds of an operation without an effect: those of so many causes that the other
 // nodes are no quorum. ErrTemporary is one if the agreed nodes were a quorum with those that cannot
-// answer now. ErrNotDone is one unless a node may have refused half-way.
+// answer now. ErrNotDone is always one.
 func kinds(causes []error, agreed, nodes, size int) (kinds []error) {
 	count := func(kind error) (n int) {
 		for _, cause := range causes {
@@ -79,16 +79,5 @@ func kinds(causes []error, agreed, nodes, size int) (kinds []error) {
 	if n := count(driver.ErrTemporary); n > 0 && n+agreed >= size && len(kinds) == 0 {
 		kinds = append(kinds, driver.ErrTemporary)
 	}
-	for _, cause := range causes {
-		if refusedMidway(cause) {
-			return kinds
-		}
-	}
 	return append(kinds, driver.ErrNotDone)
-}
-
-// refusedMidway reports whether a node may have refused in the middle of a script: a script that
-// lacks a right may have written before.
-func refusedMidway(err error) bool {
-	return errors.Is(err, driver.ErrRefused) && !errors.Is(err, driver.ErrNotDone)
 }

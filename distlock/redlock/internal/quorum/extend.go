@@ -30,23 +30,27 @@ func (q *quorum) extend(ctx context.Context, req driver.ExtendRequest) (held boo
 	k := key{req.Name, req.Owner}
 	a := q.find(k, req.TTL)
 	req.Owner = a.req.Owner
+	exact := int32(0)
+	if req.Exact {
+		exact = 1
+	}
 	p := newPoll(q, ctx, limit(req.TTL))
 	defer close(p.decided)
 	for _, n := range q.nodes {
-		p.expect(n)
-		// ⚑ Before another Extend can be sent: this one may be the later one at the node.
-		counts := a.extending(n, req.Exact)
-		lost := false
+		// ⚑ An exact Extend without an answer may arrive at the node after this one, and shorten the grant.
+		exacts := &a.votes[n.index].exactExtends
+		counts := exacts.Add(exact) == exact
 		p.ask(n, func(ctx context.Context) (Reply, error) {
 			reply, err := n.Extend(ctx, req)
-			a.extended(n, req.Exact, err)
-			lost = err == nil && reply.Outcome == NotHeld
-			if err == nil && !lost && !counts {
+			if !driver.MayHaveEffect(err) {
+				exacts.Add(-exact)
+			}
+			if err == nil && reply.Outcome == Held && !counts {
 				err = errLateExact
 			}
 			return reply, err
-		}, func() {
-			if lost {
+		}, func(reply Reply, err error) {
+			if err == nil && reply.Outcome == NotHeld {
 				a.retake(n, req.TTL)
 			}
 		})
@@ -64,24 +68,63 @@ func (q *quorum) extend(ctx context.Context, req driver.ExtendRequest) (held boo
 	return false, p.failure(err, effects > len(q.nodes)-q.size || req.Exact && effects > 0)
 }
 
-// extending notes that an Extend is under way. It reports whether its answer counts.
-// ⚑ An exact Extend without an answer may arrive at the node after this one, and shorten the grant.
-func (a *attempt) extending(n *node, exact bool) (counts bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	v := &a.votes[n.index]
-	counts = v.exactExtends == 0
-	if exact {
-		v.exactExtends++
+// Raise implements driver.Driver. A higher token that a minority of the nodes has does no harm.
+func (q *quorum) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
+	if ctx.Err() != nil {
+		return driver.RaiseReply{}, notDone(ctx)
 	}
-	return counts
+	k := key{req.Name, req.Owner}
+	a := q.find(k, 0)
+	token := a.tokens()
+	keeps := token >= req.Floor // the nodes are asked whether it is held
+	if !keeps {
+		token = a.beginRaise(max(req.Floor, q.clock()))
+	}
+	p := newPoll(q, ctx, limit(a.req.TTL))
+	defer close(p.decided)
+	exact := driver.RaiseRequest{Name: req.Name, Owner: a.req.Owner, Floor: token}
+	for _, n := range q.nodes {
+		p.ask(n, func(ctx context.Context) (Reply, error) { return n.Raise(ctx, exact) }, nil)
+	}
+	agreed, effects, err := p.agree(ctx, false, func(a *answer) bool {
+		return keeps || a.reply.Last == token+Block // else a re-take was sent later
+	})
+	if agreed == unknown || err != nil {
+		err = p.failure(err, effects > len(q.nodes)-q.size || err != nil)
+	}
+	if !keeps {
+		a.endRaise(token, err == nil && agreed == yes, err)
+	}
+	switch {
+	case err != nil:
+		return driver.RaiseReply{}, err
+	case agreed == no:
+		q.noteLoss(k, a)
+		return driver.RaiseReply{}, nil
+	}
+	q.noteToken(req.Name, token+Block)
+	return driver.RaiseReply{Held: true, Fence: token, FenceEnd: token + Block}, nil
 }
 
-// extended notes the end of an Extend.
-func (a *attempt) extended(n *node, exact bool, err error) {
+// beginRaise returns a token of at least floor for a Raise. ⚑ It is above all tokens that a node may
+// have for the attempt: a waiter may have seen one of them.
+func (a *attempt) beginRaise(floor int64) (token int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if exact && !driver.MayHaveEffect(err) {
-		a.votes[n.index].exactExtends--
+	a.raises++
+	return max(floor, a.highest+1)
+}
+
+// endRaise notes the tokens of a Raise. A node may have them, unless they are too far ahead. Of two
+// Raises that succeed the higher one counts.
+func (a *attempt) endRaise(token int64, raised bool, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.raises--
+	if !errors.Is(err, driver.ErrFloor) {
+		a.highest = max(a.highest, token+Block)
+	}
+	if raised {
+		a.token = max(a.token, token)
 	}
 }

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -8,24 +9,30 @@ import (
 )
 
 // holder returns the state of the owner that at least need nodes show as the holder.
-func holder(shown []shown, need, size int) (state driver.State, ok bool) {
-	for _, one := range shown {
+func holder(answers []answer, need, size int) (state driver.State, ok bool) {
+	for i := range answers {
+		one := &answers[i]
+		if !one.refused() {
+			continue
+		}
 		var ttls []time.Duration
 		var fence int64
-		for _, s := range shown {
-			if s.Owner == one.Owner {
-				ttls = append(ttls, s.TTL)
-				if !s.young && s.Fence >= fence {
-					// ⚑ The highest token: a raise that a quorum has made is on one of these nodes.
-					state, fence = s.State.State, s.Fence
-				}
+		for j := range answers {
+			a := &answers[j]
+			if !a.refused() || a.reply.State.Owner != one.reply.State.Owner {
+				continue
+			}
+			ttls = append(ttls, a.reply.State.TTL)
+			if s := a.reply.State.State; !a.young && s.Fence >= fence {
+				// ⚑ The highest token: a raise that a quorum has made is on one of these nodes.
+				state, fence = s, s.Fence
 			}
 		}
 		if len(ttls) < need {
 			continue
 		}
 		if fence == 0 {
-			state = one.State.State
+			state = one.reply.State.State
 		}
 		// The grant lasts for as long as a quorum of nodes keeps it.
 		slices.Sort(ttls)
@@ -36,50 +43,49 @@ func holder(shown []shown, need, size int) (state driver.State, ok bool) {
 	return driver.State{}, false
 }
 
-// shown is the state of a holder, as a node shows it.
-type shown struct {
-	State
-	young bool
-}
-
-// busy returns the state of the holder that a quorum of nodes shows.
-func busy(answers []answer, size int) (driver.State, bool) {
-	refused := 0
-	for i := range answers {
-		if a := &answers[i]; a.replied() && a.reply.Outcome == Busy {
-			refused++
-		}
-	}
-	if refused < size {
-		return driver.State{}, false
-	}
-	states := make([]shown, 0, refused)
-	for i := range answers {
-		if a := &answers[i]; a.replied() && a.reply.Outcome == Busy {
-			states = append(states, shown{a.reply.State, a.young})
-		}
-	}
-	return holder(states, size, size)
-}
-
 // inspect returns what the nodes show of a name, and whether no further answer changes it.
 // ⚑ A name is free only if no owner can have a quorum, with the nodes that do not answer.
 func inspect(answers []answer, size int) (state driver.State, known bool) {
-	var states []shown
-	open, failed := 0, 0
-	for i := range answers {
-		switch a := &answers[i]; {
-		case a.pending:
-			open++
-		case !a.replied():
-			failed++
-		case a.reply.Outcome == Busy:
-			states = append(states, shown{a.reply.State, a.young})
-		}
-	}
-	if state, known = holder(states, size, size); known {
+	if state, known = holder(answers, size, size); known {
 		return state, true
 	}
-	state, may := holder(states, max(size-open-failed, 1), size)
+	open, failed := 0, 0
+	for i := range answers {
+		if a := &answers[i]; a.pending {
+			open++
+		} else if !a.replied() {
+			failed++
+		}
+	}
+	state, may := holder(answers, max(size-open-failed, 1), size)
 	return state, open+failed <= len(answers)-size && (open == 0 || !may)
+}
+
+// Inspect implements driver.Driver. It waits for all nodes that are not silent: each shows another
+// TTL.
+func (q *quorum) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
+	if ctx.Err() != nil {
+		return driver.State{}, notDone(ctx)
+	}
+	p := newPoll(q, ctx, callLimit)
+	defer close(p.decided)
+	for _, n := range q.nodes {
+		p.ask(n, func(ctx context.Context) (Reply, error) {
+			reply, err := n.Inspect(ctx, name)
+			reply.State = ofGrant(reply.State)
+			return reply, err
+		}, nil)
+	}
+	var state driver.State
+	var known bool
+	err := p.wait(ctx, func(answers []answer, timeUp bool) bool {
+		state, known = inspect(answers, q.size)
+		return !slices.ContainsFunc(answers, func(a answer) bool {
+			return a.pending && !(known && (timeUp || a.silent))
+		})
+	})
+	if err != nil || !known {
+		return driver.State{}, p.failure(err, false)
+	}
+	return state, nil
 }

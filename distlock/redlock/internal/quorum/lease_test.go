@@ -22,6 +22,15 @@ func ready(t *testing.T, servers []*server) driver.Driver {
 	return d
 }
 
+// holding makes a driver whose owner holds the name on all nodes.
+func holding(t *testing.T, servers []*server) (driver.Driver, driver.AcquireRequest, driver.AcquireReply) {
+	t.Helper()
+	d, req := ready(t, servers), newRequest()
+	reply := granted(t, d, req)
+	synctest.Wait()
+	return d, req, reply
+}
+
 func TestRelease_followsTheAcquireUnderWay(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
@@ -87,10 +96,7 @@ func TestRelease_repeated_noRequest(t *testing.T) {
 
 func TestRelease_refusedByAQuorum_nothingFollows(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := newRequest()
-		granted(t, d, req)
-		synctest.Wait()
+		d, req, _ := holding(t, servers)
 		servers[0].fails(driver.ErrRights)
 		servers[1].fails(driver.ErrRights)
 		servers[2].inject(on("release", fault{slow: driver.ErrRights, hold: after(time.Millisecond)}))
@@ -112,10 +118,7 @@ func TestRelease_refusedByAQuorum_nothingFollows(t *testing.T) {
 
 func TestExtend_lostNode_takenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := newRequest()
-		granted(t, d, req)
-		synctest.Wait()
+		d, req, _ := holding(t, servers)
 		servers[1].restart()
 		servers[1].raw(t, "x", time.Now().Add(time.Second).UnixMicro(), time.Millisecond) // a waiter was there
 		time.Sleep(10 * time.Millisecond)
@@ -141,10 +144,7 @@ func TestExtend_lostNode_takenBack(t *testing.T) {
 
 func TestExtend_lost_undone(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := newRequest()
-		granted(t, d, req)
-		synctest.Wait()
+		d, req, _ := holding(t, servers)
 		servers[0].restart()
 		servers[1].restart()
 		if reply := extend(t, d, req, false); reply.Held || reply.Err != nil {
@@ -165,10 +165,7 @@ func TestExtend_lost_undone(t *testing.T) {
 // counted.
 func TestExtend_S1_exactWithoutAnswer_doesNotCount(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := newRequest()
-		granted(t, d, req)
-		synctest.Wait()
+		d, req, _ := holding(t, servers)
 		servers[2].inject(func(r request) fault {
 			if r.op == "extend" && r.exact {
 				return fault{hold: after(10 * time.Second)}
@@ -196,10 +193,7 @@ func TestExtend_S1_exactWithoutAnswer_doesNotCount(t *testing.T) {
 // The node handles the renewal first, and the answer to the exact Extend comes first.
 func TestExtend_S1_sentWhileAnExactOne_doesNotCount(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := newRequest()
-		granted(t, d, req)
-		synctest.Wait()
+		d, req, _ := holding(t, servers)
 		servers[2].inject(func(r request) fault {
 			switch {
 			case r.op != "extend":
@@ -257,10 +251,7 @@ func TestGrant_bareQuorum_completed(t *testing.T) {
 
 func TestRaise_S2_aboveAFailedOne(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := newRequest()
-		first := granted(t, d, req)
-		synctest.Wait()
+		d, req, first := holding(t, servers)
 		raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: first.FenceEnd + time.Hour.Microseconds()}
 		servers[0].fails(driver.ErrTemporary)
 		servers[1].fails(driver.ErrTemporary)
@@ -283,10 +274,7 @@ func TestRaise_S2_aboveAFailedOne(t *testing.T) {
 // A node that a later re-take has raised does not show that a quorum has the token of the raise.
 func TestRaise_S2_otherTokenOnTwoNodes(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := newRequest()
-		first := granted(t, d, req)
-		synctest.Wait()
+		d, req, first := holding(t, servers)
 		for _, s := range servers[:2] {
 			ahead := driver.RaiseRequest{Name: name, Owner: s.state(t, name).Owner, Floor: first.FenceEnd + time.Hour.Microseconds()}
 			if reply, err := s.locks.Raise(t.Context(), ahead); err != nil || reply.Outcome != quorum.Held {
@@ -306,10 +294,7 @@ func TestRaise_S2_otherTokenOnTwoNodes(t *testing.T) {
 
 func TestExtend_S1_exactOnOneNode_mayHaveEffect(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := newRequest()
-		granted(t, d, req)
-		synctest.Wait()
+		d, req, _ := holding(t, servers)
 		servers[0].fails(driver.ErrTemporary)
 		servers[1].fails(driver.ErrTemporary)
 		for exact, want := range map[bool]bool{false: false, true: true} {
@@ -344,10 +329,7 @@ func TestExtend_S1_youngNodes_doNotHold(t *testing.T) {
 // Two nodes refuse, and the answer of the third one is lost.
 func TestRelease_answerLost_mayHaveEffect(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := newRequest()
-		granted(t, d, req)
-		synctest.Wait()
+		d, req, _ := holding(t, servers)
 		servers[0].fails(driver.ErrRights)
 		servers[1].fails(driver.ErrRights)
 		servers[2].inject(on("release", fault{hold: after(time.Millisecond), after: errLost}))
@@ -360,10 +342,7 @@ func TestRelease_answerLost_mayHaveEffect(t *testing.T) {
 
 func TestRaise_lost_undone(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := newRequest()
-		first := granted(t, d, req)
-		synctest.Wait()
+		d, req, first := holding(t, servers)
 		servers[0].restart()
 		servers[1].restart()
 		raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: first.FenceEnd + 1}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -17,144 +18,108 @@ const noticeGap = 2 * time.Millisecond
 // release share a node with them.
 func (q *quorum) Listen(ctx context.Context, name driver.Name, _ string) (<-chan driver.Wake, func(), error) {
 	life, stop := context.WithCancel(q.life)
-	l := &listener{
-		q:       q,
-		wakes:   make(chan driver.Wake, 1),
-		notices: make(chan notice),
-		seen:    make([]bool, len(q.nodes)),
-		served:  make([]bool, len(q.nodes)),
-	}
+	l := &listener{q: q, life: life, wakes: make(chan driver.Wake, 1), begun: make(chan error, len(q.nodes))}
 	for _, n := range q.nodes {
-		q.listened.Go(func() { l.follow(life, n, name) })
+		q.listened.Go(func() { l.follow(n, name) })
 	}
+	var causes []string
 	for following := 0; following < q.size; {
 		select {
-		case one := <-l.notices:
-			switch {
-			case one.first:
+		case err := <-l.begun:
+			if err == nil {
 				following++
-			case one.err != nil && l.nodeFailed(one):
+			} else if causes = append(causes, err.Error()); l.tooFew(len(causes)) {
 				stop()
-				return nil, nil, l.failure()
+				return nil, nil, errors.New("redlock: too few nodes notify waiters: " + strings.Join(causes, "; "))
 			}
 		case <-ctx.Done():
 			stop()
 			return nil, nil, fmt.Errorf("redlock: %w", ctx.Err())
 		}
 	}
-	q.listened.Go(func() { l.run(life) })
 	return l.wakes, stop, nil
 }
 
-// listener makes one wake of the notices of several nodes. After Listen, run alone uses it.
+// listener makes one wake of the notices of several nodes.
 type listener struct {
-	q       *quorum
-	wakes   chan driver.Wake
-	notices chan notice
+	q     *quorum
+	life  context.Context
+	wakes chan driver.Wake
+	begun chan error // a result for each node
 
-	causes []string  // why nodes do not notify
-	seen   []bool    // the nodes that have sent a notice since the last wake
-	count  int       // their number
-	fired  time.Time // the last wake
-	served []bool    // the nodes whose notice of the same release has come
+	mu      sync.Mutex
+	deaf    int       // nodes that do not notify
+	notices int       // since the last wake
+	woken   time.Time // the last wake
+	late    int       // the notices of its release that may still come
 }
 
-// notice is one of a node, or the first or the last word from it.
-type notice struct {
-	from  *node
-	first bool  // notices will come
-	err   error // no further notice will come
-}
+// tooFew reports whether a release may go unnoticed.
+func (l *listener) tooFew(deaf int) bool { return deaf > len(l.q.nodes)-l.q.size }
 
 // follow listens on a node until life ends.
-func (l *listener) follow(life context.Context, n *node, name driver.Name) {
-	send := func(one notice) (sent bool) {
-		select {
-		case l.notices <- one:
-			return true
-		case <-life.Done():
-			return false
-		}
-	}
-	wakes, stop, err := n.Listen(life, name)
+func (l *listener) follow(n *node, name driver.Name) {
+	defer l.end()
+	notices, stop, err := n.Listen(l.life, name)
 	if err != nil {
-		send(notice{from: n, err: err})
+		l.begun <- fmt.Errorf("%s: %w", n.Name(), err)
 		return
 	}
 	defer stop()
-	for one := (notice{from: n, first: true}); send(one); one = (notice{from: n}) {
-		select {
-		case _, ok := <-wakes:
-			if !ok {
-				send(notice{from: n, err: errors.New("the notices have ended")})
-				return
-			}
-		case <-life.Done():
-			return
-		}
-	}
-}
-
-// run wakes the waiter at the notice of a quorum, or soon after the first. It ends with life, or closes
-// wakes if a release may go unnoticed: then waiters poll.
-func (l *listener) run(life context.Context) {
-	var soon <-chan time.Time
+	l.begun <- nil
 	for {
 		select {
-		case one := <-l.notices:
-			switch {
-			case one.err != nil && l.nodeFailed(one):
-				close(l.wakes)
+		case _, ok := <-notices:
+			if !ok {
 				return
-			case one.err != nil, one.first, !l.counts(one.from):
-			case l.count == l.q.size:
-				soon = nil
-				l.wake(life)
-			case l.count == 1:
-				soon = time.After(noticeGap)
 			}
-		case <-soon:
-			soon = nil
-			l.wake(life)
-		case <-life.Done():
+			l.notice()
+		case <-l.life.Done():
 			return
 		}
 	}
 }
 
-// nodeFailed notes that a node has stopped notifying. It reports whether too few nodes are left.
-func (l *listener) nodeFailed(last notice) (tooFew bool) {
-	l.causes = append(l.causes, fmt.Sprintf("%s: %v", last.from.Name(), last.err))
-	return len(l.causes) > len(l.q.nodes)-l.q.size
-}
-
-// failure is the error of a listener that too few nodes notify.
-func (l *listener) failure() error {
-	return errors.New("redlock: too few nodes notify waiters: " + strings.Join(l.causes, "; "))
-}
-
-// counts reports whether a notice is of a release that has not woken the waiter, and the first of its
-// node.
-func (l *listener) counts(n *node) bool {
-	switch {
-	case l.seen[n.index]:
-		return false
-	case !l.served[n.index] && time.Since(l.fired) < noticeGap:
-		l.served[n.index] = true
-		return false
+// end notes that a node notifies no more. It closes wakes if a release may go unnoticed: then waiters
+// poll.
+func (l *listener) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.tooFew(l.deaf)
+	if l.deaf++; l.life.Err() == nil && l.tooFew(l.deaf) && !before {
+		close(l.wakes)
 	}
-	l.seen[n.index] = true
-	l.count++
-	return true
 }
 
-// wake replaces a wake that was not received. ⚑ No wake follows the end of life: run may see the end
-// after a notice.
-func (l *listener) wake(life context.Context) {
-	l.count, l.fired = 0, time.Now()
-	l.seen, l.served = l.served, l.seen
-	clear(l.seen)
-	if life.Err() != nil {
+// notice wakes the waiter at the notice of a quorum, or soon after the first. A late notice belongs to
+// the release that has woken it.
+func (l *listener) notice() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.late > 0 && time.Since(l.woken) < noticeGap {
+		l.late--
+		return
+	}
+	switch l.notices++; l.notices {
+	case 1:
+		first := l.woken
+		time.AfterFunc(noticeGap, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.woken.Equal(first) {
+				l.wake()
+			}
+		})
+	case l.q.size:
+		l.wake()
+		l.late = len(l.q.nodes) - l.q.size
+	}
+}
+
+// wake replaces a wake that was not received. ⚑ No wake follows the end of life.
+func (l *listener) wake() {
+	l.notices, l.woken, l.late = 0, time.Now(), 0
+	if l.life.Err() != nil || l.tooFew(l.deaf) {
 		return
 	}
 	select {

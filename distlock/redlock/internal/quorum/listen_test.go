@@ -126,10 +126,7 @@ func TestListen_undo_noNotice(t *testing.T) {
 // The Locker sends no Release for a lost lease.
 func TestListen_lostGrant_notice(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := newRequest()
-		granted(t, d, req)
-		synctest.Wait()
+		d, req, _ := holding(t, servers)
 		servers[0].restart()
 		servers[1].restart()
 		wakes, _ := listening(t, servers)
@@ -149,7 +146,7 @@ func TestListen_deaf_wakesEnd(t *testing.T) {
 			ends[i] = make(chan driver.Wake)
 			nodes = append(nodes, ending{link{s}, ends[i]})
 		}
-		d := quorum.New(nodes, -1, time.Second)
+		d := quorum.New(nodes, -1)
 		defer d.Close()
 		on, _ := driver.As[driver.Listener](d)
 		wakes, stop, err := on.Listen(t.Context(), name, newRequest().Owner)

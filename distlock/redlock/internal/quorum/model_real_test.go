@@ -108,7 +108,7 @@ func (w *realWorld) connect() *realClient {
 	for _, s := range w.servers {
 		nodes = append(nodes, link{s})
 	}
-	return &realClient{w: w, d: quorum.New(nodes, realTTL, realTTL)}
+	return &realClient{w: w, d: quorum.New(nodes, realTTL)}
 }
 
 // turn tries to hold the name once. It reports whether the process lives on.

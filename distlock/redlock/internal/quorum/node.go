@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -84,9 +83,6 @@ const (
 	fullAfter = 500 * time.Millisecond
 	// silentAfter is how long a call of a node has no answer before the node is silent.
 	silentAfter = 100 * time.Millisecond
-	// uptimeError is by how much the start of a server may differ between two calls: uptimes are
-	// rounded.
-	uptimeError = 2 * time.Second
 )
 
 // node is a Node as the driver uses it.
@@ -100,15 +96,7 @@ type node struct {
 	// counts from the beginning of the driver.
 	lastAnswer atomic.Int64
 	clock      atomic.Int64 // of its server when the driver began, in µs; 0: not known
-	restart    restart
 	owed       owedReleases
-}
-
-// restart is the last start of a server that the driver has noticed.
-type restart struct {
-	mu    sync.Mutex
-	start time.Duration // since the driver began
-	delay time.Duration // how long the node is young; 0: no start is known
 }
 
 // enter counts a call.
@@ -144,25 +132,7 @@ func (n *node) leave(clock int64, answered bool) {
 // young reports whether the server may have started after a grant that has not ended. took is the
 // time of the call that the node has just answered.
 //
-// ⚑ Up is asked after the call: the server may have restarted before. ⚑ The delay of a restart
-// stays as it was when the driver noticed the restart: a grant of that time lasts no longer.
+// ⚑ Up is asked after the call: the server may have restarted before.
 func (n *node) young(took time.Duration) bool {
-	if n.q.restartDelay < 0 {
-		return false
-	}
-	up := n.Up()
-	start := n.q.sinceBegan() - up
-	n.restart.mu.Lock()
-	defer n.restart.mu.Unlock()
-	if n.restart.delay == 0 || start > n.restart.start+uptimeError {
-		n.restart.start, n.restart.delay = start, n.q.delay()
-	}
-	return up-took < n.restart.delay
-}
-
-// youth is how long the node is young after a start.
-func (n *node) youth() time.Duration {
-	n.restart.mu.Lock()
-	defer n.restart.mu.Unlock()
-	return n.restart.delay
+	return n.q.restartDelay > 0 && n.Up()-took < n.q.restartDelay
 }

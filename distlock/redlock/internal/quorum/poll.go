@@ -23,6 +23,9 @@ type answer struct {
 // replied reports whether the node has replied.
 func (a *answer) replied() bool { return a.done && a.err == nil }
 
+// refused reports whether the node has shown another owner.
+func (a *answer) refused() bool { return a.replied() && a.reply.Outcome == Busy }
+
 // poll is one question to the nodes, and their answers. Each call of a node has a goroutine of its
 // own.
 type poll struct {
@@ -32,6 +35,7 @@ type poll struct {
 	asked     time.Time
 	leastWait time.Duration // raceWait or roundWait
 	decided   chan struct{} // closed at the end of the operation
+	owes      bool          // once decided: a Release without an answer is sent again
 
 	mu      sync.Mutex
 	answers []answer // by node
@@ -52,18 +56,19 @@ func newPoll(q *quorum, caller context.Context, limit time.Duration) *poll {
 	}
 }
 
-// expect notes that the node is about to be asked.
+// expect notes that a node will be asked. ask does so itself.
 func (p *poll) expect(n *node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answers[n.index].pending, p.answers[n.index].silent = true, n.silent()
 }
 
-// ask calls a node that is expected to answer, in the background. then, if it is not nil, follows
-// the answer and the end of the operation.
+// ask calls a node in the background. then, if it is not nil, gets the answer after the end of the
+// operation.
 //
 // ⚑ The call does not end with its caller: a late answer is undone or counted.
-func (p *poll) ask(n *node, call func(context.Context) (Reply, error), then func()) {
+func (p *poll) ask(n *node, call func(context.Context) (Reply, error), then func(Reply, error)) {
+	p.expect(n)
 	n.enter()
 	p.q.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(p.q.life, p.limit)
@@ -74,16 +79,16 @@ func (p *poll) ask(n *node, call func(context.Context) (Reply, error), then func
 		p.answered(n, reply, err, time.Since(start))
 		if then != nil {
 			<-p.decided
-			then()
+			then(reply, err)
 		}
 	})
 }
 
-// answered notes the answer of a node that was expected.
+// answered notes the answer of a node.
 func (p *poll) answered(n *node, reply Reply, err error, took time.Duration) {
 	a := answer{done: true, reply: reply, err: err, young: n.young(took)}
 	if p.report != nil { // the operation may end with this answer
-		p.report(driver.NodeAnswer{Node: n.Name(), Answer: p.text(n, a), Took: took, Nodes: len(p.q.nodes), Quorum: p.q.size})
+		p.report(driver.NodeAnswer{Node: n.Name(), Answer: p.text(a), Took: took, Nodes: len(p.q.nodes), Quorum: p.q.size})
 	}
 	p.note(n, a)
 }
@@ -92,23 +97,15 @@ func (p *poll) answered(n *node, reply Reply, err error, took time.Duration) {
 func (p *poll) note(n *node, a answer) {
 	p.mu.Lock()
 	p.answers[n.index] = a
-	open := 0
-	for i := range p.answers {
-		if p.answers[i].pending {
-			open++
-		}
-	}
 	p.mu.Unlock()
-	if open <= len(p.answers)-p.q.size { // else there is nothing to decide
-		select {
-		case p.news <- struct{}{}:
-		default:
-		}
+	select {
+	case p.news <- struct{}{}:
+	default:
 	}
 }
 
 // text describes an answer.
-func (p *poll) text(n *node, a answer) string {
+func (p *poll) text(a answer) string {
 	switch {
 	case !a.done:
 		return "no answer yet"
@@ -117,7 +114,7 @@ func (p *poll) text(n *node, a answer) string {
 	case a.err != nil:
 		return a.err.Error()
 	case a.young:
-		return fmt.Sprintf("%s, but its server is up for less than %s", a.reply.Outcome, n.youth())
+		return fmt.Sprintf("%s, but its server is up for less than %s", a.reply.Outcome, p.q.restartDelay)
 	default:
 		return string(a.reply.Outcome)
 	}
@@ -174,11 +171,4 @@ func (p *poll) agree(ctx context.Context, patient bool, counts func(*answer) boo
 		return agreed != awaiting && (agreed != unknown || open == 0 || !patient)
 	})
 	return agreed, effects, err
-}
-
-// again begins another question to some of the nodes.
-func (p *poll) again() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.asked, p.leastWait = time.Now(), roundWait
 }

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -28,17 +27,15 @@ const (
 )
 
 // New makes the driver of a lock on an odd number of nodes, at least 3. It closes the nodes with
-// itself. A node whose server is up for less than restartDelay does not count. A
-// restartDelay of 0 means the largest TTL that the driver has seen, and at least ttl. A negative
-// one means that all nodes count.
-func New(nodes []Node, restartDelay, ttl time.Duration) driver.Driver {
+// itself. A node whose server is up for less than restartDelay does not count, and a longer TTL is
+// refused. A negative restartDelay means that all nodes count.
+func New(nodes []Node, restartDelay time.Duration) driver.Driver {
 	q := &quorum{
 		size:         len(nodes)/2 + 1,
 		restartDelay: restartDelay,
 		began:        time.Now(),
 		table:        newTable(),
 	}
-	q.seeTTL(ttl)
 	q.life, q.end = context.WithCancel(context.Background())
 	// ⚑ All processes have the same lowest node.
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b Node) int { return cmp.Compare(a.Name(), b.Name()) })
@@ -54,7 +51,6 @@ type quorum struct {
 	size         int     // of a quorum
 	restartDelay time.Duration
 	began        time.Time
-	maxTTL       atomic.Int64 // the largest TTL that was seen
 
 	life     context.Context // of the calls of nodes
 	end      context.CancelFunc
@@ -69,28 +65,22 @@ func (q *quorum) Capabilities() driver.Capabilities {
 
 func (q *quorum) sinceBegan() time.Duration { return time.Since(q.began) }
 
+// sleep waits. It fails if ctx ends before.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
 // limit bounds the calls of an operation.
 func limit(ttl time.Duration) time.Duration { return min(ttl, callLimit) }
 
 // copyLife is how long a copy of a request can arrive.
 func copyLife(ttl time.Duration) time.Duration { return max(ttl, minTombstone) }
-
-// seeTTL notes the TTL of a grant. Another process may have asked for it.
-func (q *quorum) seeTTL(ttl time.Duration) {
-	for seen := q.maxTTL.Load(); int64(ttl) > seen; seen = q.maxTTL.Load() {
-		if q.maxTTL.CompareAndSwap(seen, int64(ttl)) {
-			return
-		}
-	}
-}
-
-// delay is for how long the server of a node has to be up before the node counts.
-func (q *quorum) delay() time.Duration {
-	if q.restartDelay != 0 {
-		return q.restartDelay
-	}
-	return time.Duration(q.maxTTL.Load())
-}
 
 // clock is the highest time that a quorum of nodes has reached; 0: not known.
 // ⚑ A minority of nodes with wrong clocks moves no token: one that is years ahead would be refused
@@ -111,19 +101,10 @@ func (q *quorum) clock() int64 {
 
 // Close implements driver.Driver. It waits for owed Releases for half a second.
 func (q *quorum) Close() error {
-	idle := make(chan struct{})
-	go func() {
-		defer close(idle)
-		q.calls.Wait()
-	}()
-	timer := time.NewTimer(closeGrace)
-	defer timer.Stop()
-	select {
-	case <-idle:
-	case <-timer.C:
-	}
+	grace := time.AfterFunc(closeGrace, q.end)
+	q.calls.Wait()
+	grace.Stop()
 	q.end()
-	<-idle
 	q.listened.Wait()
 	var errs []error
 	for _, n := range q.nodes {

@@ -2,6 +2,8 @@ package quorum
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -21,13 +23,12 @@ func (q *quorum) Release(ctx context.Context, req driver.ReleaseRequest) (driver
 	a.finish()
 	p := newPoll(q, ctx, limit(a.req.TTL))
 	defer close(p.decided)
-	owes := false
-	a.release(p, req, a.tokens() == 0, &owes)
+	a.release(p, req, a.tokens() == 0)
 	agreed, effects, err := p.agree(ctx, true, func(a *answer) bool { return a.reply.Outcome == Released })
 	if err != nil || agreed == unknown {
 		return driver.ReleaseReply{}, p.failure(err, effects > 0 || err != nil)
 	}
-	owes = true
+	p.owes = true
 	q.noteRelease(k, a, agreed == yes, req.Tombstone)
 	return driver.ReleaseReply{Released: agreed == yes}, nil
 }
@@ -36,14 +37,14 @@ func (q *quorum) Release(ctx context.Context, req driver.ReleaseRequest) (driver
 func (q *quorum) attemptToRelease(k key, tombstone time.Duration) (a *attempt, released bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entry(k, max(tombstone, unused))
-	e.noMoreAcquires = e.noMoreAcquires || e.granted || tombstone > 0
-	if e.releaseDecided {
+	e := q.entry(k, max(tombstone, keepEntry))
+	switch {
+	case e.last == nil && e.cancelled:
 		return nil, e.released
-	}
-	if e.last == nil {
+	case e.last == nil:
 		e.last = q.unknownAttempt(k)
 	}
+	e.cancelled = e.cancelled || e.granted() || tombstone > 0
 	return e.last, false
 }
 
@@ -51,61 +52,54 @@ func (q *quorum) attemptToRelease(k key, tombstone time.Duration) (a *attempt, r
 func (q *quorum) noteRelease(k key, a *attempt, released bool, tombstone time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entries[k]
-	if e == nil || e.last != a || !e.noMoreAcquires {
-		return
-	}
-	e.releaseDecided, e.released, e.last = true, released, nil
-	if tombstone == 0 {
-		q.sweptSoon(e, keepReleased)
+	if e := q.entries[k]; e != nil && e.last == a && e.cancelled {
+		e.released, e.last = released, nil
+		e.until = time.Now().Add(max(tombstone, keepEntry))
 	}
 }
 
-// release asks the nodes to end the attempt. A Release that a node does not answer is owed if owes is
-// true when the operation ends.
+// release asks the nodes to end the attempt.
 // ⚑ A Release follows the end of the Acquire that is under way: it must not overtake the Acquire.
-func (a *attempt) release(p *poll, req driver.ReleaseRequest, quiet bool, owes *bool) {
+func (a *attempt) release(p *poll, req driver.ReleaseRequest, quiet bool) {
 	for _, n := range a.q.nodes {
 		p.expect(n)
 		a.mu.Lock()
 		v := &a.votes[n.index]
 		under := v.pending > 0
 		if under {
-			v.afterAcquires = append(v.afterAcquires, func() { a.releaseOn(n, p, req, quiet, owes) })
+			v.afterAcquires = append(v.afterAcquires, func() { a.releaseOn(n, p, req, quiet) })
 		}
 		a.mu.Unlock()
 		if !under {
-			a.releaseOn(n, p, req, quiet, owes)
+			a.releaseOn(n, p, req, quiet)
 		}
 	}
 }
 
 // releaseOn asks one node. A node that cannot hold the name gets no request. The request has a
 // tombstone if req has one, or if an Acquire may arrive later.
-func (a *attempt) releaseOn(n *node, p *poll, req driver.ReleaseRequest, quiet bool, owes *bool) {
+func (a *attempt) releaseOn(n *node, p *poll, req driver.ReleaseRequest, quiet bool) {
 	a.mu.Lock()
-	v := a.votes[n.index]
+	v := &a.votes[n.index]
+	holds, released, late := v.holds, v.released, v.acquireMayArrive
 	a.mu.Unlock()
-	if v.settled || !v.holds && !v.partlyRefused {
+	if !holds {
 		reply := Reply{Outcome: NotHeld}
-		if v.released {
+		if released {
 			reply.Outcome = Released
 		}
 		p.note(n, answer{done: true, reply: reply})
 		return
 	}
 	req.Name, req.Owner = a.req.Name, a.req.Owner
-	if v.acquireMayArrive {
+	if late {
 		req.Tombstone = max(req.Tombstone, copyLife(a.req.TTL))
 	}
-	var failed bool
 	p.ask(n, func(ctx context.Context) (Reply, error) {
-		reply, err := a.sendRelease(ctx, n, req, quiet)
-		failed = err != nil
-		return reply, err
-	}, func() {
-		if failed && *owes {
-			a.q.owe(n, owedRelease{a, req, quiet, time.Now().Add(copyLife(a.req.TTL))})
+		return a.sendRelease(ctx, n, req, quiet)
+	}, func(_ Reply, err error) {
+		if err != nil && p.owes {
+			n.owe(owedRelease{a, req, quiet, time.Now().Add(copyLife(a.req.TTL))})
 		}
 	})
 }
@@ -117,7 +111,67 @@ func (a *attempt) sendRelease(ctx context.Context, n *node, req driver.ReleaseRe
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		v := &a.votes[n.index]
-		v.settled, v.released = true, reply.Outcome == Released
+		v.holds, v.released = false, reply.Outcome == Released
 	}
 	return reply, err
+}
+
+// The pauses between two Releases that a node does not answer.
+const (
+	minResend = 10 * time.Millisecond
+	maxResend = time.Second
+)
+
+// owedReleases are the Releases that a node has not answered. One goroutine sends them, one at a
+// time, until they are answered.
+type owedReleases struct {
+	mu   sync.Mutex
+	list []owedRelease // the goroutine runs unless it is empty
+}
+
+// owedRelease is a Release of an attempt.
+type owedRelease struct {
+	attempt *attempt
+	req     driver.ReleaseRequest
+	quiet   bool
+	until   time.Time
+}
+
+// owe has a Release sent until the node answers.
+func (n *node) owe(r owedRelease) {
+	n.owed.mu.Lock()
+	defer n.owed.mu.Unlock()
+	n.owed.list = append(n.owed.list, r)
+	if len(n.owed.list) == 1 {
+		n.q.calls.Go(n.sendOwed)
+	}
+}
+
+// sendOwed sends the owed Releases until the list is empty, or the driver ends.
+func (n *node) sendOwed() {
+	for pause, more := minResend, true; more && sleep(n.q.life, pause) == nil; {
+		n.owed.mu.Lock()
+		r := n.owed.list[0]
+		n.owed.mu.Unlock()
+		ctx, cancel := context.WithTimeout(n.q.life, callLimit)
+		_, err := r.attempt.sendRelease(ctx, n, r.req, r.quiet)
+		cancel()
+		if pause = min(max(2*pause, minResend), maxResend); err == nil {
+			pause = 0
+		}
+		more = n.tried(err != nil)
+	}
+}
+
+// tried takes the first Release off the list, and those whose time is over. One without an answer goes
+// to the end: it does not keep the others. It reports whether the list has another one.
+func (n *node) tried(again bool) (more bool) {
+	n.owed.mu.Lock()
+	defer n.owed.mu.Unlock()
+	if again {
+		n.owed.list = append(n.owed.list, n.owed.list[0])
+	}
+	now := time.Now()
+	n.owed.list = slices.DeleteFunc(n.owed.list[1:], func(r owedRelease) bool { return now.After(r.until) })
+	return len(n.owed.list) > 0
 }

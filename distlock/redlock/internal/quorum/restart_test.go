@@ -20,8 +20,8 @@ func youngs(t *testing.T, restartDelay time.Duration) (driver.Driver, []*server)
 
 func TestYoung_S1_grantsDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, servers := youngs(t, 0)
-		e := connect(servers, 0)
+		d, servers := youngs(t, long)
+		e := connect(servers, long)
 		defer e.Close()
 		servers[2].fails(driver.ErrNotDone)
 		req := newRequest()
@@ -40,7 +40,7 @@ func TestYoung_S1_grantsDoNotCount(t *testing.T) {
 
 func TestYoung_heldDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, servers := youngs(t, 0)
+		d, servers := youngs(t, long)
 		req := newRequest()
 		granted(t, d, req)
 		synctest.Wait()
@@ -55,23 +55,10 @@ func TestYoung_heldDoesNotCount(t *testing.T) {
 	})
 }
 
-func TestYoung_delayIsOfTheRestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := youngs(t, 0)
-		granted(t, d, newRequest())
-		req := newRequest()
-		req.Name.Key, req.TTL = "longer", 24*time.Hour
-		granted(t, d, req)
-		if !extend(t, d, req, false).Held {
-			t.Error("a long TTL has made all nodes young")
-		}
-	})
-}
-
 // The server restarts after it has granted, and before the driver asks how long it is up.
 func TestYoung_S1_askedAfterTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, servers := youngs(t, 0)
+		d, servers := youngs(t, long)
 		warm := newRequest()
 		granted(t, d, warm)
 		release(t, d, warm)

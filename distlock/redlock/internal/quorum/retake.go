@@ -23,10 +23,6 @@ const (
 //
 // ⚑ No request follows a Release, or an answer that the grant is lost.
 func (a *attempt) retake(n *node, ttl time.Duration) {
-	if !a.retaking(n) {
-		return
-	}
-	defer a.retaken(n)
 	floor := a.q.clock()
 	for range retakes {
 		token, grant := a.retakeTokens(n, floor)
@@ -47,7 +43,7 @@ func (a *attempt) retake(n *node, ttl time.Duration) {
 			floor = last + 1
 		case reply.Outcome != Busy || reply.State.Age > racing:
 			return
-		case !a.q.pause(time.Millisecond + rand.N(9*time.Millisecond)): // the attempt of a waiter has the node
+		case sleep(a.q.life, time.Millisecond+rand.N(9*time.Millisecond)) != nil: // the attempt of a waiter has the node
 			return
 		}
 	}
@@ -68,32 +64,17 @@ func ofGrant(s State) State {
 }
 
 // retakeTokens notes that a re-take is under way, as sending does. It returns its token and that of
-// the grant, or 0 if the attempt is over, or during a Raise.
+// the grant. It returns 0 without a grant, beside another Acquire of the node, and during a Raise.
 // ⚑ Such a re-take could be above the Raise, and hide it.
 func (a *attempt) retakeTokens(n *node, floor int64) (token, grant int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	token = max(floor, a.highest+1)
-	if a.raises > 0 || !a.sendingLocked(n, token+Block) {
+	v := &a.votes[n.index]
+	if a.over || a.token == 0 || v.pending > 0 || a.raises > 0 {
 		return 0, 0
 	}
+	v.pending++
+	token = max(floor, a.highest+1)
+	a.highest = token + Block
 	return token, a.token
-}
-
-// retaking begins a re-take of a grant, if it is the only one of the node.
-func (a *attempt) retaking(n *node) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	v := &a.votes[n.index]
-	if a.token == 0 || v.retakes {
-		return false
-	}
-	v.retakes = true
-	return true
-}
-
-func (a *attempt) retaken(n *node) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.votes[n.index].retakes = false
 }

@@ -77,7 +77,7 @@ func connect(servers []*server, restartDelay time.Duration) driver.Driver {
 	for _, s := range servers {
 		nodes = append(nodes, link{s})
 	}
-	return quorum.New(nodes, restartDelay, time.Second)
+	return quorum.New(nodes, restartDelay)
 }
 
 // newDriver makes a driver that ends with the test.

@@ -110,10 +110,7 @@ func TestRaise_S2_noRetakeUnderWay(t *testing.T) {
 // The answers to the first Raise come after those to the second one.
 func TestRaise_S2_twoAtOnce_theHigherStays(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := newRequest()
-		first := granted(t, d, req)
-		synctest.Wait()
+		d, req, first := holding(t, servers)
 		for _, s := range servers {
 			s.inject(on("raise", fault{answer: after(20 * time.Millisecond)}))
 		}

@@ -30,22 +30,18 @@ type key struct {
 	owner string
 }
 
-const (
-	// unused is how long the entry of an acquisition without a grant is kept.
-	unused = 30 * time.Second
-	// keepReleased is how long the entry of a released acquisition is kept.
-	keepReleased = 10 * time.Second
-)
+// keepEntry is how long the entry of an acquisition is kept before its grant, and after its end.
+const keepEntry = 10 * time.Second
 
 // entry is an acquisition.
 type entry struct {
-	last           *attempt // nil: it has ended
-	granted        bool     // the last attempt was granted
-	noMoreAcquires bool     // it was released, or has a tombstone
-	releaseDecided bool
-	released       bool // by that release
-	until          time.Time
+	last      *attempt // nil: it has ended
+	cancelled bool     // no Acquire gets the name: it was released, or has a tombstone
+	released  bool     // the answer to the Release
+	until     time.Time
 }
+
+func (e *entry) granted() bool { return e.last != nil && e.last.tokens() > 0 }
 
 // entry returns the entry of an acquisition, which is kept for some time from now on.
 func (t *table) entry(k key, kept time.Duration) *entry {
@@ -60,11 +56,6 @@ func (t *table) entry(k key, kept time.Duration) *entry {
 		e.until = until
 	}
 	return e
-}
-
-// sweptSoon lets sweep remove an entry after the time kept, or sooner if there are many entries.
-func (t *table) sweptSoon(e *entry, kept time.Duration) {
-	e.until = time.Now().Add(kept * 1024 / time.Duration(max(len(t.entries), 1024)))
 }
 
 // sweep removes the entries that were idle for long, each time their number has doubled.

@@ -27,7 +27,7 @@ func TestNew_sortsNodes(t *testing.T) {
 	for _, name := range []string{"b:1", "c:1", "a:1"} {
 		nodes = append(nodes, NewMemory(name))
 	}
-	q := New(nodes, -1, time.Second).(*quorum)
+	q := New(nodes, -1).(*quorum)
 	defer q.Close()
 	for i, want := range []string{"a:1", "b:1", "c:1"} {
 		if n := q.nodes[i]; n.Name() != want || n.index != i {
@@ -41,12 +41,12 @@ func TestTable_idleEntries_swept(t *testing.T) {
 		table := newTable()
 		held := key{owner: "held"}
 		table.entry(held, time.Hour)
-		table.entry(held, unused)
+		table.entry(held, keepEntry)
 		for round := range 5 {
 			for i := range 3000 {
-				table.entry(key{owner: fmt.Sprint(round, i)}, unused)
+				table.entry(key{owner: fmt.Sprint(round, i)}, keepEntry)
 			}
-			time.Sleep(2 * unused)
+			time.Sleep(2 * keepEntry)
 		}
 		if n := len(table.entries); n > 7000 || table.entries[held] == nil {
 			t.Errorf("%d entries, the held one: %v", n, table.entries[held])
@@ -59,7 +59,7 @@ func TestTable_refusedAttempt_leaves(t *testing.T) {
 	for _, name := range []string{"a:1", "b:1", "c:1"} {
 		nodes = append(nodes, NewMemory(name))
 	}
-	q := New(nodes, -1, time.Second).(*quorum)
+	q := New(nodes, -1).(*quorum)
 	defer q.Close()
 	for _, owner := range []string{"first", "second"} {
 		req := driver.AcquireRequest{Name: driver.Name{Key: "k"}, Owner: owner, TTL: time.Minute}
@@ -123,22 +123,6 @@ func TestYoung_S1_beforeTheCall(t *testing.T) {
 	}
 	if n.young(0) {
 		t.Error("the server is up for longer than the delay")
-	}
-}
-
-func TestYoung_roundedUptime_noRestart(t *testing.T) {
-	q := &quorum{began: time.Now()}
-	q.seeTTL(10 * time.Second)
-	n := &node{q: q, Node: started{up: time.Minute}}
-	if n.young(0) {
-		t.Error("young a minute after its start")
-	}
-	q.seeTTL(time.Hour)
-	if n.Node = (started{up: time.Minute - time.Second}); n.young(0) {
-		t.Error("an uptime that is rounded is a restart")
-	}
-	if n.Node = (started{up: 20 * time.Second}); !n.young(0) {
-		t.Error("a restart is not noticed")
 	}
 }
 

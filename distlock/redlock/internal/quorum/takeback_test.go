@@ -3,7 +3,6 @@ package quorum_test
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -12,10 +11,7 @@ import (
 // The node says "not held" before the others do.
 func TestExtend_lost_nothingTakenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := newRequest()
-		granted(t, d, req)
-		synctest.Wait()
+		d, req, _ := holding(t, servers)
 		servers[0].restart()
 		servers[1].restart()
 		servers[1].inject(on("extend", fault{hold: after(10 * time.Millisecond)}))
@@ -34,10 +30,7 @@ func TestExtend_lost_nothingTakenBack(t *testing.T) {
 // Two nodes decide before the third one says "not held". It is asked once at a time.
 func TestExtend_lateNotHeld_takenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := newRequest()
-		granted(t, d, req)
-		synctest.Wait()
+		d, req, _ := holding(t, servers)
 		servers[1].restart()
 		servers[1].inject(func(r request) fault {
 			if r.op == "acquire" {
@@ -130,10 +123,7 @@ func TestGrant_nodeADayAhead_askedOnceMore(t *testing.T) {
 
 func TestRaise_floorTooHigh_noEffect(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := newRequest()
-		first := granted(t, d, req)
-		synctest.Wait()
+		d, req, first := holding(t, servers)
 		raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: driver.MaxFence - 1000}
 		if _, err := d.Raise(t.Context(), raise); !errors.Is(err, driver.ErrFloor) {
 			t.Errorf("%v, want ErrFloor", err)

@@ -28,7 +28,7 @@ func newQuorum(url, run string) (server, error) {
 	for _, client := range clients {
 		q.nodes = append(q.nodes, onRedis{client, run})
 	}
-	driver, err := redlock.NewDriver(clients, restartDelay) // checks the number of nodes
+	driver, err := redlock.NewDriver(clients, &redlock.Options{RestartDelay: restartDelay}) // checks the number of nodes
 	if err != nil {
 		q.Close()
 		return nil, err
