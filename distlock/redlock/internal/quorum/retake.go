@@ -43,7 +43,8 @@ func (a *attempt) retake(n *node, ttl time.Duration) {
 			floor = last + 1
 		case reply.Outcome != Busy || reply.State.Age > racing:
 			return
-		case sleep(a.q.life, time.Millisecond+rand.N(9*time.Millisecond)) != nil: // the attempt of a waiter has the node
+		// The attempt of a waiter has the node.
+		case sleep(a.q.life, time.Millisecond+rand.N(9*time.Millisecond)) != nil:
 			return
 		}
 	}

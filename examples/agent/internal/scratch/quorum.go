@@ -28,7 +28,8 @@ func newQuorum(url, run string) (server, error) {
 	for _, client := range clients {
 		q.nodes = append(q.nodes, onRedis{client, run})
 	}
-	driver, err := redlock.NewDriver(clients, &redlock.Options{RestartDelay: restartDelay}) // checks the number of nodes
+	// It checks the number of nodes.
+	driver, err := redlock.NewDriver(clients, &redlock.Options{RestartDelay: restartDelay})
 	if err != nil {
 		q.Close()
 		return nil, err
