@@ -157,6 +157,30 @@ func TestAcquire_S1_releasedWhileUnderWay_notGranted(t *testing.T) {
 	})
 }
 
+// The attempt has the lowest node of a split vote, and asks the others again.
+func TestAcquire_S1_noRequestFollowsARelease(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		token := time.Now().UnixMicro()
+		servers[1].raw(t, "x", token, long)
+		servers[2].raw(t, "y", token, long)
+		req, done := newRequest(), make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = d.Acquire(t.Context(), req)
+		}()
+		time.Sleep(2 * time.Millisecond)
+		if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Tombstone: long}); err != nil {
+			t.Error(err)
+		}
+		before := len(servers[1].requests("acquire"))
+		<-done
+		if n := len(servers[1].requests("acquire")) - before; n != 0 {
+			t.Errorf("%d acquires after a release", n)
+		}
+	})
+}
+
 // Many calls under way are no sign that a node hangs.
 func TestNode_busyNode_getsAcquires(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
