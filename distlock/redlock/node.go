@@ -46,7 +46,7 @@ type node struct {
 func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
 	n := &node{uptime: up, client: client, ownsClient: ownsClient}
 	n.redis = redisconn.New(client, func(o *redis.Options) {
-		o.Dialer, o.OnConnect = withDialPause(o.Dialer), up.onConnect(o.OnConnect)
+		o.OnConnect = up.onConnect(o.OnConnect)
 	})
 	n.notices = redisconn.NewNotices(n.redis, n.failed, parseNotice)
 	return n
