@@ -29,6 +29,9 @@ func forked(h *harness) {
 	a.mustSaveOnce(h.Context(), "id", 1)
 	a.mustSave(h.Context(), 2, 3)
 	a.mustReplace(1, 1, pin("s"), exchange("2"))
+	for range 3 { // its sub-place is far above those around it
+		a.mustReplace(2, 2, exchange("2"))
+	}
 	a.turn(func(ctx context.Context) { a.mustSave(ctx, 4, 5, 6) })
 	a.mustSave(h.Context(), 7)
 	source := a.all(h.Context())
@@ -50,7 +53,7 @@ func forked(h *harness) {
 		h.Errorf("the last turn is %v, %v", names, err)
 	}
 	b.mustSaveOnce(h.Context(), "id", 8)
-	b.mustReplace(2, 2, exchange("2b"), exchange("2c"))
+	b.mustReplace(1, 3, pin("s"), exchange("2b"), exchange("2c"), exchange("3"))
 	b.has("1", "s", "2b", "2c", "3", "4", "5", "6", 8)
 	for _, e := range b.all(h.Context())[2:4] {
 		if e.Place.Sub <= copied[2].Place.Sub {
