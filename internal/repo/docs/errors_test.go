@@ -294,7 +294,7 @@ func heldBySomebody(t *testing.T) (*distlock.Locker, *distlock.Lease) {
 
 func locked(t *testing.T, locker *distlock.Locker, key lockedmemory.KeyFunc) *lockedmemory.LockedMemory[string, string] {
 	t.Helper()
-	memory, err := lockedmemory.New(stuck{}, locker, key, nil)
+	memory, err := lockedmemory.New(stuck{}, locker, key, &lockedmemory.Options{Wait: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
