@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The kinds of an error. A driver translates them by package rediskinds. An error without a kind is an unknown
-// outcome.
+// The kinds of an error. A driver translates them by package rediskinds. An error without a kind is an
+// unknown outcome.
 var (
 	ErrTemporary = errors.New("Redis cannot answer now")
 	ErrRefused   = errors.New("Redis refuses the call until an operator changes something")

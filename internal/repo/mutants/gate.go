@@ -151,7 +151,7 @@ func (g *gate) workspace(pkg string) (string, error) {
 	return "off", nil
 }
 
-// unbuilt matches what a server says of a script or a function that is none any more.
+// unbuilt matches what a server says of a script or a function with wrong syntax or an unknown name.
 var unbuilt = regexp.MustCompile(`Error compiling script|nonexistent global variable|SQLSTATE 42(601|703)`)
 
 // outcome is what go test says of a run.

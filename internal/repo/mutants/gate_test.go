@@ -83,7 +83,7 @@ func TestOutcome_aTestThatDoesNotEndCountsIfTheMutantSaysSo(t *testing.T) {
 	}
 }
 
-// A test that fails because the script is none any more says nothing of the guard.
+// A test that fails by a script with wrong syntax says nothing of the guard.
 func TestOutcome_aServerThatRefusesTheScriptCatchesNothing(t *testing.T) {
 	for _, refusal := range []string{
 		"ERR Error compiling script (new function): user_script:1: unexpected symbol near '='",
