@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -33,8 +35,8 @@ type JSON[M any] struct {
 	TextOf func(M) string
 }
 
-// Encode implements [Codec]. It refuses null, texts that are not valid UTF-8, and {}, which a struct without
-// exported fields becomes. No error shows anything of the message.
+// Encode implements [Codec]. It refuses null, texts that are not valid UTF-8, and a struct of which nothing
+// would be stored, because no field is exported. No error shows anything of the message.
 func (JSON[M]) Encode(message M) ([]byte, error) {
 	text, err := json.Marshal(message)
 	switch {
@@ -43,7 +45,7 @@ func (JSON[M]) Encode(message M) ([]byte, error) {
 	case isReplaced[M](text):
 		return nil, errUTF8
 	}
-	return text, refusal(text)
+	return text, refusal[M](text)
 }
 
 // Decode implements [Codec]. It refuses what Encode refuses.
@@ -51,25 +53,37 @@ func (JSON[M]) Decode(text []byte) (message M, err error) {
 	if err = json.Unmarshal(text, &message); err != nil {
 		return message, decodeError(err)
 	}
-	return message, refusal(text)
+	return message, refusal[M](text)
 }
 
 var (
 	errUTF8 = errors.New("a text of the message is not valid UTF-8: " +
 		"keep other bytes in a []byte, which JSON writes as base64")
-	errEmpty = errors.New("the message is null or {}: store a value, in exported fields")
+	errNull   = errors.New("the message is null: store a value")
+	errHidden = errors.New("nothing of the message would be stored: export its fields")
 )
 
 // refusal is the error about JSON that encoding/json accepts, but that is no message.
-func refusal(text []byte) error {
-	if !utf8.Valid(text) {
+func refusal[M any](text []byte) error {
+	shown := string(bytes.TrimSpace(text))
+	switch {
+	case !utf8.Valid(text):
 		return errUTF8
-	}
-	switch string(bytes.TrimSpace(text)) {
-	case "null", "{}":
-		return errEmpty
+	case shown == "null":
+		return errNull
+	case shown == "{}" && hidesAll(reflect.TypeFor[M]()):
+		return errHidden
 	}
 	return nil
+}
+
+// hidesAll reports whether a type, or what it points to, is a struct with fields, and exports none.
+func hidesAll(t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Kind() == reflect.Struct && t.NumField() > 0 &&
+		!slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.IsExported() })
 }
 
 // isReplaced reports whether encoding/json has replaced invalid UTF-8 by the escape of U+FFFD. Decoded
