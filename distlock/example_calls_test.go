@@ -145,3 +145,16 @@ func ExampleBusyError() {
 	fmt.Println(errors.As(err, &busy), busy.Holder, busy.Held < time.Minute)
 	// Output: true instance-1 true
 }
+
+func ExampleLock_Extend() {
+	ctx := context.Background()
+	locker := newLocker(nil)
+	defer locker.Close(ctx)
+
+	lock := locker.NewLock("memory:session-123", 30*time.Second)
+	fmt.Println(lock.Acquire(ctx))
+	fmt.Println(lock.Extend(ctx, time.Minute), lock.Release(ctx))
+	// Output:
+	// true <nil>
+	// <nil> <nil>
+}
