@@ -222,6 +222,14 @@ func TestLocker_L_driverPanics_keyIsFree(t *testing.T) {
 							t.Errorf("Extend after that: %v", err)
 						}
 						mustRelease(t, lease)
+					case "Release":
+						ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+						defer cancel()
+						start := time.Now()
+						_ = lease.Release(ctx)
+						if took := time.Since(start); took > 0 {
+							t.Errorf("a second Release took %s", took)
+						}
 					}
 					time.Sleep(time.Second)
 					mustRelease(t, q.lease("next"))
