@@ -214,15 +214,6 @@ func TestRelease_answersOutOfOrder(t *testing.T) {
 	})
 }
 
-// onStart is an Observer of starts.
-type onStart func(*distlock.Operation)
-
-func (f onStart) Start(ctx context.Context, op *distlock.Operation) context.Context {
-	f(op)
-	return ctx
-}
-func (onStart) End(context.Context, *distlock.Operation) {}
-
 func TestExtend_thatHangsDoesNotStopRenewal(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))

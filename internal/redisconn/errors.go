@@ -14,8 +14,8 @@ import (
 // The kinds of an error. A driver translates them by package rediskinds. An error without a kind is an
 // unknown outcome.
 var (
-	ErrTemporary = errors.New("Redis cannot answer now")
-	ErrRefused   = errors.New("Redis refuses the call until an operator changes something")
+	ErrTemporary = errors.New("the server cannot answer now")
+	ErrRefused   = errors.New("the server refuses the call until an operator changes something")
 	ErrRights    = fmt.Errorf("%w: a right is missing", ErrRefused)
 	ErrForeign   = errors.New("the key holds data of another program")
 	ErrFloor     = errors.New("the requested token is too far ahead of the clock of Redis")
