@@ -94,6 +94,7 @@ func answers(stopping context.Context, locker *distlock.Locker, thinking time.Du
 			if !detach() {
 				return errStopping
 			}
+			log.Print("a turn begins")
 			select { // load the history, ask the model, save
 			case <-time.After(thinking):
 				return nil
