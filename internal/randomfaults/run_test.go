@@ -170,9 +170,11 @@ func TestCampaign_findsWhatIsBroken(t *testing.T) {
 			free <- struct{}{}
 			defer func() { <-free }()
 			t.Run(test.broken, func(t *testing.T) {
-				var kinds map[string]int
+				kinds := make(map[string]int)
 				for try := range uint64(6) { // a fault may come at a bad moment, or the machine may stand
-					kinds = findingsOf(t, test.broken, test.faults, test.lasts, test.until, try)
+					for kind, n := range findingsOf(t, test.broken, test.faults, test.lasts, test.until, try) {
+						kinds[kind] += n
+					}
 					if !slices.ContainsFunc(test.kinds, func(kind string) bool { return kinds[kind] == 0 }) {
 						return
 					}
