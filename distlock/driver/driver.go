@@ -148,15 +148,12 @@ type RaiseReply struct {
 	Fence, FenceEnd int64
 }
 
-// ExtendRequest prolongs one grant.
+// ExtendRequest prolongs one grant, and never shortens it.
 type ExtendRequest struct {
 	Name  Name
 	Owner string
 	// TTL counts from the moment the backend handles the request; whole milliseconds.
 	TTL time.Duration
-	// Exact sets the remaining time to TTL even if more was left. Without it an Extend never
-	// shortens a grant.
-	Exact bool
 }
 
 // ExtendReply answers one ExtendRequest.
@@ -222,9 +219,8 @@ type Driver interface {
 	Raise(ctx context.Context, req RaiseRequest) (RaiseReply, error)
 
 	// Extend prolongs grants, in one exchange as far as the backend allows. The reply at index i
-	// answers reqs[i]. It never creates a grant. Each request is sent once: a copy of an exact one
-	// that arrives late could shorten a grant, so a client that replays must be kept from it. In
-	// Redis it needs no new memory.
+	// answers reqs[i]. It never creates a grant, and shortens none. Each request is sent once:
+	// the caller's renewal repeats it. In Redis it needs no new memory.
 	Extend(ctx context.Context, reqs []ExtendRequest) []ExtendReply
 
 	// Release ends the owner's grant and no other, and hands the name to the first waiter. It is

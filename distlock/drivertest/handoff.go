@@ -28,7 +28,7 @@ func testClaim(t *testing.T, newDriver New) {
 		if w == byAcquire {
 			w.claim()
 		} else {
-			s.extend(w.req, long, false, true)
+			s.extend(w.req, long, true)
 		}
 		if left := s.state().TTL; left <= w.req.Alive {
 			t.Errorf("%s left after the claim of a TTL of %s", left, long)
@@ -65,7 +65,7 @@ func testUnclaimed(t *testing.T, newDriver New) {
 	if wake := next.served(); wake.Grant.Fence <= end {
 		t.Errorf("fence %d after a block up to %d", wake.Grant.Fence, end)
 	}
-	s.extend(late.req, long, false, false)
+	s.extend(late.req, long, false)
 	s.release(late.req, false)
 	again := s.waiter()
 	again.req.Ticket = late.req.Ticket

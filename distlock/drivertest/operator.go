@@ -99,7 +99,9 @@ func testListQueues(t *testing.T, newDriver New) {
 		return
 	}
 	s.name.Namespace = randomHex()
-	holder := s.held()
+	holder := s.request()
+	holder.TTL = brief
+	s.granted(holder)
 	enter := func(name string, alive time.Duration) *waiter {
 		w := s.waiter()
 		w.req.Holder, w.req.Alive = name, alive
@@ -125,7 +127,6 @@ func testListQueues(t *testing.T, newDriver New) {
 		t.Errorf("two waiters of the queue are shown as %q", got)
 	}
 	second.leave(false)
-	s.extend(holder, short, true, true)
 	s.awaitFree()
 	listed := s.list(1, 10)[s.name.Key]
 	if listed.State.Held || len(listed.Queue) != 2 ||
@@ -185,7 +186,7 @@ func testBreak(t *testing.T, newDriver New) {
 	if st := s.state(); st.Held {
 		t.Errorf("a broken grant is shown as %+v", st)
 	}
-	s.extend(req, long, false, false)
+	s.extend(req, long, false)
 	s.refused(req, driver.Cancelled)
 	s.notRaised(req, 1)
 	next := s.request()
@@ -194,7 +195,7 @@ func testBreak(t *testing.T, newDriver New) {
 	}
 	s.breakGrant(grant.Fence, false)
 	s.refused(req, driver.Cancelled)
-	s.extend(next, long, false, true)
+	s.extend(next, long, true)
 }
 
 // After a handoff within a process, the tokens in the block are those of different leases.
@@ -207,9 +208,9 @@ func testBreakToken(t *testing.T, newDriver New) {
 	}
 	raised := s.raised(req, grant.FenceEnd+1)
 	s.breakGrant(grant.Fence, false)
-	s.extend(req, long, false, true)
+	s.extend(req, long, true)
 	s.breakGrant(raised.Fence, true)
-	s.extend(req, long, false, false)
+	s.extend(req, long, false)
 }
 
 func testBreakQueue(t *testing.T, newDriver New) {

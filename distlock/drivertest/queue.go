@@ -176,7 +176,7 @@ func testFirstComeFirstServed(t *testing.T, newDriver New) {
 		if grant.Fence != wake.Grant.Fence || grant.FenceEnd != wake.Grant.FenceEnd || grant.Waiters != behind {
 			t.Errorf("the claim is answered %+v, the handoff was %+v", grant, wake.Grant)
 		}
-		s.extend(w.req, long, false, true)
+		s.extend(w.req, long, true)
 		for _, other := range waiters[i+1:] {
 			other.notServed()
 		}
@@ -228,12 +228,12 @@ func testAllAreServed(t *testing.T, newDriver New) {
 func testNoRequestOvertakes(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	holder := s.request()
+	holder.TTL = brief
 	end := s.granted(holder).FenceEnd
 	first, second := s.waiter(), s.waiter()
 	first.req.Holder, first.req.Metadata = "the first waiter", map[string]string{"traceparent": "first"}
 	first.enter()
 	second.enter()
-	s.extend(holder, short, true, true)
 	s.awaitFree()
 	first.notServed()
 
@@ -260,9 +260,12 @@ func testNoRequestOvertakes(t *testing.T, newDriver New) {
 // So does a request with Alive, which enters behind the others.
 func testNoWaiterOvertakes(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
-	holder := s.held()
-	first, second := s.queued(), s.waiter()
-	s.extend(holder, short, true, true)
+	holder := s.request()
+	holder.TTL = brief
+	s.granted(holder)
+	first, second := s.waiter(), s.waiter()
+	first.req.Alive = 2 * brief // its handoff lasts for the rest of it
+	first.enter()
 	s.awaitFree()
 	second.enter()
 	first.served()
@@ -270,7 +273,6 @@ func testNoWaiterOvertakes(t *testing.T, newDriver New) {
 		t.Errorf("ticket %d after %d", second.req.Ticket, first.req.Ticket)
 	}
 	// It is the first now, so its request gets the free name.
-	s.extend(first.req, short, true, true)
 	s.awaitFree()
 	second.claim()
 	second.notServed()
@@ -334,7 +336,7 @@ func testReentersAtItsTicket(t *testing.T, newDriver New) {
 	first, second := s.queued(), s.queued()
 	first.leave(false)
 	heir := s.waiter()
-	heir.req.Ticket = first.req.Ticket
+	heir.req.Ticket, heir.req.Alive = first.req.Ticket, brief
 	if reply := heir.enter(); reply.Ticket != first.req.Ticket || reply.State.Waiters != 2 {
 		t.Errorf("entered with the ticket %d: %+v", first.req.Ticket, reply)
 	}
@@ -344,7 +346,6 @@ func testReentersAtItsTicket(t *testing.T, newDriver New) {
 	// It does not wait if the name is free and all tickets in the queue are later.
 	early := s.waiter()
 	early.req.Ticket = first.req.Ticket
-	s.extend(heir.req, short, true, true)
 	s.awaitFree()
 	early.claim()
 	second.notServed()

@@ -24,9 +24,9 @@ func testExpiryFrees(t *testing.T, newDriver New) {
 	if second.Fence <= first.FenceEnd {
 		t.Errorf("fence %d after a block that ends at %d", second.Fence, first.FenceEnd)
 	}
-	s.extend(req, long, false, false)
+	s.extend(req, long, false)
 	s.release(req, false)
-	s.extend(next, long, false, true)
+	s.extend(next, long, true)
 }
 
 func testReleaseIdempotent(t *testing.T, newDriver New) {

@@ -171,7 +171,7 @@ func testCutKinds(t *testing.T, service Service) {
 		extend := driver.ExtendRequest{Name: s.name, Owner: holder.Owner, TTL: long}
 		return s.Extend(context.Background(), []driver.ExtendRequest{extend})[0].Err
 	})
-	s.extend(holder, long, false, true)
+	s.extend(holder, long, true)
 }
 
 // A backend that hangs keeps no caller whose context ends.
@@ -215,7 +215,7 @@ func testHang(t *testing.T, service Service) {
 	}
 	resume()
 	s.recovers()
-	s.extend(holder, long, false, true)
+	s.extend(holder, long, true)
 }
 
 // A message of that time is lost, so a listener is woken, or its channel is closed.
@@ -255,7 +255,7 @@ func testDenied(t *testing.T, service Service) {
 	if other.state().Held {
 		t.Error("a refused Acquire has left a grant")
 	}
-	s.extend(holder, long, false, true)
+	s.extend(holder, long, true)
 	s.release(holder, true)
 	other.granted(denied)
 }
@@ -275,7 +275,7 @@ func testForeign(t *testing.T, service Service) {
 	if reply, err := s.Raise(context.Background(), raise); reply.Held {
 		t.Errorf("Raise: %+v, %v", reply, err)
 	}
-	extend := driver.ExtendRequest{Name: s.name, Owner: req.Owner, TTL: short, Exact: true}
+	extend := driver.ExtendRequest{Name: s.name, Owner: req.Owner, TTL: short}
 	if reply := s.Extend(context.Background(), []driver.ExtendRequest{extend})[0]; reply.Held {
 		t.Errorf("Extend: %+v", reply)
 	}

@@ -87,9 +87,9 @@ func (s *subject) releaseWithTombstone(req driver.AcquireRequest, tombstone time
 	}
 }
 
-func (s *subject) extend(req driver.AcquireRequest, ttl time.Duration, exact, want bool) {
+func (s *subject) extend(req driver.AcquireRequest, ttl time.Duration, want bool) {
 	s.tb.Helper()
-	extend := driver.ExtendRequest{Name: req.Name, Owner: req.Owner, TTL: ttl, Exact: exact}
+	extend := driver.ExtendRequest{Name: req.Name, Owner: req.Owner, TTL: ttl}
 	reply := s.Extend(context.Background(), []driver.ExtendRequest{extend})[0]
 	if reply.Err != nil {
 		s.tb.Fatalf("Extend: %v", reply.Err)

@@ -138,9 +138,7 @@ func (t *table) Extend(ctx context.Context, reqs []driver.ExtendRequest) []drive
 			if !r.heldBy(req.Owner) {
 				return reply, nil
 			}
-			if r.expires = max(r.expires, now+req.TTL); req.Exact {
-				r.expires = now + req.TTL
-			}
+			r.expires = max(r.expires, now+req.TTL)
 			return driver.ExtendReply{Held: true}, nil
 		})
 	}

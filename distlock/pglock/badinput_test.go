@@ -36,7 +36,7 @@ func TestExtend_N_unknownOutcome_isAnError(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
 	do(t, db, "ALTER FUNCTION belugalock.extend_v1 RENAME TO extend_real")
-	do(t, db, `CREATE FUNCTION belugalock.extend_v1(text[], text[], text[], bigint[], boolean[], integer)
+	do(t, db, `CREATE FUNCTION belugalock.extend_v1(text[], text[], text[], bigint[], integer)
 		RETURNS TABLE (i bigint, outcome text) LANGUAGE sql AS $$ SELECT 1::bigint, 'odd' $$`)
 	d, err := pglock.OpenDriver(db.URL())
 	if err != nil {

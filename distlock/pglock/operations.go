@@ -173,10 +173,9 @@ func (s *service) extend(
 ) (skipped []int) {
 	var namespaces, keys, owners []string
 	var ttls []int64
-	var exact []bool
 	for _, req := range reqs {
 		namespaces, keys, owners = append(namespaces, req.Name.Namespace), append(keys, req.Name.Key), append(owners, req.Owner)
-		ttls, exact = append(ttls, req.TTL.Microseconds()), append(exact, req.Exact)
+		ttls = append(ttls, req.TTL.Microseconds())
 	}
 	type answer struct {
 		i       int
@@ -184,7 +183,7 @@ func (s *service) extend(
 	}
 	answers, err := postgres.Call(ctx, s.held, func(row pgx.CollectableRow) (a answer, err error) {
 		return a, row.Scan(&a.i, &a.outcome)
-	}, "extend_v1", namespaces, keys, owners, ttls, exact, wait.Milliseconds())
+	}, "extend_v1", namespaces, keys, owners, ttls, wait.Milliseconds())
 	if err == nil && len(answers) != len(reqs) {
 		err = errReply
 	}

@@ -169,7 +169,7 @@ func TestDriver_S1_endsWhileRowLocked_isOver(t *testing.T) {
 		},
 		"extend": {
 			"SELECT belugalock.acquire_v1('n', 'k', 'a', 100000, '', 0, 0, 0, '')",
-			"SELECT outcome FROM belugalock.extend_v1('{n}', '{k}', '{a}', '{1000000}', '{f}', 200)", "not held",
+			"SELECT outcome FROM belugalock.extend_v1('{n}', '{k}', '{a}', '{1000000}', 200)", "not held",
 		},
 		"acquire": {
 			"SELECT belugalock.acquire_v1('n', 'k', 'a', 100000, '', 0, 0, 0, '')",

@@ -42,7 +42,7 @@ func TestFunctions_S1_durability(t *testing.T) {
 		"first tombstone": {nil, "SELECT belugalock.release_v1('n', 'k', 'b', 1000000, false)", true},
 		"break":           {[]string{hold}, "SELECT belugalock.break_v1('n', 'k', (SELECT token FROM belugalock.lease))", true},
 		"extend": {[]string{hold},
-			"SELECT belugalock.extend_v1('{n}', '{k}', '{a}', '{60000000}', '{f}', 0)", true},
+			"SELECT belugalock.extend_v1('{n}', '{k}', '{a}', '{60000000}', 0)", true},
 		"raise":  {[]string{hold}, "SELECT belugalock.raise_v1('n', 'k', 'a', (SELECT token + 1 FROM belugalock.lease))", true},
 		"notify": {nil, "SELECT belugalock.notify_v1('{c}', '{m}')", false},
 	} {

@@ -121,7 +121,7 @@ func interrupted(t *testing.T, options redis.UniversalOptions) (driver.Driver, *
 	return drivers(options)(t), network
 }
 
-// An extend whose answer is lost fails and is not sent again: a copy could shorten a later extend.
+// An extend whose answer is lost fails and is not sent again: its caller repeats it.
 func TestDriver_N_extend_isSentOnce(t *testing.T) { extendIsSentOnce(t, onNode(t)) }
 
 func TestDriver_N_extend_isSentOnce_onCluster(t *testing.T) { extendIsSentOnce(t, on("cluster")) }
@@ -145,7 +145,7 @@ func sendsOnce(t *testing.T, d driver.Driver, network *faultnet.Net) {
 	if grant, err := d.Acquire(t.Context(), req); err != nil || grant.Outcome != driver.Granted {
 		t.Fatalf("Acquire: %+v, %v", grant, err)
 	}
-	extend := []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute, Exact: true}}
+	extend := []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: time.Minute}}
 	for _, lost := range []bool{false, true, false} {
 		if lost {
 			network.DropReplies(faultnet.First(1, faultnet.Containing("evalsha")))

@@ -56,11 +56,7 @@ func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Ra
 func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	keys, args := make([][]string, len(reqs)), make([][]any, len(reqs))
 	for i, req := range reqs {
-		exact := "0"
-		if req.Exact {
-			exact = "1"
-		}
-		keys[i], args[i] = []string{keysOf(req.Name).lock()}, []any{req.Owner, req.TTL.Milliseconds(), exact}
+		keys[i], args[i] = []string{keysOf(req.Name).lock()}, []any{req.Owner, req.TTL.Milliseconds()}
 	}
 	replies := make([]driver.ExtendReply, len(reqs))
 	for i, reply := range extendScript.Each(ctx, s.redis, keys, args) {

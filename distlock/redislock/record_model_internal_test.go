@@ -73,7 +73,7 @@ type request struct {
 	ttl, alive, tombstone time.Duration
 	floor, token, ticket  int64
 	seq                   int
-	leave, exact          bool
+	leave                 bool
 	payload               string
 }
 
@@ -233,7 +233,7 @@ func (m *recordModel) send(q request) ([]any, error) {
 			args = append(args, millis(q.alive), q.seq, q.ticket, "")
 		}
 	case "extend":
-		s, args = extendScript, []any{q.owner, millis(q.ttl), flag(q.exact)}
+		s, args = extendScript, []any{q.owner, millis(q.ttl)}
 	case "release", "releaseMoving":
 		s, args = releaseScript, []any{q.owner}
 		if q.tombstone > 0 || q.leave {
@@ -353,7 +353,7 @@ func (m *recordModel) judge(q request, reply []any, before int64) {
 			return
 		}
 		want("held")
-		if q.exact || m.until == forever {
+		if m.until == forever {
 			m.until = 0
 		}
 		m.until = max(m.until, m.now()+q.ttl)
@@ -528,8 +528,6 @@ func (m *recordModel) draw() request {
 				}
 			}
 		}
-	case "extend":
-		q.exact = rapid.Bool().Draw(t, "exact")
 	case "release":
 		if chance(t, "tombstone", 4) == 3 {
 			q.tombstone = oneOf(t, "until", []time.Duration{130, 130, 150_010}) * time.Second

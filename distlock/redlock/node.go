@@ -92,7 +92,7 @@ func (n *node) Raise(ctx context.Context, req driver.RaiseRequest) (quorum.Reply
 }
 
 func (n *node) Extend(ctx context.Context, req driver.ExtendRequest) (quorum.Reply, error) {
-	return n.call(ctx, extendScript, []string{lockKey(req.Name)}, req.Owner, req.TTL.Milliseconds(), req.Exact)
+	return n.call(ctx, extendScript, []string{lockKey(req.Name)}, req.Owner, req.TTL.Milliseconds())
 }
 
 func (n *node) Release(ctx context.Context, req driver.ReleaseRequest, quiet bool) (quorum.Reply, error) {

@@ -87,7 +87,7 @@ func TestAcquire_S1_excludesOtherOwners(t *testing.T) {
 	held.Holder = "first"
 	mustPropose(t, n, held, quorum.Granted)
 	reply := mustPropose(t, n, propose("b", time.Hour), quorum.Busy)
-	if s := reply.State; s.Holder != "first" || s.Owner != held.Owner || s.Fence != held.Token || s.TTL <= held.TTL/2 {
+	if s := reply.State; s.Holder != "first" || s.Owner != held.Owner || s.Fence != held.Token || s.TTL <= held.TTL/2 || s.TTL > held.TTL {
 		t.Errorf("a busy reply shows %+v, want the holder", reply)
 	}
 }
@@ -192,8 +192,8 @@ func TestNode_S1_onlyTheOwner(t *testing.T) {
 	n := openNode(t, onNode(t))
 	held := propose("a", 0)
 	mustPropose(t, n, held, quorum.Granted)
-	exact := driver.ExtendRequest{Name: name, Owner: owner("b"), TTL: time.Second, Exact: true}
-	if reply, err := n.Extend(t.Context(), exact); err != nil || reply.Outcome != quorum.NotHeld {
+	extend := driver.ExtendRequest{Name: name, Owner: owner("b"), TTL: time.Hour}
+	if reply, err := n.Extend(t.Context(), extend); err != nil || reply.Outcome != quorum.NotHeld {
 		t.Errorf("Extend: %+v, %v", reply, err)
 	}
 	raise := driver.RaiseRequest{Name: name, Owner: owner("b"), Floor: held.Token + time.Hour.Microseconds()}
@@ -204,11 +204,11 @@ func TestNode_S1_onlyTheOwner(t *testing.T) {
 	if reply, err := n.Release(t.Context(), over, false); err != nil || reply.Outcome != quorum.NotHeld {
 		t.Errorf("Release: %+v, %v", reply, err)
 	}
-	if s := state(t, n); s.Owner != held.Owner || s.Fence != held.Token || s.TTL <= held.TTL/2 {
+	if s := state(t, n); s.Owner != held.Owner || s.Fence != held.Token || s.TTL <= held.TTL/2 || s.TTL > held.TTL {
 		t.Errorf("%+v", s)
 	}
-	exact.Owner = held.Owner
-	if reply, err := n.Extend(t.Context(), exact); err != nil || reply.Outcome != quorum.Held || state(t, n).TTL > time.Second {
-		t.Errorf("an exact Extend of the owner: %+v, %v, %+v", reply, err, state(t, n))
+	extend.Owner = held.Owner
+	if reply, err := n.Extend(t.Context(), extend); err != nil || reply.Outcome != quorum.Held || state(t, n).TTL <= held.TTL {
+		t.Errorf("an Extend of the owner: %+v, %v, %+v", reply, err, state(t, n))
 	}
 }

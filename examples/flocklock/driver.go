@@ -314,11 +314,7 @@ func (r *record) extend(req driver.ExtendRequest, now int64) (held bool) {
 	if !r.heldBy(req.Owner, now) {
 		return false
 	}
-	end := now + req.TTL.Microseconds()
-	if !req.Exact {
-		end = max(end, r.Expires)
-	}
-	r.Expires = end
+	r.Expires = max(r.Expires, now+req.TTL.Microseconds())
 	return true
 }
 

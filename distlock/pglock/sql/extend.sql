@@ -1,17 +1,15 @@
--- Sets the TTL of grants. Request i is element i of each array. p_ttls: µs.
+-- Prolongs grants, and shortens none. Request i is element i of each array. p_ttls: µs.
 --
 -- ⚑ It locks the rows in the order of the primary key, and skips rows that others lock: one locked row
 -- would delay all other requests. With p_wait, in ms, it waits for them, at most for so long each.
 --
 -- ⚑ Each call is planned anew: a plan from a time when the table was tiny would read all of it.
 --
--- outcome of request i   held      its owner holds the name, and the TTL is set
+-- outcome of request i   held      its owner holds the name, for the TTL at least
 --                        not held  final
 --                        skipped   another transaction locks the row
---
--- Is sent once: a late copy of an exact request could shorten a grant.
 CREATE FUNCTION {schema}.extend_v1(
-  p_namespaces text[], p_keys text[], p_owners text[], p_ttls bigint[], p_exact boolean[], p_wait integer
+  p_namespaces text[], p_keys text[], p_owners text[], p_ttls bigint[], p_wait integer
 ) RETURNS TABLE (i bigint, outcome text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET plan_cache_mode = force_custom_plan SET lock_timeout = '200ms' AS $$
@@ -38,10 +36,9 @@ BEGIN
   RETURN QUERY
     WITH request AS (
       SELECT q.*, q.i = ANY (locked) AS has_lock
-      FROM unnest(p_namespaces, p_keys, p_owners, p_ttls, p_exact) WITH ORDINALITY AS q (n, k, o, ttl, exact, i)
+      FROM unnest(p_namespaces, p_keys, p_owners, p_ttls) WITH ORDINALITY AS q (n, k, o, ttl, i)
     ), extended AS (
-      UPDATE {schema}.lease l SET
-          expires_at = CASE WHEN q.exact THEN now + q.ttl ELSE greatest(l.expires_at, now + q.ttl) END
+      UPDATE {schema}.lease l SET expires_at = greatest(l.expires_at, now + q.ttl)
         FROM request q
         WHERE q.has_lock AND l.namespace = q.n AND l.key = q.k AND l.owner = q.o
           AND NOT l.released AND l.expires_at > now

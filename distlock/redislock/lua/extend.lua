@@ -1,11 +1,10 @@
 -- Extends the grant of an owner.
 --
 -- KEYS  1 the lock
--- ARGV  1 owner   2 TTL in ms   3 '1': exactly this TTL; '0': never less than is left
--- Reply 'held', and the TTL is set; 'not held', which is final; or the error FOREIGN
+-- ARGV  1 owner   2 TTL in ms
+-- Reply 'held', for the TTL at least; 'not held', which is final; or the error FOREIGN
 --
--- Never repeated: a late copy of an exact extend would undo a later extend. Both writes need no
--- memory.
+-- A late copy shortens nothing. Both writes need no memory.
 local raw = redis.call('GETEX', KEYS[1]) -- ⚑ a write command, so that no read-only replica answers
 if not raw then
   return 'not held'
@@ -21,7 +20,7 @@ local ttl, wanted = redis.call('PTTL', KEYS[1]), ARGV[2] + keep
 if ttl >= 0 and ttl <= keep then
   return 'not held'
 end
-if ARGV[3] == '1' or ttl < wanted then
+if ttl < wanted then
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', wanted))
 end
 return 'held'

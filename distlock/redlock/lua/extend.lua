@@ -1,11 +1,10 @@
 -- Extends the grant of an owner. Its code follows record.lua.
 --
 -- KEYS  1 the lock
--- ARGV  1 owner   2 TTL in ms   3 '1': exactly this TTL; '0': never less than is left
--- Outcomes  'held', and the TTL is set; 'not held', which is final; the error FOREIGN
+-- ARGV  1 owner   2 TTL in ms
+-- Outcomes  'held', for the TTL at least; 'not held', which is final; the error FOREIGN
 --
--- Never repeated: a late copy of an exact extend would undo a later extend. Both writes need no
--- memory.
+-- A late copy shortens nothing. Both writes need no memory.
 local raw = redis.call('GETEX', lock) -- ⚑ a write command, so that no read-only replica answers
 local held, holder, _, _, _, reserved, keep, ttl = read(raw)
 if held == nil then
@@ -14,7 +13,7 @@ elseif not held or holder ~= ARGV[1] then
   return {'not held', reserved, now}
 end
 local wanted = ARGV[2] + keep
-if ARGV[3] == '1' or ttl < wanted then
+if ttl < wanted then
   redis.call('PEXPIRE', lock, ms(wanted))
 end
 return {'held', reserved, now}

@@ -118,7 +118,7 @@ func TestAcquire_slowNode_decidesWithoutContention(t *testing.T) {
 		servers[1].inject(delayed(150 * time.Millisecond))
 		req := newRequest()
 		granted(t, d, req)
-		if !extend(t, d, req, false).Held {
+		if !extend(t, d, req).Held {
 			t.Error("not extended")
 		}
 		release(t, d, req)

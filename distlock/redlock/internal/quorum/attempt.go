@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -26,12 +25,11 @@ type attempt struct {
 
 // vote is the state of an attempt on one node.
 type vote struct {
-	pending          int          // Acquires under way
-	afterAcquires    []func()     // called after the last of them
-	acquireMayArrive bool         // one without an answer
-	holds            bool         // the node has granted the name, or may have, and no Release was answered
-	released         bool         // the answer to a Release
-	exactExtends     atomic.Int32 // that are under way, or may arrive later
+	pending          int      // Acquires under way
+	afterAcquires    []func() // called after the last of them
+	acquireMayArrive bool     // one without an answer
+	holds            bool     // the node has granted the name, or may have, and no Release was answered
+	released         bool     // the answer to a Release
 }
 
 // newAttempt makes an attempt of an acquisition.

@@ -8,8 +8,6 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-var errLateExact = errors.New("an exact extend may yet shorten the grant on this node")
-
 // Extend implements driver.Driver.
 func (q *quorum) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	replies := make([]driver.ExtendReply, len(reqs))
@@ -30,26 +28,10 @@ func (q *quorum) extend(ctx context.Context, req driver.ExtendRequest) (held boo
 	k := key{req.Name, req.Owner}
 	a := q.find(k, req.TTL)
 	req.Owner = a.req.Owner
-	exact := int32(0)
-	if req.Exact {
-		exact = 1
-	}
 	p := newPoll(q, ctx, limit(req.TTL))
 	defer close(p.decided)
 	for _, n := range q.nodes {
-		// ⚑ An exact Extend without an answer may arrive at the node after this one, and shorten the grant.
-		exacts := &a.votes[n.index].exactExtends
-		counts := exacts.Add(exact) == exact
-		p.ask(n, func(ctx context.Context) (Reply, error) {
-			reply, err := n.Extend(ctx, req)
-			if !driver.MayHaveEffect(err) {
-				exacts.Add(-exact)
-			}
-			if err == nil && reply.Outcome == Held && !counts {
-				err = errLateExact
-			}
-			return reply, err
-		}, func(reply Reply, err error) {
+		p.ask(n, func(ctx context.Context) (Reply, error) { return n.Extend(ctx, req) }, func(reply Reply, err error) {
 			if err == nil && reply.Outcome == NotHeld {
 				a.retake(n, req.TTL)
 			}
@@ -64,8 +46,7 @@ func (q *quorum) extend(ctx context.Context, req driver.ExtendRequest) (held boo
 		q.noteLoss(k, a)
 		return false, nil
 	}
-	// ⚑ An exact one may have shortened the grant on a few nodes.
-	return false, p.failure(err, effects > len(q.nodes)-q.size || req.Exact && effects > 0)
+	return false, p.failure(err, effects > len(q.nodes)-q.size)
 }
 
 // Raise implements driver.Driver. A higher token that a minority of the nodes has does no harm.
@@ -82,9 +63,9 @@ func (q *quorum) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rai
 	}
 	p := newPoll(q, ctx, limit(a.req.TTL))
 	defer close(p.decided)
-	exact := driver.RaiseRequest{Name: req.Name, Owner: a.req.Owner, Floor: token}
+	raise := driver.RaiseRequest{Name: req.Name, Owner: a.req.Owner, Floor: token}
 	for _, n := range q.nodes {
-		p.ask(n, func(ctx context.Context) (Reply, error) { return n.Raise(ctx, exact) }, nil)
+		p.ask(n, func(ctx context.Context) (Reply, error) { return n.Raise(ctx, raise) }, nil)
 	}
 	agreed, effects, err := p.agree(ctx, false, func(a *answer) bool {
 		return keeps || a.reply.Last == token+Block // else a re-take was sent later

@@ -109,7 +109,7 @@ func TestRelease_refusedByAQuorum_nothingFollows(t *testing.T) {
 			s.inject(nil)
 		}
 		time.Sleep(5 * time.Second)
-		if !extend(t, d, req, false).Held || holders(t, servers) != 3 {
+		if !extend(t, d, req).Held || holders(t, servers) != 3 {
 			t.Error("the release went on")
 		}
 		release(t, d, req)
@@ -122,7 +122,7 @@ func TestExtend_lostNode_takenBack(t *testing.T) {
 		servers[1].restart()
 		servers[1].raw(t, "x", time.Now().Add(time.Second).UnixMicro(), time.Millisecond) // a waiter was there
 		time.Sleep(10 * time.Millisecond)
-		if !extend(t, d, req, false).Held {
+		if !extend(t, d, req).Held {
 			t.Error("lost with one node")
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -130,7 +130,7 @@ func TestExtend_lostNode_takenBack(t *testing.T) {
 			t.Errorf("%d nodes hold the name", n)
 		}
 		servers[0].fails(errLost)
-		if !extend(t, d, req, false).Held {
+		if !extend(t, d, req).Held {
 			t.Error("the node that took it back does not count")
 		}
 		servers[0].fails(nil)
@@ -147,7 +147,7 @@ func TestExtend_lost_undone(t *testing.T) {
 		d, req, _ := holding(t, servers)
 		servers[0].restart()
 		servers[1].restart()
-		if reply := extend(t, d, req, false); reply.Held || reply.Err != nil {
+		if reply := extend(t, d, req); reply.Held || reply.Err != nil {
 			t.Errorf("%+v, want not held", reply)
 		}
 		time.Sleep(time.Second)
@@ -158,63 +158,6 @@ func TestExtend_lost_undone(t *testing.T) {
 			t.Errorf("a lost acquisition: %+v", reply)
 		}
 		granted(t, d, newRequest())
-	})
-}
-
-// The exact Extend may arrive after a later one, and shorten the grant that the later one has
-// counted.
-func TestExtend_S1_exactWithoutAnswer_doesNotCount(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, req, _ := holding(t, servers)
-		servers[2].inject(func(r request) fault {
-			if r.op == "extend" && r.exact {
-				return fault{hold: after(10 * time.Second)}
-			}
-			return fault{}
-		})
-		if !extend(t, d, req, true).Held {
-			t.Fatal("an exact extend with a quorum failed")
-		}
-		servers[0].fails(errLost)
-		if reply := extend(t, d, req, false); reply.Held || reply.Err == nil {
-			t.Errorf("%+v, though the exact one is under way", reply)
-		}
-		time.Sleep(5 * time.Second) // its call has ended
-		if reply := extend(t, d, req, false); reply.Held || reply.Err == nil {
-			t.Errorf("%+v, though the exact one may arrive", reply)
-		}
-		servers[0].fails(nil)
-		if !extend(t, d, req, false).Held {
-			t.Error("not held by the other two")
-		}
-	})
-}
-
-// The node handles the renewal first, and the answer to the exact Extend comes first.
-func TestExtend_S1_sentWhileAnExactOne_doesNotCount(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, req, _ := holding(t, servers)
-		servers[2].inject(func(r request) fault {
-			switch {
-			case r.op != "extend":
-				return fault{}
-			case r.exact:
-				return fault{hold: after(20 * time.Millisecond)}
-			default:
-				return fault{answer: after(30 * time.Millisecond)}
-			}
-		})
-		if !extend(t, d, req, true).Held {
-			t.Fatal("an exact extend with a quorum failed")
-		}
-		servers[0].fails(errLost)
-		if reply := extend(t, d, req, false); reply.Held {
-			t.Errorf("%+v, though the exact one came last", reply)
-		}
-		servers[2].inject(nil)
-		if !extend(t, d, req, false).Held {
-			t.Error("not held after the answer to the exact one")
-		}
 	})
 }
 
@@ -292,19 +235,6 @@ func TestRaise_S2_otherTokenOnTwoNodes(t *testing.T) {
 	})
 }
 
-func TestExtend_S1_exactOnOneNode_mayHaveEffect(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, req, _ := holding(t, servers)
-		servers[0].fails(driver.ErrTemporary)
-		servers[1].fails(driver.ErrTemporary)
-		for exact, want := range map[bool]bool{false: false, true: true} {
-			if reply := extend(t, d, req, exact); reply.Held || driver.MayHaveEffect(reply.Err) != want {
-				t.Errorf("exact %t: %+v, want an effect: %t", exact, reply, want)
-			}
-		}
-	})
-}
-
 func TestExtend_S1_youngNodes_doNotHold(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d := connect(servers, time.Hour)
@@ -320,7 +250,7 @@ func TestExtend_S1_youngNodes_doNotHold(t *testing.T) {
 			s.since = time.Now() // with its locks
 			s.mu.Unlock()
 		}
-		if reply := extend(t, d, req, false); reply.Held || reply.Err == nil {
+		if reply := extend(t, d, req); reply.Held || reply.Err == nil {
 			t.Errorf("%+v, want an error", reply)
 		}
 	})

@@ -110,7 +110,7 @@ func (l link) Raise(ctx context.Context, req driver.RaiseRequest) (quorum.Reply,
 }
 
 func (l link) Extend(ctx context.Context, req driver.ExtendRequest) (quorum.Reply, error) {
-	r := request{op: "extend", name: req.Name, owner: req.Owner, exact: req.Exact}
+	r := request{op: "extend", name: req.Name, owner: req.Owner}
 	return call(ctx, l.server, r, func(m *quorum.Memory) (quorum.Reply, error) {
 		return m.Extend(context.Background(), req)
 	})

@@ -130,7 +130,7 @@ func TestListen_lostGrant_notice(t *testing.T) {
 		servers[0].restart()
 		servers[1].restart()
 		wakes, _ := listening(t, servers)
-		extend(t, d, req, false)
+		extend(t, d, req)
 		time.Sleep(10 * time.Millisecond)
 		if !woken(wakes) {
 			t.Error("the end of a lost grant has woken no waiter")

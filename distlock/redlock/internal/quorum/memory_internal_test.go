@@ -112,7 +112,7 @@ func (m *Memory) Extend(_ context.Context, req driver.ExtendRequest) (Reply, err
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, now := m.look(req.Name)
-	if end := now.Add(req.TTL); r.heldBy(req.Owner) && (req.Exact || end.After(r.expires)) {
+	if end := now.Add(req.TTL); r.heldBy(req.Owner) && end.After(r.expires) {
 		r.expires = end
 	}
 	return r.whether(req.Owner, now), nil

@@ -37,9 +37,6 @@ type modelAttempt struct {
 	asks       int // after a split vote
 	waited     bool
 	over       bool
-	epoch      int // counts the extensions that shortened
-	shortening bool
-	frozen     bool
 	retaken    bool // some node, perhaps since its answer
 }
 
@@ -50,7 +47,6 @@ type modelPart struct {
 	accepted    int64 // the highest token that it accepted
 	open        int   // Acquires without an answer
 	doubt       bool  // a copy of an Acquire may still arrive
-	exactOpen   int   // Extends that shorten without an answer
 	retaking    bool
 	release     bool // as soon as no Acquire is open
 }

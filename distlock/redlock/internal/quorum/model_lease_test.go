@@ -52,7 +52,7 @@ func (c *modelClient) work() {
 		c.end("its deadline has passed")
 		return
 	case c.steady:
-		a.extend(c.ttl, false)
+		a.extend(c.ttl)
 	case w.closing, w.chance(0.15):
 		c.end("released")
 		return
@@ -61,10 +61,8 @@ func (c *modelClient) work() {
 		w.used(c, a.used, "hands off under")
 	case w.faults.raises && w.chance(0.2):
 		a.raise(max(a.proposed+1, c.time())+w.between(0, w.faults.far), 0)
-	case w.faults.exact && w.chance(0.3) && !a.shortening && !a.frozen:
-		a.extend(c.ttl/w.between(2, 5), true)
-	case !a.shortening && !a.frozen:
-		a.extend(c.ttl, false)
+	default:
+		a.extend(c.ttl)
 	}
 	c.after(w.between(100, c.ttl/3), func() {
 		if c.lease == a {
@@ -79,73 +77,50 @@ type modelTally struct {
 	decided            bool
 }
 
-// extend sets the TTL of the grant on all nodes.
-func (a *modelAttempt) extend(ttl int64, exact bool) {
+// extend prolongs the grant on all nodes.
+func (a *modelAttempt) extend(ttl int64) {
 	c, w := a.c, a.c.w
 	sent := w.now
-	if exact {
-		if sent+ttl-modelDrift >= c.ends {
-			return
-		}
-		c.ends = sent + ttl - modelDrift
-		a.epoch++
-		a.shortening = true
-	}
-	epoch, tally := a.epoch, &modelTally{}
+	tally := &modelTally{}
 	for i := range a.parts {
-		p, n := &a.parts[i], w.nodes[i]
-		counts := p.exactOpen == 0 || !w.has(ruleExactOpen) // an exact one may arrive later, and shorten the grant
-		if exact {
-			p.exactOpen++
-		}
+		n := w.nodes[i]
 		text := ""
 		if w.trace != nil {
-			text = fmt.Sprintf("extend owner %d by %d, exact %v", a.owner, ttl, exact)
+			text = fmt.Sprintf("extend owner %d by %d", a.owner, ttl)
 		}
-		copies := 0.0
-		if !w.has(ruleExtendOnce) {
-			copies = w.faults.duplicate
-		}
-		w.call(c, n, text, copies, func() modelAnswer { return n.extend(a.owner, ttl, exact) }, func(answer modelAnswer) {
+		w.call(c, n, text, w.faults.duplicate, func() modelAnswer { return n.extend(a.owner, ttl) }, func(answer modelAnswer) {
 			c.note(n, answer)
 			if c.lease != a {
 				return
 			}
 			tally.answered++
-			if exact && answer.kind != modelFailed {
-				p.exactOpen--
-			}
 			switch {
 			case answer.kind == modelNot:
 				tally.not++
 				a.retake(i)
-			case answer.kind == modelYes && counts:
+			case answer.kind == modelYes:
 				if !c.isYoung(answer) || !w.has(ruleYoungHeld) {
 					tally.yes++
 				}
 			}
-			a.extended(tally, sent, ttl, exact, epoch)
+			a.extended(tally, sent, ttl)
 		})
 	}
 }
 
 // extended decides an Extend.
-func (a *modelAttempt) extended(t *modelTally, sent, ttl int64, exact bool, epoch int) {
+func (a *modelAttempt) extended(t *modelTally, sent, ttl int64) {
 	c, w := a.c, a.c.w
 	switch {
 	case t.yes >= w.quorum():
-		if !t.decided && epoch == a.epoch && c.holds() && !a.frozen {
+		if !t.decided && c.holds() {
 			c.ends = max(c.ends, sent+ttl-modelDrift)
 		}
-		if t.decided = true; exact {
-			a.shortening = false
-		}
+		t.decided = true
 	case t.not > len(w.nodes)-w.quorum() && !t.decided:
 		t.decided = true
 		c.checkLoss()
 		c.end("a majority does not hold it")
-	case t.answered == len(w.nodes) && !t.decided && exact:
-		a.shortening, a.frozen = false, true
 	}
 }
 

@@ -112,14 +112,12 @@ func (n *modelNode) acquire(owner int, token, end, ttl int64) modelAnswer {
 	})
 }
 
-func (n *modelNode) extend(owner int, ttl int64, exact bool) modelAnswer {
+func (n *modelNode) extend(owner int, ttl int64) modelAnswer {
 	return n.ask(func(r *modelRecord, now int64) modelAnswer {
 		if !r.held || r.owner != owner {
 			return modelAnswer{kind: modelNot}
 		}
-		if r.expires = max(r.expires, now+ttl); exact {
-			r.expires = now + ttl
-		}
+		r.expires = max(r.expires, now+ttl)
 		return modelAnswer{kind: modelYes}
 	})
 }

@@ -150,7 +150,6 @@ func (c *realClient) hold(req driver.AcquireRequest, grant driver.AcquireReply, 
 	w.mu.Lock()
 	w.grants++
 	w.mu.Unlock()
-	frozen := false
 	for {
 		time.Sleep(w.between(0, realTTL/4))
 		ctx, cancel := context.WithDeadline(context.Background(), until)
@@ -169,27 +168,17 @@ func (c *realClient) hold(req driver.AcquireRequest, grant driver.AcquireReply, 
 				token, end = reply.Fence, reply.FenceEnd
 				w.used(c, token, until)
 			}
-		case w.chance(0.7) && !frozen:
-			ttl, exact := realTTL, w.chance(0.3)
-			if exact {
-				ttl = w.between(realTTL/5, realTTL/2).Truncate(time.Millisecond)
-				if exact = sent.Add(ttl).Before(until); exact {
-					until = sent.Add(ttl)
-					w.deadline(c, until)
-				}
-			}
-			reply := c.d.Extend(ctx, []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: ttl, Exact: exact}})[0]
+		case w.chance(0.7):
+			reply := c.d.Extend(ctx, []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: realTTL}})[0]
 			switch {
 			case reply.Err == nil && !reply.Held:
 				w.mu.Lock()
 				w.lost++
 				w.mu.Unlock()
 				until = sent
-			case reply.Err == nil && time.Now().Before(until) && sent.Add(ttl).After(until):
-				until = sent.Add(ttl)
+			case reply.Err == nil && time.Now().Before(until) && sent.Add(realTTL).After(until):
+				until = sent.Add(realTTL)
 				w.deadline(c, until)
-			case exact && driver.MayHaveEffect(reply.Err):
-				frozen = true
 			}
 		case w.chance(0.1): // a crash
 			cancel()

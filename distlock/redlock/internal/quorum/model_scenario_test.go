@@ -55,10 +55,10 @@ func (w *modelWorld) probe() {
 	}
 }
 
-// modelShorten has many Extends that shorten, and links that come and go.
-func modelShorten(w *modelWorld, f *modelFaults) {
+// modelFlaps has links that come and go, and copies of requests that arrive late.
+func modelFlaps(w *modelWorld, f *modelFaults) {
 	w.ttl = modelTTL
-	*f = modelFaults{late: 0.2, duplicate: 0.3, lose: f.lose, flaps: 3 * w.rng.IntN(4), exact: true, raises: f.raises, pace: 4}
+	*f = modelFaults{late: 0.2, duplicate: 0.3, lose: f.lose, flaps: 3 * w.rng.IntN(4), raises: f.raises, pace: 4}
 }
 
 // modelStorm has many restarts.
@@ -161,7 +161,7 @@ func modelTwoRestarts(seed uint64, without rule, trace func(string, ...any)) *mo
 	for _, at := range []int64{9000, 9400} {
 		w.after(at, func() {
 			if h.lease != nil {
-				h.lease.extend(w.ttl, false)
+				h.lease.extend(w.ttl)
 			}
 		})
 	}

@@ -28,7 +28,7 @@ var (
 
 var modelScenarios = map[string]modelScenario{
 	"explore": modelExplore(func(*modelWorld, *modelFaults) {}),
-	"shorten": modelExplore(modelShorten),
+	"flaps":   modelExplore(modelFlaps),
 	"storm":   modelExplore(modelStorm),
 	"race":    modelRaces(5, 32, func(*modelWorld) {}),
 	"dead":    modelRaces(3, 4, func(w *modelWorld) { w.nodes[w.rng.IntN(3)].up = false }),
@@ -61,7 +61,7 @@ func TestModel_allRulesKeepThePromises(t *testing.T) {
 }
 
 // explores reports whether a scenario has faults by chance, so that more runs find more.
-func explores(name string) bool { return name == "explore" || name == "shorten" || name == "storm" }
+func explores(name string) bool { return name == "explore" || name == "flaps" || name == "storm" }
 
 func TestModel_eachRuleIsNeeded(t *testing.T) {
 	for r := ruleNone + 1; r < ruleCount; r++ {

@@ -32,7 +32,7 @@ type modelFaults struct {
 	replicas              bool
 	crashes               bool
 	calm                  bool // clients stay away for long: nodes remove the record
-	raises, exact         bool
+	raises                bool
 	far                   int64 // how far a raise may go
 	mad                   bool  // the clock of node 0 is years ahead
 }
@@ -249,7 +249,7 @@ func (w *modelWorld) afflict(aim func(w *modelWorld, f *modelFaults)) {
 	f.lose, f.duplicate, f.late = pick(0, 0, 0.02, 0.1), pick(0, 0.05, 0.3), pick(0, 0.05, 0.2)
 	f.restarts, f.outages, f.replicas = w.chance(0.4), w.chance(0.3), w.chance(0.2)
 	f.flaps, f.mad = 3*w.rng.IntN(2), w.chance(0.1)
-	f.crashes, f.calm, f.raises, f.exact = w.chance(0.4), w.chance(0.2), w.chance(0.5), w.chance(0.4)
+	f.crashes, f.calm, f.raises = w.chance(0.4), w.chance(0.2), w.chance(0.5)
 	aim(w, f)
 	ttl := float64(w.ttl)
 	f.skew = int64(pick(0, 300, 4*ttl, 9*ttl))

@@ -49,7 +49,7 @@ func TestYoung_heldDoesNotCount(t *testing.T) {
 		servers[1].since = time.Now() // with its data
 		servers[1].mu.Unlock()
 		servers[2].fails(errLost)
-		if reply := extend(t, d, req, false); reply.Held {
+		if reply := extend(t, d, req); reply.Held {
 			t.Errorf("%+v", reply)
 		}
 	})

@@ -40,7 +40,6 @@ type request struct {
 	name      driver.Name
 	owner     string
 	fence     int64
-	exact     bool          // of an Extend
 	tombstone time.Duration // of a Release
 	quiet     bool
 }
@@ -220,9 +219,9 @@ func release(t *testing.T, d driver.Driver, req driver.AcquireRequest) {
 	}
 }
 
-func extend(t *testing.T, d driver.Driver, req driver.AcquireRequest, exact bool) driver.ExtendReply {
+func extend(t *testing.T, d driver.Driver, req driver.AcquireRequest) driver.ExtendReply {
 	t.Helper()
-	extend := driver.ExtendRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL, Exact: exact}
+	extend := driver.ExtendRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL}
 	return d.Extend(t.Context(), []driver.ExtendRequest{extend})[0]
 }
 

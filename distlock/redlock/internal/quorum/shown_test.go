@@ -90,7 +90,7 @@ func TestRaise_S2_noRetakeUnderWay(t *testing.T) {
 		servers[2].restart()
 		servers[2].inject(on("acquire", fault{hold: after(5 * time.Millisecond)}))
 		for range 2 {
-			if !extend(t, d, req, false).Held {
+			if !extend(t, d, req).Held {
 				t.Error("lost with one node")
 			}
 			synctest.Wait()

@@ -17,7 +17,7 @@ func TestExtend_lost_nothingTakenBack(t *testing.T) {
 		servers[1].inject(on("extend", fault{hold: after(10 * time.Millisecond)}))
 		servers[2].inject(on("extend", fault{hold: after(20 * time.Millisecond)}))
 		before := len(servers[0].requests("acquire"))
-		if reply := extend(t, d, req, false); reply.Held || reply.Err != nil {
+		if reply := extend(t, d, req); reply.Held || reply.Err != nil {
 			t.Errorf("%+v, want not held", reply)
 		}
 		time.Sleep(time.Second)
@@ -40,7 +40,7 @@ func TestExtend_lateNotHeld_takenBack(t *testing.T) {
 		})
 		before := len(servers[1].requests("acquire"))
 		for range 2 {
-			if !extend(t, d, req, false).Held {
+			if !extend(t, d, req).Held {
 				t.Error("lost with one node")
 			}
 		}
@@ -138,7 +138,7 @@ func TestRaise_floorTooHigh_noEffect(t *testing.T) {
 func TestExtend_S1_unknownOwner_takesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
-		if reply := extend(t, d, newRequest(), false); reply.Held || reply.Err != nil {
+		if reply := extend(t, d, newRequest()); reply.Held || reply.Err != nil {
 			t.Errorf("%+v, want not held", reply)
 		}
 		time.Sleep(time.Second)
