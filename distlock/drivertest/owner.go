@@ -19,8 +19,12 @@ func testOnlyOwnerReleases(t *testing.T, newDriver New) {
 func testOnlyOwnerExtends(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	holder := s.request()
+	holder.TTL = long / 2
 	s.granted(holder)
 	s.extend(s.request(), long, false)
+	if left := s.state().TTL; left > holder.TTL {
+		t.Errorf("another owner's extend prolonged the grant to %s", left)
+	}
 	s.extend(holder, long, true)
 }
 
