@@ -3,8 +3,6 @@ package redisconn
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -122,10 +120,10 @@ func TestNotices_C_leaver_leavesNothing(t *testing.T) {
 	if _, _, err := n.Listen(ctx, "n:wake:x", "owner"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	if took := time.Since(start) - stop(); took > listenLimit/2 {
+	if took := time.Since(start) - stop(); took > confirmLimit/2 {
 		t.Errorf("it left after %s", took)
 	}
-	if len(n.waiting) != 0 {
+	if len(n.listeners) != 0 {
 		t.Error("the waiter is still registered")
 	}
 	server.Resume()
@@ -175,8 +173,8 @@ func TestNotices_sharedAddressee(t *testing.T) {
 	stopOne()
 	stopTwo()
 	stopOther()
-	if len(n.waiting) != 0 {
-		t.Errorf("listeners are left: %v", n.waiting)
+	if left := n.listeners; len(left) != 0 {
+		t.Errorf("listeners are left: %v", left)
 	}
 }
 
@@ -203,79 +201,8 @@ func TestNotices_L_hangingServer_closesAtOnce(t *testing.T) {
 	}
 }
 
-// dialing returns notices without a server, and a channel that receives for each dial. A dial ends
-// after wait.
-func dialing(t *testing.T, wait func(ctx context.Context)) (*Notices[driver.Wake], <-chan struct{}) {
-	dials := make(chan struct{}, 10)
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DialerRetries: 1,
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			dials <- struct{}{}
-			wait(ctx)
-			return nil, io.EOF
-		},
-	})
-	over := New(client, nil)
-	n := newNotices(over)
-	t.Cleanup(func() {
-		n.Close()
-		over.Close()
-		_ = client.Close()
-	})
-	return n, dials
-}
-
-// A connection that does not answer is replaced while another goroutine still dials for it. A caller of
-// Listen leaves in time.
-func TestNotices_L_renewWhileDialing(t *testing.T) {
-	t.Parallel()
-	n, dials := dialing(t, func(ctx context.Context) { pause(ctx, 3*time.Second) })
-	s := newSubscription(n)
-	n.current = s
-	s.channels["n:wake:other"] = &channel{ready: make(chan struct{})} // so that no goroutine reads
-	old := s.pubsub
-	n.running.Go(func() { s.subscribe(old, "n:wake:other") })
-	<-dials
-	stop, start := leakcheck.Stalls(), time.Now()
-	n.running.Go(s.renew)
-	time.Sleep(50 * time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, _, err := n.Listen(ctx, "n:wake:x", "owner")
-	<-dials
-	if took := time.Since(start) - stop(); !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second {
-		t.Errorf("after %s: %v", took, err)
-	}
-}
-
-// While a refused subscription waits for a goroutine that still dials for it, a caller of Listen leaves.
-func TestNotices_L_refusedWhileDialing(t *testing.T) {
-	t.Parallel()
-	release := make(chan struct{})
-	n, dials := dialing(t, func(context.Context) { <-release })
-	defer close(release)
-	s := newSubscription(n)
-	n.current = s
-	n.running.Go(func() { s.subscribe(s.pubsub, "n:wake:other") })
-	<-dials
-	n.running.Go(func() { n.refuse(s, refusal("NOPERM this user has no permissions")) })
-	<-s.ctx.Done()
-	left := make(chan error, 1)
-	n.running.Go(func() {
-		_, _, err := n.Listen(t.Context(), "n:wake:x", "owner")
-		left <- err
-	})
-	select {
-	case err := <-left:
-		if !errors.Is(err, ErrRefused) {
-			t.Error(err)
-		}
-	case <-time.After(5 * time.Second):
-		t.Error("Listen waits for the end of a dial")
-	}
-}
-
-// The goroutines of a subscription that the server has refused end before Close does.
-func TestNotices_refused_closeWaits(t *testing.T) {
+// The goroutine of a subscription ends before Close does.
+func TestNotices_closeWaits(t *testing.T) {
 	t.Parallel()
 	db := testservers.SharedRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
@@ -290,14 +217,13 @@ func TestNotices_refused_closeWaits(t *testing.T) {
 		ended.Store(true)
 		return "", driver.Wake{}, errors.New("no addressee")
 	})
-	if _, _, err := n.Listen(t.Context(), "refused:"+t.Name(), "owner"); err != nil {
+	if _, _, err := n.Listen(t.Context(), "closing:"+t.Name(), "owner"); err != nil {
 		t.Fatal(err)
 	}
 	<-reading
-	n.refuse(n.current, refusal("NOPERM this user has no permissions"))
 	time.AfterFunc(100*time.Millisecond, func() { close(release) })
 	n.Close()
 	if !ended.Load() {
-		t.Error("a goroutine of the refused subscription is left")
+		t.Error("the goroutine of the subscription is left")
 	}
 }
