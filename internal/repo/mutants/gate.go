@@ -98,7 +98,7 @@ func (g *gate) try(ctx context.Context, m *mutant) (v verdict, by string, detail
 		if err != nil {
 			return "", "", "", err
 		}
-		if v, why := out.judge(t, m.hangs); v != killed {
+		if v, why := out.judge(t, m); v != killed {
 			return v, fmt.Sprintf("%s %s", t, why), out.tail(), nil
 		}
 		noticed = append(noticed, t.String())
@@ -151,15 +151,16 @@ func (g *gate) workspace(pkg string) (string, error) {
 	return "off", nil
 }
 
-// unbuilt matches what a server says of a script or a function with wrong syntax or an unknown name.
-var unbuilt = regexp.MustCompile(`Error compiling script|nonexistent global variable|SQLSTATE 42(601|703)`)
+// refusal matches what a server says of a script or a function with wrong syntax or an unknown name.
+var refusal = regexp.MustCompile(`Error compiling script|nonexistent global variable|SQLSTATE 42(601|703)`)
 
 // outcome is what go test says of a run.
 type outcome struct {
 	of      map[string]string // "run", "pass", "fail" or "skip", by test
 	text    string
 	failed  bool // the run as a whole
-	unbuilt bool
+	unbuilt bool // by the compiler of Go
+	refused bool // by a server: a script or a statement
 	hangs   bool
 }
 
@@ -173,7 +174,8 @@ func read(stream []byte) *outcome {
 			continue
 		}
 		text.WriteString(event.Output)
-		out.unbuilt = out.unbuilt || event.Action == "build-fail" || event.FailedBuild != "" || unbuilt.MatchString(event.Output)
+		out.unbuilt = out.unbuilt || event.Action == "build-fail" || event.FailedBuild != ""
+		out.refused = out.refused || refusal.MatchString(event.Output)
 		out.hangs = out.hangs || strings.HasPrefix(event.Output, "panic: test timed out after ")
 		switch event.Action {
 		case "run", "pass", "fail", "skip":
@@ -186,12 +188,13 @@ func read(stream []byte) *outcome {
 	return out
 }
 
-// judge says whether a test has noticed that the guard was out.
-func (out *outcome) judge(t test, hanging bool) (v verdict, why string) {
+// judge says whether a test has noticed that the guard of m was out. A guard in Go may be what keeps a
+// statement valid.
+func (out *outcome) judge(t test, m *mutant) (v verdict, why string) {
 	switch result := out.of[t.name]; {
-	case out.unbuilt:
+	case out.unbuilt, out.refused && path.Ext(m.file) != ".go":
 		return invalid, "was not built"
-	case out.hangs && !hanging:
+	case out.hangs && !m.hangs:
 		return invalid, "has not ended: if that is how it notices, say hangs: counts"
 	case result == "fail", result == "run" && out.failed: // in the latter case the whole program has ended
 		return killed, ""

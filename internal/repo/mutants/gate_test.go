@@ -75,10 +75,10 @@ func TestOutcome_aTestThatDoesNotEndCountsIfTheMutantSaysSo(t *testing.T) {
 {"Action":"fail"}
 `))
 	out.failed = true
-	if v, _ := out.judge(test{"", "TestA"}, false); v != invalid {
+	if v, _ := out.judge(test{"", "TestA"}, &mutant{}); v != invalid {
 		t.Error(v)
 	}
-	if v, _ := out.judge(test{"", "TestA"}, true); v != killed {
+	if v, _ := out.judge(test{"", "TestA"}, &mutant{hangs: true}); v != killed {
 		t.Error(v)
 	}
 }
@@ -95,8 +95,10 @@ func TestOutcome_aServerThatRefusesTheScriptCatchesNothing(t *testing.T) {
 {"Action":"fail","Test":"TestA"}
 `))
 		out.failed = true
-		if v, _ := out.judge(test{"", "TestA"}, false); v != invalid {
-			t.Errorf("%s: %s", refusal, v)
+		for file, want := range map[string]verdict{"lua/a.lua": invalid, "sql/a.sql": invalid, "quotes.go": killed} {
+			if v, _ := out.judge(test{"", "TestA"}, &mutant{file: file}); v != want {
+				t.Errorf("%s in %s: %s, want %s", refusal, file, v, want)
+			}
 		}
 	}
 }
