@@ -11,12 +11,11 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
+// After these errors, nothing was written, and the function of an Answer was not run.
 var (
 	// ErrAnswerGone: the message was answered before, and its answer was trimmed, cleared or replaced since.
-	// Nothing was written, and the function of the Answer was not run.
 	ErrAnswerGone = errors.New("lockedmemory: answered before, and the answer is gone")
 	// ErrInvalidID: the ID of a message is empty or longer than 512 bytes, or stands twice in a Replace.
-	// Nothing was written, and the function of an Answer was not run.
 	ErrInvalidID = errors.New("lockedmemory: invalid message ID")
 )
 
@@ -26,26 +25,21 @@ func forID(id string) distlock.CallOption {
 	return fencing.ForWork(hex.EncodeToString(sum[:16]))
 }
 
-// Answer is a [LockedMemory.Turn] of a chat service. It asks fn for the answer to a question, stores both
-// as one exchange under the ID of the question, and returns the answer. If the ID is known, Answer returns
-// the stored answer, and does not run fn. So repeat it after an error, in any process. The question is not
-// compared. To return a stored answer without a wait for the lock, ask [LockedMemory.Answered] first.
+// Answer is a [LockedMemory.Turn] that asks fn for the answer to a question, and stores both as one exchange
+// under the ID of the question. If the ID is known, Answer returns the stored answer, and does not run fn.
+// So repeat it after an error, in any process. The question is not compared. To return a stored answer
+// without a wait for the lock, ask [LockedMemory.Answered] first.
 //
 // fn returns the messages of the answer: tool calls, their results, the text. A crash leaves the whole
 // answer or nothing. A write of fn with its context takes effect at once, also if fn fails after it.
 //
-// The answer was stored, and has a message, unless there is an error. With an error it is nil, and was
-// stored at most if the error is distlock.ErrOutcomeUnknown. The errors are those of fn, Turn and SaveOnce,
-// and:
-//
-//	ErrAnswerGone              answered before, and trimmed, cleared or replaced since
-//	distlock.ErrInvalidOption  fn has returned no message
-//
-// With [Refuse], a distlock.BusyError whose SameID is true says that another Answer is at work on the
-// message.
+// With an error, answer is nil, and was stored at most if the error is distlock.ErrOutcomeUnknown. The
+// errors are those of fn, Turn and SaveOnce, [ErrAnswerGone], and distlock.ErrInvalidOption if fn has
+// returned no message. With [Refuse], a distlock.BusyError whose SameID is true says that another Answer is
+// at work on the message.
 func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 	fn func(ctx context.Context) (answer []M, err error), opts ...distlock.CallOption) (answer []M, err error) {
-	if _, err := m.sessionStore(OpAnswer); err != nil {
+	if err := m.needsStore(OpAnswer); err != nil {
 		return nil, err
 	}
 	err = m.turn(ctx, OpAnswer, func(ctx context.Context) error {
@@ -59,10 +53,8 @@ func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 			answer = exchange.Messages[1:]
 			return nil
 		}
-		if check, ok := m.inner.(interface{ Check(messages ...M) error }); ok { // before fn is paid for
-			if err := check.Check(question); err != nil {
-				return err
-			}
+		if err := m.store.Check(question); err != nil { // before fn is paid for
+			return err
 		}
 		messages, err := fn(ctx)
 		switch {

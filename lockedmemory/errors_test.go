@@ -10,6 +10,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // late is a memory whose Save returns an error when its context has ended.
@@ -23,10 +24,17 @@ func (l *late) Save(ctx context.Context, _, _ string) error {
 	return l.err
 }
 
-// fencedLate is a memory of which each error names the outcome of the write.
-type fencedLate struct{ late }
+// fencedLate is a session store, so each error names the outcome of the write.
+type fencedLate struct {
+	*sessionstore.Store[string, int] // its other methods are not called
+	late                             late
+}
 
 func (*fencedLate) AcceptsLocker(*distlock.Locker) error { return nil }
+
+func (l *fencedLate) Save(ctx context.Context, input, output string) error {
+	return l.late.Save(ctx, input, output)
+}
 
 // A write that outlasts its lease has an unknown outcome, unless its own error says more. Exactly
 // one of the three types says so.
@@ -46,8 +54,8 @@ func TestSave_N_lostLease_outcome(t *testing.T) {
 		"a refusal": {fmt.Errorf("store: %w", distlock.ErrRefused), distlock.ErrRefused, distlock.ErrRefused},
 	} {
 		for inner, want := range map[lockedmemory.Memory[string, int]]error{
-			&late{err: c.wrote}:             c.others,
-			&fencedLate{late{err: c.wrote}}: c.fenced,
+			&late{err: c.wrote}:                   c.others,
+			&fencedLate{late: late{err: c.wrote}}: c.fenced,
 		} {
 			t.Run(fmt.Sprintf("%s/%T", name, inner), func(t *testing.T) {
 				inBubble(t, func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Exchange is what one write has stored: a question, its answer, and what belongs to them.
+// Exchange is what one write has stored: a question and its answer.
 type Exchange[M any] struct {
 	Messages []M
 	ID       string // of the message, see LockedMemory.SaveOnce; empty if there was none

@@ -36,35 +36,27 @@ type Options struct {
 // DefaultWait is the default of Options.Wait.
 const DefaultWait = 5 * time.Minute
 
-// BusyPolicy is what a Turn does if its session is busy with a turn, a Save or a Clear.
+// BusyPolicy is what a Turn does if its session is busy.
 type BusyPolicy int
 
 const (
 	// Queue lets a Turn wait in the order of arrival, as long as its ctx and Options.Wait allow.
 	Queue BusyPolicy = iota
-	// Refuse lets a Turn fail at once with a *distlock.BusyError: for a service that answers "one
-	// moment", or whose sender repeats the message. It overtakes no waiter.
+	// Refuse lets a Turn fail at once with a *distlock.BusyError. It overtakes no waiter.
 	Refuse
 )
 
-// fencedMemory is implemented by an inner memory that refuses writes without a lease. Its Save and Clear
-// state the outcome: nil means that the write is stored, and an error matches distlock.ErrOutcomeUnknown if
-// anything may have been written. An error of a write with a method Outcome() distlock.Outcome sets the
-// outcome of its operation to distlock.OutcomeStale or distlock.OutcomeConflict.
-type fencedMemory interface {
-	// AcceptsLocker returns nil, or an error with the reason and the remedy. [New] then fails with
-	// distlock.ErrInvalidOption.
-	AcceptsLocker(locker *distlock.Locker) error
-}
-
 // LockedMemory is a [Memory] under its session's lock. It is safe for concurrent use if the inner memory
 // is.
+//
+// All methods but Save, Load, Search, Clear and Turn need a session store, and fail with
+// errors.ErrUnsupported in front of another memory. The store, a sessionstore.Store, states their contracts.
 type LockedMemory[M, D any] struct {
 	inner  Memory[M, D]
+	store  sessionStore[M] // inner, or nil for a memory of another kind
 	locker *distlock.Locker
 	key    KeyFunc
 	opts   Options
-	fenced bool // see fencedMemory
 }
 
 // New puts locker in front of inner; key returns the session of a call. The Locker's Observer sees the
@@ -80,13 +72,13 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 	case key == nil:
 		return nil, fmt.Errorf("%w: the KeyFunc is nil: use FixedKey for a memory of one session", distlock.ErrInvalidOption)
 	}
-	fenced, isFenced := any(inner).(fencedMemory)
-	if isFenced {
-		if err := fenced.AcceptsLocker(locker); err != nil {
+	m := &LockedMemory[M, D]{inner: inner, locker: locker, key: key}
+	if store, ok := inner.(sessionStore[M]); ok {
+		if err := store.AcceptsLocker(locker); err != nil {
 			return nil, fmt.Errorf("%w: the inner memory does not work under this Locker: %w", distlock.ErrInvalidOption, err)
 		}
+		m.store = store
 	}
-	m := &LockedMemory[M, D]{inner: inner, locker: locker, key: key, fenced: isFenced}
 	if opts != nil {
 		m.opts = *opts
 	}
@@ -107,15 +99,14 @@ func isNil(v any) bool {
 // Save runs the inner memory's Save under the session's lock: that of the Turn or Do around it, or its
 // own. The inner context carries the lease, see [Lease], and ends when the lease is lost.
 //
-// After an error of distlock.Locker.Acquire, nothing was written. Otherwise Save fails with the error of
-// the inner Save, or with distlock.ErrLost or distlock.ErrClosed if the lease ended during that Save. These
-// two come with distlock.ErrOutcomeUnknown, unless the inner memory is a session store: its errors state
-// the outcome, and after its nil, Save returns nil.
+// After an error of distlock.Locker.Acquire, nothing was written. Otherwise Save returns the error of the
+// inner Save. If the lease ended during that Save, the error is distlock.ErrLost or distlock.ErrClosed, with
+// distlock.ErrOutcomeUnknown. The errors of a session store state the outcome alone.
 func (m *LockedMemory[M, D]) Save(ctx context.Context, input, output M) error {
 	return m.step(ctx, OpSave, func(ctx context.Context) error { return m.inner.Save(ctx, input, output) })
 }
 
-// Clear runs the inner memory's Clear under the session's lock, with the errors of [LockedMemory.Save].
+// Clear runs the inner memory's Clear as [LockedMemory.Save] does.
 func (m *LockedMemory[M, D]) Clear(ctx context.Context) error {
 	return m.step(ctx, OpClear, m.inner.Clear, fencing.Frees())
 }
@@ -123,7 +114,7 @@ func (m *LockedMemory[M, D]) Clear(ctx context.Context) error {
 // Load calls the inner memory without a lock. Under a lease that has ended, as after its Turn, it fails
 // with distlock.ErrLost or distlock.ErrNotHeld.
 func (m *LockedMemory[M, D]) Load(ctx context.Context, query string) (messages []M, err error) {
-	load := func(ctx context.Context, op *distlock.Operation) error {
+	load := func(ctx context.Context, _ *distlock.Operation) error {
 		ctx, err := m.read(ctx)
 		if err == nil {
 			messages, err = m.inner.Load(ctx, query)
@@ -133,8 +124,8 @@ func (m *LockedMemory[M, D]) Load(ctx context.Context, query string) (messages [
 	key, failure := m.key(ctx)
 	if key != "" && failure == nil {
 		err = m.reported(ctx, OpLoad, key, load)
-	} else { // see read
-		err = load(ctx, &distlock.Operation{Key: key})
+	} else { // the inner memory decides whether a read needs a session
+		err = load(ctx, nil)
 	}
 	return messages, err
 }

@@ -10,13 +10,16 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
-// SessionStore is an inner memory that keeps exchanges, such as a sessionstore.Store. The methods of
-// [LockedMemory] with these names call it, and have its contracts. Without it, they fail with
-// errors.ErrUnsupported. The session of Fork's ctx is the source, and the lease that of the other session.
-//
-// A store may have a method Check(messages ...M) error, which returns nil if the messages can be stored.
-// [LockedMemory.Answer] then checks the question before its function is run.
-type SessionStore[M any] interface {
+// sessionStore is an inner memory that keeps exchanges and refuses writes without a lease: a
+// sessionstore.Store. Nil from a write means that the write is stored, and an error matches
+// distlock.ErrOutcomeUnknown if anything may have been written. An error of a write may have a method
+// Outcome, which returns distlock.OutcomeStale or distlock.OutcomeConflict. The session of Fork's ctx is
+// the source, and the lease that of the other session.
+type sessionStore[M any] interface {
+	// AcceptsLocker returns nil, or an error with the reason and the remedy.
+	AcceptsLocker(locker *distlock.Locker) error
+	// Check returns nil if the messages can be stored.
+	Check(messages ...M) error
 	Append(ctx context.Context, messages ...M) error
 	SaveOnce(ctx context.Context, id string, messages ...M) error
 	Replace(ctx context.Context, from, to Place, exchanges ...Exchange[M]) error
@@ -30,153 +33,125 @@ type SessionStore[M any] interface {
 	Ping(ctx context.Context) (advice []string, err error)
 }
 
-// sessionStore returns the inner memory as a [SessionStore].
-func (m *LockedMemory[M, D]) sessionStore(operation string) (SessionStore[M], error) {
-	if store, ok := m.inner.(SessionStore[M]); ok {
-		return store, nil
+// needsStore returns an error if the inner memory is no session store.
+func (m *LockedMemory[M, D]) needsStore(operation string) error {
+	if m.store != nil {
+		return nil
 	}
-	return nil, fmt.Errorf("%s: %w: the inner memory, a %T, is no session store; nothing was read or written: "+
+	return fmt.Errorf("%s: %w: the inner memory, a %T, is no session store; nothing was read or written: "+
 		"put lockedmemory in front of a sessionstore.Store", operation, errors.ErrUnsupported, m.inner)
 }
 
-// Append is [LockedMemory.Save] for one exchange of any number of messages: a question, tool calls, their
-// results, and the answer.
+// storeStep is a step that needs a session store.
+func (m *LockedMemory[M, D]) storeStep(ctx context.Context, name string, write func(context.Context) error,
+	opts ...distlock.CallOption) error {
+	if err := m.needsStore(name); err != nil {
+		return err
+	}
+	return m.step(ctx, name, write, opts...)
+}
+
+// Append is [LockedMemory.Save] for one exchange of any number of messages.
 func (m *LockedMemory[M, D]) Append(ctx context.Context, messages ...M) error {
-	store, err := m.sessionStore(OpAppend)
-	if err != nil {
-		return err
-	}
-	return m.step(ctx, OpAppend, func(ctx context.Context) error { return store.Append(ctx, messages...) })
+	return m.storeStep(ctx, OpAppend, func(ctx context.Context) error { return m.store.Append(ctx, messages...) })
 }
 
-// SaveOnce is [LockedMemory.Append] under an ID of 1 to 512 bytes: the messages are stored once,
-// however often the call is repeated, in any process. Other messages under the ID give an error of the
-// store, such as sessionstore.ErrTurnConflict.
-//
-// The ID is that of one exchange: of the message that is answered, or of a step, such as "message-7/2". Two
-// sessions may have the same ID.
+// SaveOnce is [LockedMemory.Append] under an ID of 1 to 512 bytes: the messages are stored once, however
+// often the call is repeated, in any process. The ID is that of one exchange of the session: of the message
+// that is answered, or of a step, such as "message-7/2".
 func (m *LockedMemory[M, D]) SaveOnce(ctx context.Context, id string, messages ...M) error {
-	store, err := m.sessionStore(OpSaveOnce)
-	if err != nil {
-		return err
-	}
-	return m.step(ctx, OpSaveOnce, func(ctx context.Context) error { return store.SaveOnce(ctx, id, messages...) },
-		forID(id))
+	return m.storeStep(ctx, OpSaveOnce, func(ctx context.Context) error {
+		return m.store.SaveOnce(ctx, id, messages...)
+	}, forID(id))
 }
 
-// Replace puts exchanges in the place of those at the places from to to, both included, under the
-// session's lock. See sessionstore.Store.Replace. Read the exchanges in the same Turn. Otherwise another
-// turn may come between.
+// Replace puts exchanges in the place of those at the places from to to, both included. Read the exchanges
+// in the same Turn. Otherwise another turn may come between.
 func (m *LockedMemory[M, D]) Replace(ctx context.Context, from, to Place, exchanges ...Exchange[M]) error {
-	store, err := m.sessionStore(OpReplace)
-	if err != nil {
-		return err
-	}
 	var opts []distlock.CallOption
 	if len(exchanges) == 0 {
 		opts = append(opts, fencing.Frees())
 	}
-	return m.step(ctx, OpReplace, func(ctx context.Context) error {
-		return store.Replace(ctx, from, to, exchanges...)
+	return m.storeStep(ctx, OpReplace, func(ctx context.Context) error {
+		return m.store.Replace(ctx, from, to, exchanges...)
 	}, opts...)
 }
 
-// Fork copies the history of the session of ctx into another one, under the lock of that one: to is what
-// the KeyFunc would return for it. See sessionstore.Store.Fork. It takes no lock on the session of ctx, so
-// call it in a Turn of that session or outside. Two turns that fork into each other's sessions wait until
+// Fork copies the history of the session of ctx into the session to, under the lock of that one alone. Call
+// it in a Turn of the source or outside. Two turns that fork into each other's sessions wait until
 // Options.Wait ends.
 func (m *LockedMemory[M, D]) Fork(ctx context.Context, to string, upTo Place) error {
-	store, err := m.sessionStore(OpFork)
-	if err != nil {
-		return err
-	}
 	other := *m
 	other.key = FixedKey(to)
-	return other.step(ctx, OpFork, func(ctx context.Context) error { return store.Fork(ctx, to, upTo) })
+	return other.storeStep(ctx, OpFork, func(ctx context.Context) error { return m.store.Fork(ctx, to, upTo) })
 }
 
-// Delete removes the session for good: the history and the IDs, under the session's lock.
+// Delete removes the session for good: the history and the IDs.
 func (m *LockedMemory[M, D]) Delete(ctx context.Context) error {
-	store, err := m.sessionStore(OpDelete)
-	if err != nil {
-		return err
-	}
-	return m.step(ctx, OpDelete, store.Delete, fencing.Frees())
+	return m.storeStep(ctx, OpDelete, func(ctx context.Context) error { return m.store.Delete(ctx) }, fencing.Frees())
 }
 
-// Answered returns the exchange that is stored under an ID. If known is false, there was none. With
-// [ErrAnswerGone], known is true, and the exchange is no longer in the history.
-func (m *LockedMemory[M, D]) Answered(ctx context.Context, id string) (
-	exchange Exchange[M], known bool, err error) {
-	ctx, store, err := m.readStore(ctx, "lockedmemory.answered")
-	if err != nil {
+// Answered returns the exchange that is stored under an ID. If known is false, there was none.
+func (m *LockedMemory[M, D]) Answered(ctx context.Context, id string) (exchange Exchange[M], known bool, err error) {
+	if ctx, err = m.readsStore(ctx, "lockedmemory.answered"); err != nil {
 		return exchange, false, err
 	}
-	return store.Answered(ctx, id)
+	return m.store.Answered(ctx, id)
 }
 
-// Last returns the last n exchanges in order: whole turns, and at most n exchanges, but the newest turn in
-// any case.
+// Last returns the last n exchanges in order.
 func (m *LockedMemory[M, D]) Last(ctx context.Context, n int) ([]Exchange[M], error) {
-	ctx, store, err := m.readStore(ctx, "lockedmemory.last")
+	ctx, err := m.readsStore(ctx, "lockedmemory.last")
 	if err != nil {
 		return nil, err
 	}
-	return store.Last(ctx, n)
+	return m.store.Last(ctx, n)
 }
 
-// Backward yields the exchanges before a place, the newest first, a page at a time. The zero Place is the
-// end of the history. Break at your budget of tokens. The Place of the last exchange is where to go on,
-// also in another process. After an empty page, keep the Place. See sessionstore.Store.Backward.
+// Backward yields the exchanges before a place, the newest first. The zero Place is the end of the history.
 func (m *LockedMemory[M, D]) Backward(ctx context.Context, before Place) iter.Seq2[Exchange[M], error] {
-	return m.iterate(ctx, "lockedmemory.backward", SessionStore[M].Backward, before)
+	return m.iterate(ctx, "lockedmemory.backward", sessionStore[M].Backward, before)
 }
 
-// Forward is [LockedMemory.Backward] in the other direction: it yields the exchanges after a place, in
-// order. The zero Place is the beginning of the history.
+// Forward yields the exchanges after a place, in order. The zero Place is the beginning of the history.
 func (m *LockedMemory[M, D]) Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error] {
-	return m.iterate(ctx, "lockedmemory.forward", SessionStore[M].Forward, after)
+	return m.iterate(ctx, "lockedmemory.forward", sessionStore[M].Forward, after)
 }
 
-// Sessions yields the names of the sessions that have an exchange stored, as the KeyFunc returned them, in
-// no order. It needs no session in ctx. An error ends the sequence.
+// Sessions yields the names of the sessions that have an exchange. It needs no session in ctx.
 func (m *LockedMemory[M, D]) Sessions(ctx context.Context) iter.Seq2[string, error] {
-	store, err := m.sessionStore("lockedmemory.sessions")
-	if err != nil {
+	if err := m.needsStore("lockedmemory.sessions"); err != nil {
 		return func(yield func(string, error) bool) { yield("", err) }
 	}
-	return store.Sessions(ctx)
+	return m.store.Sessions(ctx)
 }
 
 // Ping returns nil if the service of the session store answers, and advice on its settings, for operators.
 // The Ping of the Locker asks the lock service.
 func (m *LockedMemory[M, D]) Ping(ctx context.Context) (advice []string, err error) {
-	store, err := m.sessionStore("lockedmemory.ping")
-	if err != nil {
+	if err := m.needsStore("lockedmemory.ping"); err != nil {
 		return nil, err
 	}
-	return store.Ping(ctx)
+	return m.store.Ping(ctx)
 }
 
 func (m *LockedMemory[M, D]) iterate(ctx context.Context, operation string,
-	read func(SessionStore[M], context.Context, Place) iter.Seq2[Exchange[M], error], from Place,
+	read func(sessionStore[M], context.Context, Place) iter.Seq2[Exchange[M], error], from Place,
 ) iter.Seq2[Exchange[M], error] {
 	return func(yield func(Exchange[M], error) bool) {
-		ctx, store, err := m.readStore(ctx, operation)
+		ctx, err := m.readsStore(ctx, operation)
 		if err != nil {
 			yield(Exchange[M]{}, err)
 			return
 		}
-		read(store, ctx, from)(yield)
+		read(m.store, ctx, from)(yield)
 	}
 }
 
-// readStore returns the context of a read of the session store.
-func (m *LockedMemory[M, D]) readStore(ctx context.Context, operation string,
-) (context.Context, SessionStore[M], error) {
-	store, err := m.sessionStore(operation)
-	if err == nil {
-		ctx, err = m.read(ctx)
+// readsStore returns the context of a read of the session store.
+func (m *LockedMemory[M, D]) readsStore(ctx context.Context, operation string) (context.Context, error) {
+	if err := m.needsStore(operation); err != nil {
+		return ctx, err
 	}
-	return ctx, store, err
+	return m.read(ctx)
 }

@@ -28,11 +28,11 @@ const (
 )
 
 // Turn runs fn, one turn of the conversation, under the session's lease, which is renewed until fn
-// returns. Calls with fn's context belong to the turn. Turn waits for the lease as long as ctx and
-// Options.Wait allow, or refuses at once, see [BusyPolicy]. distlock.WithWait and distlock.WithTTL change
-// one turn. A Turn inside a Turn of the same session joins it.
+// returns. Turn waits for the lease as long as ctx and Options.Wait allow, or refuses at once, see
+// [BusyPolicy]. distlock.WithWait and distlock.WithTTL change one turn. A Turn inside a Turn of the same
+// session joins it.
 //
-// Load the history inside fn: an earlier Load may be outdated. Use fn's context for everything inside. A
+// Use fn's context for everything inside, and load the history there: an earlier Load may be outdated. A
 // write or Turn of the session with the outer context waits for its own turn, until ctx or Options.Wait
 // ends the wait. Then it fails with a *distlock.BusyError whose ThisProcess is true.
 //
@@ -47,45 +47,47 @@ func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Conte
 func (m *LockedMemory[M, D]) turn(ctx context.Context, name string, fn func(ctx context.Context) error,
 	opts ...distlock.CallOption) error {
 	return m.observed(ctx, name, func(ctx context.Context, op *distlock.Operation) error {
-		stored, inside := m.stored(ctx, op.Key)
-		if !inside {
-			ctx = context.WithValue(ctx, storedKey{m.locker, op.Key}, stored)
+		do := m.locker.Do
+		if m.opts.Busy == Refuse {
+			do = m.locker.TryDo
 		}
 		_, joins := m.locker.FromContext(ctx, op.Key)
-		asked, before := time.Now(), stored.Load()
+		asked := time.Now()
 		var began time.Time // zero without the lock
-		defer func() {
-			if began.IsZero() {
-				op.Wait = time.Since(asked)
-			}
-			op.Exchanges = int(stored.Load() - before)
-		}()
-		return m.locked(ctx, op, func(ctx context.Context) error {
+		err := do(ctx, op.Key, func(ctx context.Context) error {
 			began = time.Now()
 			op.Wait = began.Sub(asked)
 			lease, _ := m.locker.FromContext(ctx, op.Key)
-			if !joins {
-				defer func() { // a lost lease was held until its deadline
+			exchanges := exchangesOf(lease)
+			before := exchanges.Load()
+			defer func() {
+				op.Exchanges = int(exchanges.Load() - before)
+				if !joins { // a lost lease was held until its deadline
 					op.Held = min(time.Since(began), lease.Deadline().Sub(began))
-				}()
-			}
+				}
+			}()
 			return fn(withLease(ctx, lease))
-		}, opts...)
+		}, m.callOptions(opts)...)
+		if began.IsZero() {
+			op.Wait = time.Since(asked)
+			if m.opts.Busy == Refuse && distlock.OutcomeOf(err) == distlock.OutcomeTimeout {
+				op.Outcome = distlock.OutcomeBusy
+			}
+		}
+		return err
 	})
 }
 
-// storedKey is that of the count of exchanges that the turn of a session has stored.
-type storedKey struct {
-	locker *distlock.Locker
-	key    string
+// callOptions are those of a Do. Its caller's come last, and win.
+func (m *LockedMemory[M, D]) callOptions(opts []distlock.CallOption) []distlock.CallOption {
+	return append([]distlock.CallOption{distlock.WithWait(m.opts.Wait)}, opts...)
 }
 
-// stored returns the count of the turn that ctx belongs to. Outside a turn, it returns a new one.
-func (m *LockedMemory[M, D]) stored(ctx context.Context, key string) (count *atomic.Int64, inside bool) {
-	if count, inside = ctx.Value(storedKey{m.locker, key}).(*atomic.Int64); !inside {
-		count = new(atomic.Int64)
-	}
-	return count, inside
+type exchangesKey struct{}
+
+// exchangesOf returns the count of the exchanges stored under a lease.
+func exchangesOf(lease *distlock.Lease) *atomic.Int64 {
+	return fencing.Attach(lease, exchangesKey{}, func() any { return new(atomic.Int64) }).(*atomic.Int64)
 }
 
 // step runs one write of the inner memory under the session's lock, as one step of its turn.
@@ -93,12 +95,13 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 	opts ...distlock.CallOption) error {
 	return m.observed(ctx, name, func(ctx context.Context, op *distlock.Operation) error {
 		var (
-			lease *distlock.Lease // nil before the lock is granted
-			began bool
+			lease *distlock.Lease
+			began bool // under the lease
 			wrote error
 		)
 		_, joins := m.locker.FromContext(ctx, op.Key)
-		err := m.locked(ctx, op, func(ctx context.Context) error {
+		// Do joins the lease of a turn.
+		err := m.locker.Do(ctx, op.Key, func(ctx context.Context) error {
 			lease, _ = m.locker.FromContext(ctx, op.Key)
 			return lease.Guard(ctx, func(ctx context.Context) error {
 				ctx = withLease(ctx, lease)
@@ -108,7 +111,7 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 				began, wrote = true, write(ctx)
 				return wrote
 			})
-		}, opts...)
+		}, m.callOptions(opts)...)
 		// Only this write counts as refused. OutcomeOf ignores a turn that returns its error.
 		var refusal interface{ Outcome() distlock.Outcome }
 		if errors.As(wrote, &refusal) {
@@ -117,47 +120,29 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 				op.Outcome = o
 			}
 		}
-		lost := lease != nil && interrupted(lease.Err())
-		switch {
-		case began && wrote == nil && m.fenced: // stored, even if the lease was lost since
-			return nil
-		case !began, !interrupted(err), interrupted(wrote) && !lost, m.namesOutcome(wrote):
-			return err
+		if began && wrote == nil && m.store != nil {
+			err = nil // stored, even if the lease was lost since
 		}
-		return fmt.Errorf("%w: %s: %w", distlock.ErrOutcomeUnknown, name, err)
+		switch {
+		case err == nil:
+			if name == OpSave || name == OpAppend || name == OpSaveOnce {
+				exchangesOf(lease).Add(1)
+			}
+		case began && interrupted(err) && !m.namesOutcome(wrote) && (!interrupted(wrote) || interrupted(lease.Err())):
+			err = fmt.Errorf("%w: %s: %w", distlock.ErrOutcomeUnknown, name, err)
+		}
+		return err
 	})
 }
-
-// locked runs work of a Turn, Save or Clear under the session's lock.
-func (m *LockedMemory[M, D]) locked(ctx context.Context, op *distlock.Operation,
-	work func(ctx context.Context) error, opts ...distlock.CallOption) error {
-	began := false
-	run := func(ctx context.Context) error {
-		began = true
-		return work(ctx)
-	}
-	do, refuse := m.locker.Do, isTurn(op) && m.opts.Busy == Refuse
-	if refuse {
-		do = m.locker.TryDo
-	}
-	// Do joins the lease of a turn.
-	err := do(ctx, op.Key, run, append([]distlock.CallOption{distlock.WithWait(m.opts.Wait)}, opts...)...)
-	if !began && refuse && distlock.OutcomeOf(err) == distlock.OutcomeTimeout {
-		op.Outcome = distlock.OutcomeBusy
-	}
-	return err
-}
-
-func isTurn(op *distlock.Operation) bool { return op.Name == OpTurn || op.Name == OpAnswer }
 
 func interrupted(err error) bool {
 	return errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)
 }
 
-// namesOutcome reports whether the error of a write states its outcome. Each error of a fenced memory
+// namesOutcome reports whether the error of a write states its outcome. Each error of a session store
 // does. The error of another memory may be of a part of the write, so only three types count.
 func (m *LockedMemory[M, D]) namesOutcome(err error) bool {
-	return m.fenced && err != nil || errors.Is(err, distlock.ErrOutcomeUnknown) ||
+	return m.store != nil || errors.Is(err, distlock.ErrOutcomeUnknown) ||
 		errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrRefused)
 }
 
@@ -187,10 +172,6 @@ func (m *LockedMemory[M, D]) reported(ctx context.Context, name, key string,
 	}()
 	op.Err = run(ctx, op)
 	op.Outcome = cmp.Or(op.Outcome, distlock.OutcomeOf(op.Err))
-	if op.Err == nil && (name == OpSave || name == OpAppend || name == OpSaveOnce) {
-		stored, _ := m.stored(ctx, key)
-		stored.Add(1)
-	}
 	return op.Err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/testservers"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // After a lost reply, only a call with an ID is retryable.
@@ -79,9 +80,10 @@ func unknown(t *testing.T, err error, retryable bool) {
 
 // lossy loses the replies to Delete and Replace.
 type lossy struct {
-	failing
-	lockedmemory.SessionStore[schema.Message]
+	*sessionstore.Store[schema.Message, schema.Document]
 }
+
+func (lossy) AcceptsLocker(*distlock.Locker) error { return nil }
 
 func (lossy) Delete(context.Context) error { return distlock.ErrOutcomeUnknown }
 

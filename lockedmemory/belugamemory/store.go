@@ -14,8 +14,6 @@ import (
 // The methods of this file need a session store, such as that of New. In front of another memory they fail
 // with errors.ErrUnsupported. lockedmemory.LockedMemory has the same methods, and states what they do.
 
-var _ lockedmemory.SessionStore[schema.Message] = (*Memory)(nil)
-
 // Answer asks fn for the answer to a question, stores both as one exchange under an ID, and returns the
 // messages of the answer. If the ID is known, it returns the stored answer and does not run fn. It returns
 // the error of fn unchanged, unless the lease was lost. See lockedmemory.LockedMemory.Answer.

@@ -22,8 +22,6 @@ type Store[M, D any] struct {
 	opts   Options
 }
 
-var _ lockedmemory.SessionStore[string] = (*Store[string, string])(nil)
-
 // New makes a Store over a driver, which several stores may share. Backends have a New of their own, as
 // redisstore.New. It does no I/O. It returns distlock.ErrInvalidOption for a nil driver, key or codec, and
 // for options out of range.
