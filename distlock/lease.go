@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/cleanup"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
@@ -152,14 +153,14 @@ func (le *Lease) lossLocked(reason error) error {
 		Began: at, Ended: true, Held: age, Err: le.endReason, Outcome: OutcomeLost})
 	l.log(le.ctx, slog.LevelWarn, "distlock: a lease was lost", g.name.Key,
 		"fence", le.Fence(), "held_ms", age.Milliseconds(), "reason", reason)
-	request := driver.AcquireRequest{Name: g.name, Owner: g.owner, TTL: g.ttl}
-	switch {
-	case reason == errDeadline:
-		// The backend may keep the lock for long if the answer to a renewal was lost. The cancelled work
-		// keeps its margin.
-		l.cleaner.Cancel(request, trust.Margin(g.trust.Term()))
-	case g.copiesMayArrive:
-		l.cleaner.Cancel(request, 0)
+	if reason == errDeadline || g.copiesMayArrive {
+		var pause time.Duration
+		if reason == errDeadline {
+			// The backend may keep the lock for long if the answer to a renewal was lost. The cancelled work
+			// keeps its margin.
+			pause = trust.Margin(g.trust.Term())
+		}
+		l.cleaner.Add(driver.ReleaseRequest{Name: g.name, Owner: g.owner, Tombstone: cleanup.Tombstone(g.ttl)}, g.ttl, pause)
 	}
 	l.forget(g) // ⚑ last: Close waits for the grants, and then for their clean-ups and reports
 	return le.endReason

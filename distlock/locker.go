@@ -196,7 +196,7 @@ func (l *Locker) stopRenewingLocked() {
 
 func (l *Locker) newCleaner() *cleanup.Cleaner {
 	c := cleanup.New(l.closing)
-	c.Go = l.background
+	c.Begin, c.End = l.workBegins, l.workEnds
 	c.Release = func(ctx context.Context, req driver.ReleaseRequest) error {
 		_, err := l.driver.Release(ctx, req)
 		return err

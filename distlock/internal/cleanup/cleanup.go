@@ -2,14 +2,13 @@
 // acquisition with an unknown outcome may have taken, what a lost lease may have left, and what a
 // release could not remove.
 //
-//	c.Cancel(acquireRequest, 0)
+//	c.Add(releaseRequest, ttl, 0)
 package cleanup
 
 import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 )
 
 const (
-	// most bounds the tries under way: enough to undo some hundred grants within a second at a distance
+	// most bounds the tries under way, and the goroutines: enough to undo some hundred grants within a second at a distance
 	// of 50 ms, and to work beside a few that hang.
 	most = 16
 	// firstTry is how long the first try may take. Each further try has twice as long, up to lastTry.
@@ -36,44 +35,45 @@ const (
 )
 
 // Cleaner tries each job until the backend has answered, or until the lock has ended with its TTL
-// and no request can still arrive, see [Tombstone]. The jobs wait in one queue, and one goroutine begins
-// their tries.
+// and no request can still arrive, see [Tombstone]. A job has a timer between its tries, and no goroutine.
 type Cleaner struct {
 	// Release sends a request.
 	Release func(context.Context, driver.ReleaseRequest) error
-	// Go runs f, which does all jobs, in a goroutine. After the end of closing it may refuse.
-	Go func(f func())
+	// Begin counts a job as work under way, until End. After the end of closing it may refuse.
+	Begin func() bool
+	End   func()
 	// GaveUp reports a job that ends without an answer, and why.
 	GaveUp func(req driver.ReleaseRequest, tries int, err error)
 
 	ctx     context.Context // of the tries; ends CloseGrace after closing
 	closing context.Context
-	trying  chan struct{} // holds a token for each try under way
-	changed chan struct{} // holds a token if the queue has changed
 
 	mu      sync.Mutex
-	waiting []*job          // by the time of their next tries
-	left    int             // jobs that wait, or have a try under way
-	running bool            // run does the jobs
-	hurry   <-chan struct{} // ends the pauses between two tries: the end of closing, then that of ctx
+	paused  map[*job]*time.Timer
+	due     []*job // wait for a try
+	workers int    // goroutines that make the tries, at most most
 }
 
 // job is one lock to release.
 type job struct {
-	req         driver.ReleaseRequest
-	ttl         time.Duration
-	start, next time.Time // the first try, and the next
-	until       time.Time
-	tries       int
+	req   driver.ReleaseRequest
+	ttl   time.Duration
+	start time.Time // of the first try
+	until time.Time
+	tries int
 }
 
 // New returns a Cleaner whose functions are to be set before its use. The end of closing starts the next
 // try of each job that has had one, and ends all jobs after [CloseGrace].
 func New(closing context.Context) *Cleaner {
-	c := &Cleaner{closing: closing, trying: make(chan struct{}, most), changed: make(chan struct{}, 1)}
+	c := &Cleaner{closing: closing, paused: make(map[*job]*time.Timer)}
 	ctx, stop := context.WithCancel(context.WithoutCancel(closing))
-	c.ctx, c.hurry = ctx, closing.Done()
-	context.AfterFunc(closing, func() { time.AfterFunc(CloseGrace, stop) })
+	c.ctx = ctx
+	context.AfterFunc(closing, func() {
+		time.AfterFunc(CloseGrace, stop)
+		c.hurry()
+	})
+	context.AfterFunc(ctx, c.hurry)
 	return c
 }
 
@@ -83,110 +83,90 @@ func (c *Cleaner) Context() context.Context { return c.ctx }
 // Tombstone is how long the backend refuses a cancelled owner. The clean-up tries for as long.
 func Tombstone(ttl time.Duration) time.Duration { return max(ttl, minTombstone) }
 
-// Cancel ends, after a pause, the present or future grant of req. The backend keeps a tombstone of
-// the owner, so it refuses a copy of req that arrives later.
-func (c *Cleaner) Cancel(req driver.AcquireRequest, pause time.Duration) {
-	c.Add(driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: Tombstone(req.TTL)}, req.TTL, pause)
-}
-
 // Add sends req after a pause, and again until it succeeds, or until the longer of ttl and the life of
 // its tombstone has passed.
 func (c *Cleaner) Add(req driver.ReleaseRequest, ttl, pause time.Duration) {
+	if !c.Begin() {
+		return
+	}
 	start := time.Now().Add(pause)
-	j := &job{req: req, ttl: ttl, start: start, next: start, until: start.Add(max(ttl, req.Tombstone))}
-	c.mu.Lock()
-	c.left++
-	c.waitLocked(j)
-	// ⚑ The last job may have ended, and run may not have seen that yet. One notification wakes one run.
-	starts := !c.running
-	c.running = true
-	c.mu.Unlock()
-	if starts {
-		c.Go(c.run)
-	}
-}
-
-// waitLocked puts a job into the queue, behind those with the same time.
-func (c *Cleaner) waitLocked(j *job) {
-	i, _ := slices.BinarySearchFunc(c.waiting, j.next, func(j *job, next time.Time) int {
-		if j.next.After(next) {
-			return 1
-		}
-		return -1
-	})
-	c.waiting = slices.Insert(c.waiting, i, j)
-	c.notifyLocked()
-}
-
-func (c *Cleaner) notifyLocked() {
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
-}
-
-// run begins each try when its time has come, until no job is left.
-func (c *Cleaner) run() {
-	for j, pause, left := c.first(); left; j, pause, left = c.first() {
-		if j != nil {
-			c.trying <- struct{}{}
-			go func() {
-				defer func() { <-c.trying }()
-				c.try(j)
-			}()
-			continue
-		}
-		timer := time.NewTimer(max(pause, 1))
-		select {
-		case <-timer.C:
-		case <-c.changed:
-		case <-c.hurry:
-		}
-		timer.Stop()
-	}
-}
-
-// first takes the first job out of the queue if its time has come. Otherwise pause is the time until then.
-func (c *Cleaner) first() (j *job, pause time.Duration, left bool) {
+	j := &job{req: req, ttl: ttl, start: start, until: start.Add(max(ttl, req.Tombstone))}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	select {
-	case <-c.hurry:
-		for _, j := range c.waiting {
-			j.next = j.start // ⚑ without a try, later: the work under a lost lease keeps its margin
+	if pause > 0 {
+		c.pauseLocked(j, pause)
+	} else {
+		c.dueLocked(j)
+	}
+}
+
+func (c *Cleaner) pauseLocked(j *job, pause time.Duration) {
+	c.paused[j] = time.AfterFunc(pause, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.resumeLocked(j)
+	})
+}
+
+// resumeLocked ends the pause of a job, unless the job goes on already.
+func (c *Cleaner) resumeLocked(j *job) {
+	if timer := c.paused[j]; timer != nil {
+		timer.Stop()
+		delete(c.paused, j)
+		c.dueLocked(j)
+	}
+}
+
+func (c *Cleaner) dueLocked(j *job) {
+	c.due = append(c.due, j)
+	if c.workers < most {
+		c.workers++
+		go c.work()
+	}
+}
+
+// hurry ends the pauses between two tries. ⚑ The work under a lost lease keeps its margin before the first.
+func (c *Cleaner) hurry() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for j := range c.paused {
+		if j.tries > 0 {
+			c.resumeLocked(j)
 		}
-		slices.SortStableFunc(c.waiting, func(a, b *job) int { return a.next.Compare(b.next) })
-		if c.hurry = nil; c.ctx.Err() == nil {
-			c.hurry = c.ctx.Done()
-		}
-	default:
 	}
-	if len(c.waiting) == 0 {
-		c.running = c.left > 0
-		return nil, time.Hour, c.running
+}
+
+// work makes the tries that are due, one after the other.
+func (c *Cleaner) work() {
+	for j := c.next(); j != nil; j = c.next() {
+		c.tried(j, c.try(j))
 	}
-	if pause = time.Until(c.waiting[0].next); pause <= 0 {
-		j, c.waiting[0] = c.waiting[0], nil
-		c.waiting = c.waiting[1:]
+}
+
+// next takes out the first job that is due. It returns nil if none is, and the worker has to end.
+func (c *Cleaner) next() (j *job) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.due) == 0 {
+		c.workers--
+		return nil
 	}
-	return j, pause, true
+	j, c.due = c.due[0], c.due[1:]
+	return j
 }
 
 var errOver = errors.New("the time for a clean-up was over before its next try")
 
-// try makes one try of a job.
-func (c *Cleaner) try(j *job) {
-	err := errOver
-	defer func() { c.tried(j, err) }()
+func (c *Cleaner) try(j *job) error {
 	if time.Now().After(j.until) {
-		return
+		return errOver
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, min(firstTry<<min(j.tries, 16), lastTry))
 	defer cancel()
-	err = c.Release(ctx, j.req)
+	return c.Release(ctx, j.req)
 }
 
-// tried puts a job back into the queue after a failed try, unless its time is over.
+// tried plans another try after a failed one, unless the time of the job is over.
 func (c *Cleaner) tried(j *job, err error) {
 	now, longest := time.Now(), maxPause
 	switch {
@@ -197,18 +177,18 @@ func (c *Cleaner) tried(j *job, err error) {
 	}
 	pause := min(MinPause<<min(j.tries, 16), longest)
 	pause = pause/2 + rand.N(pause)
+	c.mu.Lock()
 	j.tries++
 	again := err != nil && !now.Add(pause).After(j.until) && c.ctx.Err() == nil
-	if err != nil && !again {
-		c.GaveUp(j.req, j.tries, err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if again {
-		j.next = now.Add(pause)
-		c.waitLocked(j)
+		c.pauseLocked(j, pause)
+	}
+	c.mu.Unlock()
+	if again {
 		return
 	}
-	c.left--
-	c.notifyLocked()
+	if err != nil {
+		c.GaveUp(j.req, j.tries, err)
+	}
+	c.End()
 }

@@ -33,13 +33,8 @@ func newBackend(takes time.Duration, fails func() bool) (*backend, *Cleaner) {
 	closing, closes := context.WithCancel(context.Background())
 	c := New(closing)
 	b.close = closes
-	c.Go = func(job func()) {
-		b.count(&b.begun, 1)
-		go func() {
-			defer b.count(&b.begun, -1)
-			job()
-		}()
-	}
+	c.Begin = func() bool { b.count(&b.begun, 1); return true }
+	c.End = func() { b.count(&b.begun, -1) }
 	c.GaveUp = func(driver.ReleaseRequest, int, error) { b.count(&b.gaveUp, 1) }
 	c.Release = b.release
 	return b, c
@@ -74,14 +69,16 @@ func (b *backend) release(ctx context.Context, req driver.ReleaseRequest) error 
 func never() bool  { return false }
 func always() bool { return true }
 
-func request(owner string) driver.AcquireRequest {
-	return driver.AcquireRequest{Name: driver.Name{Key: "k"}, Owner: owner, TTL: 3 * time.Second}
+func cancel(c *Cleaner, owner string, pause time.Duration) {
+	const ttl = 3 * time.Second
+	req := driver.ReleaseRequest{Name: driver.Name{Key: "k"}, Owner: owner, Tombstone: Tombstone(ttl)}
+	c.Add(req, ttl, pause)
 }
 
 func TestCleaner_jobEndsWithTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := newBackend(time.Millisecond, never)
-		c.Cancel(request("a"), time.Second)
+		cancel(c, "a", time.Second)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if got := b.tries["a"]; !slices.Equal(got, []time.Duration{time.Second}) || b.begun != 0 || b.gaveUp != 0 {
@@ -93,7 +90,7 @@ func TestCleaner_jobEndsWithTheAnswer(t *testing.T) {
 func TestCleaner_S1_triesAsLongAsTheTombstone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := newBackend(time.Millisecond, always)
-		c.Cancel(request("a"), 0)
+		cancel(c, "a", 0)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		tries := b.tries["a"]
@@ -113,7 +110,7 @@ func TestCleaner_C_manyJobs_sixteenAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := newBackend(10*time.Millisecond, never)
 		for i := range 160 {
-			c.Cancel(request(strconv.Itoa(i)), 0)
+			cancel(c, strconv.Itoa(i), 0)
 		}
 		time.Sleep(101 * time.Millisecond)
 		synctest.Wait()
@@ -131,7 +128,7 @@ func TestCleaner_C_awayForLong_fewGoroutines(t *testing.T) {
 		b, c := newBackend(time.Hour, always) // hangs
 		before := runtime.NumGoroutine()
 		for i := range jobs {
-			c.Cancel(request(strconv.Itoa(i)), 0)
+			cancel(c, strconv.Itoa(i), 0)
 		}
 		for range 4 {
 			time.Sleep(30 * time.Second)
@@ -143,7 +140,7 @@ func TestCleaner_C_awayForLong_fewGoroutines(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if b.begun != 0 || b.gaveUp != jobs {
-			t.Errorf("%d workers left, %d jobs given up", b.begun, b.gaveUp)
+			t.Errorf("%d jobs left, %d jobs given up", b.begun, b.gaveUp)
 		}
 	})
 }
@@ -161,7 +158,7 @@ func TestCleaner_close(t *testing.T) {
 				var open sync.Mutex
 				away := true
 				b, cl := newBackend(time.Millisecond, func() bool { open.Lock(); defer open.Unlock(); return away })
-				cl.Cancel(request("a"), c.pause)
+				cancel(cl, "a", c.pause)
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
 				open.Lock()
@@ -183,41 +180,16 @@ func TestCleaner_closed_endsWithinTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := newBackend(time.Hour, always) // hangs
 		for i := range 100 {
-			c.Cancel(request(strconv.Itoa(i)), 0)
+			cancel(c, strconv.Itoa(i), 0)
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		b.close()
-		c.Cancel(request("late"), 0) // has one try
+		cancel(c, "late", 0) // has one try
 		time.Sleep(CloseGrace + time.Millisecond)
 		synctest.Wait()
 		if b.begun != 0 || len(b.tries["late"]) != 1 {
 			t.Errorf("%d jobs left, the late one had %d tries", b.begun, len(b.tries["late"]))
 		}
 	})
-}
-
-// A job that comes as the last one ends is done by the goroutine that is there. Of two, one would wait for a
-// notification that the other has taken, and Close with it.
-func TestCleaner_jobAsTheLastEnds_oneGoroutine(t *testing.T) {
-	_, c := newBackend(0, never)
-	began := 0
-	c.Go = func(func()) { began++ } // the test does what run does
-	c.Cancel(request("a"), 0)
-	for range 3 {
-		j, _, _ := c.first()
-		c.tried(j, nil)
-		c.Cancel(request("b"), 0)
-	}
-	if began != 1 {
-		t.Errorf("%d goroutines do the jobs", began)
-	}
-	j, _, _ := c.first()
-	c.tried(j, nil)
-	if _, _, left := c.first(); left {
-		t.Error("a job is left")
-	}
-	if c.Cancel(request("c"), 0); began != 2 {
-		t.Errorf("%d goroutines began, the first of which has ended", began)
-	}
 }
