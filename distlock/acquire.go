@@ -62,7 +62,7 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions, opts []
 	}
 	defer func() {
 		if lease != nil {
-			defer lease.setObserved()
+			defer lease.begun.Done()
 		}
 		l.end(a.ctx, op, a.start)
 	}()

@@ -183,9 +183,9 @@ func TestRenewals_L_releasedBeforeSending_notSent(t *testing.T) {
 		lease.grant.renewAtLocked(trust.Now())
 		lease.grant.mu.Unlock()
 		renewal := lease.grant.takeRenewal(true)
-		if _, err := lease.finish(time.Now(), errReleased); err != nil {
-			t.Fatal(err)
-		}
+		lease.grant.mu.Lock()
+		lease.endLocked(time.Now(), errReleased)
+		lease.grant.mu.Unlock()
 		l.renew([]*request{renewal}, func() {})
 		give(t, lease)
 	})

@@ -31,7 +31,8 @@ type grant struct {
 	timer     *time.Timer // nil before start
 	over      bool        // nothing is left for the timer
 	schedule
-	queue *queued // in the queue of the process
+	queue   *queued   // in the queue of the process
+	removal sync.Cond // the end of a call of Release
 }
 
 // newGrant makes a grant that lasts for ttl from some moment after sent, with its first lease.
@@ -47,6 +48,7 @@ func newGrant(a *acquisition, sent trust.Moment, ttl time.Duration, reply driver
 		last:            reply.FenceEnd,
 		trust:           trust.Granted(sent, ttl),
 	}
+	g.removal.L = &g.mu
 	g.holder = g.lease(a, reply.Fence, g.won)
 	return g
 }

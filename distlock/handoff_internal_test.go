@@ -242,15 +242,16 @@ func TestRenewals_N_suspend_setsTheAlarmAgain(t *testing.T) {
 
 func TestRemoval_outcomes(t *testing.T) {
 	for name, c := range map[string]struct {
-		removal
-		want error
+		released, late, repeated bool
+		want                     error
 	}{
-		"released":                    {removal{released: true, late: true, repeated: true}, nil},
-		"sent late":                   {removal{late: true, repeated: true}, errLate},
-		"sent again":                  {removal{repeated: true}, errReplayed},
-		"found no lock of this owner": {removal{}, errNotMine},
+		"released":                    {true, true, true, nil},
+		"sent late":                   {false, true, true, errLate},
+		"sent again":                  {false, false, true, errReplayed},
+		"found no lock of this owner": {false, false, false, errNotMine},
 	} {
-		if err := c.err(); !errors.Is(err, c.want) || err == nil != (c.want == nil) {
+		err := removalError(c.released, c.late, c.repeated)
+		if !errors.Is(err, c.want) || err == nil != (c.want == nil) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}

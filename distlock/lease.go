@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,11 +22,10 @@ type Lease struct {
 	acquired time.Time
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
-	guard    chan struct{} // holds a token while a step of Guard runs
-	attached map[any]any   // see fencing.Attach; guarded by grant.mu
-	awaited  int64         // see fencing.Awaited; guarded by grant.mu
-	observed bool          // the acquire has ended for the Observer; guarded by grant.mu
-	waiting  []func()      // reports that wait for it; guarded by grant.mu
+	guard    chan struct{}  // holds a token while a step of Guard runs
+	attached map[any]any    // see fencing.Attach; guarded by grant.mu
+	awaited  int64          // see fencing.Awaited; guarded by grant.mu
+	begun    sync.WaitGroup // until the acquire has ended for the Observer
 
 	ending // guarded by grant.mu
 }
@@ -33,16 +33,13 @@ type Lease struct {
 // ending is how far a lease has come to its end.
 type ending struct {
 	state     leaseState
-	endReason error          // why the lease is not held any more
-	until     time.Time      // the deadline at a handoff
-	underway  bool           // a call of Release is under way
-	others    []chan<- error // calls of Release that wait for its end
-	asked     bool           // a call of Release has sent its request
-	leaving   bool           // the last write is sent, and may release the lock, see releaseWith
-	freed     bool           // it has released the lock
-	logged    bool           // a line says that it could not be released
-	removed   bool           // an answer came: nothing is left to release
-	unknown   error          // the error of Release then; not nil if the lease may have been lost before
+	endReason error     // why the lease is not held any more
+	until     time.Time // the deadline at a handoff
+	removing  bool      // a call of Release is removing the lock
+	leaving   bool      // the last write is sent, and may release the lock, see releaseWith
+	freed     bool      // it has released the lock
+	removed   bool      // an answer came: nothing is left to release
+	unknown   error     // the error of Release then; not nil if the lease may have been lost before
 }
 
 type leaseState int
@@ -63,6 +60,7 @@ func (g *grant) lease(a *acquisition, fence int64, at time.Time) *Lease {
 		awaited:  a.awaited.Load(),
 		guard:    make(chan struct{}, 1),
 	}
+	le.begun.Add(1)
 	le.fence.Store(fence)
 	of := context.WithValue(context.WithoutCancel(a.caller), le.contextKey(), le)
 	le.ctx, le.cancel = context.WithCancelCause(of)
@@ -149,8 +147,8 @@ func (le *Lease) lossLocked(reason error) error {
 	at := time.Now()
 	age := at.Sub(le.acquired)
 	g.queue.End(true)
-	le.reportLocked(le.ctx, &Operation{Name: OpLost, Backend: l.caps.Backend, Key: g.name.Key, Fence: le.Fence(),
-		Began: at, Ended: true, Held: age, Err: le.endReason, Outcome: OutcomeLost})
+	le.report(le.ctx, &Operation{Name: OpLost, Backend: l.caps.Backend, Key: g.name.Key, Fence: le.Fence(),
+		Began: at, Ended: true, Held: age, Err: le.endReason, Outcome: OutcomeLost}, true)
 	l.log(le.ctx, slog.LevelWarn, "distlock: a lease was lost", g.name.Key,
 		"fence", le.Fence(), "held_ms", age.Milliseconds(), "reason", reason)
 	if reason == errDeadline || g.copiesMayArrive {
@@ -164,27 +162,6 @@ func (le *Lease) lossLocked(reason error) error {
 	}
 	l.forget(g) // ⚑ last: Close waits for the grants, and then for their clean-ups and reports
 	return le.endReason
-}
-
-// reportLocked queues the report of an operation that has ended, behind the End of the acquire. ⚑ An
-// Observer that counts leases sees each lease begin before it ends.
-func (le *Lease) reportLocked(ctx context.Context, op *Operation) {
-	queue := func() { le.grant.locker.reports.operation(ctx, op, true) }
-	if le.observed {
-		queue()
-	} else {
-		le.waiting = append(le.waiting, queue)
-	}
-}
-
-// setObserved queues the reports that wait for the End of the acquire.
-func (le *Lease) setObserved() {
-	le.grant.mu.Lock()
-	defer le.grant.mu.Unlock()
-	for _, queue := range le.waiting {
-		queue()
-	}
-	le.observed, le.waiting = true, nil
 }
 
 // Release ends the lease and releases the lock, also with a cancelled ctx, or with that of the

@@ -15,7 +15,6 @@ import (
 var (
 	errReleased  = fmt.Errorf("%w: it was released", ErrNotHeld)
 	errReleasing = fmt.Errorf("%w: it is being released, so no step begins", ErrNotHeld)
-	errNotEnded  = failedWrite("release", errCallDidNotReturn)
 	errByClose   = fmt.Errorf("%w: %w", ErrNotHeld, ErrClosed)
 	errReplayed  = errors.New("the request was sent more than once, and a copy found no lock: " +
 		"either another copy has released the lock, or the lease was lost before; check the work if that matters")
@@ -34,66 +33,19 @@ const releaseLimit = 5 * time.Second
 // leastRelease is how long a release may take at least, however little is left of the lease.
 const leastRelease = 100 * time.Millisecond
 
-// release ends the lease for the given reason, errReleased or, without a caller, another one.
-func (le *Lease) release(ctx context.Context, reason error) (err error) {
-	g := le.grant
-	counted := g.locker.workBegins() // before its state changes, so that Close waits for it
+// release ends the lease for the given reason, errReleased or, without a caller, another one. It ends the
+// lease on this side, and hands the lock on within the process or removes it from the backend.
+// ⚑ The lease ends before the Observer's Start: a hook that blocks must not keep the lease renewed.
+func (le *Lease) release(ctx context.Context, reason error) error {
+	l := le.grant.locker
+	counted := l.workBegins() // before its state changes, so that Close waits for it
 	if counted {
-		defer g.locker.workEnds()
+		defer l.workEnds()
 	}
 	le.drain(ctx)
-	at := time.Now()
-	g.mu.Lock()
-	switch first := le.state == releasing; {
-	case first && le.expiredLocked(trust.At(at)):
-		err = le.lossLocked(errDeadline)
-	case le.state == lost:
-		err = le.endReason
-	case le.removed:
-		err = le.unknown
-	case le.underway:
-		ended := make(chan error, 1)
-		le.others = append(le.others, ended)
-		g.mu.Unlock()
-		return le.awaitRelease(ctx, ended)
-	case !counted: // Close has ended the lease
-		err = ErrClosed
-	default:
-		le.underway = true
-		g.mu.Unlock()
-		err = errNotEnded // unless finishRelease returns
-		defer func() { le.releaseEnded(err) }()
-		return le.finishRelease(ctx, first, at, reason)
-	}
-	g.mu.Unlock()
-	return err
-}
-
-// releaseEnded lets the calls of Release continue that wait for the one under way, which ended with err.
-func (le *Lease) releaseEnded(err error) {
-	le.grant.mu.Lock()
-	defer le.grant.mu.Unlock()
-	for _, other := range le.others {
-		other <- err
-	}
-	le.underway, le.others = false, nil
-}
-
-// finishRelease ends the lease on this side, unless an earlier call has. Then it hands the lock on within the
-// process, or releases the lock in the backend.
-// ⚑ The lease ends before the Observer's Start: a hook that blocks must not keep the lease renewed.
-func (le *Lease) finishRelease(ctx context.Context, first bool, at time.Time, reason error) error {
-	l := le.grant.locker
 	op := &Operation{Name: OpRelease, Backend: l.caps.Backend, Key: le.Key(), Fence: le.Fence()}
-	var handed bool
-	var err error
-	if first {
-		if handed, err = le.finish(at, reason); handed {
-			op.Handoff = HandoffLocal
-		}
-		if op.Ended = err == nil; op.Ended { // else the loss has
-			op.Held = at.Sub(le.acquired)
-		}
+	if over, err := le.finish(ctx, op, reason, counted); over {
+		return err
 	}
 	if start := time.Now(); reason == errReleased {
 		ctx = l.begin(ctx, op)
@@ -102,31 +54,13 @@ func (le *Lease) finishRelease(ctx context.Context, first bool, at time.Time, re
 		op.Began = start
 		defer func() {
 			op.Wait = time.Since(op.Began)
-			le.grant.mu.Lock()
-			defer le.grant.mu.Unlock()
-			le.reportLocked(ctx, op)
+			le.report(ctx, op, true)
 		}()
 	}
-	if err == nil && !handed {
-		err = le.remove(ctx, op)
+	if op.Handoff == HandoffLocal {
+		return op.complete(nil)
 	}
-	return op.complete(err)
-}
-
-// awaitRelease waits for a release that another call has under way.
-func (le *Lease) awaitRelease(ctx context.Context, ended <-chan error) (err error) {
-	lingers, cancel := lingering(ctx, 0)
-	defer cancel()
-	select {
-	case err = <-ended:
-	case <-lingers.Done():
-		return failedWrite("release", fmt.Errorf("another call of Release is still under way: %w", context.Cause(lingers)))
-	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		// The context is that of the other caller.
-		return failedWrite("release", fmt.Errorf("another call of Release ended: %v", err))
-	}
-	return err
+	return op.complete(le.remove(ctx, op))
 }
 
 // drain lets no step begin any more, and waits for the step that runs: while ctx lasts, for at most one
@@ -156,29 +90,75 @@ func (le *Lease) drain(ctx context.Context) {
 	}
 }
 
-// finish ends the lease on this side, unless it was lost. It hands the lock off within the process if
-// it can.
-func (le *Lease) finish(at time.Time, reason error) (handed bool, err error) {
-	g := le.grant
+// finish ends the lease on this side, unless an earlier call has. It reports whether the release is over: the
+// lease was lost, or another call has released the lock. Otherwise the lock is handed off, or this call is the
+// one to remove it.
+func (le *Lease) finish(ctx context.Context, op *Operation, reason error, counted bool) (over bool, err error) {
+	g, at := le.grant, time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if le.state == lost {
-		return false, le.endReason
+	if le.state == releasing {
+		if le.expiredLocked(trust.At(at)) {
+			return true, le.lossLocked(errDeadline)
+		}
+		op.Ended, op.Held = true, at.Sub(le.acquired)
+		if le.endLocked(at, reason) {
+			op.Handoff = HandoffLocal
+		} else {
+			le.removing = true
+		}
+		return false, nil
 	}
-	le.state = released
-	le.endReason = reason
+	if err := le.awaitOtherLocked(ctx); err != nil {
+		return true, err
+	}
+	switch {
+	case le.state == lost:
+		return true, le.endReason
+	case le.removed:
+		return true, le.unknown
+	case !counted: // Close has ended the lease
+		return true, ErrClosed
+	}
+	le.removing = true
+	return false, nil
+}
+
+// awaitOtherLocked waits until no other call of Release is removing the lock, while ctx lasts.
+func (le *Lease) awaitOtherLocked(ctx context.Context) error {
+	g := le.grant
+	lingers, cancel := lingering(ctx, 0)
+	defer cancel()
+	defer context.AfterFunc(lingers, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.removal.Broadcast()
+	})()
+	for le.removing {
+		if lingers.Err() != nil {
+			return failedWrite("release", fmt.Errorf("another call of Release is still under way: %w", context.Cause(lingers)))
+		}
+		g.removal.Wait()
+	}
+	return nil
+}
+
+// endLocked ends a held lease. It hands the lock off within the process if it can.
+func (le *Lease) endLocked(at time.Time, reason error) (handed bool) {
+	g := le.grant
+	le.state, le.endReason = released, reason
 	le.cancel(ErrNotHeld)
 	accept := func(a *acquisition) bool { return g.mayHandOffLocked(at, a.op.TTL) }
 	if next := g.queue.Next(at, accept); next != nil {
 		le.until = at.Add(g.trust.Left(trust.At(at)))
 		g.handOffLocked(next, at)
 		le.removed = true
-		return true, nil
+		return true
 	}
 	// ⚑ No renewal once the removal is sent. The timer goes on: the Observer or the driver may block.
 	g.pauseRenewalLocked()
 	g.locker.forget(g)
-	return false, nil
+	return false
 }
 
 // remove releases the lock in the backend, unless the last write has. If that fails, the clean-up
@@ -187,40 +167,30 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 	g, l := le.grant, le.grant.locker
 	lingers, cancel := lingering(ctx, releaseGrace)
 	defer cancel()
-	g.mu.Lock()
-	left, freed, again := g.trust.Left(trust.Now()), le.freed, le.asked
-	le.asked = true
-	g.mu.Unlock()
 	request := driver.ReleaseRequest{Name: g.name, Owner: g.owner}
 	if g.copiesMayArrive {
 		// ⚑ A copy of the acquire may arrive after the release, when others have been released too.
 		request.Tombstone = cleanup.Tombstone(g.ttl)
 	}
+	g.mu.Lock()
+	left, freed := g.trust.Left(trust.Now()), le.freed
+	g.mu.Unlock()
 	var reply driver.ReleaseReply
 	err = errCallDidNotReturn // unless the driver returns
 	defer func() {
-		defer g.queue.End(false)
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.stopLocked()
 		if err == nil {
 			late := g.trust.Over(trust.Now()) // ⚑ the request may have waited with this process
-			err = le.removedLocked(removal{reply.Released, late, reply.Replayed || again || le.leaving})
-			return
+			err = le.removedLocked(removalError(reply.Released, late, reply.Replayed || !op.Ended || le.leaving))
+		} else {
+			l.cleaner.Add(request, g.ttl, cleanup.MinPause)
+			err = le.notRemoved(op, lingers, err)
 		}
-		l.cleaner.Add(request, g.ttl, cleanup.MinPause)
-		if lingers.Err() != nil { // the caller has left, so the backend may be well
-			err = failedWrite("release",
-				fmt.Errorf("no answer yet, it goes on in the background: %w", context.Cause(lingers)))
-			return
-		}
-		err = failedWrite("release", err)
-		if !le.logged {
-			le.logged = true
-			l.log(le.ctx, slog.LevelWarn, "distlock: a lock could not be released; "+
-				"its clean-up goes on in the background, and the lock ends with its TTL",
-				g.name.Key, "fence", le.Fence(), "ttl_ms", g.ttl.Milliseconds(), "error", err)
-		}
+		g.stopLocked()
+		g.queue.End(false)
+		le.removing = false
+		g.removal.Broadcast()
 	}()
 	if freed {
 		reply.Released = true
@@ -232,21 +202,15 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 	return err
 }
 
-// removal is the backend's answer to a request that releases a lock.
-type removal struct {
-	released bool // the backend has released the lock
-	late     bool // it came after the deadline
-	repeated bool // the request was sent more than once
-}
-
-// err is the error of the release. It is errNotMine if the lease was lost before.
-func (r removal) err() error {
+// removalError is the error of a release that was answered, perhaps after the deadline of the lease, or after a
+// request before it. It is errNotMine if the lease was lost before.
+func removalError(released, late, repeated bool) error {
 	switch {
-	case r.released:
+	case released:
 		return nil
-	case r.late: // ⚑ no loss: the lease was ended in time, and has run out since
+	case late: // ⚑ no loss: the lease was ended in time, and has run out since
 		return failedWrite("release", errLate)
-	case r.repeated: // ⚑ the backend may have lost the lock in a failover, before any copy came
+	case repeated: // ⚑ the backend may have lost the lock in a failover, before any copy came
 		return failedWrite("release", errReplayed)
 	default:
 		return errNotMine
@@ -254,14 +218,27 @@ func (r removal) err() error {
 }
 
 // removedLocked ends a release that was answered.
-func (le *Lease) removedLocked(r removal) error {
-	if err := r.err(); err != errNotMine {
+func (le *Lease) removedLocked(err error) error {
+	if err != errNotMine {
 		le.removed, le.unknown = true, err
 		return err
 	}
-	le.state = lost
-	le.endReason = fmt.Errorf("%w: %w", ErrLost, errNotMine)
+	le.state, le.endReason = lost, fmt.Errorf("%w: %w", ErrLost, errNotMine)
 	return le.endReason
+}
+
+// notRemoved returns the error of a release that was not answered. One line says so.
+func (le *Lease) notRemoved(op *Operation, caller context.Context, err error) error {
+	if caller.Err() != nil { // the backend may be well
+		return failedWrite("release", fmt.Errorf("no answer yet, it goes on in the background: %w", context.Cause(caller)))
+	}
+	err = failedWrite("release", err)
+	if g := le.grant; op.Ended {
+		g.locker.log(le.ctx, slog.LevelWarn, "distlock: a lock could not be released; "+
+			"its clean-up goes on in the background, and the lock ends with its TTL",
+			g.name.Key, "fence", le.Fence(), "ttl_ms", g.ttl.Milliseconds(), "error", err)
+	}
+	return err
 }
 
 // lingering returns a context that ends a moment after ctx does, with the error of ctx as its cause. ⚑ A

@@ -263,7 +263,7 @@ func (r *request) report(err error) {
 		l.log(le.ctx, slog.LevelWarn, "distlock: a renewal failed; it is tried again until the deadline of the lease",
 			le.Key(), "fence", le.Fence(), "error", err)
 	}
-	l.reports.operation(le.ctx, &Operation{Name: OpExtend, Backend: l.caps.Backend, Key: le.Key(),
+	le.report(le.ctx, &Operation{Name: OpExtend, Backend: l.caps.Backend, Key: le.Key(),
 		TTL: r.grant.ttl, Fence: le.Fence(), Scheduled: true, Began: r.began, Wait: time.Since(r.began), Attempts: 1,
 		Err: err, Outcome: OutcomeOf(err)}, false)
 }

@@ -62,13 +62,18 @@ func (r *reports) wait(ctx context.Context) {
 	}
 }
 
-// operation queues the report of an operation that has ended.
-func (r *reports) operation(ctx context.Context, op *Operation, must bool) {
+// report queues the report of an operation that has ended. ⚑ An Observer that counts leases sees each lease
+// begin before it ends, so the report waits for the End of the acquire.
+func (le *Lease) report(ctx context.Context, op *Operation, must bool) {
+	r := &le.grant.locker.reports
 	observer := r.locker.opts.Observer.(*observers)
 	if len(observer.each) == 0 {
 		return
 	}
-	r.add(func() { observer.End(observer.Start(ctx, op), op) }, must)
+	r.add(func() {
+		le.begun.Wait()
+		observer.End(observer.Start(ctx, op), op)
+	}, must)
 }
 
 func (r *reports) run() {

@@ -101,7 +101,7 @@ func (c *Cleaner) Add(req driver.ReleaseRequest, ttl, pause time.Duration) {
 }
 
 func (c *Cleaner) pauseLocked(j *job, pause time.Duration) {
-	c.paused[j] = time.AfterFunc(pause, func() {
+	c.paused[j] = time.AfterFunc(max(pause, 1), func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.resumeLocked(j)
