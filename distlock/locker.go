@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/cleanup"
@@ -29,6 +29,7 @@ type Locker struct {
 	queues       *queues
 	renewals     renewal.Sender[*request]
 	alarm        alarm
+	slept        atomic.Int64 // trust.Slept at the last look
 	cleaner      *cleanup.Cleaner
 	reports      reports
 	closing      context.Context // ended by Close: waiting calls give up
@@ -40,9 +41,6 @@ type Locker struct {
 	mu     sync.Mutex
 	active int               // operations and background work under way
 	grants map[string]*grant // by owner
-
-	watching bool          // for a suspend
-	slept    time.Duration // trust.Slept at the last look
 
 	closeDriver func() error // once
 	warnNoWakes sync.Once
@@ -78,9 +76,9 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.listener, _ = driver.As[driver.Listener](d)
 	l.queues = queue.New[*acquisition, outcome, lastAnswer](l.caps.Queues)
 	l.renewals.Limit, l.renewals.Send = driver.MaxBatch, l.renew
-	l.alarm.ring = l.renewDue
+	l.alarm.look = l.look
 	l.grants = make(map[string]*grant)
-	l.slept = trust.Slept()
+	l.slept.Store(int64(trust.Slept()))
 	l.cleaner = l.newCleaner()
 	l.closeDriver = sync.OnceValue(closeDriver)
 	return l, nil
@@ -166,10 +164,7 @@ func (l *Locker) adopt(g *grant) bool {
 		return false
 	}
 	l.grants[g.owner] = g
-	if !l.watching {
-		l.watching = true
-		time.AfterFunc(watchEvery, l.watch)
-	}
+	l.alarm.set(trust.Now().Add(watchEvery))
 	return true
 }
 

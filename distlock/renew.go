@@ -85,10 +85,10 @@ func (g *grant) takeRenewal(another bool) *request {
 	return g.underway
 }
 
-// alarm is the one timer of a Locker for renewals that are due. Grants are renewed together: timers of
+// alarm is the one timer of a Locker for its look at the grants. Grants are renewed together: timers of
 // their own would fire together, with a goroutine for each.
 type alarm struct {
-	ring  func()
+	look  func()
 	mu    sync.Mutex
 	timer *time.Timer
 	at    trust.Moment
@@ -114,12 +114,25 @@ func (a *alarm) rings() {
 	a.mu.Lock()
 	a.armed = false
 	a.mu.Unlock()
-	a.ring()
+	a.look()
 }
 
-// renewDue plans the batches of the renewals that are due. The alarm of a released lease rings for none.
-func (l *Locker) renewDue() {
+// watchEvery is how often a Locker that has leases looks for a suspend.
+const watchEvery = time.Second / 2
+
+// look plans the batches of the renewals that are due. After a suspend it looks at all deadlines, because timers
+// stood still. It goes on while there are grants.
+func (l *Locker) look() {
 	grants := l.allGrants()
+	if len(grants) == 0 {
+		return
+	}
+	l.alarm.set(trust.Now().Add(watchEvery))
+	if slept := int64(trust.Slept()); l.slept.Swap(slept) != slept {
+		for _, g := range grants {
+			g.onTimer()
+		}
+	}
 	due := slices.ContainsFunc(grants, (*grant).renewalDue)
 	var requests []*request
 	for _, g := range grants {
@@ -129,31 +142,6 @@ func (l *Locker) renewDue() {
 	}
 	slices.SortFunc(requests, func(r, s *request) int { return cmp.Compare(r.deadline.Sub(s.deadline), 0) })
 	l.renewals.Add(requests...)
-}
-
-// watchEvery is how often a Locker that has leases looks for a suspend.
-const watchEvery = time.Second / 2
-
-// watch looks at all grants after a suspend, because timers stood still. It goes on while there are grants.
-func (l *Locker) watch() {
-	l.mu.Lock()
-	l.watching = len(l.grants) > 0
-	if !l.watching {
-		l.mu.Unlock()
-		return
-	}
-	time.AfterFunc(watchEvery, l.watch)
-	slept := trust.Slept()
-	resumed := slept != l.slept
-	l.slept = slept
-	l.mu.Unlock()
-	if !resumed {
-		return
-	}
-	for _, g := range l.allGrants() {
-		g.onTimer()
-	}
-	l.alarm.rings()
 }
 
 // renew sends one batch. The driver is called here and not detached: no caller wants to leave, and
