@@ -22,31 +22,76 @@ func (le *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	ttl = ttl.Truncate(time.Millisecond)
-	return le.operate(ctx, OpExtend, ttl, func(ctx context.Context, op *Operation) error {
-		return le.extend(ctx, op, ttl)
+	g := le.grant
+	request := []driver.ExtendRequest{{Name: g.name, Owner: g.owner, TTL: ttl}}
+	return le.operate(ctx, "extend", ttl, &Operation{Name: OpExtend, TTL: ttl}, change{
+		send: func(ctx context.Context) (bool, error) {
+			reply := g.locker.driver.Extend(ctx, request)[0]
+			return reply.Held, reply.Err
+		},
+		apply: func(sent trust.Moment) error {
+			g.extendedLocked(sent, ttl)
+			return nil
+		},
+		failed: func(ctx context.Context, err error) error {
+			switch {
+			case ctx.Err() != nil && driver.MayHaveEffect(err):
+				err = fmt.Errorf("no answer yet: %w", ctxError(ctx))
+			case ctx.Err() != nil && errors.Is(err, driver.ErrNotDone):
+				return callerLeft("extend", ctx)
+			}
+			return failedWrite("extend", err)
+		},
 	})
 }
 
-// operate runs one operation on the lease, between the hooks of the Observer.
-func (le *Lease) operate(ctx context.Context, name string, ttl time.Duration,
-	run func(context.Context, *Operation) error) error {
-	l := le.grant.locker
+// change is a request of the holder that changes a grant in the backend.
+type change struct {
+	send   func(context.Context) (held bool, err error)
+	apply  func(sent trust.Moment) error // the answer to a lease that is held still, under grant.mu
+	failed func(ctx context.Context, err error) error
+}
+
+// operate makes a change within limit and the time of the lease, between the hooks of the Observer. A change
+// without an answer stays unsettled, also after a panic of the driver. An end of the lease is the error.
+func (le *Lease) operate(ctx context.Context, verb string, limit time.Duration, op *Operation, c change) (err error) {
+	g, l := le.grant, le.grant.locker
 	start := time.Now()
-	op := &Operation{Name: name, Backend: l.caps.Backend, Key: le.Key(), TTL: ttl, Fence: le.Fence()}
+	op.Backend, op.Key, op.Fence = l.caps.Backend, le.Key(), le.Fence()
 	ctx = l.begin(ctx, op)
 	defer l.end(ctx, op, start)
 	if !l.workBegins() {
 		return op.complete(cmp.Or(le.Err(), ErrClosed))
 	}
 	defer l.workEnds()
-	err := op.complete(run(ctx, op))
+	if limit, err = le.admitRequest(ctx, verb, limit); err != nil {
+		return op.complete(err)
+	}
+	op.Attempts++
+	sent := trust.Now()
+	held, err := callDriver(ctx, limit, c.send)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !driver.MayHaveEffect(err) {
+		g.unsettled--
+	}
+	switch ended := le.errLocked(); {
+	case ended != nil:
+		err = ended
+	case err != nil:
+		err = c.failed(ctx, err)
+	case !held:
+		err = le.notMineLocked(verb)
+	default:
+		err = c.apply(sent)
+	}
 	op.Fence = le.Fence()
-	return err
+	return op.complete(err)
 }
 
-// beginRequest begins a request about the lease, and returns the time for it, at most ttl. settleLocked ends
-// it.
-func (le *Lease) beginRequest(ctx context.Context, operation string, ttl time.Duration) (limit time.Duration, err error) {
+// admitRequest counts a request about a lease that is held as unsettled. It returns the time for it, at most
+// limit.
+func (le *Lease) admitRequest(ctx context.Context, verb string, limit time.Duration) (time.Duration, error) {
 	g := le.grant
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -54,49 +99,8 @@ func (le *Lease) beginRequest(ctx context.Context, operation string, ttl time.Du
 		return 0, err
 	}
 	if ctx.Err() != nil {
-		return 0, callerLeft(operation, ctx)
+		return 0, callerLeft(verb, ctx)
 	}
 	g.unsettled++
-	return min(ttl, g.trust.Left(trust.Now())), nil
-}
-
-func (le *Lease) extend(ctx context.Context, op *Operation, ttl time.Duration) (err error) {
-	g := le.grant
-	limit, err := le.beginRequest(ctx, "extend", ttl)
-	if err != nil {
-		return err
-	}
-	op.Attempts++
-	sent := trust.Now()
-	reply := driver.ExtendReply{Err: errCallDidNotReturn} // unless the driver returns
-	defer func() { err = le.extended(ctx, sent, ttl, reply) }()
-	reply, reply.Err = callDriver(ctx, limit, func(ctx context.Context) (driver.ExtendReply, error) {
-		request := driver.ExtendRequest{Name: g.name, Owner: g.owner, TTL: ttl}
-		reply := g.locker.driver.Extend(ctx, []driver.ExtendRequest{request})[0]
-		return reply, reply.Err
-	})
-	return nil
-}
-
-// extended applies the answer to a request that was sent at sent.
-func (le *Lease) extended(ctx context.Context, sent trust.Moment, ttl time.Duration, reply driver.ExtendReply) error {
-	g := le.grant
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.settleLocked(reply.Err)
-	if err := le.errLocked(); err != nil { // an end of the lease is the error
-		return err
-	}
-	switch {
-	case reply.Err == nil && !reply.Held:
-		return le.notMineLocked("extend")
-	case reply.Err == nil:
-		g.extendedLocked(sent, ttl)
-		return nil
-	case ctx.Err() != nil && driver.MayHaveEffect(reply.Err):
-		return failedWrite("extend", fmt.Errorf("no answer yet: %w", ctxError(ctx)))
-	case ctx.Err() != nil && errors.Is(reply.Err, driver.ErrNotDone):
-		return callerLeft("extend", ctx)
-	}
-	return failedWrite("extend", reply.Err)
+	return min(limit, g.trust.Left(trust.Now())), nil
 }

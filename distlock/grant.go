@@ -105,18 +105,8 @@ func (g *grant) stopLocked() {
 
 // extendedLocked moves the deadline after an extension that was sent at sent.
 func (g *grant) extendedLocked(sent trust.Moment, ttl time.Duration) {
-	if !g.holder.isOver() {
-		g.trust.Extended(sent, ttl)
-		g.armLocked()
-	}
-}
-
-// settleLocked notes how an Extend or a raise of the token has ended. One that may have an effect later
-// stays unsettled.
-func (g *grant) settleLocked(err error) {
-	if !driver.MayHaveEffect(err) {
-		g.unsettled--
-	}
+	g.trust.Extended(sent, ttl)
+	g.armLocked()
 }
 
 // mayRenewLocked reports whether the grant is renewed at all. ⚑ Not once a write may release the lock.

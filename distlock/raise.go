@@ -1,13 +1,13 @@
 package distlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 // raiseToken is fencing.RaiseToken.
@@ -18,60 +18,39 @@ func (le *Lease) raiseToken(ctx context.Context, above int64) error {
 	if above < 0 || above >= driver.MaxFence {
 		return badFloor(above)
 	}
-	return le.operate(ctx, OpRaiseToken, le.grant.ttl, func(ctx context.Context, op *Operation) error {
-		return le.raise(ctx, op, above)
-	})
-}
-
-func (le *Lease) raise(ctx context.Context, op *Operation, above int64) error {
-	g, l := le.grant, le.grant.locker
 	asked, before := time.Now(), le.Fence()
 	if before > above {
 		return le.Err()
 	}
-	limit, err := le.beginRequest(ctx, "raise token", g.ttl)
-	if err != nil {
-		return err
-	}
-	err = errCallDidNotReturn // unless the driver returns
-	defer func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.settleLocked(err)
-	}()
-	op.Attempts++
+	g, l := le.grant, le.grant.locker
 	var reply driver.RaiseReply
-	reply, err = callDriver(ctx, limit, func(ctx context.Context) (driver.RaiseReply, error) {
-		return l.driver.Raise(ctx, driver.RaiseRequest{Name: g.name, Owner: g.owner, Floor: above + 1})
+	return le.operate(ctx, "raise token", g.ttl, &Operation{Name: OpRaiseToken, TTL: g.ttl}, change{
+		send: func(ctx context.Context) (held bool, err error) {
+			reply, err = l.driver.Raise(ctx, driver.RaiseRequest{Name: g.name, Owner: g.owner, Floor: above + 1})
+			if err == nil && reply.Held {
+				l.queues.Each(le.Key(), func(waiting *acquisition) { waiting.noteAwaited(before, asked) })
+			}
+			return reply.Held, err
+		},
+		apply: func(trust.Moment) error { return le.raisedLocked(reply, above) },
+		failed: func(ctx context.Context, err error) error { // a higher token in the backend alone does no harm
+			switch {
+			case errors.Is(err, driver.ErrFloor):
+				return badFloor(above)
+			case ctx.Err() != nil:
+				return callerLeft("raise token", ctx)
+			}
+			return failedRead("raise token", err)
+		},
 	})
-	switch { // a higher token in the backend alone does no harm
-	case errors.Is(err, driver.ErrFloor):
-		return badFloor(above)
-	case err != nil && ctx.Err() != nil:
-		return callerLeft("raise token", ctx)
-	case err != nil:
-		return cmp.Or(le.Err(), failedRead("raise token", err))
-	case reply.Held:
-		l.queues.Each(le.Key(), func(waiting *acquisition) { waiting.noteAwaited(before, asked) })
-	}
-	return le.raised(reply, above)
 }
 
-// raised applies the answer of the backend.
-func (le *Lease) raised(reply driver.RaiseReply, above int64) error {
-	g := le.grant
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !reply.Held {
-		return le.notMineLocked("raise token")
-	}
-	if !le.isOver() && le.Fence() < reply.Fence {
+// raisedLocked gives the lease the tokens of the answer.
+func (le *Lease) raisedLocked(reply driver.RaiseReply, above int64) error {
+	if g := le.grant; le.Fence() < reply.Fence {
 		le.fence.Store(reply.Fence)
 		le.awaited = 0
 		g.first, g.last = reply.Fence, reply.FenceEnd
-	}
-	if err := le.errLocked(); err != nil {
-		return err
 	}
 	if le.Fence() <= above { // a driver that does not know floors
 		return unavailable("raise token", fmt.Errorf(
