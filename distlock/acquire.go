@@ -24,7 +24,7 @@ import (
 // lease for key, Acquire fails at once: with a BusyError whose Self is true, or as [Lease.Err] of
 // an ended lease.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
-	return l.acquire(ctx, key, callOptions{ttl: l.opts.TTL, wait: l.opts.Wait}, opts)
+	return l.acquire(ctx, key, false, opts)
 }
 
 // workKey is the key of fencing.ForWork in the metadata of a lock.
@@ -33,18 +33,16 @@ const workKey = "work"
 // TryAcquire asks the backend once, and never queues. It is not granted a lock that a waiter in the
 // backend's queue is to have. Errors: as [Locker.Acquire].
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
-	return l.acquire(ctx, key, callOptions{ttl: l.opts.TTL, wait: l.opts.Wait, once: true}, opts)
+	return l.acquire(ctx, key, true, opts)
 }
 
-func (l *Locker) acquire(ctx context.Context, key string, o callOptions, opts []CallOption) (lease *Lease, err error) {
-	a := &acquisition{locker: l, caller: ctx, callOptions: o, start: time.Now()}
+func (l *Locker) acquire(ctx context.Context, key string, once bool, opts []CallOption) (lease *Lease, err error) {
+	a := &acquisition{locker: l, caller: ctx, once: once, start: time.Now()}
+	a.ttl, a.wait = l.opts.TTL, l.opts.Wait
 	for _, set := range opts {
 		set(&a.callOptions)
 	}
-	if err := validTTL(a.ttl); err != nil {
-		return nil, err
-	}
-	if err := validKey(key); err != nil {
+	if err := cmp.Or(validTTL(a.ttl), validKey(key)); err != nil {
 		return nil, err
 	}
 	if !l.enter() {
@@ -61,23 +59,21 @@ func (l *Locker) acquire(ctx context.Context, key string, o callOptions, opts []
 		op.Metadata = shown
 	}
 	defer func() {
-		if lease != nil {
-			defer lease.begun.Done()
-		}
 		l.end(a.ctx, op, a.start)
+		if lease != nil {
+			lease.begun.Done()
+		}
 	}()
 
 	out := a.waitAndAsk()
-	lease, err = out.lease, out.err
+	lease, err = out.lease, op.complete(out.err)
 	if busy := (*BusyError)(nil); a.work != "" && op.Blocker[workKey] == a.work && errors.As(err, &busy) {
 		busy.SameID = true
 	}
-	op.Err = err
-	op.Outcome = OutcomeOf(err)
 	switch {
 	case lease != nil:
 		op.Outcome, op.Fence, op.Handoff = OutcomeAcquired, lease.Fence(), cmp.Or(a.handoff, HandoffNone)
-	case op.Outcome == OutcomeTimeout && a.once:
+	case a.once && op.Outcome == OutcomeTimeout:
 		op.Outcome = OutcomeBusy
 	}
 	return lease, err
@@ -94,6 +90,7 @@ type acquisition struct {
 	ctx    context.Context // the same with the additions of the Observer
 	op     Operation
 	callOptions
+	once    bool // asks the backend once, without a place in the queue
 	start   time.Time
 	waiter  *waiter // its place in the process; nil if it asks once
 	last    lastAnswer
@@ -111,8 +108,8 @@ type acquisition struct {
 type outcome struct {
 	lease   *Lease
 	err     error
-	failure queue.Failure // says which waiters err concerns
-	last    lastAnswer
+	failure queue.Failure     // says which waiters err concerns
+	blocker map[string]string // of a local handoff: the metadata of the holder before
 }
 
 // waitAndAsk gets the lock: at once, or after a wait in the queue.
@@ -127,38 +124,43 @@ func (a *acquisition) waitAndAsk() (out outcome) {
 	if a.ctx.Err() != nil {
 		return outcome{err: callerLeft("acquire", a.ctx)}
 	}
-	if !a.once {
-		if a.waiter = l.queues.Join(a.op.Key, a); a.waiter == nil {
-			return outcome{err: ErrClosed}
-		}
-		if a.waiter.BehindGrant() {
-			defer time.AfterFunc(ownWait, a.warnOfOwnWait).Stop()
-		}
-		if a.waiter.Waited {
-			if out, ended := a.waitBehindProcess(); ended {
-				return out
-			}
-		}
-		defer func() { // also if the driver panics
-			if out.lease == nil {
-				a.waiter.Yield(out.failure, out, a.last)
-			}
-		}()
+	if a.once {
+		return a.askUntilGranted()
 	}
-	ctx, cancel := context.WithCancel(a.ctx)
-	defer cancel()
-	if a.wait >= 0 {
-		ctx, cancel = context.WithDeadline(ctx, a.start.Add(a.wait))
-		defer cancel()
+	if a.waiter = l.queues.Join(a.op.Key, a); a.waiter == nil {
+		return outcome{err: ErrClosed}
 	}
-	defer context.AfterFunc(l.closing, cancel)()
-	return a.askUntilGranted(ctx)
+	if a.waiter.BehindGrant() {
+		defer time.AfterFunc(ownWait, a.warnOfOwnWait).Stop()
+	}
+	if a.waiter.Waited {
+		if out, ended := a.waitBehindProcess(); ended {
+			return out
+		}
+	}
+	defer func() { // also if the driver panics
+		if out.lease == nil {
+			a.waiter.Yield(out.failure, out, a.last)
+		}
+	}()
+	return a.askUntilGranted()
 }
 
-// askUntilGranted asks the backend until it grants the lock, or ctx ends, or the backend is silent
+// waitContext returns the context of the wait.
+func (a *acquisition) waitContext() (context.Context, context.CancelFunc) {
+	if a.wait < 0 {
+		return context.WithCancel(a.ctx)
+	}
+	return context.WithDeadline(a.ctx, a.start.Add(a.wait))
+}
+
+// askUntilGranted asks the backend until it grants the lock, or the wait ends, or the backend is silent
 // for too long: for the time of a first answer, and after it for a TTL.
-func (a *acquisition) askUntilGranted(ctx context.Context) (out outcome) {
+func (a *acquisition) askUntilGranted() (out outcome) {
 	l := a.locker
+	ctx, cancel := a.waitContext()
+	defer cancel()
+	defer context.AfterFunc(l.closing, cancel)()
 	a.req = driver.AcquireRequest{
 		Name:     l.name(a.op.Key),
 		Owner:    newOwner(),

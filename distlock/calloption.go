@@ -12,7 +12,6 @@ type CallOption func(*callOptions)
 type callOptions struct {
 	ttl   time.Duration
 	wait  time.Duration // negative: until ctx ends; of a single attempt it bounds the time for the answer
-	once  bool          // asks the backend once, without a place in the queue
 	frees bool          // see driver.AcquireRequest
 	work  string        // see fencing.ForWork
 }

@@ -77,7 +77,7 @@ func (a *acquisition) failed(err error) outcome {
 	}
 	last := a.last
 	last.failure = err
-	return outcome{err: last.err(), failure: failure, last: last}
+	return outcome{err: last.err(), failure: failure}
 }
 
 // gaveUp is the outcome of an acquisition whose Locker was closed, whose caller has left, or whose wait is

@@ -29,25 +29,22 @@ func (a *acquisition) waitBehindProcess() (out outcome, ended bool) {
 		defer timer.Stop()
 		over = timer.C
 	}
-	leaves := false
 	select {
 	case <-a.waiter.Ask():
 		a.last = a.waiter.Before
 		return outcome{}, false
 	case out = <-a.waiter.Result():
 	case <-a.ctx.Done():
-		leaves = true
+		out, a.last = a.waiter.Leave()
 	case <-over:
-		leaves = true
+		out, a.last = a.waiter.Leave()
 	}
-	if leaves {
-		if out, a.last = a.waiter.Leave(); out.lease == nil && out.err == nil {
-			a.op.Blocker = a.last.metadata
-			return a.gaveUp(), true
-		}
-	}
-	if a.last = out.last; out.lease != nil {
-		a.op.Blocker, a.handoff = out.last.metadata, HandoffLocal
+	switch {
+	case out.lease != nil:
+		a.op.Blocker, a.handoff = out.blocker, HandoffLocal
+	case out.err == nil:
+		a.op.Blocker = a.last.metadata
+		out = a.gaveUp()
 	}
 	return out, true
 }
@@ -75,10 +72,10 @@ func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patie
 			d = min(d, a.place.askWithin) // ⚑ its place must not end before the next request
 		}
 	}
-	if a.last.failure != nil {
+	switch {
+	case a.last.failure != nil:
 		d = min(d, patience)
-	}
-	if a.last.failure == nil && busy.State.TTL >= 0 {
+	case busy.State.TTL >= 0:
 		d = min(d, busy.State.TTL+time.Millisecond)
 	}
 	timer := time.NewTimer(atLeastOneTick(d))
@@ -113,6 +110,5 @@ func backoff(attempts int) time.Duration {
 func (g *grant) handOffLocked(next *waiter, at time.Time) {
 	before := g.holder
 	g.holder = g.lease(next.Caller, before.Fence()+1, at)
-	handed := outcome{lease: g.holder, last: lastAnswer{metadata: before.metadata}}
-	g.queue.HandOff(next, handed, g.holder.answer())
+	g.queue.HandOff(next, outcome{lease: g.holder, blocker: before.metadata}, g.holder.answer())
 }
