@@ -14,6 +14,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/cleanup"
 	"github.com/belugalock/belugalock/distlock/internal/queue"
+	"github.com/belugalock/belugalock/distlock/internal/seam"
 )
 
 // Acquire waits until it holds the lock on key, and returns the lease. It waits until ctx ends, and
@@ -38,11 +39,11 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...CallOption)
 
 func (l *Locker) acquire(ctx context.Context, key string, once bool, opts []CallOption) (lease *Lease, err error) {
 	a := &acquisition{locker: l, caller: ctx, once: once, start: time.Now()}
-	a.ttl, a.wait = l.opts.TTL, l.opts.Wait
+	a.call = seam.Call{TTL: l.opts.TTL, Wait: l.opts.Wait}
 	for _, set := range opts {
-		set(&a.callOptions)
+		set(&a.call)
 	}
-	if err := cmp.Or(validTTL(a.ttl), validKey(key)); err != nil {
+	if err := cmp.Or(validTTL(a.call.TTL), validKey(key)); err != nil {
 		return nil, err
 	}
 	if !l.enter() {
@@ -50,11 +51,11 @@ func (l *Locker) acquire(ctx context.Context, key string, once bool, opts []Call
 	}
 	defer l.workEnds()
 
-	a.op = Operation{Name: OpAcquire, Backend: l.caps.Backend, Key: key, TTL: a.ttl.Truncate(time.Millisecond)}
+	a.op = Operation{Name: OpAcquire, Backend: l.caps.Backend, Key: key, TTL: a.call.TTL.Truncate(time.Millisecond)}
 	op := &a.op
 	a.ctx = l.begin(ctx, op)
-	if a.work != "" {
-		shown := map[string]string{workKey: a.work}
+	if a.call.Work != "" {
+		shown := map[string]string{workKey: a.call.Work}
 		maps.Copy(shown, op.Metadata)
 		op.Metadata = shown
 	}
@@ -67,7 +68,7 @@ func (l *Locker) acquire(ctx context.Context, key string, once bool, opts []Call
 
 	out := a.waitAndAsk()
 	lease, err = out.lease, op.complete(out.err)
-	if busy := (*BusyError)(nil); a.work != "" && op.Blocker[workKey] == a.work && errors.As(err, &busy) {
+	if busy := (*BusyError)(nil); a.call.Work != "" && op.Blocker[workKey] == a.call.Work && errors.As(err, &busy) {
 		busy.SameID = true
 	}
 	switch {
@@ -85,11 +86,11 @@ const firstAnswer = 5 * time.Second
 
 // acquisition is one call of Acquire, contending for its lock.
 type acquisition struct {
-	locker *Locker
-	caller context.Context // the context of the lease is made from it
-	ctx    context.Context // the same with the additions of the Observer
-	op     Operation
-	callOptions
+	locker  *Locker
+	caller  context.Context // the context of the lease is made from it
+	ctx     context.Context // the same with the additions of the Observer
+	op      Operation
+	call    seam.Call
 	once    bool // asks the backend once, without a place in the queue
 	start   time.Time
 	waiter  *waiter // its place in the process; nil if it asks once
@@ -148,10 +149,10 @@ func (a *acquisition) waitAndAsk() (out outcome) {
 
 // waitContext returns the context of the wait.
 func (a *acquisition) waitContext() (context.Context, context.CancelFunc) {
-	if a.wait < 0 {
+	if a.call.Wait < 0 {
 		return context.WithCancel(a.ctx)
 	}
-	return context.WithDeadline(a.ctx, a.start.Add(a.wait))
+	return context.WithDeadline(a.ctx, a.start.Add(a.call.Wait))
 }
 
 // askUntilGranted asks the backend until it grants the lock, or the wait ends, or the backend is silent
@@ -167,7 +168,7 @@ func (a *acquisition) askUntilGranted() (out outcome) {
 		TTL:      a.op.TTL,
 		Holder:   l.opts.Holder,
 		Metadata: a.op.Metadata,
-		Frees:    a.frees,
+		Frees:    a.call.Frees,
 	}
 	defer func() {
 		a.place.stop()

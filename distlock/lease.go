@@ -11,6 +11,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/cleanup"
+	"github.com/belugalock/belugalock/distlock/internal/seam"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
@@ -192,9 +193,9 @@ func (le *Lease) attach(key any, create func() any) any {
 	return value
 }
 
-// awaitedToken is fencing.Awaited.
-func (le *Lease) awaitedToken() int64 {
+// ofLease is fencing.Locker and fencing.Awaited.
+func (le *Lease) ofLease() seam.OfLease[*Locker] {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()
-	return le.awaited
+	return seam.OfLease[*Locker]{Locker: le.grant.locker, Awaited: le.awaited}
 }

@@ -111,24 +111,21 @@ func (l *Locker) Close(ctx context.Context) error {
 	}
 	l.mu.Unlock()
 
-	select {
-	case <-l.idle:
-	case <-ctx.Done():
-		return fmt.Errorf("distlock: close: not everything has ended yet, "+
-			"leases that are not released expire with their TTL: %w", context.Cause(ctx))
-	}
-	defer l.reports.wait(ctx)
 	closed := make(chan error, 1)
-	go func() { closed <- l.closeDriver() }()
+	go func() {
+		<-l.idle
+		closed <- l.closeDriver()
+	}()
 	select {
 	case err := <-closed:
+		l.reports.wait(ctx)
 		if err != nil {
 			return fmt.Errorf("distlock: close: %w", err)
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("distlock: close: all leases are released, "+
-			"but the connection to the lock service has not ended yet: %w", context.Cause(ctx))
+		return fmt.Errorf("distlock: close: not everything has ended yet, "+
+			"leases that are not released expire with their TTL: %w", context.Cause(ctx))
 	}
 }
 
@@ -206,15 +203,4 @@ func (l *Locker) newCleaner() *cleanup.Cleaner {
 
 func (l *Locker) name(key string) driver.Name {
 	return driver.Name{Namespace: l.opts.Namespace, Key: key}
-}
-
-// background runs f in a goroutine that Close waits for.
-func (l *Locker) background(f func()) {
-	if !l.workBegins() {
-		return
-	}
-	go func() {
-		defer l.workEnds()
-		f()
-	}()
 }

@@ -24,8 +24,8 @@ const ownWait = time.Second
 // it has ended with a lease or an error.
 func (a *acquisition) waitBehindProcess() (out outcome, ended bool) {
 	var over <-chan time.Time
-	if a.wait >= 0 {
-		timer := time.NewTimer(atLeastOneTick(time.Until(a.start.Add(a.wait))))
+	if a.call.Wait >= 0 {
+		timer := time.NewTimer(atLeastOneTick(time.Until(a.start.Add(a.call.Wait))))
 		defer timer.Stop()
 		over = timer.C
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/seam"
 )
 
-var core = seam.OfDistlock.(seam.Functions[*distlock.Locker, *distlock.Lease, distlock.Options, distlock.CallOption])
+var core = seam.OfDistlock.(seam.Functions[*distlock.Locker, *distlock.Lease, distlock.Options])
 
 // RaiseToken raises the lease's fencing token above the given one. A store needs that if its mark is
 // above the token of a lease that is still held: the mark is from before the backend lost its data
@@ -38,15 +38,15 @@ func RaiseToken(ctx context.Context, lease *distlock.Lease, above int64) error {
 //
 // A holder that raises its token separates the waiters from before and after: to those after, the backend
 // shows the raised token.
-func Awaited(lease *distlock.Lease) int64 { return core.Awaited(lease) }
+func Awaited(lease *distlock.Lease) int64 { return core.OfLease(lease).Awaited }
 
 // Frees is the option of a call that frees memory of its server, as a Delete. A backend without memory
 // grants it the lock, and refuses other calls.
-func Frees() distlock.CallOption { return core.Frees }
+func Frees() distlock.CallOption { return func(c *seam.Call) { c.Frees = true } }
 
 // ForWork is the option of a call that takes the lock for a piece of work. The backend shows its id to
 // waiters. The distlock.BusyError of a call with the same id has SameID. Give a hash.
-func ForWork(id string) distlock.CallOption { return core.ForWork(id) }
+func ForWork(id string) distlock.CallOption { return func(c *seam.Call) { c.Work = id } }
 
 // Attach returns the value that a lease has under key. Without one, it keeps the result of make, which
 // must not use the lease. The value lasts as long as the lease is referenced, also after its end. The key
@@ -56,19 +56,15 @@ func Attach(lease *distlock.Lease, key any, make func() any) any {
 }
 
 // Locker returns the Locker of a lease.
-func Locker(lease *distlock.Lease) *distlock.Locker { return core.Locker(lease) }
-
-// Background runs f in a goroutine that Close waits for: for a store's clean-up after a call. The
-// context of f ends soon after Close has begun, and f has to end with it. After Close, f may not run.
-func Background(l *distlock.Locker, f func(ctx context.Context)) { core.Background(l, f) }
+func Locker(lease *distlock.Lease) *distlock.Locker { return core.OfLease(lease).Locker }
 
 // Driver returns the driver under a Locker, so that a store beside the lock recognizes its server.
 // The driver remains the Locker's.
-func Driver(l *distlock.Locker) driver.Driver { return core.Driver(l) }
+func Driver(l *distlock.Locker) driver.Driver { return core.OfLocker(l).Driver }
 
 // Backend returns the name of a Locker's kind of backend, as "redis" or "memory".
 func Backend(l *distlock.Locker) string { return Driver(l).Capabilities().Backend }
 
 // Options returns the options in force, with defaults. Their Observer survives panics of the
 // application's, and their Logger does not block.
-func Options(l *distlock.Locker) distlock.Options { return core.Options(l) }
+func Options(l *distlock.Locker) distlock.Options { return core.OfLocker(l).Options }

@@ -77,9 +77,6 @@ func New(closing context.Context) *Cleaner {
 	return c
 }
 
-// Context ends [CloseGrace] after closing.
-func (c *Cleaner) Context() context.Context { return c.ctx }
-
 // Tombstone is how long the backend refuses a cancelled owner. The clean-up tries for as long.
 func Tombstone(ttl time.Duration) time.Duration { return max(ttl, minTombstone) }
 

@@ -168,7 +168,7 @@ func TestCleaner_close(t *testing.T) {
 				time.Sleep(CloseGrace)
 				synctest.Wait()
 				tries := b.tries["a"]
-				if last := tries[len(tries)-1]; last != 10*time.Second+c.want || b.begun != 0 || cl.Context().Err() == nil {
+				if last := tries[len(tries)-1]; last != 10*time.Second+c.want || b.begun != 0 || cl.ctx.Err() == nil {
 					t.Errorf("the last try after %s, %d jobs left", last, b.begun)
 				}
 			})
