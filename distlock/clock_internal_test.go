@@ -16,10 +16,12 @@ import (
 func suspendFor(t *testing.T, d time.Duration) {
 	t.Helper()
 	synctest.Wait()
-	restore := trust.Simulate(d)
+	suspended, ran, slept := trust.Suspended, trust.WallRan, trust.Slept()
+	trust.Suspended = func() time.Duration { return slept + d }
+	trust.WallRan = func(t time.Time) time.Duration { return ran(t) + d }
 	t.Cleanup(func() {
 		synctest.Wait()
-		restore()
+		trust.Suspended, trust.WallRan = suspended, ran
 	})
 }
 

@@ -257,15 +257,12 @@ func lingering(ctx context.Context, grace time.Duration) (context.Context, conte
 			}
 			wait, why = wait+time.Until(deadline), context.DeadlineExceeded
 		}
-		if wait > 0 {
-			timer := time.NewTimer(atLeastOneTick(wait))
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-late.Done():
-			}
+		if wait <= 0 {
+			cancel(why)
+			return
 		}
-		cancel(why)
+		timer := time.AfterFunc(atLeastOneTick(wait), func() { cancel(why) })
+		context.AfterFunc(late, func() { timer.Stop() })
 	})
 	return late, func() { stop(); cancel(nil) }
 }

@@ -41,7 +41,11 @@ func (r *reports) add(deliver func(), must bool) {
 	r.waiting = append(r.waiting, deliver)
 	if r.done == nil {
 		r.done = make(chan struct{})
-		go r.run()
+		go func() {
+			for deliver := r.next(); deliver != nil; deliver = r.next() {
+				deliver()
+			}
+		}()
 	}
 }
 
@@ -74,12 +78,6 @@ func (le *Lease) report(ctx context.Context, op *Operation, must bool) {
 		le.begun.Wait()
 		observer.End(observer.Start(ctx, op), op)
 	}, must)
-}
-
-func (r *reports) run() {
-	for deliver := r.next(); deliver != nil; deliver = r.next() {
-		deliver()
-	}
 }
 
 // next takes out the first report. It returns nil if none is left, and the goroutine has to end.

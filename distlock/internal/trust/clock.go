@@ -18,12 +18,13 @@ func Now() Moment { return At(time.Now()) }
 
 // At is Now for a time that was just read from Go's clock.
 func At(t time.Time) Moment {
-	slept.readIfWallMoved(wallRan(t))
+	slept.readIfWallMoved(WallRan(t))
 	return Moment{at: t.Sub(origin) + time.Duration(slept.longest.Load())}
 }
 
-// wallRan is by how much the wall clock has run ahead of the monotonic clock.
-var wallRan = func(t time.Time) time.Duration { return t.Round(0).Sub(origin.Round(0)) - t.Sub(origin) }
+// WallRan is by how much the wall clock has run ahead of the monotonic clock. It is a variable for tests, as
+// Suspended is.
+var WallRan = func(t time.Time) time.Duration { return t.Round(0).Sub(origin.Round(0)) - t.Sub(origin) }
 
 // Slept is how long the machine was suspended since its start, as far as it is known. Timers of Go
 // stand still during a suspend.
@@ -52,13 +53,13 @@ func Until(m Moment) time.Duration { return m.Sub(Now()) }
 // and the clock never runs ahead: a deadline that counts from a reading is not too late.
 type sleeping struct {
 	longest atomic.Int64
-	wall    atomic.Int64 // wallRan at the last reading
+	wall    atomic.Int64 // WallRan at the last reading
 }
 
 var slept sleeping
 
 // A suspend before the start of the process does not count.
-func init() { slept.observe(suspended()) }
+func init() { slept.observe(Suspended()) }
 
 // pace is how far the wall clock may drift before the time spent suspended is read.
 const pace = time.Millisecond
@@ -71,7 +72,7 @@ func (s *sleeping) readIfWallMoved(wall time.Duration) {
 		return
 	}
 	start := time.Now()
-	s.observe(suspended())
+	s.observe(Suspended())
 	if time.Since(start) < pace { // else the thread may have paused, and the reading be too low
 		s.wall.Store(int64(wall)) // not sooner: until the time is known, every caller has to look
 	}
@@ -84,18 +85,5 @@ func (s *sleeping) observe(seen time.Duration) {
 		if s.longest.CompareAndSwap(longest, rounded) {
 			return
 		}
-	}
-}
-
-// Simulate makes the clocks of the process look as if the machine had been suspended for asleep. It is for
-// tests.
-func Simulate(asleep time.Duration) (restore func()) {
-	_ = Now()
-	realSuspended, realRan, before := suspended, wallRan, slept.longest.Load()
-	suspended = func() time.Duration { return time.Duration(before) + asleep }
-	wallRan = func(t time.Time) time.Duration { return realRan(t) + asleep }
-	return func() {
-		suspended, wallRan = realSuspended, realRan
-		slept.longest.Store(before)
 	}
 }

@@ -12,22 +12,16 @@ const (
 	clockBoottime  = 7
 )
 
-// suspended is the time that the machine has spent suspended since its start: CLOCK_BOOTTIME less
-// CLOCK_MONOTONIC. It is too low if the thread pauses between the two readings.
-var suspended = func() time.Duration {
-	boot, ok := readClock(clockBoottime)
-	if !ok {
-		return 0
-	}
-	monotonic, ok := readClock(clockMonotonic)
-	if !ok {
-		return 0
-	}
-	return boot - monotonic
+// Suspended is the time that the machine has spent suspended since its start: CLOCK_BOOTTIME less
+// CLOCK_MONOTONIC. It is too low if the thread pauses between the two readings, and never below 0: a kernel
+// without CLOCK_BOOTTIME reads 0.
+var Suspended = func() time.Duration {
+	boot := readClock(clockBoottime)
+	return max(0, boot-readClock(clockMonotonic))
 }
 
-func readClock(id uintptr) (time.Duration, bool) {
+func readClock(id uintptr) time.Duration {
 	var ts syscall.Timespec
-	_, _, failure := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&ts)), 0)
-	return time.Duration(ts.Nano()), failure == 0
+	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&ts)), 0)
+	return time.Duration(ts.Nano())
 }

@@ -11,8 +11,8 @@ const beforeStart = time.Hour
 
 // Variables are set before init runs.
 var _ = func() bool {
-	real := suspended
-	suspended = func() time.Duration { return beforeStart + real() }
+	real := Suspended
+	Suspended = func() time.Duration { return beforeStart + real() }
 	return true
 }()
 
@@ -31,12 +31,12 @@ func TestClock_N_suspendBeforeStartDoesNotCount(t *testing.T) {
 func TestClock_N_slowReading_readsAgain(t *testing.T) { synctest.Test(t, slowReading) }
 
 func slowReading(t *testing.T) {
-	real := suspended
-	defer func() { suspended = real }()
+	real := Suspended
+	defer func() { Suspended = real }()
 	var s sleeping
-	suspended = func() time.Duration { time.Sleep(2 * pace); return time.Minute }
+	Suspended = func() time.Duration { time.Sleep(2 * pace); return time.Minute }
 	s.readIfWallMoved(time.Hour)
-	suspended = func() time.Duration { return time.Hour }
+	Suspended = func() time.Duration { return time.Hour }
 	if s.readIfWallMoved(time.Hour); time.Duration(s.longest.Load()) != time.Hour {
 		t.Errorf("suspended for %s, by a reading during which the thread paused", time.Duration(s.longest.Load()))
 	}
@@ -45,11 +45,11 @@ func slowReading(t *testing.T) {
 func TestClock_N_readsAgainWhenWallClockLeavesPace(t *testing.T) { synctest.Test(t, readsAgain) }
 
 func readsAgain(t *testing.T) {
-	real := suspended
-	defer func() { suspended = real }()
+	real := Suspended
+	defer func() { Suspended = real }()
 	var s sleeping
 	reads, asleep := 0, time.Duration(0)
-	suspended = func() time.Duration { reads++; return asleep }
+	Suspended = func() time.Duration { reads++; return asleep }
 	for i, c := range []struct {
 		wall  time.Duration // has run ahead of the monotonic clock by so much, since the start
 		reads bool

@@ -4,5 +4,5 @@ package trust
 
 import "time"
 
-// suspended is not known here.
-var suspended = func() time.Duration { return 0 }
+// Suspended is not known here.
+var Suspended = func() time.Duration { return 0 }
