@@ -24,9 +24,7 @@ const (
 	lastTry  = time.Second
 	// MinPause and maxPause bound the pause before another try.
 	MinPause = 10 * time.Millisecond
-	maxPause = time.Second
-	// latePause bounds the pause after the lock has ended with its TTL. An outage may leave many jobs.
-	latePause = 3 * time.Second
+	maxPause = 2 * time.Second
 	// CloseGrace is how long a closed Cleaner goes on.
 	CloseGrace = time.Second
 	// minTombstone is the shortest life of a tombstone. A lost request may arrive after its client has
@@ -57,9 +55,7 @@ type Cleaner struct {
 // job is one lock to release.
 type job struct {
 	req   driver.ReleaseRequest
-	ttl   time.Duration
-	start time.Time // of the first try
-	until time.Time
+	until time.Time // no try begins later
 	tries int
 }
 
@@ -86,8 +82,7 @@ func (c *Cleaner) Add(req driver.ReleaseRequest, ttl, pause time.Duration) {
 	if !c.Begin() {
 		return
 	}
-	start := time.Now().Add(pause)
-	j := &job{req: req, ttl: ttl, start: start, until: start.Add(max(ttl, req.Tombstone))}
+	j := &job{req: req, until: time.Now().Add(pause + max(ttl, req.Tombstone))}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if pause > 0 {
@@ -165,18 +160,15 @@ func (c *Cleaner) try(j *job) error {
 
 // tried plans another try after a failed one, unless the time of the job is over.
 func (c *Cleaner) tried(j *job, err error) {
-	now, longest := time.Now(), maxPause
-	switch {
-	case c.closing.Err() != nil:
+	longest := maxPause
+	if c.closing.Err() != nil {
 		longest = CloseGrace / 4
-	case now.Sub(j.start) > j.ttl:
-		longest = latePause
 	}
 	pause := min(MinPause<<min(j.tries, 16), longest)
 	pause = pause/2 + rand.N(pause)
 	c.mu.Lock()
 	j.tries++
-	again := err != nil && !now.Add(pause).After(j.until) && c.ctx.Err() == nil
+	again := err != nil && !time.Now().Add(pause).After(j.until) && c.ctx.Err() == nil
 	if again {
 		c.pauseLocked(j, pause)
 	}
