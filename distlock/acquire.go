@@ -17,13 +17,11 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/seam"
 )
 
-// Acquire waits until it holds the lock on key, and returns the lease. It waits until ctx ends, and
-// for at most Options.Wait. Waiters queue. A key has 1 to 1,024 bytes of UTF-8, without control
-// characters. Acquire fails with a [BusyError] if the wait ends or the queue is full, with
-// [ErrUnavailable], [ErrRefused], [ErrInvalidKey], [ErrInvalidOption], [ErrClosed], or the error of
-// ctx. Then nothing is held, and a grant that arrives too late is released. If ctx carries the
-// lease for key, Acquire fails at once: with a BusyError whose Self is true, or as [Lease.Err] of
-// an ended lease.
+// Acquire waits in a queue for the lock on key, until ctx ends, for at most Options.Wait. A key has
+// 1 to 1,024 bytes of UTF-8, without control characters. Acquire fails with a [BusyError] (also if
+// the queue is full), [ErrUnavailable], [ErrRefused], [ErrInvalidKey], [ErrInvalidOption],
+// [ErrClosed], or the error of ctx. Then nothing is held. Under the lease for key it fails at once:
+// with BusyError.Self, [ErrLost] or [ErrNotHeld].
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
 	return l.acquire(ctx, key, false, opts)
 }
@@ -31,8 +29,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts ...CallOption) (*
 // workKey is the key of fencing.ForWork in the metadata of a lock.
 const workKey = "work"
 
-// TryAcquire asks the backend once, and never queues. It is not granted a lock that a waiter in the
-// backend's queue is to have. Errors: as [Locker.Acquire].
+// TryAcquire asks once, and queues and overtakes nowhere; see [Locker.Acquire].
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
 	return l.acquire(ctx, key, true, opts)
 }

@@ -14,19 +14,16 @@ type leaseKey struct {
 
 func (le *Lease) contextKey() leaseKey { return leaseKey{le.grant.locker, le.grant.name.Key} }
 
-// FromContext returns the lease for key that ctx carries, as the context of Do, of Turn, or of the
-// lease. It may have ended.
+// FromContext returns the lease of the context of Do, Turn or a lease.
 func (l *Locker) FromContext(ctx context.Context, key string) (*Lease, bool) {
 	lease, ok := ctx.Value(leaseKey{l, key}).(*Lease)
 	return lease, ok
 }
 
-// Do acquires the lock on key, runs fn, and releases the lock, also after a panic. The context of
-// fn carries the lease, and ends with ctx or when the lease is lost, with the cause [ErrLost]. A Do
-// inside fn for the same key joins the lease, also under a detached context; if the lease has
-// ended, it fails. If Do fails as [Locker.Acquire] or [Lease.Err], fn was not run. Otherwise Do
-// returns the error of fn, joined to [ErrLost] if the lease was lost while fn ran. A failed release
-// is only logged.
+// Do acquires the lock on key, runs fn, and releases the lock, also after a panic. The context of fn carries
+// the lease, and ends with ctx or, with the cause [ErrLost], with the lease. A Do inside fn for the same key
+// joins the lease, also under a detached context. If the lease has ended, or [Locker.Acquire] fails, fn is
+// not run. The error of fn is joined to ErrLost if the lease was lost. A failed release is only logged.
 func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context) error, opts ...CallOption) error {
 	return l.do(ctx, key, fn, l.Acquire, opts)
 }
@@ -66,11 +63,10 @@ func (le *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (er
 	return fn(work)
 }
 
-// Guard runs fn, a write, as one step under the lease. Steps of one lease run one after the other,
-// and none begins once the lease is being released. The context of fn is as in Do. A Guard with it
-// is part of the same step: it runs at once, also beside other goroutines of the step. Guard
-// returns the error of fn, joined to [ErrLost] if the lease was lost while fn ran. If fn was not
-// run, the error is that of [Lease.Err] or of ctx.
+// Guard runs fn, a write, as one step under the lease. Steps run one after the other, and none
+// begins once the lease is being released. The context of fn is as in Do; a Guard with it is part
+// of the step, and runs at once. The error of fn is joined to [ErrLost] if the lease was lost while
+// fn ran. If fn was not run, the error is ErrLost, [ErrNotHeld] or that of ctx.
 func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := le.admits(ctx); err != nil {
 		return err

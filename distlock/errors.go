@@ -10,15 +10,13 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// The errors. Test them with [errors.Is]. The texts carry details and advice, never a key. The error of a
-// context stands beside them: a cancelled wait is [ErrNotAcquired] and [context.Canceled].
+// The errors, for [errors.Is]. The texts carry advice, never a key. The error of a context stands
+// beside them, as in a cancelled wait.
 var (
 	ErrNotAcquired = errors.New("distlock: lock not acquired")              // another holder has it
 	ErrNotHeld     = errors.New("distlock: lock not held by this instance") // released, or never acquired
-	// ErrLost: the lease ended without a release. Its work may have met that of another holder.
-	ErrLost = errors.New("distlock: lease lost")
-	// ErrUnavailable: the backend did not answer, or is not ready. Nothing was written. A grant whose
-	// answer was lost is released. Retry later.
+	ErrLost        = errors.New("distlock: lease lost")                     // it ended; another may work
+	// ErrUnavailable: the backend is silent or not ready. Nothing was written. Retry later.
 	ErrUnavailable = errors.New("distlock: lock service unavailable")
 	// ErrRefused: rights, memory, or data of another program. Nothing was written. An operator must act.
 	ErrRefused = errors.New("distlock: refused by the lock service")

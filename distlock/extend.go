@@ -11,9 +11,9 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
-// Extend raises the time left once to ttl, [MinTTL] to 10 years. Extends and renewals never shorten it:
-// one that arrives late does no harm. Extend fails with [ErrInvalidOption] or as [Lease.Err], or, with the
-// deadline as before, with [ErrUnavailable], [ErrRefused], [ErrOutcomeUnknown] or the error of ctx.
+// Extend raises the time left once to ttl, [MinTTL] to 10 years. It fails with [ErrInvalidOption],
+// [ErrLost] or [ErrNotHeld], or, while the lease goes on, with [ErrUnavailable], [ErrRefused],
+// [ErrOutcomeUnknown] or the error of ctx.
 func (le *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if le == nil {
 		return ErrNotHeld

@@ -7,20 +7,17 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// Info is the backend's view of a lock. After a local handoff, Fence is lower than the present
-// lease's, and Age up to 10 ms higher.
+// Info is what the backend has. After a local handoff, Fence is too low.
 type Info struct {
-	Key     string
 	Held    bool
 	Holder  string        // the holder's Options.Holder
 	Fence   int64         // the token of the grant
-	Age     time.Duration // since the grant, by the backend's clock
+	Age     time.Duration // since the grant, up to 10 ms before the present lease
 	TTL     time.Duration // until the lock expires without a renewal; negative: it does not expire
 	Waiters int           // processes in the backend's queue; 0 if the backend keeps none
 }
 
-// Inspect returns the backend's view of the lock, perhaps outdated. Errors: [ErrInvalidKey],
-// [ErrUnavailable], [ErrRefused], [ErrClosed], that of ctx.
+// Inspect asks the backend. It fails with [ErrInvalidKey], or as [Locker.Ping].
 func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
 	if err := validKey(key); err != nil {
 		return Info{}, err
@@ -29,10 +26,10 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{Key: key, Held: s.Held, Holder: s.Holder, Fence: s.Fence, Age: s.Age, TTL: s.TTL, Waiters: s.Waiters}, nil
+	return Info{Held: s.Held, Holder: s.Holder, Fence: s.Fence, Age: s.Age, TTL: s.TTL, Waiters: s.Waiters}, nil
 }
 
-// Ping asks the backend, for readiness probes. Errors: as [Locker.Inspect].
+// Ping asks the backend. It fails with [ErrUnavailable], [ErrRefused], [ErrClosed], or the error of ctx.
 func (l *Locker) Ping(ctx context.Context) error {
 	_, err := l.state(ctx, "ping", "ping")
 	return err

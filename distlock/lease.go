@@ -18,7 +18,7 @@ import (
 // Lease is a right to a key. It is renewed, and safe for concurrent use.
 type Lease struct {
 	grant    *grant
-	fence    atomic.Int64
+	fence    atomic.Int64 // Kleppmann, "How to do distributed locking", 2016
 	metadata map[string]string
 	acquired time.Time
 	ctx      context.Context
@@ -71,16 +71,14 @@ func (g *grant) lease(a *acquisition, fence int64, at time.Time) *Lease {
 // Key returns the key of the lease.
 func (le *Lease) Key() string { return le.grant.name.Key }
 
-// Fence returns the fencing token: below 2^53, and above that of each earlier lease of the key
-// (Kleppmann, "How to do distributed locking", 2016).
+// Fence returns the fencing token: below 2^53, above all earlier ones.
 func (le *Lease) Fence() int64 { return le.fence.Load() }
 
-// Context has the values of the context given to Acquire, and ends with the lease alone. The cause is
+// Context has the values of the context given to Acquire. It ends with the lease alone, with the cause
 // [ErrLost], or [ErrNotHeld] after a release.
 func (le *Lease) Context() context.Context { return le.ctx }
 
-// Deadline returns when the lease ends unless a renewal or Extend moves it: a TTL after the sending of
-// the last granted request, less about 2 %.
+// Deadline returns when the lease ends unless a renewal or Extend moves it.
 func (le *Lease) Deadline() time.Time {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()
@@ -91,8 +89,8 @@ func (le *Lease) Deadline() time.Time {
 	return at.Add(le.grant.trust.Left(trust.At(at)))
 }
 
-// Err returns nil while the lease is held, by clock and deadline, also while a Release waits for a step.
-// Otherwise it matches [ErrLost] or [ErrNotHeld].
+// Err returns nil while the lease is held, also while a Release waits for a step. Else its error is
+// [ErrLost] or [ErrNotHeld].
 func (le *Lease) Err() error {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()
@@ -165,12 +163,11 @@ func (le *Lease) lossLocked(reason error) error {
 	return le.endReason
 }
 
-// Release ends the lease and releases the lock, also with a cancelled ctx, or with that of the
-// lease. It waits for the step of Guard under way while ctx lasts, for at most a TTL. With the
-// context of that step it ends the lease at once. Releasing a nil or released lease is no error.
-// Release fails with [ErrLost], [ErrUnavailable] or [ErrRefused] if nothing was released,
-// [ErrOutcomeUnknown] if the answer is lost, or [ErrClosed]. In each case the lease is over and the
-// lock expires; another Release tries again.
+// Release ends the lease and releases the lock, also with a cancelled ctx or that of the lease. It
+// waits for a step of Guard while ctx lasts, for at most a TTL; with the context of that step it
+// does not wait. A nil or released lease is no error. Release fails with [ErrLost],
+// [ErrUnavailable] or [ErrRefused] if nothing was released, [ErrOutcomeUnknown] if the answer is
+// lost, or [ErrClosed]. The lock then expires; another Release tries again.
 func (le *Lease) Release(ctx context.Context) error {
 	if le == nil {
 		return nil

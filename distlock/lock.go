@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Lock is a handle with the methods of the Beluga AI locking guide. It has at most one lease, renewed
-// unless Options.RenewEvery is negative.
+// Lock has the methods of the Beluga AI locking guide, and one lease.
 type Lock struct {
 	locker *Locker
 	key    string
@@ -17,14 +16,13 @@ type Lock struct {
 	lease  atomic.Pointer[Lease]
 }
 
-// NewLock makes a handle for key with leases of the given TTL; 0 means Options.TTL. The first Acquire
-// refuses a key or ttl out of range.
+// NewLock makes a Lock. 0 means Options.TTL. Acquire checks the arguments.
 func (l *Locker) NewLock(key string, ttl time.Duration) *Lock {
 	return &Lock{locker: l, key: key, ttl: ttl}
 }
 
-// Acquire asks once, and returns false if another handle holds the lock, or this one did already.
-// Errors: as [Locker.TryAcquire], but for [ErrNotAcquired].
+// Acquire asks once, and returns false if the lock is held, also by this Lock. It has the other errors of
+// [Locker.Acquire].
 func (k *Lock) Acquire(ctx context.Context) (bool, error) {
 	err := k.acquire(ctx)
 	if errors.Is(err, ErrNotAcquired) {
@@ -34,7 +32,7 @@ func (k *Lock) Acquire(ctx context.Context) (bool, error) {
 }
 
 // AcquireWithRetry asks up to maxRetries times, retryDelay apart; in the guide 3 times, 100 ms. Waiters
-// overtake it. Errors: [ErrInvalidOption], or as [Locker.TryAcquire].
+// overtake it. It has the errors of [Locker.Acquire].
 func (k *Lock) AcquireWithRetry(ctx context.Context, maxRetries int, retryDelay time.Duration) error {
 	if maxRetries < 1 {
 		return invalidOption("maxRetries is %d, but must be at least 1", maxRetries)
@@ -69,12 +67,12 @@ func (k *Lock) acquire(ctx context.Context) error {
 	return err
 }
 
-// Extend is [Lease.Extend] of the handle's lease, or [ErrNotHeld].
+// Extend is [Lease.Extend], or fails with [ErrNotHeld].
 func (k *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	return k.lease.Load().Extend(ctx, ttl)
 }
 
-// Release is [Lease.Release] of the handle's lease, or [ErrNotHeld]. After a failure it may be tried again.
+// Release is [Lease.Release], or fails with [ErrNotHeld]. It may be repeated.
 func (k *Lock) Release(ctx context.Context) error {
 	lease := k.lease.Load()
 	if lease == nil {

@@ -17,8 +17,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
-// Locker grants leases. It is safe for concurrent use. Close it when the process ends, so that waiters
-// need not wait for its leases to expire.
+// Locker grants leases. It is safe for concurrent use. Close it before exit.
 type Locker struct {
 	driver driver.Driver
 	caps   driver.Capabilities
@@ -47,8 +46,8 @@ type Locker struct {
 	warnOwnWait sync.Once
 }
 
-// New makes a Locker over d, for the backends' own New. Close closes d, unless it is a [driver.Shared].
-// New does no I/O. It fails with [ErrInvalidOption].
+// New makes a Locker over d, for the backends' own New. Close closes d, unless it is a [driver.Shared]. New
+// does no I/O, and fails with [ErrInvalidOption].
 func New(d driver.Driver, opts *Options) (*Locker, error) {
 	if d == nil {
 		return nil, invalidOption("the driver is nil: use a backend's New, as redislock.New or memlock.New")
@@ -84,9 +83,9 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	return l, nil
 }
 
-// Close ends all leases, ends waiting and new calls with [ErrClosed], and closes the driver. It waits for
-// that until ctx ends, and for the hooks at most a second, but for no function of a Do. If ctx ends first,
-// Close returns the error of ctx, and the work goes on; another Close waits again.
+// Close ends all leases, ends waiting and new calls with [ErrClosed], and closes the driver. It
+// waits for hooks at most a second, and for no function of a Do. If ctx ends first, its error
+// returns, and the work goes on.
 func (l *Locker) Close(ctx context.Context) error {
 	ctx, cancel := lingering(ctx, 0) // it may be the context of a lease
 	defer cancel()

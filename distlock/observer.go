@@ -15,7 +15,7 @@ const (
 	OpLost       = "distlock.lost" // a moment, at Operation.Began
 )
 
-// Outcome is the end of an [Operation] in one word. Busy and timeout are usual.
+// Outcome is the end of an [Operation] in one word.
 type Outcome string
 
 const (
@@ -33,13 +33,11 @@ const (
 	OutcomeConflict    Outcome = "conflict"    // the store refused the write: its ID has other messages
 )
 
-// Observer sees every operation of a [Locker] and of the packages above it, in the goroutines of the
-// callers. One goroutine reports renewals, releases by Close and losses, in order, after they have taken
-// effect, and after the End of the acquire. A panic of a hook is logged. A hook must not call Close or
-// runtime.Goexit.
+// Observer sees the operations of a [Locker] and of the packages above it, in the goroutines of the
+// callers. One goroutine reports renewals, losses and releases by Close, in order, after the End of
+// the acquire. A panic of a hook is logged. A hook must not call Close or Goexit.
 type Observer interface {
-	// Start is called before the request is sent. The operation runs under the returned context. For
-	// [OpAcquire], Start may set op.Metadata.
+	// Start comes before the request. It may set op.Metadata of OpAcquire.
 	Start(ctx context.Context, op *Operation) context.Context
 	// End is called once for every Start that returned, with its context and op. Do not keep op.
 	End(ctx context.Context, op *Operation)
@@ -67,10 +65,10 @@ type Operation struct {
 	Held     time.Duration     // with Ended: from the grant to the end of the lease
 	Handoff  Handoff           // of OpAcquire; of OpRelease: HandoffLocal without a request
 	Blocker  map[string]string // of OpAcquire: the Metadata of the last holder that was in the way
+	// Exchanges were stored by a turn of lockedmemory or belugarunner. Its Wait ends where its Held begins.
+	Exchanges int
 
 	started []started // see observers
-
-	Exchanges int // stored by a turn of lockedmemory or belugarunner; its Wait ends where its Held begins
 }
 
 // Handoff is the way in which an acquired lock reached its holder.

@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// Observers joins several Observers: Start in order, End in reverse. It leaves out an Observer whose
-// method Enabled() bool returns false.
+// Observers joins Observers, but for those whose Enabled() bool returns false.
 func Observers(each ...Observer) Observer {
 	joined := &observers{}
 	for _, o := range each {

@@ -32,8 +32,7 @@ type Options struct {
 	// Wait is the longest wait of an Acquire. Default TTL + 5 s, to outlive a dead holder. Negative: ctx
 	// alone decides. A silent backend ends it after min(5 s, TTL), or twice that behind another Acquire.
 	Wait time.Duration
-	// RenewEvery is the period of renewal: from 10 ms to a little below TTL/2, so that one may fail.
-	// Default TTL/3. Negative: no renewal.
+	// RenewEvery is the period of renewal, 10 ms to a little below TTL/2. Default TTL/3. Negative: no renewal.
 	RenewEvery time.Duration
 	MaxHold    time.Duration // the age from which a lease is not renewed; default: none
 	Holder     string        // names the holder for people, at most 256 bytes; default host:pid

@@ -90,9 +90,9 @@ func (le *Lease) drain(ctx context.Context) {
 	}
 }
 
-// finish ends the lease on this side, unless an earlier call has. It reports whether the release is over: the
-// lease was lost, or another call has released the lock. Otherwise the lock is handed off, or this call is the
-// one to remove it.
+// finish ends the lease on this side, unless an earlier call has. It reports whether the release is
+// over: the lease was lost, or another call has released the lock. Otherwise the lock is handed
+// off, or this call is the one to remove it.
 func (le *Lease) finish(ctx context.Context, op *Operation, reason error, counted bool) (over bool, err error) {
 	g, at := le.grant, time.Now()
 	g.mu.Lock()
@@ -202,8 +202,8 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 	return err
 }
 
-// removalError is the error of a release that was answered, perhaps after the deadline of the lease, or after a
-// request before it. It is errNotMine if the lease was lost before.
+// removalError is the error of a release that was answered, perhaps after the deadline of the
+// lease, or after a request before it. It is errNotMine if the lease was lost before.
 func removalError(released, late, repeated bool) error {
 	switch {
 	case released:

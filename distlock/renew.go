@@ -120,8 +120,8 @@ func (a *alarm) rings() {
 // watchEvery is how often a Locker that has leases looks for a suspend.
 const watchEvery = time.Second / 2
 
-// look plans the batches of the renewals that are due. After a suspend it looks at all deadlines, because timers
-// stood still. It goes on while there are grants.
+// look plans the batches of the renewals that are due. After a suspend it looks at all deadlines,
+// because timers stood still. It goes on while there are grants.
 func (l *Locker) look() {
 	grants := l.allGrants()
 	if len(grants) == 0 {

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// most bounds the tries under way, and the goroutines: enough to undo some hundred grants within a second at a distance
-	// of 50 ms, and to work beside a few that hang.
+	// most bounds the tries under way, and the goroutines: enough to undo some hundred grants
+	// within a second at a distance of 50 ms, and to work beside a few that hang.
 	most = 16
 	// firstTry is how long the first try may take. Each further try has twice as long, up to lastTry.
 	firstTry = 250 * time.Millisecond
 	lastTry  = time.Second
 	// MinPause and maxPause bound the pause before another try.
 	MinPause = 10 * time.Millisecond
-	maxPause = 2 * time.Second
+	maxPause = time.Second
 	// CloseGrace is how long a closed Cleaner goes on.
 	CloseGrace = time.Second
 	// minTombstone is the shortest life of a tombstone. A lost request may arrive after its client has
@@ -67,9 +67,9 @@ func New(closing context.Context) *Cleaner {
 	c.ctx = ctx
 	context.AfterFunc(closing, func() {
 		time.AfterFunc(CloseGrace, stop)
-		c.hurry()
+		c.tryNow()
 	})
-	context.AfterFunc(ctx, c.hurry)
+	context.AfterFunc(ctx, c.tryNow)
 	return c
 }
 
@@ -117,8 +117,8 @@ func (c *Cleaner) dueLocked(j *job) {
 	}
 }
 
-// hurry ends the pauses between two tries. ⚑ The work under a lost lease keeps its margin before the first.
-func (c *Cleaner) hurry() {
+// tryNow ends the pauses between two tries. ⚑ The work under a lost lease keeps its margin before the first.
+func (c *Cleaner) tryNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for j := range c.paused {
