@@ -1,5 +1,5 @@
--- Grants a lock, keeps a grant, or puts an owner into the queue. It follows time.lua. record.lua,
--- slow.lua and acquirefull.lua follow.
+-- Grants a lock, keeps a grant, or puts an owner into the queue. It follows time.lua and compose.lua.
+-- record.lua, slow.lua and acquirefull.lua follow.
 --
 -- KEYS  see slow.lua; while the slot moves the lock alone: then without queue and tombstones
 -- ARGV  1 owner   2 TTL in ms   3 payload
@@ -19,15 +19,15 @@ local raw = redis.call('GET', KEYS[1])
 if not ARGV[4] then
   local token, previous, ending = now, '00000000000000000000000000000000', '.'
   if raw then
-    previous, ending = string.sub(raw, 5, 36), '!'
-    local last = string.find(raw, '^b2r[!.]') and #raw >= 111 and previous ~= ARGV[1]
-      and string.sub(raw, 37, 68) ~= ARGV[1] and tonumber(string.sub(raw, 85, 100))
+    previous, ending = string.sub(raw, AT_OWNER), '!'
+    local last = string.find(raw, '^b2r[!.]') and #raw >= HEADER_LEN and previous ~= ARGV[1]
+      and string.sub(raw, AT_PREVIOUS) ~= ARGV[1] and tonumber(string.sub(raw, AT_LAST))
     token = last and math.max(last + 1, now)
   end
   local block = now + 20000 -- driver.FenceBlock, µs
   local tokens = token and token <= block and string.format('%d%d', token, block) or ''
   if #tokens == 32 then
-    redis.call('SET', KEYS[1], 'b2h' .. ending .. ARGV[1] .. previous .. tokens .. '00086400020' .. ARGV[3],
+    redis.call('SET', KEYS[1], compose('h', ending, ARGV[1], previous, tokens, '00086400020', ARGV[3]),
       'PX', string.format('%d', ARGV[2] + 86400020))
     return tokens .. '0'
   end

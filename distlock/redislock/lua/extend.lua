@@ -9,11 +9,11 @@ local raw = redis.call('GETEX', KEYS[1]) -- ⚑ a write command, so that no read
 if not raw then
   return 'not held'
 end
-local state, keep = string.match(raw, '^b2([hrHR])[!.]'), tonumber(string.sub(raw, 101, 111))
-local _, digits = string.find(raw, '^%d+', 69)
-if not state or (digits or 0) < 111 then
+local state, keep = string.match(raw, '^b2([hrHR])[!.]'), tonumber(string.sub(raw, AT_KEEP))
+local _, digits = string.find(raw, '^%d+', FIRST_DIGIT)
+if not state or (digits or 0) < HEADER_LEN then
   return redis.error_reply('FOREIGN the record of the lock was not written by this library')
-elseif string.sub(raw, 5, 36) ~= ARGV[1] or state == 'r' or state == 'R' then
+elseif string.sub(raw, AT_OWNER) ~= ARGV[1] or state == 'r' or state == 'R' then
   return 'not held'
 end
 local ttl, wanted = redis.call('PTTL', KEYS[1]), ARGV[2] + keep

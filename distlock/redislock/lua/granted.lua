@@ -3,14 +3,14 @@
 -- is_granted reports whether a fencing token, a number, was reserved for the present holder.
 local function is_granted(lock, token)
   local raw = redis.call('GET', lock) or ''
-  local _, digits = string.find(raw, '^%d+', 69)
-  if not string.find(raw, '^b2[hH][!.]') or (digits or 0) < 111 then
+  local _, digits = string.find(raw, '^%d+', FIRST_DIGIT)
+  if not string.find(raw, '^b2[hH][!.]') or (digits or 0) < HEADER_LEN then
     return false
   end
-  local first, last = tonumber(string.sub(raw, 69, 84)), tonumber(string.sub(raw, 85, 100))
+  local first, last = tonumber(string.sub(raw, AT_TOKEN)), tonumber(string.sub(raw, AT_LAST))
   if token < first or token > last then
     return false
   end
   local ttl = redis.call('PTTL', lock)
-  return ttl < 0 or ttl > tonumber(string.sub(raw, 101, 111))
+  return ttl < 0 or ttl > tonumber(string.sub(raw, AT_KEEP))
 end

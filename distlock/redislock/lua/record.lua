@@ -1,9 +1,5 @@
--- The record of a lock as a table. It follows time.lua. docs/design/redis.md describes the record,
--- its invariants, and the states of an owner.
---
---   1–2  b2   3  h held, r released; H, R: flagged   4  ending of the previous owner: ! released, . not
---   5–36  owner   37–68  previous owner; zeros: none
---   69–84  token   85–100  last token of the block   101–111  keep, ms   112–  payload
+-- The record of a lock as a table. It follows time.lua and compose.lua. docs/design/redis.md describes
+-- the record, its invariants, and the states of an owner.
 local lock = KEYS[1]
 local now_ms = math.floor(now / 1000)
 local none = string.rep('0', 32)
@@ -17,15 +13,15 @@ local function read(raw)
     return {state = 'r', ending = '.', owner = none, previous = none, token = 0, last = 0, left = 0, ttl = 0, payload = ''}
   end
   local state, ending = string.match(raw, '^b2([hrHR])([!.])')
-  local _, digits = string.find(raw, '^%d+', 69)
-  if not state or (digits or 0) < 111 then
+  local _, digits = string.find(raw, '^%d+', FIRST_DIGIT)
+  if not state or (digits or 0) < HEADER_LEN then
     return nil, redis.error_reply('FOREIGN the record of the lock was not written by this library')
   end
   local r = {
     raw = raw, state = string.lower(state), flagged = state == 'H' or state == 'R', ending = ending,
-    owner = string.sub(raw, 5, 36), previous = string.sub(raw, 37, 68),
-    token = tonumber(string.sub(raw, 69, 84)), last = tonumber(string.sub(raw, 85, 100)),
-    keep = tonumber(string.sub(raw, 101, 111)), payload = string.sub(raw, 112), ttl = redis.call('PTTL', lock),
+    owner = string.sub(raw, AT_OWNER), previous = string.sub(raw, AT_PREVIOUS),
+    token = tonumber(string.sub(raw, AT_TOKEN)), last = tonumber(string.sub(raw, AT_LAST)),
+    keep = tonumber(string.sub(raw, AT_KEEP)), payload = string.sub(raw, HEADER_LEN + 1), ttl = redis.call('PTTL', lock),
   }
   if r.ttl >= 0 then
     r.left = r.ttl - r.keep
@@ -43,8 +39,8 @@ local function write(r, left, life)
   keep = math.max(keep, life - math.min(left or 0, 0))
   keep = math.min(keep, 99999999999) -- eleven digits: three years
   local state = r.flagged and string.upper(r.state) or r.state
-  r.raw = 'b2' .. state .. r.ending .. r.owner .. r.previous
-    .. string.format('%016.0f%016.0f%011.0f', r.token, r.last, keep) .. r.payload
+  r.raw = compose(state, r.ending, r.owner, r.previous, string.format('%016.0f%016.0f', r.token, r.last),
+    string.format('%011.0f', keep), r.payload)
   if left then
     r.ttl = left + keep
     redis.call('SET', lock, r.raw, 'PX', ms(r.ttl))

@@ -49,7 +49,7 @@ local function set_flag(r, flag, life)
   if (r.held and r.keep or r.ttl) < life then
     write(r, r.left, life)
   elseif not same then
-    redis.call('SETRANGE', lock, 2, flag and string.upper(r.state) or r.state)
+    redis.call('SETRANGE', lock, BEFORE_STATE, flag and string.upper(r.state) or r.state)
   end
 end
 

@@ -8,21 +8,21 @@
 -- after it when it is out of memory.
 local function release_lock(lock, owner)
   local raw = redis.call('GETEX', lock)
-  local keep = tonumber(string.sub(raw or '', 101, 111))
-  if not raw or not string.find(raw, '^b2h[!.]') or #raw < 111 or not keep then
+  local keep = tonumber(string.sub(raw or '', AT_KEEP))
+  if not raw or not string.find(raw, '^b2h[!.]') or #raw < HEADER_LEN or not keep then
     return nil, raw
-  elseif string.sub(raw, 5, 36) ~= owner then
-    return string.sub(raw, 37, 68) == owner and string.sub(raw, 4, 4) == '!' and 'released' or 'not held'
+  elseif string.sub(raw, AT_OWNER) ~= owner then
+    return string.sub(raw, AT_PREVIOUS) == owner and string.sub(raw, AT_ENDING) == '!' and 'released' or 'not held'
   end
   local ttl = redis.call('PTTL', lock)
   if ttl >= 0 and ttl <= keep then
     return 'not held'
   elseif ttl < 0 then -- restored without a TTL
-    redis.call('SET', lock, 'b2r' .. string.sub(raw, 4, 111), 'PX', string.format('%.0f', keep))
-  elseif #raw > 175 then -- no long payload stays for a day
-    redis.call('SET', lock, 'b2r' .. string.sub(raw, 4, 111), 'KEEPTTL')
+    redis.call('SET', lock, 'b2r' .. string.sub(raw, AFTER_STATE), 'PX', string.format('%.0f', keep))
+  elseif #raw > HEADER_LEN + 64 then -- no long payload stays for a day
+    redis.call('SET', lock, 'b2r' .. string.sub(raw, AFTER_STATE), 'KEEPTTL')
   else
-    redis.call('SETRANGE', lock, 2, 'r')
+    redis.call('SETRANGE', lock, BEFORE_STATE, 'r')
   end
   return 'released'
 end
