@@ -75,7 +75,7 @@ func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed boo
 			break
 		}
 		lost := isLost(err)
-		if _, kind := kindOf(err, topologyOf(t.client)); !lost && !isDial(err) && kind != ErrTemporary {
+		if _, kind := kindOf(t.client, err); !lost && !isDial(err) && kind != ErrTemporary {
 			break
 		}
 		reload(t.client, err)

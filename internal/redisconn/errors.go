@@ -30,7 +30,15 @@ var (
 // only when a node answers that a slot has moved, and otherwise after seconds.
 func Explain(client redis.UniversalClient, name string, err error) error {
 	reload(client, err)
-	return explain(err, topologyOf(client), name)
+	advice, kind := kindOf(client, err)
+	text := name + ": " + discreet(err)
+	if advice == missingRight {
+		advice += name
+	}
+	if advice != "" {
+		text += " (" + advice + ")"
+	}
+	return &kindError{kind, err, text}
 }
 
 // reload makes a client of a Cluster reload the nodes if that may help against err.
@@ -41,32 +49,14 @@ func reload(client redis.UniversalClient, err error) {
 	}
 }
 
-// topology is the arrangement of servers that a client is made for.
-type topology int
-
-const (
-	oneNode topology = iota
-	sentinels
-	cluster
-)
-
 // sentinelAddr is the address that go-redis puts into the options of a client that follows
 // Sentinels. The Dialer of these options ignores the address and asks the Sentinels.
 const sentinelAddr = "FailoverClient"
 
 // FollowsSentinels reports whether Sentinels name the server of a client.
-func FollowsSentinels(client redis.UniversalClient) bool { return topologyOf(client) == sentinels }
-
-func topologyOf(client redis.UniversalClient) topology {
-	switch c := client.(type) {
-	case *redis.ClusterClient:
-		return cluster
-	case *redis.Client:
-		if c.Options().Addr == sentinelAddr {
-			return sentinels
-		}
-	}
-	return oneNode
+func FollowsSentinels(client redis.UniversalClient) bool {
+	c, ok := client.(*redis.Client)
+	return ok && c.Options().Addr == sentinelAddr
 }
 
 // IsReply reports whether err is a reply of the server.
@@ -77,27 +67,8 @@ func IsReply(err error) bool {
 
 // isTemporary reports whether the server rejects requests for now.
 func isTemporary(err error) bool {
-	for _, code := range []string{
-		"LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN",
-		"ERR max number of clients",
-	} {
-		if hasCode(err, code) {
-			return true
-		}
-	}
-	return false
-}
-
-func explain(err error, on topology, name string) error {
-	advice, kind := kindOf(err, on)
-	text := name + ": " + discreet(err)
-	if advice == missingRight {
-		advice += name
-	}
-	if advice != "" {
-		text += " (" + advice + ")"
-	}
-	return &kindError{kind, err, text}
+	return hasCode(err, "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "MOVED", "ASK", "TRYAGAIN",
+		"CLUSTERDOWN", "ERR max number of clients")
 }
 
 // errFull is the kind of a call without memory. Redis checks the memory before the first write of a
@@ -110,10 +81,9 @@ const missingRight = "the ACL user lacks a right: grant those that are listed in
 // kindOf derives advice and the kind of an error from its text. No other function does. A nil kind
 // is an unknown outcome, unless the request was not sent. A reply that is not listed here has a nil
 // kind, because a proxy that lost the answer of Redis sends a reply of its own.
-func kindOf(err error, on topology) (advice string, kind error) {
-	has := func(codes ...string) bool {
-		return slices.ContainsFunc(codes, func(code string) bool { return hasCode(err, code) })
-	}
+func kindOf(client redis.UniversalClient, err error) (advice string, kind error) {
+	_, isCluster := client.(*redis.ClusterClient)
+	has := func(codes ...string) bool { return hasCode(err, codes...) }
 	switch {
 	case has("WRONGTYPE", "FOREIGN"):
 		return "a Redis key holds data of another program: choose another Namespace, or remove the key", ErrForeign
@@ -147,7 +117,7 @@ func kindOf(err error, on topology) (advice string, kind error) {
 		return "this server is in no Cluster: make the client with redis.NewClient", ErrRefused
 	case errors.Is(err, redis.Nil) && strings.Contains(err.Error(), unnamed) && !isDial(err):
 		return "correct MasterName of the client, or master_name of the URL", ErrRefused
-	case has("ERR SELECT is not allowed in cluster mode"), on != cluster && has("MOVED", "ASK"):
+	case has("ERR SELECT is not allowed in cluster mode"), !isCluster && has("MOVED", "ASK"):
 		return "this node belongs to a Redis Cluster: make the client with redis.NewClusterClient", ErrRefused
 	case has("READONLY"):
 		return "this node is a replica, or became one in a failover: give the client the address of the master", ErrTemporary
@@ -155,7 +125,7 @@ func kindOf(err error, on topology) (advice string, kind error) {
 		return "", ErrTemporary
 	case slices.ContainsFunc(notRedis, func(text string) bool { return strings.Contains(err.Error(), text) }):
 		return "this is no Redis, but perhaps HTTP: correct the host and the port of the client", nil
-	case isDial(err) && on != oneNode: // another node may be about to take over
+	case isDial(err) && (isCluster || FollowsSentinels(client)): // another node may be about to take over
 		return "start Redis, or correct the addresses of the client", ErrTemporary
 	case isDial(err):
 		return "start Redis, or correct the address of the client", nil
@@ -206,16 +176,18 @@ func (e *kindError) Is(target error) bool { return errors.Is(e.kind, target) }
 
 func withKind(kind, err error) error { return &kindError{kind, err, err.Error()} }
 
-// hasCode reports whether err is an error reply with the given code. Redis before 7.0 quotes the
+// hasCode reports whether err is an error reply with one of the codes. Redis before 7.0 quotes the
 // error of a command in a script.
-func hasCode(err error, code string) bool {
+func hasCode(err error, codes ...string) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return false
 	}
 	text := reply.Error()
-	return text == code || strings.HasPrefix(text, code+" ") || strings.Contains(text, " "+code+" ") ||
-		strings.Contains(text, "-"+code+" ")
+	return slices.ContainsFunc(codes, func(code string) bool {
+		return text == code || strings.HasPrefix(text, code+" ") || strings.Contains(text, " "+code+" ") ||
+			strings.Contains(text, "-"+code+" ")
+	})
 }
 
 func isDial(err error) bool {

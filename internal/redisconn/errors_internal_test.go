@@ -20,9 +20,21 @@ type reply string
 func (r reply) Error() string { return string(r) }
 func (reply) RedisError()     {}
 
+// clients are one for each arrangement of servers. They connect to nothing.
+func clients(t *testing.T) (node, follower *redis.Client, cluster *redis.ClusterClient) {
+	node = redis.NewClient(&redis.Options{})
+	follower = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}})
+	cluster = redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		return nil, io.EOF
+	}})
+	t.Cleanup(func() { _, _, _ = node.Close(), follower.Close(), cluster.Close() })
+	return node, follower, cluster
+}
+
 // The kind of an error decides how a Locker continues. Before Redis 7.0 errors in scripts are
 // quoted. Since Redis 7.2 a missing right in a script has another text.
 func TestExplain_kinds(t *testing.T) {
+	node, _, cluster := clients(t)
 	const quoting = "ERR Error running script (call to f_0f): @user_script:12: "
 	for _, c := range []struct {
 		kind   error
@@ -86,7 +98,7 @@ func TestExplain_kinds(t *testing.T) {
 		}},
 	} {
 		for _, err := range c.errs {
-			got := explain(err, oneNode, "redislock")
+			got := Explain(node, "redislock", err)
 			if !errors.Is(got, err) || c.advice == "" && strings.HasSuffix(got.Error(), ")") || !strings.Contains(got.Error(), c.advice) {
 				t.Errorf("%v: %v, want %q", err, got, c.advice)
 			}
@@ -98,7 +110,7 @@ func TestExplain_kinds(t *testing.T) {
 		}
 	}
 	for _, err := range []error{reply("MOVED 3999 127.0.0.1:6381"), reply("ASK 3999 127.0.0.1:6381")} {
-		if got := explain(err, cluster, "redislock"); !errors.Is(got, ErrTemporary) || strings.Contains(got.Error(), "NewClusterClient") {
+		if got := Explain(cluster, "redislock", err); !errors.Is(got, ErrTemporary) || strings.Contains(got.Error(), "NewClusterClient") {
 			t.Errorf("in a Cluster: %v", got)
 		}
 	}
@@ -111,7 +123,8 @@ func noMaster(answers ...error) error { return fmt.Errorf("%s%w", unnamed, error
 
 // The answers of Sentinels are one line, without what go-redis quotes.
 func TestExplain_answersOfSentinels(t *testing.T) {
-	got := explain(noMaster(redis.Nil, redis.Nil, refusedDial, errors.New(`redis: can't parse "secret"`)), sentinels, "redislock")
+	_, follower, _ := clients(t)
+	got := Explain(follower, "redislock", noMaster(redis.Nil, redis.Nil, refusedDial, errors.New(`redis: can't parse "secret"`)))
 	want := "redislock: no Sentinel names the master: its name is not known; dial tcp: EOF; redis: can't parse ("
 	if !strings.HasPrefix(got.Error(), want) {
 		t.Errorf("%v, want %s", got, want)
@@ -120,9 +133,10 @@ func TestExplain_answersOfSentinels(t *testing.T) {
 
 // A node that refuses connections is an outage. One of several nodes may be in a failover.
 func TestExplain_refusedDial_severalNodes(t *testing.T) {
-	for on, temporary := range map[topology]bool{oneNode: false, sentinels: true, cluster: true} {
-		if err := explain(refusedDial, on, "redislock"); errors.Is(err, ErrTemporary) != temporary || errors.Is(err, ErrRefused) {
-			t.Errorf("%d: %v", on, err)
+	node, follower, cluster := clients(t)
+	for client, temporary := range map[redis.UniversalClient]bool{node: false, follower: true, cluster: true} {
+		if err := Explain(client, "redislock", refusedDial); errors.Is(err, ErrTemporary) != temporary || errors.Is(err, ErrRefused) {
+			t.Errorf("%T: %v", client, err)
 		}
 	}
 }

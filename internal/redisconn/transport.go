@@ -79,7 +79,7 @@ func (t *Transport) exchange(key string) *exchange {
 	var node *redis.Client
 	switch c := t.client.(type) {
 	case *redis.Client:
-		if topologyOf(c) == sentinels && !usedUp(c) {
+		if FollowsSentinels(c) && !usedUp(c) {
 			// ⚑ Only the application's client learns of a failover. A master that was cut off and
 			// replaced may still answer.
 			break
