@@ -93,3 +93,8 @@ func (s *service) release(
 	}
 	return driver.ReleaseReply{}, errReply
 }
+
+// Listen implements driver.Listener. A driver has one channel in each namespace.
+func (s *service) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
+	return s.notices.Listen(ctx, name.Namespace+":wake:"+s.channel, owner)
+}

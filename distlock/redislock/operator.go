@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,8 +19,8 @@ import (
 func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver.ListReply, err error) {
 	if req.Key != "" {
 		listed, err := s.inspect(ctx, driver.Name{Namespace: req.Namespace, Key: req.Key}, req.Waiters)
-		if err == nil && (listed.State.Held || listed.State.Waiters > 0) {
-			page.Names = []driver.Listed{listed}
+		if err == nil {
+			page.Names = used(listed)
 		}
 		return page, err
 	}
@@ -39,12 +40,13 @@ func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver
 	if err != nil {
 		return driver.ListReply{}, err
 	}
-	for _, listed := range all {
-		if listed.State.Held || listed.State.Waiters > 0 {
-			page.Names = append(page.Names, listed)
-		}
-	}
+	page.Names = used(all...)
 	return page, nil
+}
+
+// used leaves out free locks without waiters.
+func used(all ...driver.Listed) []driver.Listed {
+	return slices.DeleteFunc(all, func(l driver.Listed) bool { return !l.State.Held && l.State.Waiters == 0 })
 }
 
 // inspectAll shows names in one round trip to each of their nodes. It leaves out data of other programs.
@@ -92,7 +94,7 @@ func (s *service) parseListed(name driver.Name, cmd *redis.Cmd) (driver.Listed, 
 		return l, nil
 	}
 	r := replyOf(parts)
-	rec, ttl, now := shown(r)
+	rec, ttl, now := readRecord(r)
 	waiters := int(r.Number())
 	if r.Err != nil {
 		return driver.Listed{}, r.Err

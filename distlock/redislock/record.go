@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -62,6 +63,11 @@ func parseRecord(text string) (r record, err error) {
 		return record{}, foreign(errors.New("its record has a token out of range"))
 	}
 	return r, nil
+}
+
+// foreign is the error for data that another program has put in the place of a lock.
+func foreign(cause error) error {
+	return fmt.Errorf("redislock: %w: choose another Namespace, or remove the Redis key: %w", driver.ErrForeign, cause)
 }
 
 // parseNumbers reads three numbers of digits alone.

@@ -2,6 +2,8 @@ package redislock
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -20,10 +22,14 @@ func encodePayload(holder string, metadata map[string]string) string {
 	return string(text)
 }
 
+// errReply has no kind: the script has run, but the reply does not show its result.
+var errReply = errors.New("redislock: Redis returned a reply in an unknown format: " +
+	"use one version of this library in all processes, and no proxy that changes replies")
+
 func replyOf(parts []any) *redisconn.Reply { return &redisconn.Reply{Parts: parts, Unknown: errReply} }
 
-// shown reads a record, the TTL of its key, and the server's time in µs.
-func shown(r *redisconn.Reply) (rec record, ttl time.Duration, now int64) {
+// readRecord reads a record, the TTL of its key, and the server's time in µs.
+func readRecord(r *redisconn.Reply) (rec record, ttl time.Duration, now int64) {
 	text := r.Text()
 	ms := r.Integer() // negative: none
 	s, sErr := strconv.ParseInt(r.Text(), 10, 64)
@@ -54,7 +60,7 @@ func parseAcquire(reply any) (driver.AcquireReply, error) {
 		return a, errReply
 	}
 	if outcome != driver.Cancelled {
-		rec, ttl, now := shown(r)
+		rec, ttl, now := readRecord(r)
 		waiters := int(r.Number())
 		a.Ticket = r.Number()
 		if r.Err == nil {
@@ -80,4 +86,18 @@ func parseGrant(text string) (driver.AcquireReply, error) {
 		return driver.AcquireReply{}, errReply
 	}
 	return driver.AcquireReply{Outcome: driver.Granted, Fence: numbers[0], FenceEnd: numbers[1], Waiters: int(numbers[2])}, nil
+}
+
+// parseWake reads a message of lua/slow.lua:
+// "<owner> <seq> <ttl, ms> <waiters> <token> <last token of the block>".
+func parseWake(message string) (owner string, wake driver.Wake, err error) {
+	var ttl int64
+	g := driver.AcquireReply{Outcome: driver.Granted}
+	n, _ := fmt.Sscan(message, &owner, &wake.Seq, &ttl, &g.Waiters, &g.Fence, &g.FenceEnd, new(string))
+	if n != 6 || wake.Seq < 0 || ttl < 0 || ttl > (365*24*time.Hour).Milliseconds() ||
+		g.Waiters < 0 || !isBlock(g.Fence, g.FenceEnd) {
+		return "", driver.Wake{}, errReply
+	}
+	wake.TTL, wake.Grant = time.Duration(ttl)*time.Millisecond, g
+	return owner, wake, nil
 }

@@ -180,6 +180,6 @@ func TestExchange_connectionsAreBounded(t *testing.T) {
 	testservers.Await(t, 10*time.Second, "all connections in use", func() bool {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return x.underway == 4 && len(x.pending) > 0
+		return x.inFlight == 4 && len(x.pending) > 0
 	})
 }

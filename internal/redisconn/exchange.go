@@ -21,9 +21,9 @@ const (
 	sharePatience = 500 * time.Microsecond
 	// maxShared bounds the requests of a round trip, so that the first answers do not wait long for the last.
 	maxShared = 128
-	// leaderGrace is how much longer than its last caller a round trip goes on. A caller then sees the
+	// answerGrace is how much longer than its last caller a round trip goes on. A caller then sees the
 	// end of its ctx, and no timeout of the connection.
-	leaderGrace = 20 * time.Millisecond
+	answerGrace = 20 * time.Millisecond
 )
 
 // exchange sends the requests for one node. A lone request goes out in the goroutine of its caller. With
@@ -44,7 +44,7 @@ type exchange struct {
 
 	mu       sync.Mutex
 	idle     []*conn // the last one was used last
-	underway int
+	inFlight int
 	latest   time.Time  // when the last round trip began
 	pending  []*request // in the order of arrival
 }
@@ -73,14 +73,14 @@ func (x *exchange) send(ctx context.Context, cmds ...redis.Cmder) error {
 	}
 	r := &request{ctx, cmds, make(chan struct{})}
 	x.mu.Lock()
-	alone := x.options != nil && x.underway < min(maxInFlight, x.options.PoolSize) && len(x.pending) == 0
+	alone := x.options != nil && x.inFlight < min(maxInFlight, x.options.PoolSize) && len(x.pending) == 0
 	if alone && x.startLocked() {
 		x.mu.Unlock()
-		x.lead(r)
+		x.makeTrip(r)
 		return nil
 	}
 	x.pending = append(x.pending, r)
-	x.leadLocked()
+	x.sendPendingLocked()
 	x.mu.Unlock()
 	select {
 	case <-r.answered:
@@ -110,16 +110,16 @@ func (x *exchange) leave(r *request) error {
 func (x *exchange) endPatience() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.leadLocked()
+	x.sendPendingLocked()
 }
 
-// leadLocked begins the next round trip, if it may begin.
-func (x *exchange) leadLocked() {
+// sendPendingLocked begins the next round trip, if it may begin.
+func (x *exchange) sendPendingLocked() {
 	for len(x.pending) > 0 {
-		if x.options != nil && x.underway >= x.options.PoolSize {
+		if x.options != nil && x.inFlight >= x.options.PoolSize {
 			return // until another round trip ends
 		}
-		if x.underway >= maxInFlight {
+		if x.inFlight >= maxInFlight {
 			if wait := time.Until(x.latest.Add(x.patience)); wait > 0 {
 				x.timer.Reset(wait)
 				return
@@ -129,7 +129,7 @@ func (x *exchange) leadLocked() {
 		requests := slices.Clone(x.pending[:n])
 		x.pending = slices.Delete(x.pending, 0, n)
 		if x.startLocked() {
-			go x.lead(requests...)
+			go x.makeTrip(requests...)
 			continue
 		}
 		for _, r := range requests {
@@ -139,18 +139,18 @@ func (x *exchange) leadLocked() {
 	}
 }
 
-// startLocked counts another round trip, which lead ends. It reports false after Transport.Close.
+// startLocked counts another round trip, which makeTrip ends. It reports false after Transport.Close.
 func (x *exchange) startLocked() bool {
 	if !x.transport.start() {
 		return false
 	}
-	x.underway++
+	x.inFlight++
 	x.latest = time.Now()
 	return true
 }
 
-// lead makes one round trip of the requests. Scripts that the node does not know are sent again, whole.
-func (x *exchange) lead(requests ...*request) {
+// makeTrip makes one round trip of the requests. Scripts that the node does not know are sent again, whole.
+func (x *exchange) makeTrip(requests ...*request) {
 	defer x.transport.running.Done()
 	ctx := requests[0].ctx
 	if len(requests) > 1 || x.options == nil {
@@ -174,8 +174,8 @@ func (x *exchange) lead(requests ...*request) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.underway--
-	x.leadLocked()
+	x.inFlight--
+	x.sendPendingLocked()
 }
 
 // roundTrip sends the commands. A panic of a callback of the application is their error.
@@ -259,7 +259,7 @@ func lasting(requests []*request) (context.Context, context.CancelFunc) {
 			last = deadline
 		}
 	}
-	return context.WithDeadline(ctx, last.Add(leaderGrace))
+	return context.WithDeadline(ctx, last.Add(answerGrace))
 }
 
 var errBroken = errors.New("a hook of the Redis client panicked: correct the hook")

@@ -312,7 +312,7 @@ func TestExchange_hammer(t *testing.T) {
 	testservers.Await(t, 10*time.Second, "all exchanges to end", func() bool {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return x.underway == 0
+		return x.inFlight == 0
 	})
 	x.wantIdle(t)
 }

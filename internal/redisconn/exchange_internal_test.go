@@ -185,7 +185,7 @@ func (x *exchange) wantIdle(t *testing.T) {
 	testservers.Await(t, 10*time.Second, "no exchange and no pending call", func() bool {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return x.underway == 0 && len(x.pending) == 0
+		return x.inFlight == 0 && len(x.pending) == 0
 	})
 }
 

@@ -167,7 +167,7 @@ func TestExchange_lastsToLatestDeadline(t *testing.T) {
 		t.Errorf("the first caller: %v", err)
 	}
 	held.Wait(1)
-	time.Sleep(5 * leaderGrace) // long after the first deadline
+	time.Sleep(5 * answerGrace) // long after the first deadline
 	held.Release()
 	all.Wait()
 	if _, pipelines := w.reset(); !slices.Equal(pipelines, []int{4}) {

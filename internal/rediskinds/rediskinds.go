@@ -14,22 +14,22 @@ import (
 func Explain(client redis.UniversalClient, name string, err error) error {
 	err = redisconn.Explain(client, name, err)
 	e := &explained{err, []error{err}}
-	for own, kind := range kinds {
-		if errors.Is(err, own) {
-			e.all = append(e.all, kind)
+	for _, k := range kinds {
+		if errors.Is(err, k.own) {
+			e.all = append(e.all, k.kind)
 		}
 	}
 	return e
 }
 
-var kinds = map[error]error{
-	redisconn.ErrTemporary: driver.ErrTemporary,
-	redisconn.ErrRefused:   driver.ErrRefused,
-	redisconn.ErrRights:    driver.ErrRights,
-	redisconn.ErrForeign:   driver.ErrForeign,
-	redisconn.ErrFloor:     driver.ErrFloor,
-	redisconn.ErrNotDone:   driver.ErrNotDone,
-	redisconn.ErrReplayed:  driver.ErrReplayed,
+var kinds = []struct{ own, kind error }{
+	{redisconn.ErrTemporary, driver.ErrTemporary},
+	{redisconn.ErrRefused, driver.ErrRefused},
+	{redisconn.ErrRights, driver.ErrRights},
+	{redisconn.ErrForeign, driver.ErrForeign},
+	{redisconn.ErrFloor, driver.ErrFloor},
+	{redisconn.ErrNotDone, driver.ErrNotDone},
+	{redisconn.ErrReplayed, driver.ErrReplayed},
 }
 
 // explained is an error whose kinds are no part of its text.

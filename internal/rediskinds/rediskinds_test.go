@@ -41,10 +41,10 @@ func TestExplain_kinds(t *testing.T) {
 		for _, kind := range kinds {
 			want := false
 			for _, k := range c.kinds {
-				want = want || k == kind
+				want = want || k == kind.kind
 			}
-			if errors.Is(got, kind) != want {
-				t.Errorf("%v: is it %v? %t", c.err, kind, !want)
+			if errors.Is(got, kind.kind) != want {
+				t.Errorf("%v: is it %v? %t", c.err, kind.kind, !want)
 			}
 		}
 	}
