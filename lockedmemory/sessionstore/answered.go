@@ -9,33 +9,33 @@ import (
 )
 
 // Answered returns the exchange that is stored under an ID. known says that one was stored within
-// Retention.RememberIDs. With lockedmemory.ErrAnswerGone, known is true, and the exchange was trimmed,
-// cleared or replaced under no ID, or has expired with the session.
-//
-// In a turn, the answer stays true until the turn ends. Without a lease, another turn may store the
-// exchange at once. Further errors: lockedmemory.ErrInvalidID, [ErrChanged] and [EntryError].
-func (s *Store[M, D]) Answered(ctx context.Context, id string) (
-	exchange lockedmemory.Exchange[M], known bool, err error) {
+// Retention.RememberIDs. With lockedmemory.ErrAnswerGone, known is true: the exchange was trimmed, cleared or
+// replaced under no ID, or has expired with the session. In a turn, the answer stays true until the turn
+// ends. Further errors: lockedmemory.ErrInvalidID and [EntryError].
+func (s *Store[M, D]) Answered(ctx context.Context, id string) (exchange lockedmemory.Exchange[M], known bool, err error) {
 	if err := validID(opAnswered, id); err != nil {
 		return exchange, false, err
 	}
-	found, err := readWhole(ctx, s, opAnswered, func(r *reading) (found []lockedmemory.Exchange[M]) {
-		for page := range r.pages(storedriver.Read{ID: id}, 1) {
-			found = s.decode(r, page, nil)
-		}
-		known = r.known
-		return found
-	})
-	switch {
-	case err != nil:
+	r, err := s.reading(ctx, opAnswered)
+	if err != nil {
 		return exchange, false, err
-	case known && len(found) == 0:
+	}
+	page, err := r.read(storedriver.Read{ID: id, Limit: 1})
+	if err != nil {
+		return exchange, false, err
+	}
+	r.begin(page)
+	found := s.decode(r, page.Entries, nil)
+	switch {
+	case r.err != nil:
+		return exchange, false, r.err
+	case !page.Known:
+		return exchange, false, nil
+	case len(found) == 0:
 		return exchange, true, fmt.Errorf("sessionstore: %s: %w: it was trimmed, cleared or replaced; nothing was written",
 			opAnswered, lockedmemory.ErrAnswerGone)
-	case known:
-		exchange = found[0]
 	}
-	return exchange, known, nil
+	return found[0], true, nil
 }
 
 // maxID is the longest ID of a message, in bytes.

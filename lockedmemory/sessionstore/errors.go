@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -49,8 +48,7 @@ type StaleError struct {
 	Fence int64 // of the lease
 	// Mark is the highest token that the store has seen. 0: the session's mark has expired, and the
 	// lock has another owner.
-	Mark  int64
-	Cause error // why the lease could not get a higher token
+	Mark int64
 }
 
 func (e *StaleError) Error() string {
@@ -59,18 +57,12 @@ func (e *StaleError) Error() string {
 		text = fmt.Sprintf("%v: the session is not there, and the lock's present owner is not this lease, "+
 			"which has fencing token %d", distlock.ErrLost, e.Fence)
 	}
-	if e.Cause != nil {
-		// The text begins with ErrLost, so the text of the cause need not.
-		text += ": " + strings.TrimPrefix(e.Cause.Error(), distlock.ErrLost.Error()+": ")
-	}
 	return text + "; load the history again in a new turn; " +
 		"if this repeats, compare Namespace and server of the Lockers of all instances"
 }
 
 // Is reports whether target is distlock.ErrLost.
 func (e *StaleError) Is(target error) bool { return target == distlock.ErrLost }
-
-func (e *StaleError) Unwrap() error { return e.Cause }
 
 // Outcome is that of the write in its operation, see distlock.Operation.
 func (*StaleError) Outcome() distlock.Outcome { return distlock.OutcomeStale }

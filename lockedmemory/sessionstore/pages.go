@@ -29,7 +29,6 @@ type reading struct {
 	last     lockedmemory.Place   // of the last entry read
 	oldest   lockedmemory.Place   // see storedriver.Page, of the last page
 	pinned   []lockedmemory.Place // see storedriver.Page, of the first page
-	known    bool                 // see storedriver.Page, of the last page
 	err      error                // has ended the pages
 }
 
@@ -51,7 +50,9 @@ func (r *reading) pages(req storedriver.Read, limit int) iter.Seq[[]storedriver.
 				r.err = err
 				return
 			}
-			if r.err = r.changed(page); r.err != nil {
+			if !r.paged {
+				r.begin(page)
+			} else if r.err = r.changed(page); r.err != nil {
 				return
 			}
 			r.size = max(r.size/4, leastSize)
@@ -65,7 +66,7 @@ func (r *reading) pages(req storedriver.Read, limit int) iter.Seq[[]storedriver.
 					r.last = entry.Place
 				}
 			}
-			r.oldest, r.known = page.Oldest, page.Known
+			r.oldest = page.Oldest
 			if !yield(page.Entries) || page.Last == (lockedmemory.Place{}) {
 				return
 			}
@@ -74,14 +75,16 @@ func (r *reading) pages(req storedriver.Read, limit int) iter.Seq[[]storedriver.
 	}
 }
 
+// begin takes what the first page says of the session.
+func (r *reading) begin(page storedriver.Page) {
+	r.paged, r.revision, r.pinned = true, page.Revision, page.Pinned
+	r.since = r.driver.Retention().Since(page.Mark.Fence)
+}
+
 // changed returns an error if a page does not belong to the pages before: the history was replaced or
 // cleared, or the last entry read was trimmed, perhaps with a part of its turn that was not read.
 func (r *reading) changed(page storedriver.Page) error {
-	switch {
-	case !r.paged:
-		r.paged, r.revision, r.pinned = true, page.Revision, page.Pinned
-		r.since = r.driver.Retention().Since(page.Mark.Fence)
-	case page.Revision != r.revision, r.last != lockedmemory.Place{} && r.last.Compare(page.Oldest) < 0:
+	if page.Revision != r.revision || r.last != (lockedmemory.Place{}) && r.last.Compare(page.Oldest) < 0 {
 		return r.changes()
 	}
 	return nil
@@ -89,6 +92,24 @@ func (r *reading) changed(page storedriver.Page) error {
 
 func (r *reading) changes() error {
 	return fmt.Errorf("%w: %s: while it was read, it was cleared, replaced or trimmed: begin again", ErrChanged, r.op)
+}
+
+// pins returns the pinned entries, in order. It follows the first page, and makes no request where that has
+// named none. An error becomes reading.err.
+func (r *reading) pins() []storedriver.Entry {
+	if len(r.pinned) == 0 || r.err != nil {
+		return nil
+	}
+	page, err := r.read(storedriver.Read{Pinned: r.pinned, PinnedOnly: true, Next: true, Limit: len(r.pinned)})
+	if err == nil {
+		err = r.changed(page)
+	}
+	// ⚑ A Clear and a Replace may lead to the same revision. But a session may also have expired.
+	if err == nil && len(page.Entries) < len(r.pinned) && r.last != (lockedmemory.Place{}) {
+		err = r.changes()
+	}
+	r.err = err
+	return page.Entries
 }
 
 // read reads a page. Under a lease, it shows the token of the lease.

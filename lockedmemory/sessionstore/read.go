@@ -34,7 +34,8 @@ func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 			found = present(r, found)
 		} else {
 			found = s.last(r, s.opts.Window, words, true)
-			found = byPlace(append(found, s.decode(r, r.pins(), words)...))
+			found = append(found, s.decode(r, r.pins(), words)...)
+			slices.SortFunc(found, func(a, b lockedmemory.Exchange[M]) int { return a.Place.Compare(b.Place) })
 		}
 		messages := make([]M, 0, 2*len(found))
 		for _, e := range found {

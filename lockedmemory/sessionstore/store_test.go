@@ -295,15 +295,6 @@ func TestStore_C_contextEndsOnTheWay_noWrite(t *testing.T) {
 	}
 }
 
-func TestStaleError_nestedLoss_namedOnce(t *testing.T) {
-	err := error(&sessionstore.StaleError{Fence: 1, Mark: 2, Cause: fmt.Errorf("%w: another owner has the lock",
-		distlock.ErrLost)})
-	if text := err.Error(); strings.Count(text, "lease lost") != 1 ||
-		!strings.Contains(text, "another owner has the lock") || !errors.Is(err, distlock.ErrLost) {
-		t.Errorf("%q does not say once that the lease was lost, and why", text)
-	}
-}
-
 // A turn that has ended may have read everything. A Save that it has left behind does not begin a
 // new history, and fails with the error of the lease, also if the session never had an exchange.
 func TestSave_O_endedLease_notHeld(t *testing.T) {

@@ -245,37 +245,32 @@ func (s *service) Replace(_ context.Context, r storedriver.Replace) (storedriver
 		return v, nil
 	}
 	first, last := sess.index(r.From), sess.index(r.To)
+	whole, forks := r.From == lockedmemory.Place{}, len(r.New) > 0
 	switch {
-	case r.From == lockedmemory.Place{} && len(r.New) > 0: // Fork
-		if sess.entries != nil {
-			v.Outcome = storedriver.Range
-			break
-		}
-		sess.state = begun
+	case whole && forks && sess.entries != nil, !whole && (first < 0 || last < 0):
+		v.Outcome = storedriver.Range
+	case whole && forks:
 		for _, e := range r.New {
 			e.Messages = cloned(e.Messages)
 			sess.entries = append(sess.entries, entry{Entry: e})
 			sess.revision = max(sess.revision, e.Place.Sub)
 		}
-		return v, nil
-	case r.From == lockedmemory.Place{}: // Clear
-		sess.entries, sess.state = nil, cleared
+	case whole: // a Clear
+		sess.entries, sess.revision = nil, 0
 		if r.Forget {
 			clear(sess.ids)
 			sess.deleted = r.Fence
 		}
-		sess.revision = 0
-		return v, nil
-	case first < 0 || last < 0:
-		v.Outcome = storedriver.Range
 	case !sess.replace(first, last, r.New):
 		v.Outcome = storedriver.Full
 	}
 	switch {
-	case v.Outcome >= storedriver.Range:
+	case v.Outcome != storedriver.Done:
 		sess.op = "" // the place stays taken
 	case len(sess.entries) == 0:
 		sess.entries, sess.state = nil, cleared
+	default:
+		sess.state = begun
 	}
 	return v, nil
 }

@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -99,24 +96,12 @@ func scanVerdict(row pgx.CollectableRow) (v storedriver.Verdict, err error) {
 	return v, err
 }
 
-// session refuses a name that the server refuses. The lock refuses it, too, so no session has it.
-func session(name string) error {
-	if !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
-		return fmt.Errorf("pgstore: %w: the session's name is not UTF-8, or has a NUL: encode it first, "+
-			"for example as hexadecimal", driver.ErrRefused)
-	}
-	return nil
-}
-
 // access returns the first arguments of each function that writes.
 func (s *service) access(a storedriver.Access) []any {
 	return []any{s.keep.Namespace, a.Session, a.Fence, a.Shown, a.Awaited, a.First, s.idle, s.limits}
 }
 
 func (s *service) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
-	if err := session(a.Session); err != nil {
-		return storedriver.Verdict{}, err
-	}
 	args := s.appendArgs(a)
 	if lock, ok := s.colocated(a); ok {
 		return s.appendRelease(ctx, a.Lease, lock, args)
@@ -153,9 +138,6 @@ func some(messages [][]byte) [][]byte {
 }
 
 func (s *service) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
-	if err := session(r.Session); err != nil {
-		return storedriver.Verdict{}, err
-	}
 	var from, to []int64
 	if r.From != (lockedmemory.Place{}) {
 		from, to = numbers(r.From), numbers(r.To)

@@ -14,9 +14,6 @@ import (
 )
 
 func (s *service) Read(ctx context.Context, r storedriver.Read) (page storedriver.Page, err error) {
-	if err := session(r.Session); err != nil {
-		return page, err
-	}
 	var a storedriver.Access
 	if r.Access != nil {
 		a = *r.Access
