@@ -25,7 +25,7 @@ func TestFork_O_begunBeforeSwap_refused(t *testing.T) {
 	session := fmt.Sprint("fork-", token)
 	access := storedriver.Access{Session: session, Fence: token, First: true}
 	keys, args := []string{s.keys(session).log, s.keys(session).mark, s.keys(session).mark, s.keys(session).ids,
-		s.keys(session).stage}, []any{tokens(access, false), 0, 0, storedriver.KeepEmpty.Milliseconds(), s.bounds()}
+		s.keys(session).stage}, []any{tokens(access, false), 0, 0, storedriver.KeepEmpty.Milliseconds(), fmt.Sprintf("%d %d", s.keep.MaxExchanges, s.keep.MaxAge.Microseconds())}
 	p := newReplacing(storedriver.Replace{Write: storedriver.Write{Access: access, N: 1, Op: fmt.Sprintf("%032x", token)},
 		New: []storedriver.Entry{{Place: lockedmemory.Place{Fence: token - 2, N: 1}, Messages: [][]byte{[]byte("copied")}}}}, keys, args)
 	for p.step != swap {

@@ -12,106 +12,73 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-func (s *service) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
-	var page storedriver.Page
-	_, err := s.redis.Repeat(ctx, func() error {
-		var err error
+func (s *service) Read(ctx context.Context, r storedriver.Read) (page storedriver.Page, err error) {
+	_, err = s.redis.Repeat(ctx, func() (err error) {
 		page, err = s.read(ctx, r)
 		return err
 	})
 	return page, s.explain(err)
 }
 
-func (s *service) read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
+func (s *service) read(ctx context.Context, r storedriver.Read) (page storedriver.Page, err error) {
 	k := s.keys(r.Session)
-	limit := r.Limit
-	name, first, second := "xrange", "-", "+"
-	if r.Backward {
-		name, first, second = "xrevrange", "+", "-"
-	}
-	continues := r.From != (lockedmemory.Place{})
-	if continues {
-		first = "(" + r.From.String()
-	} else if r.Backward {
-		limit++ // the last entry may be a marker
+	var cmds []redis.Cmder
+	var parsers []func() error // of the replies to cmds
+	add := func(cmd redis.Cmder, parse func() error) {
+		cmds, parsers = append(cmds, cmd), append(parsers, parse)
 	}
 	// ⚑ The pipeline shows the token before it reads. So no write under a lower token can follow.
-	firstAccess := r.Access != nil && r.Access.First
-	var page storedriver.Page
-	var tokenCall, idCall *redisconn.Call
-	var oldest *redis.Cmd
-	var entries []*redis.Cmd
-	var cmds []redis.Cmder
-	if firstAccess {
+	if r.Access != nil && r.Access.First {
 		keys, args := s.access(*r.Access, false)
-		tokenCall = s.scripts.load.Call(ctx, keys, args...)
-		cmds = append(cmds, tokenCall)
+		load := s.scripts.load.Call(ctx, keys, args...)
+		add(load, func() (err error) { page.Verdict, err = parseVerdict(load.Cmd); return err })
 	}
 	// ⚑ The revision is read before the first page, and after each later one.
 	mark := redis.NewCmd(ctx, "get", k.mark)
 	if !r.Next {
-		cmds = append(cmds, mark)
+		add(mark, func() error { return parseMark(&page, mark) })
 	}
 	switch {
 	case r.ID != "":
-		idCall = s.scripts.answered.Call(ctx, []string{k.log, k.ids}, field(r.ID), r.ID)
-		cmds = append(cmds, idCall)
+		answered := s.scripts.answered.Call(ctx, []string{k.log, k.ids}, field(r.ID), r.ID)
+		add(answered, func() error { return parseAnswered(&page, answered.Cmd) })
 	case r.PinnedOnly:
 		for _, p := range r.Pinned {
-			entries = append(entries, redis.NewCmd(ctx, "xrange", k.log, p.String(), p.String()))
+			entry := redis.NewCmd(ctx, "xrange", k.log, p.String(), p.String())
+			add(entry, func() error { return fill(&page, entry, len(r.Pinned), -1) }) // no page follows
 		}
-		r.Limit, limit = len(r.Pinned), -1 // no page follows
 	default:
-		entries = append(entries, redis.NewCmd(ctx, name, k.log, first, second, "count", limit))
+		name, first, last, count := "xrange", "-", "+", r.Limit
+		if r.Backward {
+			name, first, last = "xrevrange", "+", "-"
+			count++ // the last entry may be a marker
+		}
+		if r.From != (lockedmemory.Place{}) {
+			first, count = "("+r.From.String(), r.Limit
+		}
+		entries := redis.NewCmd(ctx, name, k.log, first, last, "count", count)
+		add(entries, func() error { return fill(&page, entries, r.Limit, count) })
 	}
-	for _, cmd := range entries {
-		cmds = append(cmds, cmd)
-	}
-	if continues { // after the entries: an entry that was cleared in between is older than the oldest
-		oldest = redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1+len(r.Pinned))
-		cmds = append(cmds, oldest)
+	if r.From != (lockedmemory.Place{}) { // after the entries: an entry that was cleared in between is older than the oldest
+		oldest := redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1+len(r.Pinned))
+		add(oldest, func() (err error) { page.Oldest, err = firstPlace(oldest, r.Pinned); return err })
 	}
 	if r.Next {
-		cmds = append(cmds, mark)
+		add(mark, func() error { return parseMark(&page, mark) })
 	}
-	err := s.redis.Send(ctx, k.log, cmds...)
-	if err != nil {
+	if err := s.redis.Send(ctx, k.log, cmds...); err != nil {
 		return page, err
 	}
-	if firstAccess {
-		if page.Verdict, err = parseVerdict(tokenCall.Cmd); err != nil || page.Outcome != storedriver.Done {
+	for _, parse := range parsers {
+		if err := parse(); err != nil || page.Outcome != storedriver.Done {
 			return page, err
 		}
 	}
-	if err = parseMark(&page, mark); err != nil {
-		return page, err
-	}
-	if continues {
-		if page.Oldest, err = firstPlace(oldest, r.Pinned); err != nil {
-			return page, err
-		}
-	}
-	if r.ID != "" {
-		var found []any
-		if page.Known, found, err = parseAnswered(idCall.Cmd); err == nil {
-			page.Entries, _, err = parseEntries(found)
-		}
-		return page, err
-	}
-	var found []any
-	for _, cmd := range entries {
-		some, err := cmd.Slice()
-		if err != nil {
-			return page, err
-		}
-		found = append(found, some...)
-	}
-	return page, fill(&page, found, r.Limit, limit)
+	return page, nil
 }
 
 // parseMark reads the token, the revision and the pinned places in a mark. Without a mark, they are zero.
@@ -152,14 +119,17 @@ func (e markError) Error() string { return string(e) }
 func (markError) RedisError()     {}
 
 // parseAnswered reads the reply of lua/answered.lua.
-func parseAnswered(cmd *redis.Cmd) (known bool, entries []any, err error) {
+func parseAnswered(page *storedriver.Page, cmd *redis.Cmd) error {
 	words, err := cmd.Slice()
 	if err != nil {
-		return false, nil, err
+		return err
 	}
 	reply := replyOf(words)
-	known, entries = reply.Number() == 1, reply.List()
-	return known, entries, reply.End()
+	page.Known = reply.Number() == 1
+	if page.Entries, _, err = parseEntries(reply.List()); err != nil {
+		return err
+	}
+	return reply.End()
 }
 
 // firstPlace is the place of the first entry or marker in a reply of XRANGE that is not pinned. Without
@@ -181,18 +151,21 @@ func firstPlace(cmd *redis.Cmd, pinned []lockedmemory.Place) (lockedmemory.Place
 	return lockedmemory.Place{Fence: math.MaxInt64}, nil
 }
 
-// fill puts the entries of a reply into the page, without the markers. asked is the COUNT of the
-// request.
-func fill(page *storedriver.Page, found []any, limit, asked int) error {
+// fill adds the entries of a reply to the page, without the markers. asked is the COUNT of the request.
+func fill(page *storedriver.Page, cmd *redis.Cmd, limit, asked int) error {
+	found, err := cmd.Slice()
+	if err != nil {
+		return err
+	}
 	entries, last, err := parseEntries(found)
 	if err != nil {
 		return err
 	}
-	page.Entries = entries
+	page.Entries = append(page.Entries, entries...)
 	switch {
-	case len(entries) > limit:
-		page.Entries = entries[:limit]
-		page.Last = entries[limit-1].Place
+	case len(page.Entries) > limit:
+		page.Entries = page.Entries[:limit]
+		page.Last = page.Entries[limit-1].Place
 	case len(found) == asked:
 		page.Last = last
 	}

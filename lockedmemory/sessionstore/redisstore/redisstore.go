@@ -114,17 +114,12 @@ func (s *service) access(a storedriver.Access, frees bool) ([]string, []any) {
 		lock, isLock = key, 1
 	}
 	return []string{k.log, k.mark, lock, k.ids}, []any{tokens(a, frees), isLock, s.keep.IdleTTL.Milliseconds(),
-		storedriver.KeepEmpty.Milliseconds(), s.bounds()}
+		storedriver.KeepEmpty.Milliseconds(), fmt.Sprintf("%d %d", s.keep.MaxExchanges, s.keep.MaxAge.Microseconds())}
 }
 
 // tokens are those of an access, and whether it frees memory; see lua/session.lua.
 func tokens(a storedriver.Access, frees bool) string {
 	return fmt.Sprintf("%d %d %d %t", a.Fence, a.Shown, a.Awaited, frees)
-}
-
-// bounds are those of trimming; see lua/session.lua.
-func (s *service) bounds() string {
-	return fmt.Sprintf("%d %d", s.keep.MaxExchanges, s.keep.MaxAge.Microseconds())
 }
 
 // seq is the second number of the ID that an entry has in the Stream.
