@@ -64,6 +64,7 @@ type LockedMemory[M, D any] struct {
 // option is out of range, or the inner memory does not work under the Locker.
 func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opts *Options,
 ) (*LockedMemory[M, D], error) {
+	o := *cmp.Or(opts, &Options{})
 	switch {
 	case isNil(inner):
 		return nil, fmt.Errorf("%w: the inner memory is nil: give the memory that is to be locked", distlock.ErrInvalidOption)
@@ -71,22 +72,17 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 		return nil, fmt.Errorf("%w: the Locker is nil: make one with redislock.New or memlock.New", distlock.ErrInvalidOption)
 	case key == nil:
 		return nil, fmt.Errorf("%w: the KeyFunc is nil: use FixedKey for a memory of one session", distlock.ErrInvalidOption)
+	case o.Busy != Queue && o.Busy != Refuse:
+		return nil, fmt.Errorf("%w: Busy is %d, which is no BusyPolicy: use Queue or Refuse", distlock.ErrInvalidOption, o.Busy)
 	}
-	m := &LockedMemory[M, D]{inner: inner, locker: locker, key: key}
+	o.Wait = cmp.Or(o.Wait, DefaultWait)
+	m := &LockedMemory[M, D]{inner: inner, locker: locker, key: key, opts: o}
 	if store, ok := inner.(sessionStore[M]); ok {
 		if err := store.AcceptsLocker(locker); err != nil {
 			return nil, fmt.Errorf("%w: the inner memory does not work under this Locker: %w", distlock.ErrInvalidOption, err)
 		}
 		m.store = store
 	}
-	if opts != nil {
-		m.opts = *opts
-	}
-	if m.opts.Busy != Queue && m.opts.Busy != Refuse {
-		return nil, fmt.Errorf("%w: Busy is %d, which is no BusyPolicy: use Queue or Refuse",
-			distlock.ErrInvalidOption, m.opts.Busy)
-	}
-	m.opts.Wait = cmp.Or(m.opts.Wait, DefaultWait)
 	return m, nil
 }
 

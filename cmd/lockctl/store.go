@@ -82,7 +82,7 @@ func (s *sessions) names(ctx context.Context, limit int) (names []string, more b
 func (s *sessions) exchanges(ctx context.Context, name string, from lockedmemory.Place, backward bool, limit int,
 ) iter.Seq2[storedriver.Entry, error] {
 	return func(yield func(storedriver.Entry, error) bool) {
-		read := storedriver.Read{Session: name, Backward: backward, From: from}
+		read := storedriver.Read{Access: storedriver.Access{Session: name}, Backward: backward, From: from}
 		revision, largest, room := int64(0), 1, 4
 		for limit > 0 {
 			read.Limit = min(room, limit)

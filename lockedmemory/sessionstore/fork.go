@@ -53,10 +53,9 @@ func (s *Store[M, D]) Fork(ctx context.Context, to string, upTo lockedmemory.Pla
 	}
 	// ⚑ The places of the copied exchanges are below those of all later writes.
 	if last := entries[len(entries)-1].Place.Fence; lease.Fence() <= last {
-		err = fencing.RaiseToken(ctx, lease, last)
-	}
-	if err != nil {
-		return fmt.Errorf("sessionstore: %s: the lock gives no token above the copied ones; nothing was written: %w", opFork, err)
+		if err := fencing.RaiseToken(ctx, lease, last); err != nil {
+			return fmt.Errorf("sessionstore: %s: the lock gives no token above the copied ones; nothing was written: %w", opFork, err)
+		}
 	}
 	return target.replace(storedriver.Replace{New: entries})
 }

@@ -32,13 +32,8 @@ const maxMaxMessage = 256 << 20
 // withDefaults returns the options with the defaults filled in. It fails with
 // distlock.ErrInvalidOption if a field is out of range.
 func (opts *Options) withDefaults() (o Options, err error) {
-	if opts != nil {
-		o = *opts
-	}
-	o.MaxMessage = cmp.Or(o.MaxMessage, 8<<20)
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o = *cmp.Or(opts, &Options{})
+	o.MaxMessage, o.Logger = cmp.Or(o.MaxMessage, 8<<20), cmp.Or(o.Logger, slog.Default())
 	switch {
 	case o.Window < 0:
 		err = invalidOption("Window is %d, but must be positive, or 0 to load all", o.Window)

@@ -34,8 +34,8 @@ func (d *refusing) Replace(_ context.Context, r storedriver.Replace) (storedrive
 }
 
 func (d *refusing) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
-	if d.with == storedriver.Stale && r.Access != nil {
-		v := d.verdict(*r.Access)
+	if d.with == storedriver.Stale && r.Lease != nil {
+		v := d.verdict(r.Access)
 		v.Replayed = true
 		return storedriver.Page{Verdict: v}, nil
 	}

@@ -114,13 +114,13 @@ func (r *reading) pins() []storedriver.Entry {
 
 // read reads a page. Under a lease, it shows the token of the lease.
 func (r *request) read(req storedriver.Read) (page storedriver.Page, err error) {
-	req.Session = r.session
 	if r.lease == nil {
+		req.Access = storedriver.Access{Session: r.session}
 		page, err = retry(r.ctx, 0, func() (storedriver.Page, error) { return r.driver.Read(r.ctx, req) })
 		return page, r.callError(err)
 	}
 	return r.underLease(func(w storedriver.Write) (storedriver.Page, error) {
-		req.Access = &w.Access
+		req.Access = w.Access
 		return r.driver.Read(r.ctx, req)
 	})
 }

@@ -103,9 +103,6 @@ func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[
 		return nil, invalidOption("n is %d, but must not be negative", n)
 	}
 	return readWhole(ctx, s, opLast, func(r *reading) []lockedmemory.Exchange[M] {
-		if n == 0 {
-			return nil
-		}
 		return s.last(r, n, nil, false)
 	})
 }

@@ -138,7 +138,7 @@ func TestLoad_pinned_oneReadMore(t *testing.T) {
 		}
 	}
 	loads(20, 1)
-	page, err := d.Read(t.Context(), storedriver.Read{Session: "s", Limit: 1})
+	page, err := d.Read(t.Context(), storedriver.Read{Access: storedriver.Access{Session: "s"}, Limit: 1})
 	must(t, err)
 	first := page.Entries[0]
 	first.Pinned = true

@@ -16,8 +16,7 @@ import (
 //
 // The error is the driver's. See storedriver.MayHaveEffect of distlock.
 func retry(ctx context.Context, limit time.Duration, call func() (storedriver.Page, error)) (page storedriver.Page, err error) {
-	start := time.Now()
-	sent := false
+	start, sent := time.Now(), false
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		if err = ctx.Err(); err != nil {
 			err = fmt.Errorf("%w: %w", driver.ErrNotDone, err)

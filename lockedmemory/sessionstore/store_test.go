@@ -25,8 +25,8 @@ import (
 type sparing struct{ storedriver.Driver }
 
 func (d sparing) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
-	if r.Access != nil && !r.Access.First {
-		r.Access = nil
+	if !r.First {
+		r.Access = storedriver.Access{Session: r.Session}
 	}
 	return d.Driver.Read(ctx, r)
 }

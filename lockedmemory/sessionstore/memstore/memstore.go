@@ -309,9 +309,9 @@ func (s *service) Read(_ context.Context, r storedriver.Read) (storedriver.Page,
 	defer s.mu.Unlock()
 	sess := s.at(r.Session)
 	var page storedriver.Page
-	if r.Access != nil && r.Access.First {
-		if page.Verdict = sess.barred(*r.Access); page.Outcome == storedriver.Done {
-			page.Verdict = s.show(sess, *r.Access)
+	if r.First {
+		if page.Verdict = sess.barred(r.Access); page.Outcome == storedriver.Done {
+			page.Verdict = s.show(sess, r.Access)
 		}
 		if page.Outcome != storedriver.Done {
 			return page, nil

@@ -54,7 +54,7 @@ func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
 			if c.save {
 				append(ahead + 1)
 			} else if _, err := sessions.Read(t.Context(), storedriver.Read{
-				Session: "s", Access: &storedriver.Access{Session: "s", Fence: ahead + 1, First: true}, Limit: 1}); err != nil {
+				Access: storedriver.Access{Session: "s", Fence: ahead + 1, First: true}, Limit: 1}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(c.kept - time.Millisecond)
@@ -84,8 +84,8 @@ func TestRead_laterReadOfALease_leavesTheSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		fence := time.Now().UnixMicro()
-		access := func(fence int64) *storedriver.Access { return &storedriver.Access{Session: "s", Fence: fence} }
-		write := storedriver.Write{Access: *access(fence), N: 1, Op: fmt.Sprintf("%032d", 1)}
+		access := func(fence int64) storedriver.Access { return storedriver.Access{Session: "s", Fence: fence} }
+		write := storedriver.Write{Access: access(fence), N: 1, Op: fmt.Sprintf("%032d", 1)}
 		if _, err := sessions.Append(t.Context(), storedriver.Append{Write: write}); err != nil {
 			t.Fatal(err)
 		}
@@ -95,12 +95,12 @@ func TestRead_laterReadOfALease_leavesTheSession(t *testing.T) {
 			want  int
 		}{{fence - 1, 0, 1}, {fence + 1, 0, 1}, {fence, 40 * time.Second, 1}, {fence, 40 * time.Second, 0}} {
 			time.Sleep(c.wait)
-			page, err := sessions.Read(t.Context(), storedriver.Read{Session: "s", Access: access(c.fence), Limit: 9})
+			page, err := sessions.Read(t.Context(), storedriver.Read{Access: access(c.fence), Limit: 9})
 			if err != nil || page.Outcome != storedriver.Done || len(page.Entries) != c.want {
 				t.Errorf("%+v: %+v, %v", c, page, err)
 			}
 		}
-		second := storedriver.Write{Access: *access(fence), N: 2, Op: fmt.Sprintf("%032d", 2)}
+		second := storedriver.Write{Access: access(fence), N: 2, Op: fmt.Sprintf("%032d", 2)}
 		if v, err := sessions.Append(t.Context(), storedriver.Append{Write: second}); err != nil ||
 			v.Outcome != storedriver.Gone {
 			t.Errorf("a Save after the expiry: %+v, %v", v, err)

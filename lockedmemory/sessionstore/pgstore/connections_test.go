@@ -34,7 +34,7 @@ func TestDriver_O_withoutCaches_pgBouncer(t *testing.T) {
 					r.Errorf("Save %d of %s: %+v, %v", n+1, session, v, err)
 					return
 				}
-				page, err := r.Read(r.Context(), storedriver.Read{Session: session, Limit: 100})
+				page, err := r.Read(r.Context(), storedriver.Read{Access: storedriver.Access{Session: session}, Limit: 100})
 				if err != nil || len(page.Entries) != n+1 || string(page.Entries[n].Messages[0]) != session {
 					r.Errorf("%d exchanges after Save %d of %s: %v", len(page.Entries), n+1, session, err)
 					return

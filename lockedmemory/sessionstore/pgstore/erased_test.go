@@ -69,7 +69,7 @@ func TestBytes_allSurvive(t *testing.T) {
 	place := lockedmemory.Place{Fence: r.fence, N: 1}
 	check := func() {
 		t.Helper()
-		page, err := r.Read(t.Context(), storedriver.Read{Session: "s", Limit: 1, ID: string(all)})
+		page, err := r.Read(t.Context(), storedriver.Read{Access: storedriver.Access{Session: "s"}, Limit: 1, ID: string(all)})
 		if err != nil || len(page.Entries) != 1 || !page.Known {
 			t.Fatalf("%+v, %v", page, err)
 		}

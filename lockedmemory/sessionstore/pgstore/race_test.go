@@ -149,7 +149,7 @@ func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
 	n := int64(1)
 	replace := func(exchanges int, want storedriver.Outcome) {
 		t.Helper()
-		page := returned(r.Read(t.Context(), storedriver.Read{Session: "s", Limit: 1}))(t)
+		page := returned(r.Read(t.Context(), storedriver.Read{Access: storedriver.Access{Session: "s"}, Limit: 1}))(t)
 		at := page.Entries[0].Place
 		n++
 		w := storedriver.Replace{Write: r.write("s", r.fence, n), From: at, To: at}
@@ -179,7 +179,7 @@ func TestSession_oddNames(t *testing.T) {
 	for _, name := range []string{"a\x00b", "\xff"} {
 		_, err := r.Append(t.Context(), storedriver.Append{Write: r.write(name, r.fence, 1), Content: content("x")})
 		_, err2 := r.Replace(t.Context(), storedriver.Replace{Write: r.write(name, r.fence, 1)})
-		_, err3 := r.Read(t.Context(), storedriver.Read{Session: name, Limit: 1})
+		_, err3 := r.Read(t.Context(), storedriver.Read{Access: storedriver.Access{Session: name}, Limit: 1})
 		_, _, err4 := r.Sessions(t.Context(), name)
 		for _, err := range []error{err, err2, err3, err4} {
 			if !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) {

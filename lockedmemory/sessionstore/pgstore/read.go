@@ -14,15 +14,11 @@ import (
 )
 
 func (s *service) Read(ctx context.Context, r storedriver.Read) (page storedriver.Page, err error) {
-	var a storedriver.Access
-	if r.Access != nil {
-		a = *r.Access
-	}
 	from, limit := r.From, min(r.Limit, math.MaxInt32)
 	if r.Backward && from == (lockedmemory.Place{}) {
 		from.Fence = math.MaxInt64
 	}
-	args := []any{s.keep.Namespace, r.Session, a.First, a.Fence, a.Shown, a.Awaited, s.idle, s.limits,
+	args := []any{s.keep.Namespace, r.Session, r.First, r.Fence, r.Shown, r.Awaited, s.idle, s.limits,
 		r.Backward, numbers(from), limit + 1, nil, nil, r.Next, r.PinnedOnly} // one more shows if there is more
 	if r.ID != "" {
 		args[11], args[12] = []byte(r.ID), hash(r.ID)

@@ -197,7 +197,7 @@ func TestLockTimeout_sessionRowLocked_temporary(t *testing.T) {
 	_, err2 := r.Append(ctx, storedriver.Append{Write: r.write("s", fence, 2), Content: content("y")})
 	_, err3 := r.Replace(ctx, storedriver.Replace{Write: r.write("s", fence, 2)})
 	access := r.write("s", fence, 1).Access
-	_, err4 := r.Read(ctx, storedriver.Read{Session: "s", Access: &access, Limit: 1})
+	_, err4 := r.Read(ctx, storedriver.Read{Access: access, Limit: 1})
 	for what, err := range map[string]error{"the last Save": err, "Save": err2, "Clear": err3, "Load": err4} {
 		if !errors.Is(err, driver.ErrTemporary) || driver.MayHaveEffect(err) {
 			t.Errorf("%s: %v", what, err)

@@ -52,7 +52,7 @@ func TestStandby_temporary(t *testing.T) {
 	pair.AwaitStandby()
 	r.Driver = returned(pgstore.NewDriver(connect(t, pair.Standby.URL(db.Name())), nil))(t)
 	r.isTemporary("s")
-	_, err := r.Read(t.Context(), storedriver.Read{Session: "s", Limit: 1})
+	_, err := r.Read(t.Context(), storedriver.Read{Access: storedriver.Access{Session: "s"}, Limit: 1})
 	_, _, err2 := r.Sessions(t.Context(), "")
 	if !errors.Is(err, driver.ErrTemporary) || !errors.Is(err2, driver.ErrTemporary) {
 		t.Errorf("Read: %v; Sessions: %v", err, err2)
@@ -94,7 +94,7 @@ func TestStandby_commitCancelled_unknown(t *testing.T) {
 		{"a Save with an ID", append(r.write("s", r.fence+1, 5), named(content("the message with an ID"), "id"))},
 		{"another with that ID", append(r.write("s", r.fence+1, 6), named(content("the message with an ID"), "id"))},
 		{"a look for the ID", func() error {
-			_, err := r.Read(context.Background(), storedriver.Read{Session: "s", ID: "id", Limit: 1})
+			_, err := r.Read(context.Background(), storedriver.Read{Access: storedriver.Access{Session: "s"}, ID: "id", Limit: 1})
 			return err
 		}},
 	} {

@@ -130,7 +130,7 @@ func (r *rig) is(want storedriver.Outcome) func(storedriver.Verdict, error) {
 // texts are the first messages of a session.
 func (r *rig) texts(session string) (texts []string) {
 	r.Helper()
-	page, err := r.Read(r.Context(), storedriver.Read{Session: session, Limit: 1000})
+	page, err := r.Read(r.Context(), storedriver.Read{Access: storedriver.Access{Session: session}, Limit: 1000})
 	must(r, err)
 	for _, e := range page.Entries {
 		texts = append(texts, string(e.Messages[0]))
@@ -141,6 +141,6 @@ func (r *rig) texts(session string) (texts []string) {
 // shows is the first access of a lease that only reads.
 func (r *rig) shows(session string, fence int64) (storedriver.Verdict, error) {
 	a := r.write(session, fence, 1).Access
-	page, err := r.Read(r.Context(), storedriver.Read{Session: session, Access: &a, Limit: 1})
+	page, err := r.Read(r.Context(), storedriver.Read{Access: a, Limit: 1})
 	return page.Verdict, err
 }

@@ -44,7 +44,7 @@ func TestIDs_O_randomCalls_asMemstore(t *testing.T) {
 			got, want := c.answer(t, remote, call), c.answer(t, local, call)
 			trace = append(trace, fmt.Sprintf("%+v: %s", call, got))
 			for _, id := range someIDs {
-				read := storedriver.Read{Session: c.session, ID: id, Limit: 1}
+				read := storedriver.Read{Access: storedriver.Access{Session: c.session}, ID: id, Limit: 1}
 				got, want = got+c.answer(t, remote, read), want+c.answer(t, local, read)
 			}
 			if got != want {
@@ -78,7 +78,7 @@ func (c *randomCalls) next(step int64) any {
 		return write
 	case 1:
 		access.First = true
-		return storedriver.Read{Session: c.session, Access: &access, ID: id, Limit: 1}
+		return storedriver.Read{Access: access, ID: id, Limit: 1}
 	case 2:
 		return storedriver.Append{Write: write, Content: storedriver.Content{Messages: [][]byte{[]byte(write.Op)}}}
 	}

@@ -53,7 +53,7 @@ func (s *ids) append(a storedriver.Append) (storedriver.Verdict, error) {
 func (s *ids) place(id string) (at string, known bool) {
 	s.Helper()
 	d, _ := s.writer("s", 1)
-	page, err := d.Read(s.Context(), storedriver.Read{Session: "s", ID: id, Limit: 1})
+	page, err := d.Read(s.Context(), storedriver.Read{Access: storedriver.Access{Session: "s"}, ID: id, Limit: 1})
 	must(s.T, err)
 	for _, e := range page.Entries {
 		at += e.Place.String()

@@ -37,7 +37,7 @@ func TestDriver_L_returnsWithItsContext(t *testing.T) {
 			must(t, err)
 			access := storedriver.Access{Session: t.Name(), Lease: lease, Fence: lease.Fence(), First: true}
 			if connected {
-				_, err := d.Read(t.Context(), storedriver.Read{Session: t.Name(), Access: &access, Limit: 1})
+				_, err := d.Read(t.Context(), storedriver.Read{Access: access, Limit: 1})
 				must(t, err)
 			}
 			network.Cut()
@@ -59,7 +59,7 @@ func TestDriver_L_returnsWithItsContext(t *testing.T) {
 					return err
 				},
 				"Read, first": func(ctx context.Context) error {
-					_, err := d.Read(ctx, storedriver.Read{Session: t.Name(), Access: &access, Limit: 1})
+					_, err := d.Read(ctx, storedriver.Read{Access: access, Limit: 1})
 					return err
 				},
 				"Sessions": func(ctx context.Context) error {
@@ -71,7 +71,7 @@ func TestDriver_L_returnsWithItsContext(t *testing.T) {
 					return err
 				},
 				"Read": func(ctx context.Context) error {
-					_, err := d.Read(ctx, storedriver.Read{Session: t.Name(), Limit: 1})
+					_, err := d.Read(ctx, storedriver.Read{Access: storedriver.Access{Session: t.Name()}, Limit: 1})
 					return err
 				},
 			} {

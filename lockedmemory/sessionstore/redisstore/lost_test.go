@@ -424,7 +424,7 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 	}
 	load := func(w storedriver.Write) (storedriver.Verdict, error) {
 		w.First = true
-		page, err := d.Read(t.Context(), storedriver.Read{Session: w.Session, Access: &w.Access, Limit: 1})
+		page, err := d.Read(t.Context(), storedriver.Read{Access: w.Access, Limit: 1})
 		return page.Verdict, err
 	}
 	known := write

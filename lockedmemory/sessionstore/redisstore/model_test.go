@@ -153,7 +153,7 @@ func run(t *testing.T, client *redis.Client, d storedriver.Driver, lease *distlo
 			m.there, m.history = false, nil
 		case "load":
 			var page storedriver.Page
-			page, err = d.Read(ctx, storedriver.Read{Session: session, Access: &c.Access, Limit: 100})
+			page, err = d.Read(ctx, storedriver.Read{Access: c.Access, Limit: 100})
 			if v = page.Verdict; c.First {
 				want = m.load(c.Write)
 			}
@@ -165,7 +165,7 @@ func run(t *testing.T, client *redis.Client, d storedriver.Driver, lease *distlo
 			want = m.clear(c.Write)
 		}
 		must(t, err)
-		page, err := d.Read(ctx, storedriver.Read{Session: session, Limit: 100})
+		page, err := d.Read(ctx, storedriver.Read{Access: storedriver.Access{Session: session}, Limit: 100})
 		must(t, err)
 		trace = append(trace, fmt.Sprintf("%s %d-%d need %s: %d", c.kind, c.Fence, c.N, c.Seen, v.Outcome))
 		got := slices.EqualFunc(page.Entries, m.history, func(e storedriver.Entry, w storedriver.Write) bool { return string(e.Messages[0]) == w.Op })

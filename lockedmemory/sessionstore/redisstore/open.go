@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -30,9 +31,7 @@ func Open[M, D any](ctx context.Context, rawURL string, key lockedmemory.KeyFunc
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	d, err := redislock.OpenDriver(rawURL)
 	if err != nil {
 		return nil, nil, err

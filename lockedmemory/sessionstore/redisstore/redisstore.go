@@ -140,21 +140,18 @@ func (s *service) Append(ctx context.Context, a storedriver.Append) (v storedriv
 
 // append appends, and then releases the lock for its owner, unless that is empty.
 func (s *service) append(ctx context.Context, a storedriver.Append, owner string) (v storedriver.Verdict, released bool, err error) {
-	entry := make([]any, 0, 2*len(a.Messages)+4)
-	entry = append(entry, "op", a.Op)
+	entry := append(make([]any, 0, 2*len(a.Messages)+4), "op", a.Op)
 	for _, message := range a.Messages {
 		entry = append(entry, "m", message)
 	}
 	bare := !a.First && a.ID == "" && owner == ""
-	replayed, err := s.redis.Repeat(ctx, func() error {
+	replayed, err := s.redis.Repeat(ctx, func() (err error) {
 		if bare {
-			done, err := s.add(ctx, a.Write, entry)
-			if done || err != nil {
+			if done, err := s.add(ctx, a.Write, entry); done || err != nil {
 				return err
 			}
 			bare = false
 		}
-		var err error
 		v, released, err = parseAppend(s.runAppend(ctx, a, entry, owner))
 		return err
 	})
@@ -196,16 +193,11 @@ func (s *service) add(ctx context.Context, w storedriver.Write, entry []any) (do
 	switch err := call.Failure(); {
 	case err == nil:
 		return true, nil
-	case errors.Is(err, redis.Nil), isSmaller(err):
+	case errors.Is(err, redis.Nil), redisconn.IsReply(err) && strings.Contains(err.Error(), "equal or smaller"):
 		return false, nil
 	default:
 		return false, err
 	}
-}
-
-// isSmaller reports whether Redis has refused a place because it does not rise.
-func isSmaller(err error) bool {
-	return redisconn.IsReply(err) && strings.Contains(err.Error(), "equal or smaller")
 }
 
 func (s *service) Retention() storedriver.Retention { return s.keep }

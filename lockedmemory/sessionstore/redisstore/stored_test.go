@@ -147,7 +147,7 @@ func TestSession_empty_isSmallAndExpires(t *testing.T) {
 	probe := driverOf(t, s.client.(*redis.Client), storedriver.Retention{})
 	for n := range 1000 {
 		d, access := probe(fmt.Sprint("probed-", n), time.Now().UnixMicro())
-		_, err := d.Read(ctx, storedriver.Read{Session: access.Session, Access: &access, Limit: 1, ID: "id"})
+		_, err := d.Read(ctx, storedriver.Read{Access: access, Limit: 1, ID: "id"})
 		must(t, err)
 	}
 	if sum := bytes(); sum > 200_000 {

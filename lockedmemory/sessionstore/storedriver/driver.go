@@ -127,8 +127,7 @@ const (
 
 // Read asks for entries in the order of their places, or from the last one back.
 type Read struct {
-	Session  string
-	Access   *Access // nil: without a lease
+	Access   // without a lease, its Session alone
 	Backward bool
 	// From is where the page before ended, see Page.Last: the first entry is the next one in the
 	// direction of the Read. Zero: the first entry of all, or with Backward the last.

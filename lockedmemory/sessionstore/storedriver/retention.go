@@ -72,10 +72,7 @@ const (
 // WithDefaults returns r with the defaults filled in. It fails with distlock.ErrInvalidOption if a
 // field is out of range.
 func (r *Retention) WithDefaults() (Retention, error) {
-	var keep Retention
-	if r != nil {
-		keep = *r
-	}
+	keep := *cmp.Or(r, &Retention{})
 	keep.Namespace = cmp.Or(keep.Namespace, "session")
 	keep.RememberIDs = cmp.Or(keep.RememberIDs, 24*time.Hour)
 	lasts := func(d time.Duration) bool { return d >= time.Second && d <= maxTime && d%time.Millisecond == 0 }
@@ -86,21 +83,20 @@ func (r *Retention) WithDefaults() (Retention, error) {
 		problem = fmt.Sprintf("Namespace is %q, but must be at most %d bytes of UTF-8 without control characters and braces",
 			keep.Namespace, maxNamespace)
 	case keep.IdleTTL != 0 && !lasts(keep.IdleTTL):
-		problem = fmt.Sprintf("IdleTTL is %s, but must be from 1s to %s, in whole milliseconds, "+
-			"or 0 to keep sessions for ever",
-			keep.IdleTTL, maxTime)
+		problem = outOfRange("IdleTTL", keep.IdleTTL) + ", or 0 to keep sessions for ever"
 	case keep.MaxExchanges < 0 || keep.MaxExchanges > maxExchanges:
 		problem = fmt.Sprintf("MaxExchanges is %d, but must be from 1 to %d, or 0 to keep all", keep.MaxExchanges,
 			maxExchanges)
 	case keep.MaxAge != 0 && !lasts(keep.MaxAge):
-		problem = fmt.Sprintf("MaxAge is %s, but must be from 1s to %s, in whole milliseconds, "+
-			"or 0 to keep exchanges for ever",
-			keep.MaxAge, maxTime)
+		problem = outOfRange("MaxAge", keep.MaxAge) + ", or 0 to keep exchanges for ever"
 	case !lasts(keep.RememberIDs):
-		problem = fmt.Sprintf("RememberIDs is %s, but must be from 1s to %s, in whole milliseconds",
-			keep.RememberIDs, maxTime)
+		problem = outOfRange("RememberIDs", keep.RememberIDs)
 	default:
 		return keep, nil
 	}
 	return keep, fmt.Errorf("%w: %s", distlock.ErrInvalidOption, problem)
+}
+
+func outOfRange(field string, d time.Duration) string {
+	return fmt.Sprintf("%s is %s, but must be from 1s to %s, in whole milliseconds", field, d, maxTime)
 }

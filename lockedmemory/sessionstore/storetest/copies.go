@@ -77,7 +77,7 @@ func lateCopies(h *harness) {
 		show := func(seen lockedmemory.Place) {
 			h.Helper()
 			access := write(1, seen).Access
-			page, err := a.driver.Read(ctx, storedriver.Read{Session: h.session, Access: &access, Limit: 1})
+			page, err := a.driver.Read(ctx, storedriver.Read{Access: access, Limit: 1})
 			check("a late Load", page.Verdict, err, storedriver.Done)
 		}
 		first := storedriver.Append{Write: write(1, lockedmemory.Place{}), Content: content("first")}

@@ -272,7 +272,7 @@ func oldToken(h *harness) {
 			return w
 		}
 		access := write(1).Access
-		page, err := a.driver.Read(ctx, storedriver.Read{Session: h.session, Access: &access, Limit: 1})
+		page, err := a.driver.Read(ctx, storedriver.Read{Access: access, Limit: 1})
 		saved, err2 := a.driver.Append(ctx, storedriver.Append{Write: write(1), Content: content("old")})
 		cleared, err3 := a.driver.Replace(ctx, storedriver.Replace{Write: write(2)})
 		for what, v := range map[string]storedriver.Verdict{"Load": page.Verdict, "Save": saved, "Clear": cleared} {

@@ -201,13 +201,13 @@ func readsByIDShowToken(h *harness) {
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
 		access := a.write(lease, 1).Access
-		read := storedriver.Read{Session: h.session, Access: &access, ID: "id", Limit: 1}
+		read := storedriver.Read{Access: access, ID: "id", Limit: 1}
 		page, err := a.driver.Read(ctx, read)
 		if err != nil || page.Outcome != storedriver.Done || !page.Known || len(page.Entries) != 1 {
 			h.Errorf("%+v, %v", page, err)
 		}
 		a.refused("Save", a.store.Save(old, question("stale"), answer("stale")), fence, lease.Fence())
-		access.Fence = fence
+		read.Fence = fence
 		if page, err := a.driver.Read(ctx, read); err != nil || page.Outcome != storedriver.Stale || len(page.Entries) > 0 {
 			h.Errorf("stale: %+v, %v", page, err)
 		}

@@ -73,7 +73,7 @@ func lastWrites(ctx context.Context, sessions storedriver.Driver) (written map[s
 		}
 		some = some || len(names) > 0
 		for _, name := range names[:min(len(names), sample-len(written))] {
-			page, err := sessions.Read(ctx, storedriver.Read{Session: name, Backward: true, Limit: 1})
+			page, err := sessions.Read(ctx, storedriver.Read{Access: storedriver.Access{Session: name}, Backward: true, Limit: 1})
 			if err != nil {
 				return nil, false, err
 			}
