@@ -13,11 +13,10 @@ import (
 
 // Codec turns messages of type M into bytes and back, and into search results of type D. It is safe
 // for concurrent use. Entries outlive versions of the program: a Codec must read the bytes of its
-// predecessors. [JSON] is a Codec for plain structs.
+// predecessors.
 type Codec[M, D any] interface {
-	// Encode must return the same bytes for the same message each time, in every process and version.
-	// By these bytes, the store sees whether a repeated SaveOnce has the same messages. A map
-	// in random order, or the time of the encoding, makes each retry an [ErrTurnConflict].
+	// Encode must return the same bytes for the same message each time, in every process and version. A
+	// map in random order, or the time of the encoding, makes each repeated SaveOnce an [ErrTurnConflict].
 	Encode(message M) ([]byte, error)
 	// Decode returns the message that Encode was given. It must fail for bytes that Encode cannot have
 	// returned, because the store takes all others for a message.
@@ -35,8 +34,8 @@ type JSON[M any] struct {
 	TextOf func(M) string
 }
 
-// Encode implements [Codec]. It refuses null, texts that are not valid UTF-8, and a struct of which nothing
-// would be stored, because no field is exported. No error shows anything of the message.
+// Encode refuses null, texts that are not valid UTF-8, and a struct with fields of which none is exported. No
+// error shows anything of the message.
 func (JSON[M]) Encode(message M) ([]byte, error) {
 	text, err := json.Marshal(message)
 	switch {
@@ -48,7 +47,7 @@ func (JSON[M]) Encode(message M) ([]byte, error) {
 	return text, refusal[M](text)
 }
 
-// Decode implements [Codec]. It refuses what Encode refuses.
+// Decode refuses what Encode refuses.
 func (JSON[M]) Decode(text []byte) (message M, err error) {
 	if err = json.Unmarshal(text, &message); err != nil {
 		return message, decodeError(err)
@@ -138,5 +137,5 @@ func stringsIn(stored any) (found []string) {
 	return found
 }
 
-// Document implements [Codec]: a message is its own search result.
+// Document returns the message itself.
 func (JSON[M]) Document(message M) M { return message }

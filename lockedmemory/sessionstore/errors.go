@@ -15,8 +15,7 @@ import (
 var (
 	// ErrTurnConflict: the ID was used before, for other messages.
 	ErrTurnConflict error = turnConflict("sessionstore: message ID used for other messages")
-	// ErrGone: the session has expired, or was deleted, since the turn used it. The loaded history no longer
-	// exists. Load the history again in a new turn.
+	// ErrGone: the session has expired, or was deleted, since the turn used it. Load it in a new turn.
 	ErrGone = errors.New("sessionstore: session gone")
 	// ErrDeleted: the session was deleted while the turn waited for it. A new turn starts the session anew.
 	ErrDeleted = errors.New("sessionstore: session deleted")
@@ -42,8 +41,8 @@ type turnConflict string
 func (e turnConflict) Error() string           { return string(e) }
 func (turnConflict) Outcome() distlock.Outcome { return distlock.OutcomeConflict }
 
-// StaleError says that the store has refused an access because it has seen a higher fencing token:
-// a later holder has the session, or had it. It matches distlock.ErrLost. Nothing was written.
+// StaleError says that the store has seen a higher fencing token: a later holder has the session, or had
+// it. It matches distlock.ErrLost. Nothing was written.
 type StaleError struct {
 	Fence int64 // of the lease
 	// Mark is the highest token that the store has seen. 0: the session's mark has expired, and the

@@ -14,12 +14,9 @@ import (
 // Fork copies the history of a session into another session, which has no exchange: to is what the
 // KeyFunc would return for it. It copies the turns up to that of an exchange, whole, or with the zero
 // Place all turns that reads show. The exchanges keep their Places and stay Pinned. IDs are not copied: a
-// message that is repeated in the new session is answered anew.
-//
-// It writes under a lease of the new session, in one step: an error means that the new session is as
-// before. Further errors: [ErrNotEmpty] if the new session has an exchange, [ErrRange] if the history has no
-// exchange at the Place, or none at all, [ErrChanged] and [EntryError]. After distlock.ErrOutcomeUnknown,
-// repeat it: [ErrNotEmpty] then says that it was done.
+// message that is repeated in the new session is answered anew. It writes under a lease of the new
+// session, in one step. Further errors: [ErrNotEmpty], [ErrRange] and those of a read. After
+// distlock.ErrOutcomeUnknown, repeat it: [ErrNotEmpty] then says that it was done.
 func (s *Store[M, D]) Fork(ctx context.Context, to string, upTo lockedmemory.Place) error {
 	lease, _ := lockedmemory.Lease(ctx)
 	target, err := s.requestFor(ctx, opFork, to, lease)

@@ -13,16 +13,11 @@ import (
 )
 
 // Load returns the messages of the history in order: the last exchanges, as Options.Window and
-// [Retention] bound them. With a query, these are exchanges with a message whose text contains all words
-// of the query, in upper or lower case.
-//
-// Limits never cut a turn, and never the newest turn. Pinned exchanges come in addition, at their places.
+// [Retention] bound them, and the pinned ones. With a query, these are exchanges with a message whose text
+// contains all words of the query, in upper or lower case.
 //
 // After a Load under a lease, as in a lockedmemory Turn, the store refuses all older leases. Without a
-// lease, Load returns the history of some moment of the call. If the history is cleared, replaced or
-// trimmed between two of its pages, Load begins again, 3 times, and then fails with [ErrChanged].
-//
-// With an error, Load returns no messages. Further error: [EntryError], see Options.SkipBroken.
+// lease, Load returns the history of some moment of the call. With an error, it returns no messages.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	words := wordsOf(query)
 	return readWhole(ctx, s, opLoad, func(r *reading) []M {
@@ -95,9 +90,8 @@ pages:
 	return present(r, found)
 }
 
-// Last returns the last n exchanges in order: whole turns, and at most n exchanges. The newest turn is
-// whole, also if it is longer. Pinned exchanges count as the others. Further errors: [ErrChanged],
-// [EntryError], and distlock.ErrInvalidOption for a negative n.
+// Last returns the last n exchanges in order: whole turns, and more than n exchanges for the newest turn
+// alone. Pinned exchanges count as the others. Further error: distlock.ErrInvalidOption for a negative n.
 func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[M], error) {
 	if n < 0 {
 		return nil, invalidOption("n is %d, but must not be negative", n)
@@ -108,7 +102,7 @@ func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[
 }
 
 // Search returns up to k results: the messages whose text contains all words of query, the newest
-// first. Further errors: [ErrChanged], [EntryError], and distlock.ErrInvalidOption for a negative k.
+// first. Further error: distlock.ErrInvalidOption for a negative k.
 func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, error) {
 	if k < 0 {
 		return nil, invalidOption("k is %d, but must not be negative", k)
@@ -142,22 +136,17 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 
 // Forward yields the history in order, a page at a time: the exchanges after a place, or with the zero
 // Place all that [Retention] keeps. The place need not exist any more. Break where you have enough. The
-// Place of the last exchange is where to go on, also in another process. A Place that no exchange can have
-// is refused with distlock.ErrInvalidOption.
-//
-// An error ends the sequence. Further errors: [EntryError], and [ErrChanged] if the history is cleared,
-// replaced or trimmed between two pages. Each range over the sequence begins a new read. A change
-// between two such reads is not reported: replaced content after the place is yielded, perhaps again.
-func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place,
-) iter.Seq2[lockedmemory.Exchange[M], error] {
+// Place of the last exchange is where to go on, also in another process. An error ends the sequence. Further
+// error: distlock.ErrInvalidOption for a Place that no exchange can have. Each range over the sequence begins
+// a new read. A change between two such reads is not reported: replaced content may be yielded again.
+func (s *Store[M, D]) Forward(ctx context.Context, after lockedmemory.Place) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return s.iterate(ctx, opForward, storedriver.Read{From: after})
 }
 
 // Backward is [Store.Forward] from a place to the beginning, or with the zero Place from the end: the
 // newest exchange comes first. If a Replace between two reads has put new exchanges at or above the place,
 // Backward does not yield them.
-func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place,
-) iter.Seq2[lockedmemory.Exchange[M], error] {
+func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return s.iterate(ctx, opBackward, storedriver.Read{From: before, Backward: true})
 }
 

@@ -11,27 +11,23 @@ import (
 )
 
 // Replace puts exchanges in the place of those at the places from to to, both included: to edit an
-// exchange, to answer anew, to compact or to erase a part of the history. It is one step: readers see the
-// history before or after, and an error means before.
-//
-// Use it in a lockedmemory Turn, after a Load or Forward in the same turn. The exchanges get new places,
-// with a Sub that no exchange there has had. So a place from before gives [ErrRange].
+// exchange, to answer anew, to compact or to erase a part of the history. It is one step for readers. The
+// exchanges get new places, with a Sub that no exchange there has had. So a place from before gives
+// [ErrRange].
 //
 // Give an exchange the Place and ID of an exchange in the range to keep it in the turn of that exchange:
-// [Store.Answered] finds it under the ID. Replace does not compare the ID with that of the exchange at the
-// Place. The Places must be in the order of the history. Two may be equal, but no two IDs. Of an exchange
-// without a Place, the ID is dropped. It stands with the exchange after it, or at the end of the range.
+// [Store.Answered] finds it under the ID. The two are not compared. The Places must be in the order of the
+// history. Two may be equal, but no two IDs. An exchange without a Place loses its ID, and stands with the
+// exchange after it, or at the end of the range.
 //
 // A Pinned exchange, such as a summary, is kept by Options.Window and [Retention], but not by IdleTTL. A
 // Replace without it, Clear and Delete remove it. Pin few exchanges: a Load reads all of them.
 //
-// The service copies the history beside the old one. That takes as long as writing the history anew, and
-// twice its memory until the end. Of the removed exchanges the service then keeps no text.
+// The service writes the history anew, and needs twice its memory until the end. Of the removed exchanges it
+// then keeps no text.
 //
-// Further errors: [ErrRange] if the session has no exchange at from or to, or if a Place is out of order;
-// lockedmemory.ErrInvalidID if an ID is longer than 512 bytes or stands twice; [ErrGone], [ErrTooLarge] and
-// [ErrCodec]. After distlock.ErrOutcomeUnknown, repeat it in the same turn: ErrRange then says that it is
-// done.
+// Further errors: [ErrRange], lockedmemory.ErrInvalidID, [ErrGone], [ErrTooLarge] and [ErrCodec]. After
+// distlock.ErrOutcomeUnknown, repeat it in the same turn: ErrRange then says that it is done.
 func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 	exchanges ...lockedmemory.Exchange[M]) error {
 	r, err := s.request(ctx, opReplace)

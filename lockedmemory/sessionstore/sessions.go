@@ -6,11 +6,8 @@ import (
 )
 
 // Sessions yields the names of the sessions that have an exchange stored, as the KeyFunc returned them, in
-// no order, for jobs as clean-up and export. All stores over one namespace share the names. A session that
-// has an exchange during the whole iteration is yielded at least once, and may be twice. If a Redis
-// restarts, fails over or moves slots during the iteration, sessions may be left out: begin again.
-//
-// An error ends the sequence.
+// no order. A session that has an exchange during the whole iteration is yielded at least once, unless a
+// Redis restarts, fails over or moves slots. An error ends the sequence.
 func (s *Store[M, D]) Sessions(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		r := &request{ctx: ctx, op: opSessions}
@@ -33,8 +30,8 @@ func (s *Store[M, D]) Sessions(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// Ping returns nil if the service answers a read, for readiness probes. The advice is for operators: one
-// sentence for each setting of the service that harms sessions.
+// Ping returns nil if the service answers a read. The advice is for operators: one sentence for each setting
+// of the service that harms sessions.
 func (s *Store[M, D]) Ping(ctx context.Context) (advice []string, err error) {
 	r := &request{ctx: ctx, op: opPing}
 	if err = ctx.Err(); err == nil {

@@ -12,9 +12,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-// Store is a session memory: a lockedmemory.Memory for messages of type M and search results of type D.
-// It keeps the Saves of a session in the order of their leases, and refuses stale writers. It writes
-// under a lease alone: put lockedmemory.New in front of it. It is safe for concurrent use.
+// Store is a session memory: a lockedmemory.Memory for messages of type M and search results of type D. It
+// is safe for concurrent use.
 type Store[M, D any] struct {
 	driver storedriver.Driver
 	key    lockedmemory.KeyFunc
@@ -22,9 +21,8 @@ type Store[M, D any] struct {
 	opts   Options
 }
 
-// New makes a Store over a driver, which several stores may share. Backends have a New of their own, as
-// redisstore.New. It does no I/O. It returns distlock.ErrInvalidOption for a nil driver, key or codec, and
-// for options out of range.
+// New makes a Store over a driver, which several stores may share. It does no I/O. It returns
+// distlock.ErrInvalidOption for a nil driver, key or codec, and for options out of range.
 func New[M, D any](d storedriver.Driver, key lockedmemory.KeyFunc, codec Codec[M, D], opts *Options) (*Store[M, D], error) {
 	o, err := opts.withDefaults()
 	switch {
@@ -40,8 +38,7 @@ func New[M, D any](d storedriver.Driver, key lockedmemory.KeyFunc, codec Codec[M
 	return &Store[M, D]{driver: d, key: key, codec: codec, opts: o}, nil
 }
 
-// AcceptsLocker returns an error, for lockedmemory, if other processes see the sessions, but not the locks of
-// the Locker.
+// AcceptsLocker is for lockedmemory.New: processes that see the sessions have to see the locks.
 func (s *Store[M, D]) AcceptsLocker(locker *distlock.Locker) error {
 	if !s.driver.AcrossProcesses() || fencing.Driver(locker).Capabilities().AcrossProcesses {
 		return nil
@@ -50,23 +47,21 @@ func (s *Store[M, D]) AcceptsLocker(locker *distlock.Locker) error {
 		"make the Locker for the service of the store, as redislock.New or pglock.New do", fencing.Backend(locker))
 }
 
-// Save implements lockedmemory.Memory: it is [Store.Append] of two messages.
+// Save is [Store.Append] of two messages.
 func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 	return s.Append(ctx, input, output)
 }
 
 // Append stores one exchange of 1 to 256 messages, as a question, tool calls, their results, and the
-// answer: all of them, next to each other, or none. Repeated, it is stored again, see [Store.SaveOnce].
-//
-// Further errors: [ErrGone] if the session has ended since the turn used it, [ErrTooLarge], [ErrCodec], and
+// answer: all of them, next to each other, or none. Further errors: [ErrGone], [ErrTooLarge], [ErrCodec], and
 // distlock.ErrInvalidOption without a message, or for a token a year ahead of the lock's clock.
 func (s *Store[M, D]) Append(ctx context.Context, messages ...M) error {
 	return s.append(ctx, opAppend, "", messages)
 }
 
-// SaveOnce is [Store.Append] under an ID of 1 to 512 bytes: it is stored once, however often it is
-// repeated, also if its exchange was cleared or trimmed since, for Retention.RememberIDs. Other messages
-// give [ErrTurnConflict], by the bytes of the Codec, and another ID lockedmemory.ErrInvalidID.
+// SaveOnce is [Store.Append] under an ID of 1 to 512 bytes: repeated within Retention.RememberIDs, it writes
+// nothing, also if its exchange was cleared or trimmed since. Other messages, by the bytes of the Codec, give
+// [ErrTurnConflict]. Further error: lockedmemory.ErrInvalidID.
 func (s *Store[M, D]) SaveOnce(ctx context.Context, id string, messages ...M) error {
 	if err := validID(opSaveOnce, id); err != nil {
 		return err
@@ -95,8 +90,7 @@ func (s *Store[M, D]) append(ctx context.Context, op operation, id string, messa
 	return err
 }
 
-// Check returns nil, or the [ErrCodec] or [ErrTooLarge] with which an [Store.Append] of the messages would
-// fail. It does no I/O.
+// Check is [Store.Append] as far as it does no I/O, for lockedmemory's Answer.
 func (s *Store[M, D]) Check(messages ...M) error {
 	_, err := s.encode(messages)
 	return err
@@ -113,8 +107,7 @@ func (s *Store[M, D]) Clear(ctx context.Context) error {
 
 // Delete removes the session for good: the history and the IDs. For 24 hours, the service keeps the place
 // of the Delete, to refuse writers with an older lease. Turns whose wait began before the Delete fail with
-// [ErrDeleted]. A later turn begins the session anew. Append-only files and backups of the service are out
-// of reach. It raises the fencing token of the lease, which is one more request to the lock service.
+// [ErrDeleted]. A later turn begins the session anew.
 func (s *Store[M, D]) Delete(ctx context.Context) error {
 	r, err := s.request(ctx, opDelete)
 	if err != nil {

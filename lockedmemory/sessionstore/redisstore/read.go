@@ -63,7 +63,8 @@ func (s *service) read(ctx context.Context, r storedriver.Read) (page storedrive
 		entries := redis.NewCmd(ctx, name, k.log, first, last, "count", count)
 		add(entries, func() error { return fill(&page, entries, r.Limit, count) })
 	}
-	if r.From != (lockedmemory.Place{}) { // after the entries: an entry that was cleared in between is older than the oldest
+	// After the entries: an entry that was cleared in between is older than the oldest.
+	if r.From != (lockedmemory.Place{}) {
 		oldest := redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1+len(r.Pinned))
 		add(oldest, func() (err error) { page.Oldest, err = firstPlace(oldest, r.Pinned); return err })
 	}
