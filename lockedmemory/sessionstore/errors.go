@@ -9,6 +9,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // The sentinels of a store, beside those of distlock. After each of them, the call has written nothing.
@@ -80,6 +81,36 @@ var (
 
 func (k *kind) Error() string { return k.text }
 func (k *kind) Unwrap() error { return k.error }
+
+// refusal is the error of an outcome that a higher token does not change, or nil.
+func (r *request) refusal(outcome storedriver.Outcome) error {
+	switch outcome {
+	case storedriver.Conflict:
+		return fmt.Errorf("%w: %s: nothing was written: another exchange is stored under the ID: "+
+			"use the stored one, which Answered returns", ErrTurnConflict, r.op)
+	case storedriver.Gone:
+		err := ErrGone
+		if ended := context.Cause(r.lease.Context()); ended != nil { // see stateOf
+			err = fmt.Errorf("sessionstore: %s: %w", r.op, ended)
+		}
+		return fmt.Errorf("%w: the session has no exchange, so the history of this turn no longer exists; "+
+			"nothing was written: begin a new turn and load the history again", err)
+	case storedriver.Range:
+		if r.op == opFork {
+			return fmt.Errorf("%w: %s: nothing was written: fork into a session without an exchange, or clear it first",
+				ErrNotEmpty, r.op)
+		}
+		return fmt.Errorf("%w: %s: nothing was written: the history has no exchange where the range begins or ends; "+
+			"it was trimmed, replaced or cleared, or has expired: read it again", ErrRange, r.op)
+	case storedriver.Full:
+		return fmt.Errorf("%w: %s: nothing was written: %d exchanges of the session were replaced or moved, and "+
+			"there is no place for more: clear the session", ErrTooLarge, r.op, lockedmemory.MaxSub)
+	case storedriver.Deleted:
+		return fmt.Errorf("%w: %s: it was deleted while this turn waited for it; nothing was written: "+
+			"begin a new turn to start the session anew", ErrDeleted, r.op)
+	}
+	return nil
+}
 
 // callError is the error of a request whose call of the driver ended with err.
 func (r *request) callError(err error) error {

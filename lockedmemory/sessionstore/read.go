@@ -19,7 +19,7 @@ import (
 // After a Load under a lease, as in a lockedmemory Turn, the store refuses all older leases. Without a
 // lease, Load returns the history of some moment of the call. With an error, it returns no messages.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
-	words := wordsOf(query)
+	words := strings.Fields(strings.ToLower(query))
 	return readWhole(ctx, s, opLoad, func(r *reading) []M {
 		var found []lockedmemory.Exchange[M]
 		if s.opts.Window == 0 {
@@ -107,7 +107,7 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 	if k < 0 {
 		return nil, invalidOption("k is %d, but must not be negative", k)
 	}
-	words := wordsOf(query)
+	words := strings.Fields(strings.ToLower(query))
 	return readWhole(ctx, s, opSearch, func(r *reading) []D {
 		if k == 0 {
 			return nil
@@ -215,9 +215,6 @@ func (s *Store[M, D]) decode(r *reading, entries []storedriver.Entry, words []st
 	}
 	return found
 }
-
-// wordsOf are the words of a query, in lower case.
-func wordsOf(query string) []string { return strings.Fields(strings.ToLower(query)) }
 
 // matches reports whether the text of a message contains all words.
 func (s *Store[M, D]) matches(m M, words []string) bool {

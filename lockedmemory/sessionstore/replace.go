@@ -75,8 +75,7 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 // isPlace reports whether an entry may have a place. ⚑ In Redis, the other values have no form, or that of
 // another place.
 func isPlace(p lockedmemory.Place) bool {
-	const one = lockedmemory.MaxSub + 1
-	return p.Fence >= 0 && p.N >= 0 && p.N < math.MaxInt64/one && p.Sub >= 0 && p.Sub < one
+	return p.Fence >= 0 && p.N >= 0 && p.N < math.MaxInt64/(lockedmemory.MaxSub+1) && p.Sub >= 0 && p.Sub <= lockedmemory.MaxSub
 }
 
 // ofExchange reports whether an exchange may have a place. A marker has n = 0.

@@ -153,32 +153,12 @@ func (r *request) settle(page storedriver.Page, fence int64, accepted bool) (aga
 		return false, nil
 	case storedriver.Known:
 		return false, nil
-	case storedriver.Conflict:
-		return false, fmt.Errorf("%w: %s: nothing was written: another exchange is stored under the ID: "+
-			"use the stored one, which Answered returns", ErrTurnConflict, r.op)
-	case storedriver.Gone:
-		err := ErrGone
-		if ended := context.Cause(r.lease.Context()); ended != nil { // see stateOf
-			err = fmt.Errorf("sessionstore: %s: %w", r.op, ended)
-		}
-		return false, fmt.Errorf("%w: the session has no exchange, so the history of this turn no longer exists; "+
-			"nothing was written: begin a new turn and load the history again", err)
-	case storedriver.Range:
-		if r.op == opFork {
-			return false, fmt.Errorf("%w: %s: nothing was written: fork into a session without an exchange, or clear it first",
-				ErrNotEmpty, r.op)
-		}
-		return false, fmt.Errorf("%w: %s: nothing was written: the history has no exchange where the range begins or ends; "+
-			"it was trimmed, replaced or cleared, or has expired: read it again", ErrRange, r.op)
-	case storedriver.Full:
-		return false, fmt.Errorf("%w: %s: nothing was written: %d exchanges of the session were replaced or moved, and "+
-			"there is no place for more: clear the session", ErrTooLarge, r.op, lockedmemory.MaxSub)
-	case storedriver.Deleted:
-		return false, fmt.Errorf("%w: %s: it was deleted while this turn waited for it; nothing was written: "+
-			"begin a new turn to start the session anew", ErrDeleted, r.op)
 	case storedriver.Taken: // ⚑ the call has outlived its lease, and counts its places anew, see stateOf
 		return false, fmt.Errorf("sessionstore: %s: %w; nothing was written", r.op,
 			cmp.Or(r.lease.Err(), distlock.ErrNotHeld))
+	}
+	if err := r.refusal(page.Outcome); err != nil {
+		return false, err
 	}
 	stale := &StaleError{Fence: fence, Mark: page.Mark.Fence}
 	// ⚑ Only another lease can have raised the mark above the token of this lease if the service has

@@ -81,9 +81,8 @@ func (s *Store[M, D]) append(ctx context.Context, op operation, id string, messa
 	if id != "" {
 		content.ID, content.Digest = id, digest(content.Messages)
 	}
-	ends := lastwrite.Is(ctx, r.lease, s)
 	_, err = r.underLease(func(w storedriver.Write) (storedriver.Page, error) {
-		v, err := s.driver.Append(ctx, storedriver.Append{Write: w, Content: content, EndsLease: ends})
+		v, err := s.driver.Append(ctx, storedriver.Append{Write: w, Content: content, EndsLease: lastwrite.Is(ctx, r.lease, s)})
 		stored := []storedriver.Entry{{Place: lockedmemory.Place{Fence: w.Fence, N: w.N}}}
 		return storedriver.Page{Verdict: v, Entries: stored}, err
 	})

@@ -67,8 +67,7 @@ func newService(pool *postgres.Pool, keep *storedriver.Retention) (*service, err
 	if err != nil {
 		return nil, err
 	}
-	limits := []int64{int64(kept.MaxExchanges), kept.MaxAge.Microseconds()}
-	s := &service{pool: pool, keep: kept, limits: limits}
+	s := &service{pool: pool, keep: kept, limits: []int64{int64(kept.MaxExchanges), kept.MaxAge.Microseconds()}}
 	if kept.IdleTTL > 0 {
 		s.idle = &kept.IdleTTL
 	}

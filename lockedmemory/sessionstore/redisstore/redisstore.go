@@ -221,7 +221,7 @@ func parseVerdict(cmd *redis.Cmd) (v storedriver.Verdict, err error) {
 		return v, err
 	}
 	reply := replyOf(words)
-	if v.Outcome = storedriver.Outcome(reply.Number()); v.Outcome > storedriver.Deleted {
+	if v.Outcome = storedriver.Outcome(reply.Number()); v.Outcome >= storedriver.Outcomes {
 		return v, errReply
 	}
 	if len(reply.Parts) > 0 {

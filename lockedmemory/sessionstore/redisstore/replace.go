@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -171,10 +172,8 @@ func (p *replacing) answered(cmd *redis.Cmd) (v storedriver.Verdict, done bool, 
 	if err != nil {
 		return v, false, err
 	}
-	if len(words) == 0 {
-		return v, false, errReply
-	}
-	code, _ := words[0].(int64)
+	reply := replyOf(words)
+	code := reply.Number()
 	switch {
 	case code == replyAgain:
 		if p.begun == stagings {
@@ -183,11 +182,11 @@ func (p *replacing) answered(cmd *redis.Cmd) (v storedriver.Verdict, done bool, 
 		}
 		p.restart()
 		return v, false, nil
-	case code != int64(storedriver.Done) || p.step == swap || len(words) == 1:
+	case code != int64(storedriver.Done) || p.step == swap || len(reply.Parts) == 0:
 		v, err = parseVerdict(cmd)
 		return v, true, err
 	}
-	if err := p.advance(words); err != nil {
+	if err := p.advance(reply); err != nil {
 		return v, false, err
 	}
 	if !p.forks() && p.revision+int64(len(p.New)) > lockedmemory.MaxSub {
@@ -197,8 +196,7 @@ func (p *replacing) answered(cmd *redis.Cmd) (v storedriver.Verdict, done bool, 
 }
 
 // advance takes the answer of a step of the staging, and chooses the next step.
-func (p *replacing) advance(words []any) error {
-	reply := replyOf(words[1:])
+func (p *replacing) advance(reply *redisconn.Reply) error {
 	if p.step == begin {
 		// ⚑ A lost mark takes the revision with it. The new places are above those before the range.
 		p.revision = max(reply.Number(), p.From.Sub, p.To.Sub)

@@ -11,13 +11,10 @@ import (
 func (s *service) Sessions(ctx context.Context, after string) (names []string, next string, err error) {
 	prefix := s.keep.Namespace + ":"
 	logs, next, err := s.redis.Keys(ctx, after, prefix+"{", "}:log", math.MaxInt)
-	if err != nil {
-		return nil, "", s.explain(err)
-	}
 	for _, log := range logs {
 		if name, ok := redislock.KeyOf(log[len(prefix) : len(log)-len("log")]); ok {
 			names = append(names, name)
 		}
 	}
-	return names, next, nil
+	return names, next, s.explain(err)
 }

@@ -123,6 +123,9 @@ const (
 	Full
 	// Deleted: the session was deleted while the lease waited, see Access.Awaited. Nothing was written.
 	Deleted
+
+	// Outcomes is how many there are. A newer version of a service may have others.
+	Outcomes
 )
 
 // Read asks for entries in the order of their places, or from the last one back.

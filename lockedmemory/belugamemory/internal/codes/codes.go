@@ -22,10 +22,10 @@ const (
 	ShuttingDown   core.ErrorCode = "shutting_down"
 )
 
-// all lists the code of each error of this project. The first sentinel that matches decides.
-var all = []struct {
-	sentinel error
-	code     core.ErrorCode
+// All lists the code of each error of this project. The first sentinel that matches decides.
+var All = []struct {
+	Sentinel error
+	Code     core.ErrorCode
 	message  string
 }{
 	{distlock.ErrLost, LockLost, "the lease was lost"},
@@ -61,14 +61,14 @@ func of(op string, err error) (code core.ErrorCode, message string, known bool) 
 	if errors.As(err, &busy) && busy.Self {
 		return core.ErrInvalidInput, "the call would wait for itself", true
 	}
-	for _, c := range all {
-		if !errors.Is(err, c.sentinel) {
+	for _, c := range All {
+		if !errors.Is(err, c.Sentinel) {
 			continue
 		}
-		if c.code == OutcomeUnknown && named[op] {
+		if c.Code == OutcomeUnknown && named[op] {
 			return core.ErrProviderDown, "the server did not answer", true
 		}
-		return c.code, c.message, true
+		return c.Code, c.message, true
 	}
 	return "", "", false
 }

@@ -2,10 +2,9 @@
 -- script.
 --
 -- KEYS, ARGV: see session.lua.
--- Reply {DONE}, {KNOWN}, {CONFLICT}, {TAKEN or STALE, the highest place}, {UNOWNED}, {GONE}, {RANGE},
---       {FULL} or {DELETED}, see storedriver.Outcome; {DONE or KNOWN, 'released'} if the lock is released,
---       too; the error WRITTEN … if a command failed after the first write
-local DONE, KNOWN, CONFLICT, TAKEN, STALE, UNOWNED, GONE, RANGE, FULL, DELETED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+-- Reply {DONE}; another outcome, see session.lua; the error WRITTEN … if a command failed after the
+--       first write
+local DONE = 0
 local log, idle = KEYS[1], tonumber(ARGV[3])
 local fence, shown, awaited, frees = string.match(ARGV[1], '^(%d+) (%d+) (%d+) (%a+)$')
 

@@ -8,9 +8,11 @@
 --       the lock   3 IdleTTL in ms, or 0
 --       4 life of a session without an exchange in ms   5 MaxExchanges, and MaxAge in µs, with a space
 --       between; 0: no limit
--- Reply see reply.lua
+-- Reply {DONE}; {TAKEN or STALE, the highest place}; {another outcome of storedriver.Outcome};
+--       {DONE or KNOWN, 'released'} if the lock is released, too; an error, see reply.lua
 --
 -- Every script may be repeated.
+local KNOWN, CONFLICT, TAKEN, STALE, UNOWNED, GONE, RANGE, FULL, DELETED = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
 -- finish is the reply of the last call of a lease, which has stored its exchange.
 -- ⚑ No error of the release changes the reply.
