@@ -194,6 +194,9 @@ func TestErrors_staleWriter_leaseLost(t *testing.T) {
 	if !errors.As(err, &found) || found != stale {
 		t.Error("errors.As does not find it:", err)
 	}
+	// A loss decides the code: a lost lease does not come back.
+	err = saved(t, t.Context(), fmt.Errorf("%w: %w", stale, distlock.ErrUnavailable))
+	mustHaveCode(t, err, ErrLockLost, distlock.ErrLost)
 }
 
 func TestErrors_foreign_unchanged(t *testing.T) {
