@@ -180,6 +180,7 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 	defer func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
+		g.stopLocked()
 		if err == nil {
 			late := g.trust.Over(trust.Now()) // ⚑ the request may have waited with this process
 			err = le.removedLocked(removalError(reply.Released, late, reply.Replayed || !op.Ended || le.leaving))
@@ -187,7 +188,6 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 			l.cleaner.Add(request, g.ttl, cleanup.MinPause)
 			err = le.notRemoved(op, lingers, err)
 		}
-		g.stopLocked()
 		g.queue.End(false)
 		le.removing = false
 		g.removal.Broadcast()
