@@ -112,7 +112,7 @@ func TestOperator_documentedRights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	grant(docs.OperatorRights)
+	grant(docs.Place{Page: docs.LockRights.Page, Heading: "## Rights of an operator"})
 	c := newChat(t, server.URL(), sceneKey)
 	c.save(t, "order-1", "q", "a")
 	d := open(t, server.URL())

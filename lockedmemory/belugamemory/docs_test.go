@@ -25,6 +25,15 @@ import (
 
 const belugaPath = "github.com/lookatitude/beluga-ai/v2/"
 
+// Sections that the tests compare with the code.
+var (
+	programPlace        = docs.Place{Page: "docs/howto/beluga.md", Heading: "## Get a locked memory"}
+	configurationsPlace = docs.Place{Page: "docs/reference/beluga.md", Heading: "## Configuration of a memory"}
+	optionsPlace        = docs.Place{Page: "docs/reference/beluga.md", Heading: "### Options"}
+	runnerOptionsPlace  = docs.Place{Page: "docs/reference/beluga.md", Heading: "### Options of a Runner"}
+	repetitionsPlace    = docs.Place{Page: docs.Errors.Page, Heading: "## Safe repetitions"}
+)
+
 var docsCode = docs.Code{
 	Given: map[string]string{
 		"answer":    "schema.Message",
@@ -68,8 +77,7 @@ var docsCode = docs.Code{
 		"tracing":      "github.com/belugalock/belugalock/tracing",
 		"sessionstore": "github.com/belugalock/belugalock/lockedmemory/sessionstore",
 	},
-	Beluga:  true,
-	Without: incomplete,
+	Beluga: true,
 }
 
 func TestDocs_codeCompiles(t *testing.T) {
@@ -90,11 +98,11 @@ func TestDocs_programRunsTwiceAtOnce(t *testing.T) {
 	if err := os.Symlink(clone, filepath.Join(dir, "belugalock")); err != nil {
 		t.Fatal(err)
 	}
-	source := strings.Replace(docs.BelugaProgram.Program(t).Source, "localhost:6379", testservers.SharedServer().Addr(), 1)
+	source := strings.Replace(programPlace.Blocks(t, "go")[0], "localhost:6379", testservers.SharedServer().Addr(), 1)
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	commands := docs.BelugaProgram.Blocks(t, "bash")
+	commands := programPlace.Blocks(t, "bash")
 	build, _, _ := strings.Cut(commands[1], "\n")
 	shell := exec.Command("sh", "-e", "-c", commands[0]+"mv ../main.go .\n"+
 		"go work edit -replace "+strings.TrimSuffix(belugaPath, "/")+
@@ -145,7 +153,7 @@ func take(t *testing.T, cfg config.ProviderConfig) error {
 // The table has exactly the options, and its defaults are allowed.
 func TestDocs_options(t *testing.T) {
 	var documented []string
-	for _, row := range docs.BelugaOptions.Table(t) {
+	for _, row := range optionsPlace.Table(t) {
 		documented = append(documented, row[0])
 		if row[2] == "none" {
 			continue
@@ -184,7 +192,7 @@ func TestDocs_limitsOfOptions(t *testing.T) {
 		{"wait", "or negative", "-1s", "0"},
 		{"window", "positive", 1.0, -1.0},
 	} {
-		rows := docs.BelugaOptions.Table(t)
+		rows := optionsPlace.Table(t)
 		if !slices.ContainsFunc(rows, func(row []string) bool {
 			return row[0] == c.option && (strings.Contains(row[3]+row[4], c.text) || row[4] == strings.Trim(c.text, "`"))
 		}) {
@@ -201,7 +209,7 @@ func TestDocs_limitsOfOptions(t *testing.T) {
 
 func TestDocs_optionsOfARunner(t *testing.T) {
 	var documented, want []string
-	for _, row := range docs.RunnerOptions.Table(t) {
+	for _, row := range runnerOptionsPlace.Table(t) {
 		documented = append(documented, row[0])
 	}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[belugarunner.Options]()) {
@@ -214,7 +222,7 @@ func TestDocs_optionsOfARunner(t *testing.T) {
 
 // The configurations on the page are valid JSON and valid options.
 func TestDocs_configurationsAreValid(t *testing.T) {
-	for _, text := range docs.BelugaConfigurations.Blocks(t, "json") {
+	for _, text := range configurationsPlace.Blocks(t, "json") {
 		var cfg config.ProviderConfig
 		if err := json.Unmarshal([]byte(text), &cfg); err != nil {
 			t.Errorf("%v\n%s", err, text)
@@ -228,7 +236,7 @@ func TestDocs_configurationsAreValid(t *testing.T) {
 
 // After a lost reply, Retryable says of each call what the table says.
 func TestDocs_repetitions(t *testing.T) {
-	rows := docs.Repetitions.Table(t)
+	rows := repetitionsPlace.Table(t)
 	for call, op := range map[string]string{"Answer": "answer", "SaveOnce": "save_once", "Save": "save", "Append": "append",
 		"Replace": "replace", "Clear": "clear", "Delete": "delete"} {
 		i := slices.IndexFunc(rows, func(row []string) bool {

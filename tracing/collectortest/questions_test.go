@@ -35,7 +35,7 @@ type question struct {
 func (q *question) name(n string) string {
 	q.Helper()
 	if _, there := q.names[n]; !there {
-		q.Errorf("%s does not name `%s` in the answer", docs.Questions.Page, n)
+		q.Errorf("%s does not name `%s` in the answer", docs.Metrics.Page, n)
 	}
 	q.names[n] = true
 	return n
@@ -46,7 +46,7 @@ var quoted = regexp.MustCompile("`([^`]+)`")
 // The received telemetry of a contended run answers each question of the page, with the names that
 // the page gives.
 func TestCollector_answersTheQuestionsOfThePage(t *testing.T) {
-	rows := docs.Questions.Table(t)
+	rows := docs.Place{Page: docs.Metrics.Page, Heading: "## Ten questions"}.Table(t)
 	if len(rows) != 10 {
 		t.Errorf("the page has %d questions", len(rows))
 	}
@@ -177,8 +177,8 @@ func TestCollector_programOfThePage(t *testing.T) {
 	c := startCollector(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+c.http)
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=one")
-	program := docs.TelemetryProgram.Program(t)
-	docs.Run(t, docs.Build(t, program.Source, testservers.SharedServer().Addr()))
+	program := docs.Place{Page: docs.Metrics.Page, Heading: "## Switch it on"}.Blocks(t, "go")[0]
+	docs.Run(t, docs.Build(t, strings.Replace(program, "localhost:6379", testservers.SharedServer().Addr(), 1)))
 	acquired := c.spans(named("distlock.acquire"), about("conversation-42"))
 	if len(acquired) != 1 || c.sum("one", "distlock.acquire.duration", distlock.OutcomeAcquired) != 1 {
 		t.Errorf("received are %d spans, %v", len(acquired), c.points("one", "distlock.acquire.duration"))

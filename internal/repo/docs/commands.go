@@ -13,11 +13,7 @@ type Command struct {
 	Line  int
 	Words []string
 	runBy string // the comment before its block
-	block bool   // it stands in a block, not in a sentence
 }
-
-// The comment <!-- run by: TestName --> before a block of commands names the test that runs them.
-var runByComment = regexp.MustCompile(`^<!-- run by: (.*) -->$`)
 
 // Commands returns the commands of all pages for users that begin with these words, in blocks and in
 // backquotes.
@@ -33,93 +29,48 @@ func Commands(t testing.TB, first ...string) (found []Command) {
 	return found
 }
 
+// command begins the commands in backquotes.
+var command = regexp.MustCompile(`^(make|go (run|test)|redis-cli|lockctl) `)
+
 func (p Page) commands() (all []Command) {
-	add := func(line int, text, runBy string, block bool) {
-		for _, words := range simpleCommands(text) {
-			all = append(all, Command{p.name, line, words, runBy, block})
-		}
-	}
 	for _, b := range p.blocks {
 		if b.lang == "bash" || b.lang == "sh" {
-			add(b.line, b.text, b.runBy, true)
+			for _, words := range shellWords(b.text) {
+				all = append(all, Command{p.name, b.line, words, b.comments["run by"]})
+			}
 		}
 	}
-	for i, line := range p.lines {
-		if !p.inBlock(i + 1) {
-			for _, text := range inlineCode(line) {
-				if programs.MatchString(text) {
-					add(i+1, text, "", false)
-				}
+	for line, text := range p.inlineCode {
+		if command.MatchString(text) {
+			for _, words := range shellWords(text) {
+				all = append(all, Command{p.name, line, words, ""})
 			}
 		}
 	}
 	return all
 }
 
-// programs begins the commands that stand in backquotes.
-var programs = regexp.MustCompile(`^(make|go (run|test)|redis-cli|lockctl) `)
-
-var inline = regexp.MustCompile("``([^`]|`[^`])+``|`[^`]+`")
-
-func inlineCode(line string) (texts []string) {
-	for _, text := range inline.FindAllString(line, -1) {
-		texts = append(texts, strings.TrimSpace(strings.Trim(text, "`")))
-	}
-	return texts
-}
-
-// simpleCommands splits a text of the shell into commands, and commands into words. Assignments before
-// a command are left out, and so are redirections. Substitutions and loops are not understood.
-func simpleCommands(text string) (all [][]string) {
-	var words []string
-	var current strings.Builder
-	quote, inWord := rune(0), false
-	endWord := func() {
-		if inWord {
-			words = append(words, current.String())
-		}
-		current.Reset()
-		inWord = false
-	}
-	end := func() {
-		endWord()
-		for len(words) > 0 && (words[0] == "do" || assignment.MatchString(words[0])) {
-			words = words[1:]
-		}
-		words = slices.DeleteFunc(words, func(w string) bool { return strings.HasPrefix(w, ">") || w == "/dev/null" })
-		if len(words) > 0 {
-			all = append(all, words)
-		}
-		words = nil
-	}
-	comment := false
-	for _, r := range strings.ReplaceAll(text, "\\\n", " ") {
-		switch {
-		case comment:
-			if comment = r != '\n'; !comment {
-				end()
-			}
-		case quote != 0:
-			if r == quote {
-				quote = 0
-			} else {
-				current.WriteRune(r)
-			}
-		case r == '\'' || r == '"':
-			quote, inWord = r, true
-		case r == '#' && !inWord:
-			comment = true
-		case strings.ContainsRune("\n;&|", r):
-			end()
-		case r == ' ' || r == '\t':
-			endWord()
-		default:
-			current.WriteRune(r)
-			inWord = true
-		}
-	}
-	end()
-	return all
-}
+// A token of the shell is a word, the end of a command, or a comment.
+var shellToken = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'";&|#])(?:'[^']*'|"[^"]*"|[^\s'";&|])*|[;&|\n]|#[^\n]*`)
 
 var assignment = regexp.MustCompile(`^[A-Z_]+=`)
+
+// shellWords splits a text into commands, and commands into words. Assignments before a command are left
+// out, and so are redirections.
+func shellWords(text string) (all [][]string) {
+	var words []string
+	for _, token := range append(shellToken.FindAllString(strings.ReplaceAll(text, "\\\n", " "), -1), "\n") {
+		switch {
+		case strings.Contains(";&|\n", token):
+			if len(words) > 0 {
+				all = append(all, words)
+			}
+			words = nil
+		case len(words) == 0 && (token == "do" || assignment.MatchString(token)):
+		case strings.HasPrefix(token, "#"), strings.HasPrefix(token, ">"), token == "/dev/null":
+		default:
+			words = append(words, strings.NewReplacer("'", "", `"`, "").Replace(token))
+		}
+	}
+	return all
+}

@@ -1,155 +1,159 @@
 package docs
 
 import (
-	"fmt"
+	"maps"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 )
 
-// Each command on a page names what exists. A block whose commands no test of this package runs has a
-// comment with the test that does: <!-- run by: TestName -->.
+// Tests below and in cmd/lockctl run these commands without a comment.
+var runElsewhere = regexp.MustCompile(`^((redis-cli|lockctl) .*\n)+$`)
+
+// Each word of a command of make or go exists. If no test of this package runs the commands of a block, a
+// comment names the test that does.
 func TestCommands_exist(t *testing.T) {
 	t.Parallel()
-	n := newNames(t)
-	for _, p := range AllPages(t) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := namesOf(t)
+	for _, p := range allPages(t) {
 		for _, c := range p.commands() {
-			if err := n.command(c.Words); err != nil {
-				t.Errorf("%s:%d: %s: %v", c.Page, c.Line, strings.Join(c.Words, " "), err)
-			}
-			if !c.block || c.runBy == "" && (c.Words[0] == "redis-cli" || c.Words[0] == "lockctl") {
-				continue // see TestCommands_redisTakesThem, and the tests of cmd/lockctl
-			}
-			switch {
-			case c.runBy != "":
-				if !n.tests[c.runBy] {
-					t.Errorf("%s:%d: there is no test %s", c.Page, c.Line, c.runBy)
+			program := c.Words[0]
+			for i, word := range c.Words[1:] {
+				exists := true
+				switch {
+				case word == "^$":
+				case c.Words[i] == "-run", c.Words[i] == "-bench": // a part of a name
+					word, _, _ = strings.Cut(word, "/")
+					exists = slices.ContainsFunc(slices.Collect(maps.Keys(n.words)), regexp.MustCompile(word).MatchString)
+				case program == "make" && !strings.Contains(word, "="):
+					exists = strings.Contains(string(makefile), "\n"+word+":")
+				case program == "make", program == "go":
+					exists = n.check("", word) == nil
 				}
-			case forUsers(c.Page) && !withoutComments[c.Page]:
-				t.Errorf("%s:%d: no comment says which test runs %s", c.Page, c.Line, strings.Join(c.Words, " "))
+				if !exists {
+					t.Errorf("%s:%d: %q: there is no %s", c.Page, c.Line, c.Words, word)
+				}
+			}
+		}
+		for _, b := range p.blocks {
+			test := b.comments["run by"]
+			if test != "" && !n.words[test] {
+				t.Errorf("%s: there is no test %s", b, test)
+			}
+			if test == "" && p.forUsers() && p.name != "docs/quickstart.md" && b.lang == "bash" && !runElsewhere.MatchString(b.text) {
+				t.Errorf("%s: no comment says which test runs the commands", b)
 			}
 		}
 	}
 }
 
-// withoutComments are pages without those comments: TestQuickstart_commandsPrintTheirOutput runs the
-// first one.
-var withoutComments = map[string]bool{"docs/quickstart.md": true}
-
-// Redis takes each redis-cli command that no other test runs, with a session that has no data.
+// Redis takes each command that no other test runs, with a session that has no data, and the settings.
 func TestCommands_redisTakesThem(t *testing.T) {
 	t.Parallel()
 	server := testservers.StartRedis(t)
 	for _, c := range Commands(t, "redis-cli") {
-		if c.runBy != "" {
-			continue
-		}
 		args := slices.DeleteFunc(slices.Clone(c.Words[1:]), func(word string) bool { return word == "--scan" })
-		if len(args) < 1 || strings.HasPrefix(args[0], "-") {
-			t.Errorf("%s:%d: the test does not understand %q", c.Page, c.Line, c.Words)
+		if c.runBy != "" || strings.HasPrefix(args[0], "-") {
 			continue
 		}
 		if _, err := server.Do(args...); err != nil && !strings.Contains(err.Error(), "no such key") {
 			t.Errorf("%s:%d: %q: %v", c.Page, c.Line, c.Words, err)
 		}
 	}
-}
-
-func TestCommands_wordsAsInAShell(t *testing.T) {
-	got := simpleCommands("mkdir a && cd 'b c' # why; not\nON=x make test V=\"1 2\" \\\n  W=3 > /dev/null & wait\n")
-	want := [][]string{{"mkdir", "a"}, {"cd", "b c"}, {"make", "test", "V=1 2", "W=3"}, {"wait"}}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-// command checks the names in a command. It knows the programs that the pages use.
-func (n *names) command(words []string) error {
-	args := words[1:]
-	switch words[0] {
-	case "make":
-		return makes(args)
-	case "go":
-		return n.goCommand(args)
-	case "redis-server":
-		return n.options(args, n.settings, "daemonize")
-	case "redis-cli", "for", "until", "done", "cd", "mkdir", "cat", "cut", "git", "kill", "sleep", "wait", "lockctl",
-		"curl", "psql", "export", "kubectl", "./chat", "printf", "sha256sum":
-		return nil
-	}
-	return fmt.Errorf("the test does not know %s", words[0])
-}
-
-// makes checks targets and variables of the Makefile.
-func makes(args []string) error {
-	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		return err
-	}
-	for _, arg := range args {
-		if variable, _, ok := strings.Cut(arg, "="); ok {
-			if !strings.Contains(string(text), "$("+variable+")") && !strings.Contains(string(text), "$("+variable+",") && !strings.Contains(string(text), "\n"+variable+" :=") {
-				return fmt.Errorf("the Makefile has no variable %s", variable)
+	for _, place := range []Place{
+		{"docs/operations/deploy.md", "## Settings of Redis"},
+		{"docs/howto/sentinel-and-cluster.md", "## What a failover can break"},
+	} {
+		for setting := range strings.Lines(place.Blocks(t, "text")[0]) {
+			if _, err := server.Do(append([]string{"CONFIG", "SET"}, strings.Fields(setting)...)...); err != nil {
+				t.Errorf("%s: %s: %v", place, setting, err)
 			}
-		} else if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(arg) + `:`).Match(text) {
-			return fmt.Errorf("the Makefile has no target %s", arg)
 		}
 	}
-	return nil
 }
 
-// goCommand checks that packages exist, and that they have the tests that -run and -bench choose.
-func (n *names) goCommand(args []string) error {
-	if len(args) == 0 || args[0] != "run" && args[0] != "test" {
-		return nil
+// PostgreSQL takes the grants and the queries.
+func TestCommands_postgresTakesThem(t *testing.T) {
+	t.Parallel()
+	db := testservers.SharedPostgres(t).NewDatabase(t)
+	pool, err := pgxpool.New(t.Context(), db.URL())
+	if err != nil {
+		t.Fatal(err)
 	}
-	dirs, chosen := []string{}, map[string]string{}
-	for i, arg := range args {
-		if i > 0 && (args[i-1] == "-run" || args[i-1] == "-bench") && arg != "^$" {
-			chosen[args[i-1]], _, _ = strings.Cut(arg, "/")
-		}
-		if arg != "." && !strings.HasPrefix(arg, "./") {
-			continue
-		}
-		dir := filepath.Clean(strings.TrimSuffix(arg, "/..."))
-		if info, err := os.Stat(filepath.Join(root, dir)); err != nil || !info.IsDir() {
-			return fmt.Errorf("there is no package %s", arg)
-		}
-		dirs = append(dirs, dir)
-		if args[0] == "run" {
-			return nil // the rest are arguments of the program
-		}
+	defer pool.Close()
+	if err := pglock.Migrate(t.Context(), pool, nil); err != nil {
+		t.Fatal(err)
 	}
-	for option, pattern := range chosen {
-		if len(dirs) == 0 {
-			break // a pattern for any package
-		}
-		name, err := regexp.Compile(pattern)
-		if err != nil {
-			return err
-		}
-		prefix := map[string]string{"-run": "Test", "-bench": "Benchmark"}[option]
-		if !slices.ContainsFunc(n.testFuncs, func(f testFunc) bool {
-			return strings.HasPrefix(f.name, prefix) && name.MatchString(f.name) &&
-				slices.ContainsFunc(dirs, func(dir string) bool { return f.dir == dir || strings.HasPrefix(f.dir, dir+"/") })
-		}) {
-			return fmt.Errorf("%q has no %s that matches %s", dirs, prefix, pattern)
+	if err := pgstore.Migrate(t.Context(), pool, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range blocks(Pages(t), "sql") {
+		// The role of the page exists in the transaction alone.
+		if _, err := db.Do("BEGIN; CREATE ROLE agent; " + b.text + "; ROLLBACK"); err != nil {
+			t.Errorf("%s: %v", b, err)
 		}
 	}
-	return nil
 }
 
-// options checks arguments that begin with two hyphens.
-func (n *names) options(args []string, known map[string]bool, more ...string) error {
-	for _, arg := range args {
-		if name, ok := strings.CutPrefix(arg, "--"); ok && !known[name] && !slices.Contains(more, name) {
-			return fmt.Errorf("there is no setting %s", name)
-		}
+// The command prints the lock_key of log lines.
+func TestRunbook_hashIsTheLockKeyOfLogs(t *testing.T) {
+	t.Parallel()
+	printed := shell(t, strings.Replace(FirstLook.Blocks(t, "bash")[1], "KEY", "tenant-7:session-4711", 1))
+	if want := distlock.KeyHashed.Show("tenant-7:session-4711"); strings.TrimSpace(printed) != want {
+		t.Errorf("it printed %q, the log has %q", printed, want)
 	}
-	return nil
+}
+
+// The commands save the data of a replica, start a server as a replica, and name the master.
+func TestRunbook_sentinelFailover(t *testing.T) {
+	t.Parallel()
+	s := testservers.StartTopology(t, "sentinel")
+	master := s.Master("")
+	s.AwaitReplicas(master)
+	replica, file := s.Replicas(master)[0], filepath.Join(t.TempDir(), "dump.rdb")
+	host, port, err := net.SplitHostPort(master.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(server *testservers.Redis) string { return strings.Replace("-h "+server.Addr(), ":", " -p ", 1) }
+	here := strings.NewReplacer("-h REPLICA", at(replica), "FILE", file, "10.0.0.2 6379", host+" "+port,
+		"-h SENTINEL -p 26379", at(s.Sentinels()[0]), "mymaster", s.MasterName(), "-h MASTER", at(master))
+	steps := Place{FirstLook.Page, "## After a failover"}.Blocks(t, "bash")
+
+	shell(t, here.Replace(steps[0]))
+	if saved, err := os.ReadFile(file); !strings.HasPrefix(string(saved), "REDIS") {
+		t.Errorf("the file is %q, %v", saved, err)
+	}
+	// The configuration file of the test stands in for that of the page.
+	replica.RestartWith(shellWords(here.Replace(steps[1]))[0][2:]...)
+	s.AwaitReplicas(master)
+	if printed, want := shell(t, here.Replace(steps[2])), host+"\n"+port+"\nmaster\n"; !strings.HasPrefix(printed, want) {
+		t.Errorf("the Sentinel and the master say %q, want %q", printed, want)
+	}
+}
+
+// shell runs commands, and returns what they print.
+func shell(t *testing.T, commands string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "sh", "-e", "-c", commands).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", commands, err, out)
+	}
+	return string(out)
 }

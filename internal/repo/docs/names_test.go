@@ -1,447 +1,202 @@
 package docs
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"maps"
+	"go/types"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-// Names in backquotes exist: identifiers of Go, files, flags, commands, settings, metrics, attributes.
+// Names in backquotes exist: the files of the repository have every word, a package or type has every
+// member that stands behind a point, and every path leads to a file.
 func TestDocs_namesExist(t *testing.T) {
 	t.Parallel()
-	n := newNames(t)
-	var checked, unknown, tests int
-	for _, p := range AllPages(t) {
-		for i, line := range p.lines {
-			if p.inBlock(i + 1) {
-				continue
+	n := namesOf(t)
+	for _, p := range allPages(t) {
+		inBlock := func(text string) bool {
+			return slices.ContainsFunc(p.blocks, func(b block) bool { return strings.Contains(b.text, text) })
+		}
+		for line, text := range p.inlineCode {
+			if command.MatchString(text) || strings.HasPrefix(p.name, "docs/reports/") {
+				continue // see TestCommands_exist; reports are of their days
 			}
-			for _, text := range inlineCode(line) {
-				what, err := n.check(p.name, text)
-				if err != nil && !slices.ContainsFunc(p.blocks, func(b block) bool { return strings.Contains(b.text, text) }) {
-					t.Errorf("%s:%d: `%s`: %v", p.name, i+1, text, err)
-				}
-				if what == "a test" {
-					tests++
-				}
-				if what == "" {
-					unknown++
-					t.Logf("%s:%d: not checked: `%s`", p.name, i+1, text)
-				}
-				checked++
+			if err := n.check(path.Dir(p.name), text); err != nil && !inBlock(text) {
+				t.Errorf("%s:%d: `%s`: %v", p.name, line, text, err)
 			}
 		}
 	}
-	t.Logf("%d names in backquotes, %d of them have no rule", checked, unknown)
-	if tests == 0 {
-		t.Error("no page names a test")
-	}
 }
 
-// Each mistake is one of a kind that the test above has to find.
-func TestDocs_wrongNamesAreFound(t *testing.T) {
-	t.Parallel()
-	n := newNames(t)
-	for wrong, right := range map[string]string{
-		"distlock.Option":                     "distlock.Options",
-		"distlock.Options.Waits":              "distlock.Options.Wait",
-		"Options.Waiting":                     "Options.Wait",
-		"*distlock.BusyErr":                   "*distlock.BusyError",
-		"BusyError.Waiter":                    "BusyError.Waiters",
-		"Locker.Aquire":                       "Locker.Acquire",
-		"locker.Aquire(ctx, key)":             "locker.Acquire(ctx, key)",
-		"ErrLosst":                            "ErrLost",
-		"redisstore.Opens":                    "redisstore.Open",
-		"lockurls.Open":                       "lockurl.Open",
-		"&distlock.Options{TTTL: d}":          "&distlock.Options{TTL: d}",
-		"redis.NewClients(o)":                 "redis.NewClient(o)",
-		"context.Cancelled":                   "context.Canceled",
-		"distlock.acquire.durations":          "distlock.acquire.duration",
-		"lock_keys":                           "lock_key",
-		"docs/design/rediss.md":               "docs/design/redis.md",
-		"examples/agents":                     "examples/agent",
-		"-chaoss":                             "-chaos",
-		"make test-al":                        "make test-all",
-		"go run ./examples/agents":            "go run ./examples/agent",
-		"go test -run TestNowhere ./distlock": "go test -run TestLease ./distlock",
-		"XADDD":                               "XADD",
-		"distlock:{K}:queuess":                "distlock:{K}:queue",
-		"TestUnfenced":                        "TestUnfenced_existsLetsStaleWriteCommit",
-		"OTEL_EXPORTER_OTLP_ENDPOIN":          "OTEL_EXPORTER_OTLP_ENDPOINT",
-	} {
-		if _, err := n.check("README.md", wrong); err == nil {
-			t.Errorf("`%s` is found to be right", wrong)
-		}
-		if what, err := n.check("README.md", right); err != nil || what == "" {
-			t.Errorf("`%s` is found to be wrong: %v", right, err)
-		}
-	}
-}
-
-// names knows which names exist.
-type names struct {
-	*index
-	mu       sync.Mutex           // guards foreign
-	foreign  map[string]*declared // packages of other modules and of the standard library
-	settings map[string]bool      // commands and settings of Redis, keywords, settings and functions of PostgreSQL
-}
-
-// known are names of other programs and modules that no file here has.
+// known are names of other programs and modules that no file here has, and placeholders.
 var known = strings.Fields(`
-	ratelimit prefer NOMASTERLINK
-	-race SSL_CERT_FILE target_session_attrs=read-write i/o OTEL_RESOURCE_ATTRIBUTES EOF psql redis-cli --enable-feature=exemplar-storage translation_strategy
-	runtime.Goexit auto_explain exceeded MiB The executing subcommand
-	core.App agent.WithMemory Runner Team Contract() archival archival-1 archival-2 NewArchival SetPersona SetHuman
-	stores/redis stores/dragonfly stores/mongodb stores/postgres stores/sqlite stores/neo4j stores/memgraph`)
+	REV OWNER host1 host2 host3 dirlock WithTranslationStrategy translation_strategy ConnMaxIdleTime ratelimit
+	runtime.Goexit defer agent.WithMemory core.App dragonfly mongodb sqlite archival neo4j memgraph
+	main.go log_statement auto_explain SERIALIZABLE CONCURRENTLY WAIT SAVE BGSAVE NOMASTERLINK SETNX setinfo`)
 
-var shared struct {
-	once sync.Once
-	*names
+// names are what the files of the repository have, in all its modules. Packages of one name share an entry,
+// and so do types.
+type names struct {
+	words   map[string]bool            // of everything that is no page and no comment of Go
+	members map[string]map[string]bool // of a package: its declarations; of a type: its fields and methods
+	embeds  map[string][]string        // types that a type embeds
+	texts   strings.Builder            // the string constants of code that is no test
 }
 
-// newNames returns the names that exist. All tests share them.
-func newNames(t *testing.T) *names {
-	t.Helper()
-	shared.once.Do(func() { shared.names = readNames(t) })
-	if shared.names == nil {
-		t.Fatal("the names could not be read")
+var readNames = sync.OnceValues(func() (*names, error) {
+	n := &names{words: map[string]bool{}, members: map[string]map[string]bool{}, embeds: map[string][]string{}}
+	for _, name := range known {
+		n.words[name] = true
 	}
-	return shared.names
-}
-
-func readNames(t *testing.T) *names {
-	n := &names{index: indexOf(t), foreign: map[string]*declared{}, settings: map[string]bool{}}
-	redis := testservers.SharedServer()
-	commands, err := redis.Do("COMMAND", "LIST")
-	if err != nil {
-		t.Fatal(err)
-	}
-	settings, err := redis.Do("CONFIG", "GET", "*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	postgres, err := testservers.SharedPostgres(t).NewDatabase(t).Do(`
-		SELECT word FROM pg_get_keywords() UNION SELECT name FROM pg_settings
-		UNION SELECT proname FROM pg_proc UNION SELECT relname FROM pg_class`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range strings.Fields(commands + "\n" + settings + "\n" + postgres) {
-		n.settings[strings.ToLower(name)] = true
-	}
-	list, err := exec.Command("go", append([]string{"list", "-e", "-find", "-f", "{{.ImportPath}} {{.Dir}}"},
-		slices.Collect(maps.Values(code.Importable))...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, path := range code.Importable {
-		for line := range strings.Lines(string(list)) {
-			if dir, ok := strings.CutPrefix(line, path+" "); ok && n.packages[name] == nil {
-				if n.foreign[name], err = declarations(strings.TrimSpace(dir)); err != nil {
-					t.Fatal(err)
-				}
+	return n, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			if entry.Name() == ".git" {
+				return filepath.SkipDir
 			}
+			return err
 		}
+		switch filepath.Ext(path) {
+		case ".go":
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			n.add(file, strings.HasSuffix(path, "_test.go"))
+		case ".lua", ".sql", ".yml", ".yaml", ".json", ".sh", ".mod", ".sum", ".js", ".tmpl", "":
+			text, err := os.ReadFile(path)
+			n.addWords(string(text))
+			return err
+		}
+		return nil
+	})
+})
+
+func namesOf(t testing.TB) *names {
+	t.Helper()
+	n, err := readNames()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return n
 }
 
-// check says what a name is; an empty string stands for a text without a rule.
-func (n *names) check(page, text string) (what string, err error) {
-	if slices.Contains(known, text) {
-		return "a name of another program", nil
+var word = regexp.MustCompile(`[\pL_][\pL\d_]*`)
+
+func (n *names) addWords(text string) {
+	for _, w := range word.FindAllString(text, -1) {
+		n.words[w] = true
 	}
-	if programs.MatchString(text) {
-		for _, words := range simpleCommands(text) {
-			if err := n.command(words); err != nil {
-				return "a command", err
-			}
-		}
-		return "a command", nil
-	}
-	for _, rule := range rules {
-		if rule.of.MatchString(text) {
-			return rule.what, rule.check(n, page, text)
-		}
-	}
-	if expr, err := parser.ParseExpr(text); err == nil {
-		return "Go", n.expression(expr)
-	}
-	if strings.Contains(n.constants, text) {
-		return "a text", nil
-	}
-	if own, _, _ := strings.Cut(text, ": "); own != text && !token.IsExported(own) && n.packages[own] != nil {
-		return "a text", fmt.Errorf("no string constant has the text")
-	}
-	return "words", n.eachWord(text)
 }
 
-// eachWord is for patterns of keys, statements and quoted messages.
-func (n *names) eachWord(text string) error {
-	for _, w := range word.FindAllString(placeholder.ReplaceAllString(text, " "), -1) {
-		if _, err := n.check("", w); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-var placeholder = regexp.MustCompile(`<[^<>]*>|\{[^{}]*\}`)
-
-// The first rule that fits decides. Expressions of Go come after the rules.
-var rules = []struct {
-	what  string
-	of    *regexp.Regexp
-	check func(n *names, page, text string) error
-}{
-	{"a URL", regexp.MustCompile(`^[a-z+]+://`), accept},
-	{"a right of Redis", regexp.MustCompile(`^[+~&@%][^ ]+$`), accept}, // see TestRights_asInThePackages
-	{"a number", regexp.MustCompile(`^:?\d[\w.:]*$`), accept},
-	{"a test", regexp.MustCompile(`^(Test[A-Z]|Benchmark|[A-Z]\d?_)\w+(/\w+)*$`), (*names).test},
-	{"a file", regexp.MustCompile(`^(\.\.?/)*[a-z.][\w.-]*/[\w./-]*$|^[\w-]+\.(md|go|lua|sql|ya?ml|json|sh|svg)$`), (*names).file},
-	{"a flag", regexp.MustCompile(`^--?[a-z][\w-]*([ =].*)?$`), (*names).flag},
-	{"a field", regexp.MustCompile(`^[A-Za-z_]+: [^ ]+$`), (*names).first},
-	{"a parameter", regexp.MustCompile(`^[A-Za-z_]+=[^ ]*$`), (*names).first},
-	{"an upper-case word", regexp.MustCompile(`^[A-Z][A-Z0-9_]+( [^ ].*)?$`), (*names).first},
-	{"a word", regexp.MustCompile(`^[a-z][a-z0-9]*([._-][a-z0-9]+)*$`), (*names).first},
-}
-
-func accept(*names, string, string) error { return nil }
-
-func (n *names) test(_, text string) error {
-	for name := range strings.SplitSeq(text, "/") {
-		if !n.tests[name] {
-			return fmt.Errorf("there is no test %s", name)
-		}
-	}
-	return nil
-}
-
-// file is for the names of files, of packages to import, and of subtests.
-func (n *names) file(page, text string) error {
-	for _, dir := range []string{"", path.Dir(page)} {
-		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(dir), filepath.FromSlash(strings.TrimSuffix(text, "/...")))); err == nil {
-			return nil
-		}
-	}
-	if first, _, _ := strings.Cut(text, "/"); n.words[text] || n.tests[first] {
-		return nil
-	}
-	for module := text; module != "."; module = path.Dir(module) {
-		if n.modules[module] {
-			return nil
-		}
-	}
-	return fmt.Errorf("there is no such file")
-}
-
-func (n *names) flag(_, text string) error {
-	name := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '=' })[0]
-	if n.flags[strings.TrimLeft(name, "-")] {
-		return nil
-	}
-	return fmt.Errorf("no program has the flag")
-}
-
-// first is for words of all kinds: metrics, attributes, parameters, settings, commands, variables.
-func (n *names) first(_, text string) error {
-	name := text
-	if end := strings.IndexAny(text, ": ="); end > 0 {
-		name = text[:end]
-	}
-	if n.words[name] || token.IsKeyword(name) || n.tests[name] || n.settings[strings.ToLower(name)] || n.declares(name) {
-		return nil
-	}
-	return fmt.Errorf("no file and no server knows %s", name)
-}
-
-// expression checks the identifiers of an expression.
-func (n *names) expression(expr ast.Expr) (err error) {
-	fail := func(format string, args ...any) bool {
-		if err == nil {
-			err = fmt.Errorf(format, args...)
-		}
-		return false
-	}
-	ast.Inspect(expr, func(node ast.Node) bool {
+func (n *names) add(file *ast.File, test bool) {
+	pkg := strings.TrimSuffix(file.Name.Name, "_test")
+	ast.Inspect(file, func(node ast.Node) bool {
 		switch node := node.(type) {
-		case *ast.SelectorExpr:
-			names, ok := selectors(node)
-			if !ok {
-				if !n.hasMember(node.Sel.Name) {
-					return fail("nothing has %s", node.Sel.Name)
-				}
-				return true
-			}
-			if failure := n.qualified(names); failure != nil {
-				return fail("%w", failure)
-			}
-			return false
 		case *ast.Ident:
-			exists := n.declares(node.Name) || !node.IsExported() && (n.words[node.Name] || n.tests[node.Name])
-			if len(node.Name) > 1 && !exists {
-				return fail("%s is not declared", node.Name)
+			n.words[node.Name] = true
+		case *ast.BasicLit, *ast.BinaryExpr:
+			text := constant(node)
+			n.addWords(text)
+			if !test {
+				n.texts.WriteString(text + "\n")
 			}
+		case *ast.FuncDecl:
+			of := pkg
+			if node.Recv != nil {
+				of = typeName(node.Recv.List[0].Type)
+			}
+			n.member(of, node.Name.Name)
+		case *ast.ValueSpec:
+			for _, name := range node.Names {
+				n.member(pkg, name.Name)
+			}
+		case *ast.TypeSpec:
+			n.member(pkg, node.Name.Name)
+			ast.Inspect(node.Type, func(part ast.Node) bool {
+				field, ok := part.(*ast.Field)
+				if ok && len(field.Names) == 0 {
+					n.embeds[node.Name.Name] = append(n.embeds[node.Name.Name], typeName(field.Type))
+				} else if ok {
+					for _, name := range field.Names {
+						n.member(node.Name.Name, name.Name)
+					}
+				}
+				return !ok
+			})
 		}
 		return true
 	})
-	return err
 }
 
-// selectors returns the identifiers of a.b.c.
-func selectors(expr ast.Expr) ([]string, bool) {
-	switch expr := expr.(type) {
-	case *ast.Ident:
-		return []string{expr.Name}, true
-	case *ast.SelectorExpr:
-		names, ok := selectors(expr.X)
-		return append(names, expr.Sel.Name), ok
+func (n *names) member(of, name string) {
+	if n.members[of] == nil {
+		n.members[of] = map[string]bool{}
 	}
-	return nil, false
+	n.members[of][name] = true
 }
 
-// qualified checks pkg.Name, pkg.Type.Member, Type.Member and variable.Member.
-func (n *names) qualified(names []string) error {
-	if p, err := n.packageOf(names[0]); err != nil {
-		return err
-	} else if p != nil && token.IsExported(names[1]) {
-		if !p.names[names[1]] {
-			return fmt.Errorf("package %s has no %s", names[0], names[1])
+// typeName returns the name of a type without its package, pointer and parameters.
+func typeName(t ast.Expr) string {
+	name, _, _ := strings.Cut(types.ExprString(t), "[")
+	return name[strings.LastIndexAny(name, "*.")+1:]
+}
+
+// has reports whether a package or type has a member, its own or of an embedded type. Those of other modules
+// are believed to have every member.
+func (n *names) has(of, name string, seen ...string) bool {
+	return n.members[of] == nil || n.members[of][name] || slices.ContainsFunc(n.embeds[of], func(embedded string) bool {
+		return !slices.Contains(append(seen, of), embedded) && n.has(embedded, name, append(seen, of)...)
+	})
+}
+
+// constant joins the strings of an expression.
+func constant(node ast.Node) string {
+	switch node := node.(type) {
+	case *ast.BasicLit:
+		text, _ := strconv.Unquote(node.Value)
+		return text
+	case *ast.BinaryExpr:
+		return constant(node.X) + constant(node.Y)
+	}
+	return ""
+}
+
+var (
+	dotted = regexp.MustCompile(`[\pL_][\pL\d_]*(\.[\pL_][\pL\d_]*)*`)
+	file   = regexp.MustCompile(`^[\w./-]+\.(md|go|lua|sql|ya?ml|json|sh|svg)$`)
+)
+
+// check looks for the words and files of a text. dir is that of the page.
+func (n *names) check(dir, text string) error {
+	for _, from := range []string{"", dir} {
+		if _, err := os.Stat(filepath.Join(root, from, strings.TrimSuffix(text, "..."))); err == nil || n.words[text] {
+			return nil
 		}
-		names = names[1:]
-	} else if !token.IsExported(names[0]) && !n.words[names[0]] {
-		return fmt.Errorf("there is no package or variable %s", names[0])
 	}
-	for i, name := range names[1:] {
-		if of := names[i]; token.IsExported(of) && n.isType(of) {
-			if !n.memberOf(of, name, nil) {
-				return fmt.Errorf("%s has no %s", of, name)
+	if file.MatchString(text) {
+		return errors.New("there is no such file")
+	}
+	for _, name := range dotted.FindAllString(text, -1) {
+		parts := strings.Split(name, ".")
+		for i, part := range parts {
+			if !n.words[part] {
+				return fmt.Errorf("no file has the word %s", part)
 			}
-		} else if !n.hasMember(name) {
-			return fmt.Errorf("nothing has a member %s", name)
+			if i > 0 && token.IsExported(part) && !n.words[name] && !n.has(parts[i-1], part) {
+				return fmt.Errorf("%s has no %s", parts[i-1], part)
+			}
 		}
-	}
-	if token.IsExported(names[0]) && !n.declares(names[0]) {
-		return fmt.Errorf("%s is not declared", names[0])
 	}
 	return nil
-}
-
-// packageOf finds a package by its name: of the repository, or one that a file imports.
-func (n *names) packageOf(name string) (*declared, error) {
-	if p := n.packages[name]; p != nil {
-		return p, nil
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if p, ok := n.foreign[name]; ok {
-		return p, nil
-	}
-	imported := cmp.Or(n.imports[name], code.Importable[name])
-	if imported == "" {
-		return nil, nil
-	}
-	dir, err := exec.Command("go", "list", "-e", "-find", "-f", "{{.Dir}}", imported).Output()
-	if err != nil {
-		return nil, err
-	}
-	n.foreign[name], err = declarations(strings.TrimSpace(string(dir)))
-	return n.foreign[name], err
-}
-
-func declarations(dir string) (*declared, error) {
-	if dir == "" {
-		return nil, nil
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		return nil, err
-	}
-	p := newDeclared()
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return nil, err
-		}
-		p.add(file)
-	}
-	return p, nil
-}
-
-func (n *names) all(yield func(*declared) bool) {
-	n.mu.Lock()
-	foreign := maps.Clone(n.foreign)
-	n.mu.Unlock()
-	for _, packages := range []map[string]*declared{n.packages, foreign} {
-		for _, p := range packages {
-			if p != nil && !yield(p) {
-				return
-			}
-		}
-	}
-}
-
-func (n *names) isType(name string) bool {
-	for p := range n.all {
-		if p.members[name] != nil || p.embeds[name] != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// memberOf reports whether a type of this name, or a type that is embedded there, has the member.
-func (n *names) memberOf(of, name string, seen []string) bool {
-	if slices.Contains(seen, of) {
-		return false
-	}
-	for p := range n.all {
-		if p.members[of][name] {
-			return true
-		}
-		for _, embedded := range p.embeds[of] {
-			if n.memberOf(embedded, name, append(seen, of)) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func (n *names) hasMember(name string) bool {
-	for p := range n.all {
-		for _, members := range p.members {
-			if members[name] {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// declares reports whether a package declares the name, or a type has this member.
-func (n *names) declares(name string) bool {
-	for p := range n.all {
-		if p.names[name] {
-			return true
-		}
-	}
-	return n.hasMember(name)
 }

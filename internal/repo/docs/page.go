@@ -1,18 +1,17 @@
 // Package docs holds the documentation to the code: examples compile, programs print their output,
-// tables and error texts are those of the library, and links lead somewhere. places.go names the
-// section that each test reads.
+// tables and error texts are those of the library, and links lead somewhere.
 //
 // The tests are those of the root module. Another module, whose code needs what the root does not have,
 // tests its own [Place].
 package docs
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -38,62 +37,53 @@ type Page struct {
 
 // block is a fenced code block.
 type block struct {
-	page   string
-	line   int      // of its first line of code
-	lang   string   // what follows the opening fence
-	given  []string // names from the comment before it
-	beluga bool     // it imports Beluga
-	from   string   // the file of which it is a part
-	runBy  string   // the test that runs its commands
-	text   string
+	page     string
+	line     int               // of its first line of code
+	lang     string            // the word after the opening fence
+	comments map[string]string // the HTML comments before it
+	text     string
+	output   string // the blocks of the language output that follow
 }
 
-// An HTML comment before a block names the variables that the code uses: <!-- given: ctx, locker -->.
-// Before code that imports Beluga, the comment is <!-- beluga: ctx, mem -->. On a page beluga.md, all
-// code imports Beluga.
-var givenComment = regexp.MustCompile(`^<!-- (given|beluga): (.*) -->$`)
+func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
 
-// The comment <!-- from: examples/recipes/cron/main.go --> names the program of which a block is a part.
-var fromComment = regexp.MustCompile(`^<!-- from: (.*) -->$`)
+// HTML comments before a block:
+//
+//	<!-- given: ctx, locker -->                     the variables that the code uses
+//	<!-- beluga: ctx, mem -->                       the same, and the code imports Beluga
+//	<!-- from: examples/recipes/cron/main.go -->    the program of which the block is a part
+//	<!-- run by: TestName -->                       the test that runs the commands, or the program
+var comment = regexp.MustCompile(`^<!-- (given|beluga|from|run by): (.*) -->$`)
 
-// Pages reads the pages for users: README.md, and docs without docs/design and docs/reports.
-func Pages(t testing.TB) []Page {
+// allPages reads all pages of the repository.
+func allPages(t testing.TB) (all []Page) {
 	t.Helper()
-	return slices.DeleteFunc(AllPages(t), func(p Page) bool { return !forUsers(p.name) })
-}
-
-func forUsers(page string) bool {
-	dir, _, _ := strings.Cut(strings.TrimPrefix(page, "docs/"), "/")
-	return page == "README.md" || strings.HasPrefix(page, "docs/") && dir != "design" && dir != "reports"
-}
-
-// AllPages reads all pages: those of the root, of docs and of the examples.
-func AllPages(t testing.TB) []Page {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, "*.md"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no pages: %v", err)
-	}
-	for _, dir := range []string{"docs", "examples"} {
-		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
-			if filepath.Ext(path) == ".md" {
-				files = append(files, path)
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, _ fs.DirEntry, err error) error {
+		if path.Ext(name) == ".md" {
+			all = append(all, readPage(t, name))
 		}
-	}
-	var all []Page
-	for _, file := range files {
-		name, err := filepath.Rel(root, file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, readPage(t, filepath.ToSlash(name)))
+		return err
+	})
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%d pages, %v", len(all), err)
 	}
 	return all
+}
+
+// Pages reads the pages for users: README.md, and docs without docs/design and docs/reports.
+func Pages(t testing.TB) (found []Page) {
+	t.Helper()
+	for _, p := range allPages(t) {
+		if p.forUsers() {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func (p Page) forUsers() bool {
+	dir, _, _ := strings.Cut(strings.TrimPrefix(p.name, "docs/"), "/")
+	return p.name == "README.md" || strings.HasPrefix(p.name, "docs/") && dir != "design" && dir != "reports"
 }
 
 // readPage reads a file that is named relative to the root.
@@ -103,30 +93,33 @@ func readPage(t testing.TB, name string) Page {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Page{name: name, lines: strings.Split(string(text), "\n")}
-	var given []string
-	from, runBy := "", ""
+	return newPage(t, name, strings.Split(string(text), "\n"))
+}
+
+func newPage(t testing.TB, name string, lines []string) Page {
+	t.Helper()
+	p := Page{name: name, lines: lines}
+	comments := map[string]string{}
 	var open *block
-	beluga := path.Base(name) == "beluga.md"
 	for i, line := range p.lines {
-		fence := strings.HasPrefix(line, "```")
-		switch {
+		lang, fence := strings.CutPrefix(line, "```")
+		switch found := comment.FindStringSubmatch(line); {
 		case open != nil && fence:
-			p.blocks = append(p.blocks, *open)
-			open, given, from, runBy, beluga = nil, nil, "", "", path.Base(name) == "beluga.md"
+			if last := len(p.blocks) - 1; open.lang == "output" && last >= 0 {
+				p.blocks[last].output += open.text
+			} else {
+				p.blocks = append(p.blocks, *open)
+			}
+			open = nil
 		case open != nil:
 			open.text += line + "\n"
 		case fence:
-			open = &block{page: name, line: i + 2, lang: strings.TrimPrefix(line, "```"), given: given, beluga: beluga, from: from, runBy: runBy}
-		case givenComment.MatchString(line):
-			comment := givenComment.FindStringSubmatch(line)
-			given, beluga = strings.Split(comment[2], ", "), beluga || comment[1] == "beluga"
-		case fromComment.MatchString(line):
-			from = fromComment.FindStringSubmatch(line)[1]
-		case runByComment.MatchString(line):
-			runBy = runByComment.FindStringSubmatch(line)[1]
+			open = &block{page: name, line: i + 2, lang: lang, comments: comments}
+			comments = map[string]string{}
+		case found != nil:
+			comments[found[1]] = found[2]
 		default:
-			given, from, runBy, beluga = nil, "", "", path.Base(name) == "beluga.md"
+			clear(comments)
 		}
 	}
 	if open != nil {
@@ -135,61 +128,50 @@ func readPage(t testing.TB, name string) Page {
 	return p
 }
 
-// section returns the lines of a heading and of the next heading of its level or above. An empty
-// heading is the whole page.
-func (p Page) section(t testing.TB, heading string) (from, to int) {
-	t.Helper()
-	to = len(p.lines) + 1
-	if heading == "" {
-		return 0, to
-	}
-	level := strings.IndexByte(heading, ' ')
-	for i, line := range p.lines {
-		switch hashes := strings.IndexByte(line, ' '); {
-		case line == heading:
-			from = i + 1
-		case from > 0 && hashes > 0 && hashes <= level && strings.Trim(line[:hashes], "#") == "" && !p.inBlock(i+1):
-			to = min(to, i+1)
-		}
-	}
-	if from == 0 {
-		t.Fatalf("%s has no heading %q", p.name, heading)
-	}
-	return from, to
-}
-
-func (p Page) inBlock(line int) bool {
-	for _, b := range p.blocks {
-		if line >= b.line && line < b.line+strings.Count(b.text, "\n") {
-			return true
-		}
-	}
-	return false
-}
-
-func (p Page) table(t testing.TB, heading string) [][]string {
-	t.Helper()
-	var rows [][]string
-	below := heading == ""
-	for _, line := range p.lines {
-		switch {
-		case line == heading:
-			below = true
-		case below && strings.HasPrefix(line, "|"):
-			cells := strings.Split(strings.Trim(line, "|"), "|")
-			for i, cell := range cells {
-				cells[i] = strings.TrimSpace(cell)
-				if text := strings.Trim(cells[i], "`"); !strings.Contains(text, "`") {
-					cells[i] = text
-				}
+// blocks returns the blocks of one language.
+func blocks(pages []Page, lang string) (found []block) {
+	for _, p := range pages {
+		for _, b := range p.blocks {
+			if b.lang == lang {
+				found = append(found, b)
 			}
-			rows = append(rows, cells)
-		case len(rows) > 0:
-			return rows[2:]
 		}
 	}
-	if len(rows) < 3 {
-		t.Fatalf("%s: no table below %q", p.name, heading)
+	return found
+}
+
+// text yields the lines outside of blocks, with their numbers.
+func (p Page) text(yield func(line int, text string) bool) {
+	inBlock := false
+	for i, line := range p.lines {
+		if fence := strings.HasPrefix(line, "```"); fence || inBlock {
+			inBlock = inBlock != fence
+		} else if !yield(i+1, line) {
+			return
+		}
 	}
-	return rows[2:]
+}
+
+var backquoted = regexp.MustCompile("``([^`]|`[^`])+``|`[^`]+`")
+
+// inlineCode yields the texts in backquotes outside of blocks.
+func (p Page) inlineCode(yield func(line int, text string) bool) {
+	for line, text := range p.text {
+		for _, found := range backquoted.FindAllString(text, -1) {
+			if !yield(line, strings.TrimSpace(strings.Trim(found, "`"))) {
+				return
+			}
+		}
+	}
+}
+
+var heading = regexp.MustCompile(`^#+ `)
+
+// headings yields the headings, with their lines.
+func (p Page) headings(yield func(line int, text string) bool) {
+	for line, text := range p.text {
+		if heading.MatchString(text) && !yield(line, text) {
+			return
+		}
+	}
 }

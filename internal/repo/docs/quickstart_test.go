@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -12,9 +11,8 @@ import (
 )
 
 // The commands of the page run in their order, in one shell, in an empty folder. This checkout stands
-// in for the newest commit. Redis starts with the arguments of the page, on a free port. A database of
-// the test stands in for that of the reader. The turns of a block may run in another order: the IDs and
-// the answers are those of the page.
+// in for the newest commit. Servers of the test stand in for those of the reader. The lines of a block
+// may come in another order.
 func TestQuickstart_commandsPrintTheirOutput(t *testing.T) {
 	t.Parallel()
 	page := readPage(t, "docs/quickstart.md")
@@ -22,29 +20,21 @@ func TestQuickstart_commandsPrintTheirOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := page.Programs()[0].Source
-	main := filepath.Join(t.TempDir(), "main.go")
-	if err := os.WriteFile(main, []byte(strings.Replace(program, "(time.Second)", "(50 * time.Millisecond)", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	const module = "github.com/belugalock/belugalock"
+	program := strings.Replace(blocks([]Page{page}, "go")[0].text, "(time.Second)", "(50 * time.Millisecond)", 1)
 	here := strings.NewReplacer(
-		"go get "+module+"@main", "go mod edit -require="+module+"@v0.0.0 -replace="+module+"='"+checkout+"'\ncp '"+main+"' .",
-		"redis://localhost:6379", testservers.StartRedis(t, serverArgs(t, page)...).URL(),
+		"go get "+modulePath+"@main", "go mod edit -require="+modulePath+"@v0.0.0 -replace="+modulePath+"='"+checkout+"'\n"+
+			"cat >main.go <<'END'\n"+program+"END",
+		"redis://localhost:6379", testservers.StartRedis(t).URL(),
 		databaseURL, "'"+testservers.SharedPostgres(t).NewDatabase(t).URL()+"'")
-	script := "set -e\n"
+	script := ""
 	var want []string // of each block
-	for _, b := range page.blocks {
-		switch {
-		case strings.HasPrefix(b.text, "redis-server "):
-		case b.lang == "bash":
+	for _, b := range blocks([]Page{page}, "bash") {
+		if !strings.HasPrefix(b.text, "redis-server ") {
 			script += here.Replace(b.text) + "echo end of block\n"
-			want = append(want, "")
-		case b.lang == "output":
-			want[len(want)-1] = b.text
+			want = append(want, b.output)
 		}
 	}
-	shell := exec.Command("sh", "-c", script)
+	shell := exec.Command("sh", "-e", "-c", script)
 	shell.Dir = t.TempDir()
 	out, err := shell.Output()
 	if err != nil {
@@ -52,39 +42,13 @@ func TestQuickstart_commandsPrintTheirOutput(t *testing.T) {
 	}
 	got := strings.Split(string(out), "end of block\n")
 	for i, text := range want {
-		ids, answers := columns(got[i])
-		wantedIDs, wanted := columns(text)
-		if !slices.Equal(ids, wantedIDs) || !slices.Equal(answers, wanted) {
+		if !slices.Equal(parts(got[i]), parts(text)) {
 			t.Errorf("block %d printed %q, the page says %q", i+1, got[i], text)
 		}
 	}
 }
 
-// serverArgs returns the arguments of the first redis-server on a page, without those that a test chooses.
-func serverArgs(t *testing.T, page Page) (args []string) {
-	t.Helper()
-	for _, c := range page.commands() {
-		if c.Words[0] != "redis-server" {
-			continue
-		}
-		for i := 1; i+1 < len(c.Words); i += 2 {
-			if !slices.Contains([]string{"--port", "--dir", "--daemonize"}, c.Words[i]) {
-				args = append(args, c.Words[i], c.Words[i+1])
-			}
-		}
-		return args
-	}
-	t.Fatalf("%s starts no Redis", page.name)
-	return nil
-}
-
-// columns returns the sorted IDs of an output, and its sorted answers.
-func columns(output string) (ids, answers []string) {
-	for line := range strings.Lines(output) {
-		id, answer, _ := strings.Cut(line, ": ")
-		ids, answers = append(ids, id), append(answers, answer)
-	}
-	slices.Sort(ids)
-	slices.Sort(answers)
-	return ids, answers
+// parts returns the sorted IDs and answers of an output.
+func parts(output string) []string {
+	return slices.Sorted(strings.SplitSeq(strings.ReplaceAll(output, ": ", "\n"), "\n"))
 }
