@@ -230,6 +230,9 @@ func TestDriver_C_nameNotUTF8_refused(t *testing.T) {
 			if !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) {
 				t.Errorf("%s of a name that is not UTF-8: %v, want ErrRefused", call, err)
 			}
+			if strings.Contains(err.Error(), "0x") {
+				t.Errorf("%s: the error shows bytes of the name: %v", call, err)
+			}
 		}
 	}
 	if rows := do(t, db, "SELECT count(*) FROM belugalock.lease"); rows != "0" {

@@ -16,7 +16,13 @@ import (
 // kindError adds the kind of a failure without an effect to the error of pgx. kind may be nil.
 type kindError struct{ kind, err error }
 
-func (e *kindError) Error() string { return e.err.Error() }
+// ⚑ The server's text for code 22021 shows bytes of the name of a lock or session.
+func (e *kindError) Error() string {
+	if hasCode(e.err, "22021") {
+		return "a name has a NUL or bytes that are not UTF-8, which PostgreSQL cannot store (SQLSTATE 22021)"
+	}
+	return e.err.Error()
+}
 
 func (e *kindError) Unwrap() []error {
 	if e.kind == nil {

@@ -73,6 +73,14 @@ func TestKindOf_C_onlyWhatIsCertain(t *testing.T) {
 	}
 }
 
+// The server quotes the bytes that it cannot store. They may be of a name.
+func TestKindOf_C_badBytes_showsNone(t *testing.T) {
+	err := KindOf(&pgconn.PgError{SeverityUnlocalized: "ERROR", Code: "22021", Message: "invalid byte sequence: 0xff"})
+	if text := fmt.Sprintf("%v %+v %s", err, err, fmt.Errorf("pgstore: %w", err)); strings.Contains(text, "0x") {
+		t.Error(text)
+	}
+}
+
 // While the servers of a URL fail over, the same call may succeed in a moment.
 func TestNotDone_L_severalHosts_isTemporary(t *testing.T) {
 	for url, want := range map[string]bool{

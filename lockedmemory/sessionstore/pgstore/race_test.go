@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -172,11 +173,11 @@ func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
 	replace(1, storedriver.Done)
 }
 
-// A name that PostgreSQL cannot have is refused, and nothing is written.
+// A name that PostgreSQL cannot have is refused, nothing is written, and the error shows no part of the name.
 func TestSession_oddNames(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, storedriver.Retention{})
-	for _, name := range []string{"a\x00b", "\xff"} {
+	for _, name := range []string{"a\x00b", "\xff", "\xf0\x41bc"} {
 		_, err := r.Append(t.Context(), storedriver.Append{Write: r.write(name, r.fence, 1), Content: content("x")})
 		_, err2 := r.Replace(t.Context(), storedriver.Replace{Write: r.write(name, r.fence, 1)})
 		_, err3 := r.Read(t.Context(), storedriver.Read{Access: storedriver.Access{Session: name}, Limit: 1})
@@ -184,6 +185,9 @@ func TestSession_oddNames(t *testing.T) {
 		for _, err := range []error{err, err2, err3, err4} {
 			if !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) {
 				t.Errorf("%q: %v", name, err)
+			}
+			if strings.Contains(err.Error(), "0x") {
+				t.Errorf("%q: the error shows bytes of the name: %v", name, err)
 			}
 		}
 	}
