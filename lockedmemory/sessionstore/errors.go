@@ -52,12 +52,12 @@ type StaleError struct {
 }
 
 func (e *StaleError) Error() string {
-	text := fmt.Sprintf("%v: the store has seen fencing token %d, this lease has %d", distlock.ErrLost, e.Mark, e.Fence)
+	reason := fmt.Sprintf("the store has seen fencing token %d, this lease has %d", e.Mark, e.Fence)
 	if e.Mark == 0 {
-		text = fmt.Sprintf("%v: the session is not there, and the lock's present owner is not this lease, "+
-			"which has fencing token %d", distlock.ErrLost, e.Fence)
+		reason = fmt.Sprintf("the session is not there, and the lock has another owner than this lease, "+
+			"which has fencing token %d", e.Fence)
 	}
-	return text + "; load the history again in a new turn; " +
+	return "sessionstore: stale lease: " + reason + "; load the history again in a new turn; " +
 		"if this repeats, compare Namespace and server of the Lockers of all instances"
 }
 

@@ -172,7 +172,7 @@ func (r *request) settle(page storedriver.Page, fence int64, accepted bool) (aga
 	case err == nil:
 		return true, stale
 	case isEnded(err):
-		return false, fmt.Errorf("%w: %w", stale, err)
+		return false, fmt.Errorf("%w: %w", err, stale)
 	}
 	return false, fmt.Errorf("sessionstore: %s: the store has seen fencing token %d, this lease has %d, "+
 		"and the lock gives no higher one: %w", r.op, page.Mark.Fence, fence, err)

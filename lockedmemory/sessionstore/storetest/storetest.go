@@ -264,6 +264,8 @@ func text(messages []Message) string {
 	return "[" + strings.Join(words, " ") + "]"
 }
 
+const staleAdvice = "if this repeats, compare Namespace and server of the Lockers of all instances"
+
 // refused checks that an access was refused as stale, with its own token and a mark of at least another one.
 func (i *instance) refused(what string, err error, fence, mark int64) {
 	i.Helper()
@@ -271,6 +273,8 @@ func (i *instance) refused(what string, err error, fence, mark int64) {
 	switch {
 	case !errors.As(err, &stale) || !errors.Is(err, distlock.ErrLost):
 		i.Errorf("%s: %v; want a StaleError", what, err)
+	case !strings.HasSuffix(err.Error(), "; "+staleAdvice) || strings.Count(err.Error(), "lease lost") > 1:
+		i.Errorf("%s: the error does not end with its advice, or says twice that the lease is lost: %v", what, err)
 	case stale.Fence != fence || stale.Mark != 0 && stale.Mark < mark:
 		i.Errorf("%s: refused with %d for token %d; want at least %d, for %d", what, stale.Mark, stale.Fence, mark, fence)
 	case mark > 0 && stale.Mark == 0:
