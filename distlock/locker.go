@@ -192,11 +192,6 @@ func (l *Locker) newCleaner() *cleanup.Cleaner {
 		_, err := l.driver.Release(ctx, req)
 		return err
 	}
-	c.GaveUp = func(req driver.ReleaseRequest, tries int, err error) {
-		l.log(context.Background(), slog.LevelDebug, "distlock: the clean-up of a lock without a holder failed; "+
-			"the lock, if the backend still has it, ends with its TTL",
-			req.Name.Key, "tries", tries, "error", err)
-	}
 	return c
 }
 

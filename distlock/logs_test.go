@@ -134,23 +134,6 @@ func TestLog_durations_inMilliseconds(t *testing.T) {
 	})
 }
 
-// Jobs without a caller give up in large numbers after an outage.
-func TestLog_abandonedCleanUps_bounded(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		logger, count := logged()
-		l := s.locker(t, distlock.Options{Logger: logger})
-		s.Inject(always(drivertest.Release, errTurnedAway))
-		for i := range 50 {
-			_ = l.Do(t.Context(), fmt.Sprint(i), func(context.Context) error { return nil })
-		}
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
-		if n := count("without a holder failed"); n != most {
-			t.Errorf("%d lines, want %d", n, most)
-		}
-	})
-}
-
 // ctxHandler keeps the value of the contexts of lines, by their texts.
 type ctxHandler struct {
 	slog.Handler

@@ -7,7 +7,6 @@ package cleanup
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -40,8 +39,6 @@ type Cleaner struct {
 	// Begin counts a job as work under way, until End. After the end of closing it may refuse.
 	Begin func() bool
 	End   func()
-	// GaveUp reports a job that ends without an answer, and why.
-	GaveUp func(req driver.ReleaseRequest, tries int, err error)
 
 	ctx     context.Context // of the tries; ends CloseGrace after closing
 	closing context.Context
@@ -131,7 +128,9 @@ func (c *Cleaner) tryNow() {
 // work makes the tries that are due, one after the other.
 func (c *Cleaner) work() {
 	for j := c.next(); j != nil; j = c.next() {
-		c.tried(j, c.try(j))
+		if c.try(j) || !c.tryAgain(j) {
+			c.End()
+		}
 	}
 }
 
@@ -147,19 +146,18 @@ func (c *Cleaner) next() (j *job) {
 	return j
 }
 
-var errOver = errors.New("the time for a clean-up was over before its next try")
-
-func (c *Cleaner) try(j *job) error {
+// try sends the request, and reports whether the backend has answered.
+func (c *Cleaner) try(j *job) bool {
 	if time.Now().After(j.until) {
-		return errOver
+		return false
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, min(firstTry<<min(j.tries, 16), lastTry))
 	defer cancel()
-	return c.Release(ctx, j.req)
+	return c.Release(ctx, j.req) == nil
 }
 
-// tried plans another try after a failed one, unless the time of the job is over.
-func (c *Cleaner) tried(j *job, err error) {
+// tryAgain plans another try, unless the time of the job is over.
+func (c *Cleaner) tryAgain(j *job) bool {
 	longest := maxPause
 	if c.closing.Err() != nil {
 		longest = CloseGrace / 4
@@ -167,17 +165,11 @@ func (c *Cleaner) tried(j *job, err error) {
 	pause := min(MinPause<<min(j.tries, 16), longest)
 	pause = pause/2 + rand.N(pause)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	j.tries++
-	again := err != nil && !time.Now().Add(pause).After(j.until) && c.ctx.Err() == nil
-	if again {
-		c.pauseLocked(j, pause)
+	if time.Now().Add(pause).After(j.until) || c.ctx.Err() != nil {
+		return false
 	}
-	c.mu.Unlock()
-	if again {
-		return
-	}
-	if err != nil {
-		c.GaveUp(j.req, j.tries, err)
-	}
-	c.End()
+	c.pauseLocked(j, pause)
+	return true
 }
