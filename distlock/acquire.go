@@ -70,7 +70,7 @@ func (l *Locker) acquire(ctx context.Context, key string, once bool, opts []Call
 	}
 	switch {
 	case lease != nil:
-		op.Outcome, op.Fence, op.Handoff = OutcomeAcquired, lease.Fence(), cmp.Or(a.handoff, HandoffNone)
+		op.Outcome, op.Fence, op.Handoff = OutcomeAcquired, lease.Fence(), cmp.Or(op.Handoff, HandoffNone)
 	case a.once && op.Outcome == OutcomeTimeout:
 		op.Outcome = OutcomeBusy
 	}
@@ -83,16 +83,15 @@ const firstAnswer = 5 * time.Second
 
 // acquisition is one call of Acquire, contending for its lock.
 type acquisition struct {
-	locker  *Locker
-	caller  context.Context // the context of the lease is made from it
-	ctx     context.Context // the same with the additions of the Observer
-	op      Operation
-	call    seam.Call
-	once    bool // asks the backend once, without a place in the queue
-	start   time.Time
-	waiter  *waiter // its place in the process; nil if it asks once
-	last    lastAnswer
-	handoff Handoff // of the grant, if it comes and is used
+	locker *Locker
+	caller context.Context // the context of the lease is made from it
+	ctx    context.Context // the same with the additions of the Observer
+	op     Operation
+	call   seam.Call
+	once   bool // asks the backend once, without a place in the queue
+	start  time.Time
+	waiter *waiter // its place in the process; nil if it asks once
+	last   lastAnswer
 	// awaited is the lowest token of a holder that the backend has shown since start; 0: none. Answers to
 	// other requests of the process count, too.
 	awaited atomic.Int64
@@ -106,8 +105,7 @@ type acquisition struct {
 type outcome struct {
 	lease   *Lease
 	err     error
-	failure queue.Failure     // says which waiters err concerns
-	blocker map[string]string // of a local handoff: the metadata of the holder before
+	failure queue.Failure // says which waiters err concerns
 }
 
 // waitAndAsk gets the lock: at once, or after a wait in the queue.
@@ -128,10 +126,8 @@ func (a *acquisition) waitAndAsk() (out outcome) {
 	if a.waiter = l.queues.Join(a.op.Key, a); a.waiter == nil {
 		return outcome{err: ErrClosed}
 	}
-	if a.waiter.BehindGrant() {
-		defer time.AfterFunc(ownWait, a.warnOfOwnWait).Stop()
-	}
 	if a.waiter.Waited {
+		defer time.AfterFunc(ownWait, a.warnOfOwnWait).Stop()
 		if out, ended := a.waitBehindProcess(); ended {
 			return out
 		}

@@ -42,11 +42,11 @@ func (a *acquisition) ask(ctx context.Context, limit time.Duration) (*Lease, dri
 	case driver.Cancelled:
 		return nil, none, unavailable("acquire", errCancelled)
 	}
-	if a.req.Ticket != 0 {
-		a.handoff = HandoffRemote
-	}
 	lease, err := a.granted(reply, sent, a.req.TTL)
 	a.copiesMayArrive = a.copiesMayArrive || err != nil
+	if lease != nil && a.req.Ticket != 0 {
+		a.op.Handoff = HandoffRemote
+	}
 	return lease, none, err
 }
 
@@ -98,7 +98,9 @@ func (a *acquisition) woken(wake driver.Wake) *Lease {
 	// ⚑ The lease lasts for no longer than was promised: any client of the backend may send a
 	// message.
 	ttl := min(wake.TTL, max(min(maxPromise, a.req.TTL), driver.MinHandoff))
-	a.handoff = HandoffRemote
-	lease, _ := a.granted(wake.Grant, a.place.sent[behind], ttl) // else the next attempt claims the grant
+	lease, err := a.granted(wake.Grant, a.place.sent[behind], ttl)
+	if err == nil { // else the next attempt claims the grant
+		a.op.Handoff = HandoffRemote
+	}
 	return lease
 }

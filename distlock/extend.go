@@ -52,8 +52,8 @@ type change struct {
 	failed func(ctx context.Context, err error) error
 }
 
-// operate makes a change within limit and the time of the lease, between the hooks of the Observer. A change
-// without an answer stays unsettled, also after a panic of the driver. An end of the lease is the error.
+// operate makes a change within limit and the time of the lease, between the hooks of the Observer. An end of
+// the lease is the error.
 func (le *Lease) operate(ctx context.Context, verb string, limit time.Duration, op *Operation, c change) (err error) {
 	g, l := le.grant, le.grant.locker
 	start := time.Now()
@@ -72,9 +72,6 @@ func (le *Lease) operate(ctx context.Context, verb string, limit time.Duration, 
 	held, err := callDriver(ctx, limit, c.send)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !driver.MayHaveEffect(err) {
-		g.unsettled--
-	}
 	switch ended := le.errLocked(); {
 	case ended != nil:
 		err = ended
@@ -89,8 +86,8 @@ func (le *Lease) operate(ctx context.Context, verb string, limit time.Duration, 
 	return op.complete(err)
 }
 
-// admitRequest counts a request about a lease that is held as unsettled. It returns the time for it, at most
-// limit.
+// admitRequest admits a change of a lease that is held, and returns the time for it, at most limit.
+// ⚑ No local handoff follows: the change may take effect late.
 func (le *Lease) admitRequest(ctx context.Context, verb string, limit time.Duration) (time.Duration, error) {
 	g := le.grant
 	g.mu.Lock()
@@ -101,6 +98,6 @@ func (le *Lease) admitRequest(ctx context.Context, verb string, limit time.Durat
 	if ctx.Err() != nil {
 		return 0, callerLeft(verb, ctx)
 	}
-	g.unsettled++
+	g.changed = true
 	return min(limit, g.trust.Left(trust.Now())), nil
 }

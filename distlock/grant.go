@@ -22,14 +22,14 @@ type grant struct {
 
 	won time.Time // when the grant arrived
 
-	mu        sync.Mutex // guards the rest, and the states of all leases of the grant
-	holder    *Lease     // the last lease of the grant
-	first     int64      // the reserved tokens
-	last      int64
-	trust     trust.Trust
-	unsettled int         // Extends and raises of the token without an answer
-	timer     *time.Timer // nil before start
-	over      bool        // nothing is left for the timer
+	mu      sync.Mutex // guards the rest, and the states of all leases of the grant
+	holder  *Lease     // the last lease of the grant
+	first   int64      // the reserved tokens
+	last    int64
+	trust   trust.Trust
+	changed bool        // an Extend or a raise of the token was sent
+	timer   *time.Timer // nil before start
+	over    bool        // nothing is left for the timer
 	schedule
 	queue   *queued   // in the queue of the process
 	removal sync.Cond // the end of a call of Release
@@ -113,12 +113,13 @@ func (g *grant) extendedLocked(sent trust.Moment, ttl time.Duration) {
 func (g *grant) mayRenewLocked() bool { return g.period() > 0 && !g.holder.leaving }
 
 // mayHandOffLocked reports whether the next waiter of the process, which wants ttl, may go on with the grant.
-// ⚑ Only with the Locker's TTL, and without a request or a last write that may have an effect yet. Only
-// under a reserved token, which does not run ahead of the clock: there is one for each microsecond.
+// ⚑ Only as the backend granted it, with the Locker's TTL: an Extend, a raise or a last write may have an
+// effect yet. Only under a reserved token, which does not run ahead of the clock: there is one for each
+// microsecond.
 func (g *grant) mayHandOffLocked(at time.Time, ttl time.Duration) bool {
 	token, common := g.holder.Fence()+1, g.locker.opts.TTL
-	return g.trust.HandsOn(trust.At(at), g.ttl) &&
-		g.unsettled == 0 && !g.holder.leaving &&
+	return !g.trust.TooLittleLeft(trust.At(at)) &&
+		!g.changed && !g.holder.leaving &&
 		g.ttl == common && ttl == common &&
 		token <= g.last && token-g.first <= at.Sub(g.won).Microseconds()
 }

@@ -18,15 +18,15 @@ func TestHandoff_conditions(t *testing.T) {
 		change func(*grant)
 		want   bool
 	}{
-		"all met":                     {func(*grant) {}, true},
-		"not trusted":                 {func(g *grant) { g.trust.Extended(trust.At(at), time.Hour) }, false},
-		"a request without an answer": {func(g *grant) { g.unsettled = 1 }, false},
-		"a last write":                {func(g *grant) { g.holder.leaving = true }, false},
-		"another TTL":                 {func(g *grant) { g.ttl = ttl - 1 }, false},
-		"the last token":              {func(g *grant) { g.holder.fence.Store(g.last - 1) }, true},
-		"above the last token":        {func(g *grant) { g.holder.fence.Store(g.last) }, false},
-		"a token for each µs":         {func(g *grant) { g.won = at.Add(-3 * time.Microsecond) }, true},
-		"more tokens than µs":         {func(g *grant) { g.won = at.Add(1 - 3*time.Microsecond) }, false},
+		"all met":              {func(*grant) {}, true},
+		"a quarter left":       {func(g *grant) { g.trust = trust.Granted(trust.At(at.Add(-ttl*3/4)), ttl) }, false},
+		"a change":             {func(g *grant) { g.changed = true }, false},
+		"a last write":         {func(g *grant) { g.holder.leaving = true }, false},
+		"another TTL":          {func(g *grant) { g.ttl = ttl - 1 }, false},
+		"the last token":       {func(g *grant) { g.holder.fence.Store(g.last - 1) }, true},
+		"above the last token": {func(g *grant) { g.holder.fence.Store(g.last) }, false},
+		"a token for each µs":  {func(g *grant) { g.won = at.Add(-3 * time.Microsecond) }, true},
+		"more tokens than µs":  {func(g *grant) { g.won = at.Add(1 - 3*time.Microsecond) }, false},
 	} {
 		g := &grant{locker: &Locker{opts: Options{TTL: ttl}}, ttl: ttl, won: at.Add(-5 * time.Millisecond),
 			first: 1000, last: 1010, trust: trust.Granted(trust.At(at), ttl)}
@@ -238,21 +238,4 @@ func TestRenewals_N_suspend_setsTheAlarmAgain(t *testing.T) {
 		}
 		give(t, lease)
 	})
-}
-
-func TestRemoval_outcomes(t *testing.T) {
-	for name, c := range map[string]struct {
-		released, late, repeated bool
-		want                     error
-	}{
-		"released":                    {true, true, true, nil},
-		"sent late":                   {false, true, true, errLate},
-		"sent again":                  {false, false, true, errReplayed},
-		"found no lock of this owner": {false, false, false, errNotMine},
-	} {
-		err := removalError(c.released, c.late, c.repeated)
-		if !errors.Is(err, c.want) || err == nil != (c.want == nil) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
-		}
-	}
 }

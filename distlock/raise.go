@@ -47,10 +47,9 @@ func (le *Lease) raiseToken(ctx context.Context, above int64) error {
 
 // raisedLocked gives the lease the tokens of the answer.
 func (le *Lease) raisedLocked(reply driver.RaiseReply, above int64) error {
-	if g := le.grant; le.Fence() < reply.Fence {
+	if le.Fence() < reply.Fence {
 		le.fence.Store(reply.Fence)
 		le.awaited = 0
-		g.first, g.last = reply.Fence, reply.FenceEnd
 	}
 	if le.Fence() <= above { // a driver that does not know floors
 		return unavailable("raise token", fmt.Errorf(

@@ -16,11 +16,8 @@ var (
 	errReleased  = fmt.Errorf("%w: it was released", ErrNotHeld)
 	errReleasing = fmt.Errorf("%w: it is being released, so no step begins", ErrNotHeld)
 	errByClose   = fmt.Errorf("%w: %w", ErrNotHeld, ErrClosed)
-	errReplayed  = errors.New("the request was sent more than once, and a copy found no lock: " +
-		"either another copy has released the lock, or the lease was lost before; check the work if that matters")
-	errLate = errors.New("the answer came after the deadline of the lease, and there was no lock: " +
-		"either the lock has expired since, or the lease was lost before; " +
-		"check whether a method of the Observer blocks")
+	errNoLock    = errors.New("there was no lock: either a copy of the request has released the lock, " +
+		"or the lock has expired since the deadline, or the lease was lost before; check the work if that matters")
 )
 
 // releaseGrace is how long a Release whose ctx has ended still waits for the answer. A healthy backend
@@ -183,7 +180,8 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 		g.stopLocked()
 		if err == nil {
 			late := g.trust.Over(trust.Now()) // ⚑ the request may have waited with this process
-			err = le.removedLocked(removalError(reply.Released, late, reply.Replayed || !op.Ended || le.leaving))
+			repeated := reply.Replayed || !op.Ended || le.leaving
+			err = le.removedLocked(reply.Released, late || repeated)
 		} else {
 			l.cleaner.Add(request, g.ttl, cleanup.MinPause)
 			err = le.notRemoved(op, lingers, err)
@@ -202,29 +200,18 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 	return err
 }
 
-// removalError is the error of a release that was answered, perhaps after the deadline of the
-// lease, or after a request before it. It is errNotMine if the lease was lost before.
-func removalError(released, late, repeated bool) error {
-	switch {
-	case released:
-		return nil
-	case late: // ⚑ no loss: the lease was ended in time, and has run out since
-		return failedWrite("release", errLate)
-	case repeated: // ⚑ the backend may have lost the lock in a failover, before any copy came
-		return failedWrite("release", errReplayed)
-	default:
-		return errNotMine
+// removedLocked ends a release that was answered. If there was no lock, the lease was lost before, unless the
+// lock may have ended since: with its deadline, or by an earlier request.
+func (le *Lease) removedLocked(released, mayHaveEnded bool) error {
+	if !released && !mayHaveEnded {
+		le.state, le.endReason = lost, fmt.Errorf("%w: %w", ErrLost, errNotMine)
+		return le.endReason
 	}
-}
-
-// removedLocked ends a release that was answered.
-func (le *Lease) removedLocked(err error) error {
-	if err != errNotMine {
-		le.removed, le.unknown = true, err
-		return err
+	le.removed = true
+	if !released { // ⚑ the backend may also have lost the lock in a failover, before any copy came
+		le.unknown = failedWrite("release", errNoLock)
 	}
-	le.state, le.endReason = lost, fmt.Errorf("%w: %w", ErrLost, errNotMine)
-	return le.endReason
+	return le.unknown
 }
 
 // notRemoved returns the error of a release that was not answered. One line says so.

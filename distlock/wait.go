@@ -39,10 +39,7 @@ func (a *acquisition) waitBehindProcess() (out outcome, ended bool) {
 	case <-over:
 		out, a.last = a.waiter.Leave()
 	}
-	switch {
-	case out.lease != nil:
-		a.op.Blocker, a.handoff = out.blocker, HandoffLocal
-	case out.err == nil:
+	if out.lease == nil && out.err == nil {
 		a.op.Blocker = a.last.metadata
 		out = a.gaveUp()
 	}
@@ -110,5 +107,6 @@ func backoff(attempts int) time.Duration {
 func (g *grant) handOffLocked(next *waiter, at time.Time) {
 	before := g.holder
 	g.holder = g.lease(next.Caller, before.Fence()+1, at)
-	g.queue.HandOff(next, outcome{lease: g.holder, blocker: before.metadata}, g.holder.answer())
+	next.Caller.op.Handoff, next.Caller.op.Blocker = HandoffLocal, before.metadata
+	g.queue.HandOff(next, outcome{lease: g.holder}, g.holder.answer())
 }

@@ -49,12 +49,6 @@ func (t *Trust) Extended(sent Moment, ttl time.Duration) {
 	}
 }
 
-// HandsOn reports whether another lease of the process may go on with this trust, which was granted
-// for ttl. ⚑ Enough time is left, and no more than a renewal gives.
-func (t Trust) HandsOn(at Moment, ttl time.Duration) bool {
-	return !Granted(at, ttl).deadline.Before(t.deadline) && !t.TooLittleLeft(at)
-}
-
 // FirstRenewal is when a lease is renewed for the first time, of which each renewal asks for ttl. A
 // whole TTL leaves a period until then. A lease that begins with less is renewed after a third of the
 // rest: early, but most work is done by then.

@@ -48,26 +48,6 @@ func TestTrust_worn(t *testing.T) {
 	}
 }
 
-func TestTrust_N_handsOn(t *testing.T) {
-	const ttl = 30 * time.Second
-	at := Moment{at: 10 * time.Millisecond}
-	for name, c := range map[string]struct {
-		change func(*Trust)
-		at     Moment
-		want   bool
-	}{
-		"soon":              {func(*Trust) {}, at, true},
-		"worn":              {func(*Trust) {}, at.Add(Full(ttl) - ttl/4), false},
-		"prolonged by hand": {func(t *Trust) { t.Extended(Moment{}, time.Hour) }, at, false},
-	} {
-		trust := Granted(Moment{}, ttl)
-		c.change(&trust)
-		if got := trust.HandsOn(c.at, ttl); got != c.want {
-			t.Errorf("%s: %t, want %t", name, got, c.want)
-		}
-	}
-}
-
 func TestTrust_schedule(t *testing.T) {
 	const ttl, period = 30 * time.Second, 10 * time.Second
 	whole := Granted(Moment{}, ttl)
