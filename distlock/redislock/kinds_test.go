@@ -179,7 +179,7 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 		},
 		"an answer is lost, then no server": {
 			fault: func(g *ground) { connect(g.t, g); g.loseOne(refuse) },
-			calls: "acquire release inspect", want: "replayed", effect: true,
+			calls: "acquire release inspect", want: "not sent, replayed", effect: true,
 		},
 		"an answer is lost, then a replica": {
 			fault: func(g *ground) {

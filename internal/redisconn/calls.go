@@ -55,8 +55,6 @@ func (m *sentMark) MarshalBinary() ([]byte, error) {
 // String is for hooks of the application, which may log commands.
 func (m *sentMark) String() string { return m.text }
 
-func notSent(err error) error { return withKind(ErrNotDone, err) }
-
 const (
 	// firstPause is the upper bound of the pause before the first repetition of a call. The bound
 	// doubles with each repetition.
@@ -75,10 +73,9 @@ func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed boo
 			break
 		}
 		lost := isLost(err)
-		if _, kind := kindOf(t.client, err); !lost && !isDial(err) && kind != ErrTemporary {
+		if !lost && !IsDial(err) && !IsTemporary(t.client, err) {
 			break
 		}
-		reload(t.client, err)
 		wait := rand.N(firstPause << min(try, doublings))
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
 			// ⚑ The caller has to see that the time is up: it may have more time for another call.
@@ -99,10 +96,7 @@ func WithEarlierCopy(replayed bool, err error) error {
 	if !replayed || err == nil {
 		return err
 	}
-	for last, ok := err.(*kindError); ok && last.kind == ErrNotDone; last, ok = err.(*kindError) {
-		err = last.cause // ⚑ an error of a connection has this kind twice
-	}
-	return withKind(ErrReplayed, err)
+	return &knownError{err, ErrReplayed}
 }
 
 // pause waits for d, or until ctx ends.
@@ -128,7 +122,7 @@ func (t *Transport) repetitions() int {
 
 // isLost reports whether the connection broke, or its time limit passed, after a copy was written.
 func isLost(err error) bool {
-	if isDial(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if IsDial(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
 	var broken net.Error

@@ -60,7 +60,6 @@ func sweepEffects(t *testing.T, options redis.UniversalOptions, master func(key 
 					key := key + string(rune('a'+i))
 					err := write(t.Context(), key)
 					if err != nil {
-						err = Explain(l.client, "redisconn", err)
 						failed = true
 					}
 					found, doErr := master(key).Do("EXISTS", key)

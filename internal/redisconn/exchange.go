@@ -178,7 +178,8 @@ func (x *exchange) makeTrip(requests ...*request) {
 	x.sendPendingLocked()
 }
 
-// roundTrip sends the commands. A panic of a callback of the application is their error.
+// roundTrip sends the commands. A panic of a callback of the application is their error. If nodes of a
+// Cluster may have changed roles, its client reloads them.
 func (x *exchange) roundTrip(ctx context.Context, cmds []redis.Cmder) {
 	client := x.transport.client
 	if x.options != nil {
@@ -192,6 +193,7 @@ func (x *exchange) roundTrip(ctx context.Context, cmds []redis.Cmder) {
 		if ctx.Err() != nil && isUnanswered(cmd) {
 			cmd.SetErr(ctx.Err())
 		}
+		reload(x.transport.client, cmd.Err())
 	}
 }
 

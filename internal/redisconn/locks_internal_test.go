@@ -94,12 +94,10 @@ func open(t *testing.T, options redis.UniversalOptions) *locks {
 
 var name = driver.Name{Namespace: "n", Key: "k"}
 
-// mayHaveEffect is driver.MayHaveEffect for the kinds of this package.
+// mayHaveEffect is driver.MayHaveEffect for the errors of this package, of a server without a proxy.
 func mayHaveEffect(err error) bool {
-	for _, definite := range []error{ErrTemporary, ErrRefused, ErrForeign, ErrFloor, ErrNotDone} {
-		if errors.Is(err, definite) {
-			return errors.Is(err, ErrReplayed)
-		}
+	if errors.Is(err, ErrNotDone) || IsReply(err) {
+		return errors.Is(err, ErrReplayed)
 	}
 	return err != nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +25,10 @@ func (n Node) Do(ctx context.Context, cmd redis.Cmder) error {
 	}
 	return cmd.Err()
 }
+
+// ErrUnknownClient says that a client of another type shows no nodes.
+var ErrUnknownClient = errors.New("the nodes of the client are unknown: " +
+	"make the client with redis.NewClient or redis.NewClusterClient")
 
 // Masters returns the nodes that keep keys, by their addresses.
 func (t *Transport) Masters(ctx context.Context) ([]Node, error) {
@@ -52,7 +55,7 @@ func (t *Transport) Masters(ctx context.Context) ([]Node, error) {
 		slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Addr, b.Addr) })
 		return nodes, nil
 	}
-	return nil, fmt.Errorf("%w: make the client with redis.NewClient or redis.NewClusterClient", ErrRefused)
+	return nil, ErrUnknownClient
 }
 
 // place is where a page of the keys of all nodes begins. The zero place is the beginning.

@@ -169,10 +169,12 @@ func (n *Notices[W]) subscribe() {
 		client = own.client
 	}
 	for n.ctx.Err() == nil {
-		if err := n.read(client); refuses(err) {
+		err := n.read(client)
+		if n.refuses(err) {
 			n.refuse(err)
 			return
 		}
+		reload(n.redis.client, err)
 		pause(n.ctx, reconnectPause)
 	}
 }
@@ -200,7 +202,7 @@ func (n *Notices[W]) read(client redis.UniversalClient) error {
 		}
 		var timeout net.Error
 		switch {
-		case err == nil, pinged && refuses(err): // a refused ping is an answer, too
+		case err == nil, pinged && n.refuses(err): // a refused ping is an answer, too
 			pinged = false
 		case errors.As(err, &timeout) && timeout.Timeout() && !pinged:
 			pinged = true
@@ -236,7 +238,7 @@ func (n *Notices[W]) subscribed(name string) error {
 	// The user may have the right to subscribe without the right to publish. Then no process
 	// notifies, and waiters have to poll.
 	publish := redis.NewIntCmd(n.ctx, "publish", name, "")
-	if err := n.redis.Do(n.ctx, name, publish); refuses(err) {
+	if err := n.redis.Do(n.ctx, name, publish); n.refuses(err) {
 		return err
 	}
 	close(c.settled)
@@ -266,8 +268,8 @@ func notify[W any](listeners []chan W, wake W) {
 }
 
 // refuses reports whether err is a lasting refusal by the server.
-func refuses(err error) bool {
-	return err != nil && IsReply(err) && !isTemporary(err)
+func (n *Notices[W]) refuses(err error) bool {
+	return IsReply(err) && !IsTemporary(n.redis.client, err)
 }
 
 // refuse ends a subscription that the server does not allow. Waiters poll. After refusedFor the

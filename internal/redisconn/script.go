@@ -100,7 +100,7 @@ func (s *Script) Each(ctx context.Context, t *Transport, keys [][]string, args [
 				if err == nil {
 					err = call.Failure()
 				}
-				if isRedirect(err) || s.mayMove && redis.HasErrorPrefix(err, "TRYAGAIN") {
+				if isRedirect(err) {
 					replies[i] = s.Once(ctx, t, keys[i], args[i]...)
 					continue
 				}

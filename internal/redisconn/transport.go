@@ -3,7 +3,7 @@
 //   - A caller leaves as soon as its ctx ends, although go-redis reads on.
 //   - go-redis writes one copy of a [Call]. Repeat sends others, and reports that.
 //   - Calls that are ready at the same time share a round trip.
-//   - Each error has advice and a kind, see [Explain].
+//   - An error says whether a copy may have taken effect.
 package redisconn
 
 import (
@@ -121,16 +121,6 @@ func usedUp(client *redis.Client) bool {
 	return stats.IdleConns == 0 && int(stats.TotalConns) >= client.Options().PoolSize
 }
 
-// isElsewhere reports whether a node of a Cluster has not run a command: another node has the slot, or will.
-func isElsewhere(cmd redis.Cmder) bool {
-	return isRedirect(cmd.Err()) || redis.HasErrorPrefix(cmd.Err(), "TRYAGAIN")
-}
-
-// isRedirect reports whether a node of a Cluster names another one.
-func isRedirect(err error) bool {
-	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")
-}
-
 // Do sends a command to the node of key, and returns its error. If ctx has ended, the command must not
 // be read.
 func (t *Transport) Do(ctx context.Context, key string, cmd redis.Cmder) error {
@@ -139,6 +129,8 @@ func (t *Transport) Do(ctx context.Context, key string, cmd redis.Cmder) error {
 	}
 	return cmd.Err()
 }
+
+func isElsewhere(cmd redis.Cmder) bool { return isRedirect(cmd.Err()) }
 
 // Send sends commands whose keys are all on the node of key, in one round trip. They take effect in their
 // order. Each has its own error. If Send fails, ctx has ended before the answers, and the commands must

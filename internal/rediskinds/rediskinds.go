@@ -1,8 +1,10 @@
-// Package rediskinds translates errors of package redisconn for the drivers on Redis.
+// Package rediskinds explains errors of package redisconn to the drivers on Redis, and to their users.
 package rediskinds
 
 import (
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -10,32 +12,131 @@ import (
 	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
-// Explain is redisconn.Explain with the kinds of package driver.
+// Explain adds advice and the kinds of package driver to an error of the client. Its text begins with
+// name, the package that called Redis. No text names a key. An error without a kind is an unknown
+// outcome.
 func Explain(client redis.UniversalClient, name string, err error) error {
-	err = redisconn.Explain(client, name, err)
-	e := &explained{err, []error{err}}
-	for _, k := range kinds {
-		if errors.Is(err, k.own) {
-			e.all = append(e.all, k.kind)
-		}
+	advice, kind := kindOf(client, err)
+	text := name + ": " + withoutQuotes(err)
+	if advice == missingRight {
+		advice += name
+	}
+	if advice != "" {
+		text += " (" + advice + ")"
+	}
+	e := &explained{text, []error{err}}
+	if kind != nil {
+		e.causes = append(e.causes, kind)
+	}
+	if errors.Is(err, redisconn.ErrNotDone) {
+		e.causes = append(e.causes, driver.ErrNotDone)
+	}
+	if errors.Is(err, redisconn.ErrReplayed) {
+		e.causes = append(e.causes, driver.ErrReplayed)
 	}
 	return e
 }
 
-var kinds = []struct{ own, kind error }{
-	{redisconn.ErrTemporary, driver.ErrTemporary},
-	{redisconn.ErrRefused, driver.ErrRefused},
-	{redisconn.ErrRights, driver.ErrRights},
-	{redisconn.ErrForeign, driver.ErrForeign},
-	{redisconn.ErrFloor, driver.ErrFloor},
-	{redisconn.ErrNotDone, driver.ErrNotDone},
-	{redisconn.ErrReplayed, driver.ErrReplayed},
-}
-
 // explained is an error whose kinds are no part of its text.
 type explained struct {
-	error
-	all []error // with the kinds
+	text   string
+	causes []error // the error of the client, and the kinds
 }
 
-func (e *explained) Unwrap() []error { return e.all }
+func (e *explained) Error() string   { return e.text }
+func (e *explained) Unwrap() []error { return e.causes }
+
+// errNoMemory is the kind of a call without memory. Redis checks the memory before the first write of a
+// script, and at no later write.
+var errNoMemory = errors.Join(driver.ErrRefused, driver.ErrNotDone)
+
+// missingRight precedes the name of a package.
+const missingRight = "the ACL user lacks a right: grant those that are listed in the documentation of package "
+
+// kindOf derives advice and the kind of an error from its text. No other function does. A nil kind
+// is an unknown outcome, unless the request was not sent. A reply that is not listed here has a nil
+// kind, because a proxy that lost the answer of Redis sends a reply of its own.
+func kindOf(client redis.UniversalClient, err error) (advice string, kind error) {
+	_, isCluster := client.(*redis.ClusterClient)
+	has := func(codes ...string) bool { return redisconn.HasCode(err, codes...) }
+	switch {
+	case errors.Is(err, redisconn.ErrUnknownClient):
+		return "", driver.ErrRefused
+	case has("WRONGTYPE", "FOREIGN"):
+		return "a Redis key holds data of another program: choose another Namespace, or remove the key", driver.ErrForeign
+	case has("NEWER"):
+		return "a newer version of this library has written it: use one version in all processes", driver.ErrRefused
+	case has("FENCE"):
+		return "correct the clock of the server: it is wrong, or was when the lock was last granted", driver.ErrRefused
+	case has("FLOOR"):
+		return "", driver.ErrFloor
+	case has("NOAUTH", "WRONGPASS"), strings.Contains(err.Error(), "unauthenticated"):
+		return "check the user and password of the client", driver.ErrRights
+	case has("NOPERM", "The user executing the script can't", "ERR ACL failure in script:"):
+		return missingRight, driver.ErrRights
+	case has("OOM"):
+		return "raise maxmemory of Redis, or delete sessions, which needs no memory; held leases are still renewed and released", errNoMemory
+	case has("MISCONF"):
+		return "Redis cannot write to its disk: free space there, or correct its settings", driver.ErrRefused
+	case has("ERR unknown command") && strings.Contains(err.Error(), "'sentinel'"):
+		return "this is a server, and no Sentinel: give the client the addresses of the Sentinels", driver.ErrRefused
+	case has("ERR unknown command"):
+		return "this is a Sentinel, or a Redis that lacks commands: for Sentinels write redis+sentinel:// or use " +
+			"redis.NewFailoverClient; a proxy or rename-command removes commands", driver.ErrRefused
+	case has("ERR Unknown Redis command", "ERR unsupported command"):
+		return "use Redis itself, with all its commands: a proxy or rename-command removes some", driver.ErrRefused
+	case has("ERR Protocol error:", "ERR wrong number of arguments", "ERR Error compiling script", "NOPROTO",
+		"CROSSSLOT", "DENIED"):
+		return "", driver.ErrRefused
+	case has("ERR DB index is out of range"):
+		return "the server has fewer databases: choose another one, such as 0, or raise databases of Redis", driver.ErrRefused
+	case has("ERR This instance has cluster support disabled"):
+		return "this server is in no Cluster: make the client with redis.NewClient", driver.ErrRefused
+	case errors.Is(err, redis.Nil) && strings.Contains(err.Error(), unnamed) && !redisconn.IsDial(err):
+		return "correct MasterName of the client, or master_name of the URL", driver.ErrRefused
+	case has("ERR SELECT is not allowed in cluster mode"), !isCluster && has("MOVED", "ASK"):
+		return "this node belongs to a Redis Cluster: make the client with redis.NewClusterClient", driver.ErrRefused
+	case has("READONLY"):
+		return "this node is a replica, or became one in a failover: give the client the address of the master", driver.ErrTemporary
+	case redisconn.IsTemporary(client, err):
+		return "", driver.ErrTemporary
+	case slices.ContainsFunc(notRedis, func(text string) bool { return strings.Contains(err.Error(), text) }):
+		return "this is no Redis, but perhaps HTTP: correct the host and the port of the client", nil
+	case redisconn.IsDial(err) && (isCluster || redisconn.FollowsSentinels(client)):
+		// Another node may be about to take over.
+		return "start Redis, or correct the addresses of the client", driver.ErrTemporary
+	case redisconn.IsDial(err):
+		return "start Redis, or correct the address of the client", nil
+	}
+	return "", nil
+}
+
+// notRedis begin the texts of go-redis about what it cannot read, and quotes.
+var notRedis = []string{"redis: can't parse", "redis: invalid reply"}
+
+// unnamed is in the error of a client that no Sentinel answers with a master.
+const unnamed = "redis: all sentinels specified in configuration are unreachable: "
+
+// withoutQuotes leaves out the quotes of an error's text: they can be keys, messages and IDs. Redis
+// quotes the first arguments of an unknown command. go-redis quotes what it cannot read, and has a line
+// for each Sentinel.
+func withoutQuotes(err error) string {
+	begin, lines := "", []string{err.Error()}
+	_, answers, fromSentinels := strings.Cut(err.Error(), unnamed)
+	if fromSentinels {
+		begin, lines = "no Sentinel names the master: ", strings.Split(answers, "\n")
+	}
+	for i, line := range lines {
+		line, _, _ = strings.Cut(line, ", with args beginning with")
+		for _, quoting := range notRedis {
+			if before, _, ok := strings.Cut(line, quoting); ok {
+				line = before + quoting
+			}
+		}
+		if fromSentinels && line == redis.Nil.Error() {
+			line = "its name is not known"
+		}
+		lines[i] = line
+	}
+	return begin + strings.Join(slices.Compact(lines), "; ")
+}
