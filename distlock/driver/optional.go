@@ -68,7 +68,7 @@ type ListRequest struct {
 	Namespace string
 	// After is the Next of the page before; empty for the first page.
 	After string
-	// Limit is the most names on the page, at least 1.
+	// Limit is about how many names the page has, at least 1. Some backends return a few more.
 	Limit int
 	// Key, if not empty, asks for this one name, on one page. After is then empty.
 	Key string

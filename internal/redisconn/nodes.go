@@ -62,9 +62,6 @@ func (t *Transport) Masters(ctx context.Context) ([]Node, error) {
 type place struct {
 	Node   string // the first node of the page with this address or a higher one
 	Cursor uint64
-	// Rest are keys that SCAN returned beyond the limit of the page before. ⚑ A repeated SCAN can return
-	// other keys: it reads on where others have expired.
-	Rest [][]byte
 }
 
 // scanned is how many keys Redis reads for one page, unless more of them match than the page may have.
@@ -72,20 +69,21 @@ const scanned = 1000
 
 var patterns = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// Keys returns a page of at most limit keys with a prefix and a suffix, in order, each once. It begins
-// after the page that returned next; empty: at the beginning. The last page returns an empty next.
+// Keys returns a page of the keys with a prefix and a suffix, in order, each once. The page begins after
+// the page that returned next; empty: at the beginning. The last page returns an empty next.
 //
-// A page covers about 1,000 keys of one node, whether they match or not. A key that is there throughout
-// is on one page or more, as long as no server restarts, no replica takes over and no slot moves.
+// A page covers about 1,000 keys of one node, whether they match or not. If more than limit of them match,
+// the page covers about limit keys instead. A key that is there throughout is on one page or more, as long
+// as no server restarts, no replica takes over and no slot moves.
 func (t *Transport) Keys(
 	ctx context.Context, after, prefix, suffix string, limit int,
 ) (keys []string, next string, err error) {
-	var at place
-	if after != "" && json.Unmarshal([]byte(after), &at) != nil {
+	var begin place
+	if after != "" && json.Unmarshal([]byte(after), &begin) != nil {
 		return nil, "", notSent(errors.New("no page has returned this place: use the one that the last page returned"))
 	}
 	_, err = t.Repeat(ctx, func() (err error) {
-		keys, next, err = t.keys(ctx, at, patterns.Replace(prefix)+"*"+patterns.Replace(suffix), limit)
+		keys, next, err = t.keys(ctx, begin, patterns.Replace(prefix)+"*"+patterns.Replace(suffix), limit)
 		return err
 	})
 	return keys, next, err
@@ -99,38 +97,31 @@ func (t *Transport) keys(
 	if err != nil {
 		return nil, "", err
 	}
-	first := func() int { return slices.IndexFunc(nodes, func(n Node) bool { return n.Addr >= at.Node }) }
-	for _, key := range at.Rest {
-		keys = append(keys, string(key))
+	nodes = slices.DeleteFunc(nodes, func(n Node) bool { return n.Addr < at.Node })
+	if len(nodes) == 0 {
+		return nil, "", nil
 	}
-	if i := first(); len(keys) == 0 && i >= 0 {
-		if nodes[i].Addr != at.Node { // the node before has no more keys, or is gone
-			at = place{Node: nodes[i].Addr}
-		}
-		var cursor uint64
-		for _, count := range []int{scanned, limit} {
-			cmd := redis.NewScanCmd(ctx, nil, "scan", at.Cursor, "match", pattern, "count", count)
-			if err := nodes[i].Do(ctx, cmd); err != nil {
-				return nil, "", err
-			}
-			if keys, cursor = cmd.Val(); len(keys) <= limit {
-				break
-			}
-		}
-		if at.Cursor = cursor; cursor == 0 {
-			at.Node += "\x00" // the next address
-		}
-		slices.Sort(keys)
-		keys = slices.Compact(keys)
+	if nodes[0].Addr != at.Node { // the node before has no more keys, or is gone
+		at = place{Node: nodes[0].Addr}
 	}
-	n := min(len(keys), limit)
-	at.Rest = nil
-	for _, key := range keys[n:] {
-		at.Rest = append(at.Rest, []byte(key))
+	var cursor uint64
+	for _, count := range []int{scanned, limit} {
+		cmd := redis.NewScanCmd(ctx, nil, "scan", at.Cursor, "match", pattern, "count", count)
+		if err := nodes[0].Do(ctx, cmd); err != nil {
+			return nil, "", err
+		}
+		if keys, cursor = cmd.Val(); len(keys) <= limit {
+			break
+		}
 	}
-	if len(at.Rest) == 0 && first() < 0 {
-		return keys[:n], "", nil
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	if at.Cursor = cursor; cursor == 0 {
+		if len(nodes) == 1 {
+			return keys, "", nil
+		}
+		at.Node = nodes[1].Addr
 	}
 	text, _ := json.Marshal(at)
-	return keys[:n], string(text), nil
+	return keys, string(text), nil
 }

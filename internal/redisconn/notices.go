@@ -31,13 +31,12 @@ const (
 // Messages can be lost, so no listener relies on them. After every interruption all listeners get
 // the zero wake, and ask Redis.
 type Notices[W any] struct {
-	redis      *Transport
-	explain    func(error) error
-	parse      func(message string) (to string, wake W, err error)
-	refusedFor time.Duration
-	ctx        context.Context // ends with Close
-	cancel     context.CancelFunc
-	running    sync.WaitGroup
+	redis   *Transport
+	explain func(error) error
+	parse   func(message string) (to string, wake W, err error)
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	running sync.WaitGroup
 
 	mu        sync.Mutex
 	listeners map[string][]chan W // by addressee
@@ -68,7 +67,7 @@ func NewNotices[W any](
 	over *Transport, explain func(error) error, parse func(message string) (string, W, error),
 ) *Notices[W] {
 	n := &Notices[W]{
-		redis: over, explain: explain, parse: parse, refusedFor: refusedFor,
+		redis: over, explain: explain, parse: parse,
 		listeners: make(map[string][]chan W), channels: make(map[string]*channel),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -277,7 +276,7 @@ func (n *Notices[W]) refuses(err error) bool {
 func (n *Notices[W]) refuse(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.refused, n.retry, n.pubsub = n.explain(err), time.Now().Add(n.refusedFor), nil
+	n.refused, n.retry, n.pubsub = n.explain(err), time.Now().Add(refusedFor), nil
 	for _, c := range n.channels {
 		if !c.isSettled() {
 			close(c.settled)

@@ -38,9 +38,8 @@ func NewScript(source string) *Script {
 // Freeing returns the script for a server without memory, where Redis checks the first write of a script
 // alone. The form begins with a write that needs no memory and changes nothing.
 func (s *Script) Freeing() *Script {
-	with := *NewScript("redis.call('GETEX', KEYS[1])\n" + s.source)
-	with.mayMove = s.mayMove
-	return &with
+	source := "redis.call('GETEX', KEYS[1])\n" + s.source
+	return &Script{redis.NewScript(source), source, s.mayMove}
 }
 
 // MayMove returns the script for keys whose slot may move. While it moves, no node of a Cluster accepts

@@ -3,6 +3,7 @@ package rediskinds
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -100,7 +101,7 @@ func kindOf(client redis.UniversalClient, err error) (advice string, kind error)
 		return "this node is a replica, or became one in a failover: give the client the address of the master", driver.ErrTemporary
 	case redisconn.IsTemporary(client, err):
 		return "", driver.ErrTemporary
-	case slices.ContainsFunc(notRedis, func(text string) bool { return strings.Contains(err.Error(), text) }):
+	case strings.Contains(err.Error(), "redis: can't parse"), strings.Contains(err.Error(), "redis: invalid reply"):
 		return "this is no Redis, but perhaps HTTP: correct the host and the port of the client", nil
 	case redisconn.IsDial(err) && (isCluster || redisconn.FollowsSentinels(client)):
 		// Another node may be about to take over.
@@ -111,32 +112,21 @@ func kindOf(client redis.UniversalClient, err error) (advice string, kind error)
 	return "", nil
 }
 
-// notRedis begin the texts of go-redis about what it cannot read, and quotes.
-var notRedis = []string{"redis: can't parse", "redis: invalid reply"}
-
 // unnamed is in the error of a client that no Sentinel answers with a master.
 const unnamed = "redis: all sentinels specified in configuration are unreachable: "
 
-// withoutQuotes leaves out the quotes of an error's text: they can be keys, messages and IDs. Redis
-// quotes the first arguments of an unknown command. go-redis quotes what it cannot read, and has a line
-// for each Sentinel.
+// quote is what go-redis or Redis quotes in a line: a text that go-redis cannot read, or the first
+// arguments of an unknown command. They can be keys, messages and IDs.
+var quote = regexp.MustCompile(`(redis: can't parse|redis: invalid reply).*|, with args beginning with.*`)
+
+// withoutQuotes is the text of an error without its quotes. The answers of all Sentinels become one line.
 func withoutQuotes(err error) string {
-	begin, lines := "", []string{err.Error()}
-	_, answers, fromSentinels := strings.Cut(err.Error(), unnamed)
-	if fromSentinels {
-		begin, lines = "no Sentinel names the master: ", strings.Split(answers, "\n")
+	text := quote.ReplaceAllString(err.Error(), "$1")
+	_, answers, fromSentinels := strings.Cut(text, unnamed)
+	if !fromSentinels {
+		return text
 	}
-	for i, line := range lines {
-		line, _, _ = strings.Cut(line, ", with args beginning with")
-		for _, quoting := range notRedis {
-			if before, _, ok := strings.Cut(line, quoting); ok {
-				line = before + quoting
-			}
-		}
-		if fromSentinels && line == redis.Nil.Error() {
-			line = "its name is not known"
-		}
-		lines[i] = line
-	}
-	return begin + strings.Join(slices.Compact(lines), "; ")
+	answers = strings.ReplaceAll(answers, redis.Nil.Error(), "its name is not known")
+	lines := slices.Compact(strings.Split(answers, "\n"))
+	return "no Sentinel names the master: " + strings.Join(lines, "; ")
 }
