@@ -1,28 +1,18 @@
 package redislock
 
 import (
-	"strings"
-
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/rediskeys"
 )
 
-// keys is the common prefix of a lock's keys, "namespace:{key}:". A namespace has no brace, so the
-// first brace begins the hash tag. A '}' in the key is escaped, so the next one ends the hash tag.
-// Two names thus have two prefixes, and the hash tag of a Cluster is exactly the key.
+// keys is the common prefix of a lock's keys, "namespace:{key}:".
 type keys string
 
-var (
-	escaper   = strings.NewReplacer("%", "%25", "}", "%7D")
-	unescaper = strings.NewReplacer("%25", "%", "%7D", "}")
-)
+func keysOf(name driver.Name) keys { return keys(rediskeys.Prefix(name.Namespace, name.Key)) }
 
-func keysOf(name driver.Name) keys {
-	key := name.Key
-	if strings.ContainsAny(key, "%}") { // seldom, and the escaper is slow
-		key = escaper.Replace(key)
-	}
-	return keys(name.Namespace + ":{" + key + "}:")
-}
+// HashTag returns the beginning of a lock's keys after their namespace, "{key}:". In a Cluster it
+// decides the slot of the keys.
+func HashTag(key string) string { return rediskeys.Prefix("", key)[1:] }
 
 // all are the keys of a lock, in the order of the scripts.
 func (k keys) all() []string { return []string{k.lock(), k.queue(), k.waiters(), k.tombstones()} }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/rediskeys"
 )
 
 // List implements driver.Lister, for operators: Redis reads all of its keys. Each page covers about
@@ -24,17 +25,14 @@ func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver
 		}
 		return page, err
 	}
-	prefix := req.Namespace + ":"
-	locks, next, err := s.redis.Keys(ctx, req.After, prefix+"{", "}:lock", req.Limit)
+	keys, next, err := rediskeys.Names(ctx, s.redis, req.Namespace, "lock", req.After, req.Limit)
 	if err != nil {
 		return page, s.failed(err)
 	}
 	page.Next = next
-	var names []driver.Name
-	for _, lock := range locks {
-		if key, ok := KeyOf(lock[len(prefix) : len(lock)-len("lock")]); ok {
-			names = append(names, driver.Name{Namespace: req.Namespace, Key: key})
-		}
+	names := make([]driver.Name, len(keys))
+	for i, key := range keys {
+		names[i] = driver.Name{Namespace: req.Namespace, Key: key}
 	}
 	all, err := s.inspectAll(ctx, names, req.Waiters)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
 	"github.com/belugalock/belugalock/internal/redisconn"
+	"github.com/belugalock/belugalock/internal/rediskeys"
 	"github.com/belugalock/belugalock/internal/rediskinds"
 )
 
@@ -54,7 +54,7 @@ func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
 
 // prefix begins the keys of a name. The lock has the same key as that of package redislock, so that
 // each of the two refuses the records of the other one.
-func prefix(name driver.Name) string { return name.Namespace + ":" + redislock.HashTag(name.Key) }
+func prefix(name driver.Name) string { return rediskeys.Prefix(name.Namespace, name.Key) }
 
 func lockKey(name driver.Name) string { return prefix(name) + "lock" }
 

@@ -3,7 +3,6 @@ package redisconn
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -56,72 +55,4 @@ func (t *Transport) Masters(ctx context.Context) ([]Node, error) {
 		return nodes, nil
 	}
 	return nil, ErrUnknownClient
-}
-
-// place is where a page of the keys of all nodes begins. The zero place is the beginning.
-type place struct {
-	Node   string // the first node of the page with this address or a higher one
-	Cursor uint64
-}
-
-// scanned is how many keys Redis reads for one page, unless more of them match than the page may have.
-const scanned = 1000
-
-var patterns = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
-
-// Keys returns a page of the keys with a prefix and a suffix, in order, each once. The page begins after
-// the page that returned next; empty: at the beginning. The last page returns an empty next.
-//
-// A page covers about 1,000 keys of one node, whether they match or not. If more than limit of them match,
-// the page covers about limit keys instead. A key that is there throughout is on one page or more, as long
-// as no server restarts, no replica takes over and no slot moves.
-func (t *Transport) Keys(
-	ctx context.Context, after, prefix, suffix string, limit int,
-) (keys []string, next string, err error) {
-	var begin place
-	if after != "" && json.Unmarshal([]byte(after), &begin) != nil {
-		return nil, "", notSent(errors.New("no page has returned this place: use the one that the last page returned"))
-	}
-	_, err = t.Repeat(ctx, func() (err error) {
-		keys, next, err = t.keys(ctx, begin, patterns.Replace(prefix)+"*"+patterns.Replace(suffix), limit)
-		return err
-	})
-	return keys, next, err
-}
-
-// keys asks once for the page of the keys that match a pattern.
-func (t *Transport) keys(
-	ctx context.Context, at place, pattern string, limit int,
-) (keys []string, next string, err error) {
-	nodes, err := t.Masters(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	nodes = slices.DeleteFunc(nodes, func(n Node) bool { return n.Addr < at.Node })
-	if len(nodes) == 0 {
-		return nil, "", nil
-	}
-	if nodes[0].Addr != at.Node { // the node before has no more keys, or is gone
-		at = place{Node: nodes[0].Addr}
-	}
-	var cursor uint64
-	for _, count := range []int{scanned, limit} {
-		cmd := redis.NewScanCmd(ctx, nil, "scan", at.Cursor, "match", pattern, "count", count)
-		if err := nodes[0].Do(ctx, cmd); err != nil {
-			return nil, "", err
-		}
-		if keys, cursor = cmd.Val(); len(keys) <= limit {
-			break
-		}
-	}
-	slices.Sort(keys)
-	keys = slices.Compact(keys)
-	if at.Cursor = cursor; cursor == 0 {
-		if len(nodes) == 1 {
-			return keys, "", nil
-		}
-		at.Node = nodes[1].Addr
-	}
-	text, _ := json.Marshal(at)
-	return keys, string(text), nil
 }

@@ -28,14 +28,15 @@ var allowed = map[string][]string{
 	"distlock/internal/queue":               {},
 	"distlock/drivertest":                   {"distlock/driver"},
 	"distlock/memlock":                      {"distlock", "distlock/driver"},
-	"distlock/redislock":                    {"distlock", "distlock/driver", "internal/redisconn", "internal/rediskinds", "internal/redisurl", "github.com/redis/go-redis/v9/..."},
-	"distlock/redlock":                      {"distlock", "distlock/driver", "distlock/redislock", "distlock/redlock/internal/quorum", "internal/redisconn", "internal/rediskinds", "internal/redisurl", "github.com/redis/go-redis/v9/..."},
+	"distlock/redislock":                    {"distlock", "distlock/driver", "internal/redisconn", "internal/rediskeys", "internal/rediskinds", "internal/redisurl", "github.com/redis/go-redis/v9/..."},
+	"distlock/redlock":                      {"distlock", "distlock/driver", "distlock/redlock/internal/quorum", "internal/redisconn", "internal/rediskeys", "internal/rediskinds", "internal/redisurl", "github.com/redis/go-redis/v9/..."},
 	"distlock/redlock/internal/quorum":      {"distlock/driver"},
 	"distlock/pglock":                       {"distlock", "distlock/driver", "distlock/fencing", "internal/postgres", "github.com/jackc/pgx/v5/..."},
 	"distlock/lockurl":                      {"distlock/..."},
 	"distlock/election":                     {"distlock", "distlock/fencing"},
 	"distlock/internal/loglimit":            {},
 	"internal/redisconn":                    {"github.com/redis/go-redis/v9/..."},
+	"internal/rediskeys":                    {"internal/redisconn", "github.com/redis/go-redis/v9/..."},
 	"internal/rediskinds":                   {"distlock/driver", "internal/redisconn", "github.com/redis/go-redis/v9/..."},
 	"internal/redisurl":                     {"github.com/redis/go-redis/v9/..."},
 	"internal/settings":                     {},
@@ -44,7 +45,7 @@ var allowed = map[string][]string{
 	"lockedmemory/sessionstore/storedriver": {"distlock", "lockedmemory"},
 	"lockedmemory/sessionstore":             {"distlock", "distlock/driver", "distlock/fencing", "internal/lastwrite", "lockedmemory", "lockedmemory/sessionstore/storedriver"},
 	"lockedmemory/sessionstore/memstore":    {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver"},
-	"lockedmemory/sessionstore/redisstore":  {"distlock", "distlock/driver", "distlock/fencing", "distlock/redislock", "internal/lastwrite", "internal/redisconn", "internal/rediskinds", "internal/settings", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver", "github.com/redis/go-redis/v9/..."},
+	"lockedmemory/sessionstore/redisstore":  {"distlock", "distlock/driver", "distlock/fencing", "distlock/redislock", "internal/lastwrite", "internal/redisconn", "internal/rediskeys", "internal/rediskinds", "internal/settings", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver", "github.com/redis/go-redis/v9/..."},
 	"lockedmemory/sessionstore/pgstore":     {"distlock", "distlock/driver", "distlock/fencing", "distlock/pglock", "internal/lastwrite", "internal/postgres", "internal/settings", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver", "github.com/jackc/pgx/v5/..."},
 	"lockedmemory/sessionstore/storetest":   {"distlock", "distlock/fencing", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver"},
 	"tracing":                               {"distlock", "distlock/driver", "distlock/fencing", "lockedmemory", "go.opentelemetry.io/otel/..."},
@@ -66,7 +67,7 @@ var forTests = []string{
 }
 
 // product are the exceptions.
-var product = []string{module + "internal/lastwrite", module + "internal/redisconn", module + "internal/rediskinds", module + "internal/redisurl", module + "internal/postgres", module + "internal/settings", module + "internal/integrity"}
+var product = []string{module + "internal/lastwrite", module + "internal/redisconn", module + "internal/rediskeys", module + "internal/rediskinds", module + "internal/redisurl", module + "internal/postgres", module + "internal/settings", module + "internal/integrity"}
 
 func isForTests(path string) bool { return matches(forTests, path) && !slices.Contains(product, path) }
 

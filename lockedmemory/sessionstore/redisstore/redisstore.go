@@ -17,6 +17,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/internal/redisconn"
+	"github.com/belugalock/belugalock/internal/rediskeys"
 	"github.com/belugalock/belugalock/internal/rediskinds"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -82,7 +83,7 @@ type service struct {
 type keys struct{ log, mark, ids, stage string }
 
 func (s *service) keys(session string) keys {
-	prefix := s.keep.Namespace + ":" + redislock.HashTag(session)
+	prefix := rediskeys.Prefix(s.keep.Namespace, session)
 	return keys{prefix + "log", prefix + "mark", prefix + "ids", prefix + "stage"}
 }
 

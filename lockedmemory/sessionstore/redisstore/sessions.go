@@ -4,17 +4,11 @@ import (
 	"context"
 	"math"
 
-	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/rediskeys"
 )
 
 // Sessions implements driver.Driver. Each page covers about 1,000 keys of one node.
 func (s *service) Sessions(ctx context.Context, after string) (names []string, next string, err error) {
-	prefix := s.keep.Namespace + ":"
-	logs, next, err := s.redis.Keys(ctx, after, prefix+"{", "}:log", math.MaxInt)
-	for _, log := range logs {
-		if name, ok := redislock.KeyOf(log[len(prefix) : len(log)-len("log")]); ok {
-			names = append(names, name)
-		}
-	}
+	names, next, err = rediskeys.Names(ctx, s.redis, s.keep.Namespace, "log", after, math.MaxInt)
 	return names, next, s.explain(err)
 }
