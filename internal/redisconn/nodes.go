@@ -45,7 +45,7 @@ func (t *Transport) Masters(ctx context.Context) ([]Node, error) {
 		known := c.ForEachMaster(noWait, func(_ context.Context, node *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
-			nodes = append(nodes, Node{node.Options().Addr, t.load(node.Options().Addr, node.Options())})
+			nodes = append(nodes, Node{node.Options().Addr, t.exchangeWith(node.Options().Addr, node.Options())})
 			return nil
 		})
 		if known != nil {

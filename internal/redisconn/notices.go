@@ -75,9 +75,9 @@ func NewNotices[W any](
 }
 
 // Listen sends the wakes for an addressee, which come on a channel of Redis, of its driver.
-func (n *Notices[W]) Listen(ctx context.Context, on, addressee string) (<-chan W, func(), error) {
+func (n *Notices[W]) Listen(ctx context.Context, channel, addressee string) (<-chan W, func(), error) {
 	wake := make(chan W, 1)
-	c, err := n.enter(on, addressee, wake)
+	c, err := n.enter(channel, addressee, wake)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -89,8 +89,8 @@ func (n *Notices[W]) Listen(ctx context.Context, on, addressee string) (<-chan W
 	return wake, stop, nil
 }
 
-// enter begins a listener of an addressee, and subscribes to a channel once.
-func (n *Notices[W]) enter(on, addressee string, wake chan W) (*channel, error) {
+// enter begins a listener of an addressee, and subscribes to the channel of a name once.
+func (n *Notices[W]) enter(name, addressee string, wake chan W) (*channel, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ctx.Err() != nil {
@@ -99,17 +99,17 @@ func (n *Notices[W]) enter(on, addressee string, wake chan W) (*channel, error) 
 	if time.Now().Before(n.retry) {
 		return nil, n.refused
 	}
-	c := n.channels[on]
+	c := n.channels[name]
 	if c == nil {
 		c = &channel{begun: time.Now(), settled: make(chan struct{})}
-		n.channels[on] = c
+		n.channels[name] = c
 		pubsub := n.pubsub
 		switch {
 		case len(n.channels) == 1:
 			n.refused = nil
 			n.running.Go(n.subscribe)
 		case pubsub != nil:
-			n.running.Go(func() { n.add(pubsub, on) })
+			n.running.Go(func() { n.add(pubsub, name) })
 		}
 	}
 	n.listeners[addressee] = append(n.listeners[addressee], wake)
@@ -143,8 +143,8 @@ func (n *Notices[W]) confirmed(ctx context.Context, c *channel) error {
 func (n *Notices[W]) leave(addressee string, wake chan W) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	left := slices.DeleteFunc(n.listeners[addressee], func(other chan W) bool { return other == wake })
-	if n.listeners[addressee] = left; len(left) == 0 {
+	others := slices.DeleteFunc(n.listeners[addressee], func(other chan W) bool { return other == wake })
+	if n.listeners[addressee] = others; len(others) == 0 {
 		delete(n.listeners, addressee)
 	}
 }

@@ -73,7 +73,7 @@ func (s *Script) Once(ctx context.Context, t *Transport, keys []string, args ...
 	if s.mayMove && len(keys) > 1 && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
 		return s.Once(ctx, t, keys[:1], args...)
 	}
-	return replyOf(call, err)
+	return result(call, err)
 }
 
 // Each sends the script once for each of the keys, in one exchange for each node, and waits for all
@@ -103,7 +103,7 @@ func (s *Script) Each(ctx context.Context, t *Transport, keys [][]string, args [
 					replies[i] = s.Once(ctx, t, keys[i], args[i]...)
 					continue
 				}
-				replies[i] = replyOf(call, err)
+				replies[i] = result(call, err)
 			}
 		})
 	}
@@ -111,9 +111,9 @@ func (s *Script) Each(ctx context.Context, t *Transport, keys [][]string, args [
 	return replies
 }
 
-// replyOf returns the reply to a call, or another one with the error: an exchange may still write to the
+// result returns the reply to a call, or another one with the error: an exchange may still write to the
 // call.
-func replyOf(call *Call, err error) *redis.Cmd {
+func result(call *Call, err error) *redis.Cmd {
 	if err == nil {
 		return call.Cmd
 	}

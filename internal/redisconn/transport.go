@@ -91,13 +91,15 @@ func (t *Transport) exchange(key string) *exchange {
 	if node == nil {
 		return t.overClient()
 	}
-	return t.load(node.Options().Addr, node.Options())
+	return t.exchangeWith(node.Options().Addr, node.Options())
 }
 
 // overClient returns where the calls that the client itself sends meet.
-func (t *Transport) overClient() *exchange { return t.load("", nil) }
+func (t *Transport) overClient() *exchange { return t.exchangeWith("", nil) }
 
-func (t *Transport) load(addr string, options *redis.Options) *exchange {
+// exchangeWith returns the exchange with the node at an address, over connections with the given options.
+// Without options, it goes over the client.
+func (t *Transport) exchangeWith(addr string, options *redis.Options) *exchange {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	x := t.nodes[addr]
