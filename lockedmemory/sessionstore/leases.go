@@ -16,9 +16,9 @@ type leaseState struct {
 	// with a count each, a late Save of one store would stand above a Clear of another.
 	places *atomic.Int64
 
-	mu    sync.Mutex
-	shown int64              // the highest token of the lease that the service has accepted; 0: none
-	seen  lockedmemory.Place // see storedriver.Access
+	mu            sync.Mutex
+	acceptedFence int64              // see storedriver.Access
+	historyUpTo   lockedmemory.Place // see storedriver.Access
 }
 
 // placesKey is that of the places among the attachments of a lease.
@@ -28,7 +28,7 @@ type placesKey struct{}
 // has read everything: its turn may have.
 func stateOf(store any, lease *distlock.Lease) *leaseState {
 	if lease.Context().Err() != nil { // the call has outlived its turn: the service decides
-		return &leaseState{places: new(atomic.Int64), seen: lockedmemory.Place{Fence: lease.Fence()}}
+		return &leaseState{places: new(atomic.Int64), historyUpTo: lockedmemory.Place{Fence: lease.Fence()}}
 	}
 	places := fencing.Attach(lease, placesKey{}, func() any { return new(atomic.Int64) })
 	return fencing.Attach(lease, store, func() any { return &leaseState{places: places.(*atomic.Int64)} }).(*leaseState)
@@ -40,8 +40,8 @@ func (s *leaseState) access(lease *distlock.Lease) storedriver.Access {
 	defer s.mu.Unlock()
 	fence := lease.Fence()
 	return storedriver.Access{
-		Session: lease.Key(), Lease: lease, Fence: fence, First: s.shown < fence,
-		Shown: s.shown, Awaited: fencing.Awaited(lease), Seen: s.seen,
+		Session: lease.Key(), Lease: lease, Fence: fence, FirstAccess: s.acceptedFence < fence,
+		AcceptedFence: s.acceptedFence, WaitFence: fencing.Awaited(lease), HistoryUpTo: s.historyUpTo,
 	}
 }
 
@@ -50,10 +50,10 @@ func (s *leaseState) access(lease *distlock.Lease) storedriver.Access {
 func (s *leaseState) accept(fence int64, entries []storedriver.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shown = max(s.shown, fence)
+	s.acceptedFence = max(s.acceptedFence, fence)
 	for _, e := range entries {
-		if e.Place.Compare(s.seen) > 0 {
-			s.seen = e.Place
+		if e.Place.Compare(s.historyUpTo) > 0 {
+			s.historyUpTo = e.Place
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestLeases_S2_endedLease_nothingShown(t *testing.T) {
 		if err := lease.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if after := stateOf(store, lease); after == before || after.shown != 0 {
+		if after := stateOf(store, lease); after == before || after.acceptedFence != 0 {
 			t.Error("the lease has ended, and its token counts as shown")
 		}
 	})

@@ -143,7 +143,7 @@ func TestLoad_pinned_oneReadMore(t *testing.T) {
 	first := page.Entries[0]
 	first.Pinned = true
 	v, err := d.Replace(t.Context(), storedriver.Replace{From: first.Place, To: first.Place, New: []storedriver.Entry{first},
-		Write: storedriver.Write{Access: storedriver.Access{Session: "s", Fence: time.Now().UnixMicro(), First: true}, N: 1, Op: "op"}})
+		Write: storedriver.Write{Access: storedriver.Access{Session: "s", Fence: time.Now().UnixMicro(), FirstAccess: true}, N: 1, Op: "op"}})
 	if err != nil || v.Outcome != storedriver.Done {
 		t.Fatal(v, err)
 	}

@@ -114,7 +114,7 @@ func (r *request) underLease(do func(storedriver.Write) (storedriver.Page, error
 			// write there.
 			w.N = r.state.places.Add(1)
 		} else { // a read brings what a later lease has stored
-			w.Shown = 0
+			w.AcceptedFence = 0
 		}
 		page, err = retry(r.ctx, fencing.Options(fencing.Locker(r.lease)).TTL,
 			func() (storedriver.Page, error) { return do(w) })
@@ -126,7 +126,7 @@ func (r *request) underLease(do func(storedriver.Write) (storedriver.Page, error
 			return page, err
 		}
 		var again bool
-		if again, err = r.settle(page, w.Fence, access.Shown > 0); !again {
+		if again, err = r.settle(page, w.Fence, access.AcceptedFence > 0); !again {
 			return page, err
 		}
 	}

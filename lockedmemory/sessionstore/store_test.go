@@ -25,7 +25,7 @@ import (
 type sparing struct{ storedriver.Driver }
 
 func (d sparing) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
-	if !r.First {
+	if !r.FirstAccess {
 		r.Access = storedriver.Access{Session: r.Session}
 	}
 	return d.Driver.Read(ctx, r)

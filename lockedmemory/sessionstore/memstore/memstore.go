@@ -122,9 +122,9 @@ func (s *service) expire(sess *session) bool {
 // unknown session.
 func (sess *session) barred(a storedriver.Access) storedriver.Verdict {
 	switch {
-	case a.Shown > 0 && a.Shown < sess.mark.Fence && sess.mark.Fence < a.Fence:
+	case a.AcceptedFence > 0 && a.AcceptedFence < sess.mark.Fence && sess.mark.Fence < a.Fence:
 		return storedriver.Verdict{Outcome: storedriver.Stale, Mark: sess.mark}
-	case a.Awaited > 0 && a.Awaited < sess.deleted && sess.deleted < a.Fence:
+	case a.WaitFence > 0 && a.WaitFence < sess.deleted && sess.deleted < a.Fence:
 		return storedriver.Verdict{Outcome: storedriver.Deleted}
 	case sess.entries == nil && sess.mark == lockedmemory.Place{} &&
 		a.Fence < time.Now().Add(-storedriver.OldToken).UnixMicro():
@@ -145,7 +145,7 @@ func (s *service) show(sess *session, a storedriver.Access) storedriver.Verdict 
 		}
 	}
 	sess.used = time.Now()
-	if a.First {
+	if a.FirstAccess {
 		sess.trim(s.keep, a.Fence)
 	}
 	return storedriver.Verdict{}
@@ -174,10 +174,10 @@ func (sess *session) trim(keep storedriver.Retention, now int64) {
 // gone reports whether exchanges that the lease of an access has seen have disappeared, and no
 // Clear says why.
 func (sess *session) gone(a storedriver.Access) bool {
-	explained := sess.state == cleared && sess.mark.Compare(a.Seen) > 0
+	explained := sess.state == cleared && sess.mark.Compare(a.HistoryUpTo) > 0
 	// ⚑ Another store may share the lease: it has seen what this one has not.
-	seen := a.Seen != lockedmemory.Place{} || sess.state == begun && a.Fence == sess.mark.Fence
-	return seen && sess.entries == nil && a.Fence >= sess.mark.Fence && !explained
+	hadHistory := a.HistoryUpTo != lockedmemory.Place{} || sess.state == begun && a.Fence == sess.mark.Fence
+	return hadHistory && sess.entries == nil && a.Fence >= sess.mark.Fence && !explained
 }
 
 // take takes the place of a write, or refuses it. isCopy says that an earlier copy of it took effect.
@@ -237,7 +237,7 @@ func (s *service) Replace(_ context.Context, r storedriver.Replace) (storedriver
 	if v := sess.barred(r.Access); v.Outcome != storedriver.Done {
 		return v, nil
 	}
-	if r.From != (lockedmemory.Place{}) && sess.gone(r.Access) {
+	if r.HasRange() && sess.gone(r.Access) {
 		return storedriver.Verdict{Outcome: storedriver.Gone}, nil
 	}
 	v, isCopy := s.take(sess, r.Write)
@@ -245,17 +245,17 @@ func (s *service) Replace(_ context.Context, r storedriver.Replace) (storedriver
 		return v, nil
 	}
 	first, last := sess.index(r.From), sess.index(r.To)
-	whole, forks := r.From == lockedmemory.Place{}, len(r.New) > 0
+	forks := !r.HasRange() && len(r.New) > 0
 	switch {
-	case whole && forks && sess.entries != nil, !whole && (first < 0 || last < 0):
+	case forks && sess.entries != nil, r.HasRange() && (first < 0 || last < 0):
 		v.Outcome = storedriver.Range
-	case whole && forks:
+	case forks:
 		for _, e := range r.New {
 			e.Messages = cloned(e.Messages)
 			sess.entries = append(sess.entries, entry{Entry: e})
 			sess.revision = max(sess.revision, e.Place.Sub)
 		}
-	case whole: // a Clear
+	case !r.HasRange(): // a Clear
 		sess.entries, sess.revision = nil, 0
 		if r.Forget {
 			clear(sess.ids)
@@ -309,7 +309,7 @@ func (s *service) Read(_ context.Context, r storedriver.Read) (storedriver.Page,
 	defer s.mu.Unlock()
 	sess := s.at(r.Session)
 	var page storedriver.Page
-	if r.First {
+	if r.FirstAccess {
 		if page.Verdict = sess.barred(r.Access); page.Outcome == storedriver.Done {
 			page.Verdict = s.show(sess, r.Access)
 		}

@@ -43,7 +43,7 @@ func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
 			ahead := old + 20*24*hour // of a lock service whose clock was ahead
 			append := func(fence int64) storedriver.Outcome {
 				v, err := sessions.Append(t.Context(), storedriver.Append{
-					Write: storedriver.Write{Access: storedriver.Access{Session: "s", Fence: fence, First: true}, N: 1,
+					Write: storedriver.Write{Access: storedriver.Access{Session: "s", Fence: fence, FirstAccess: true}, N: 1,
 						Op: fmt.Sprintf("%032d", fence)},
 				})
 				if err != nil {
@@ -54,7 +54,7 @@ func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
 			if c.save {
 				append(ahead + 1)
 			} else if _, err := sessions.Read(t.Context(), storedriver.Read{
-				Access: storedriver.Access{Session: "s", Fence: ahead + 1, First: true}, Limit: 1}); err != nil {
+				Access: storedriver.Access{Session: "s", Fence: ahead + 1, FirstAccess: true}, Limit: 1}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(c.kept - time.Millisecond)

@@ -97,7 +97,7 @@ func scanVerdict(row pgx.CollectableRow) (v storedriver.Verdict, err error) {
 
 // access returns the first arguments of each function that writes.
 func (s *service) access(a storedriver.Access) []any {
-	return []any{s.keep.Namespace, a.Session, a.Fence, a.Shown, a.Awaited, a.First, s.idle, s.limits}
+	return []any{s.keep.Namespace, a.Session, a.Fence, a.AcceptedFence, a.WaitFence, a.FirstAccess, s.idle, s.limits}
 }
 
 func (s *service) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
@@ -109,7 +109,7 @@ func (s *service) Append(ctx context.Context, a storedriver.Append) (storedriver
 }
 
 func (s *service) appendArgs(a storedriver.Append) []any {
-	args := append(s.access(a.Access), a.N, a.Op, a.Seen.Fence, a.Seen.N, a.Seen.Sub, some(a.Messages))
+	args := append(s.access(a.Access), a.N, a.Op, a.HistoryUpTo.Fence, a.HistoryUpTo.N, a.HistoryUpTo.Sub, some(a.Messages))
 	if a.ID == "" {
 		return append(args, nil, nil, nil, nil)
 	}
@@ -138,7 +138,7 @@ func some(messages [][]byte) [][]byte {
 
 func (s *service) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
 	var from, to []int64
-	if r.From != (lockedmemory.Place{}) {
+	if r.HasRange() {
 		from, to = numbers(r.From), numbers(r.To)
 	}
 	fences, ns, subs, of := []int64{}, []int64{}, []int64{}, []int64{}
@@ -154,7 +154,7 @@ func (s *service) Replace(ctx context.Context, r storedriver.Replace) (storedriv
 			of, messages = append(of, int64(i+1)), append(messages, m)
 		}
 	}
-	args := append(s.access(r.Access), r.N, r.Op, r.Forget, numbers(r.Seen), from, to, fences, ns, ids, pinned, subs,
+	args := append(s.access(r.Access), r.N, r.Op, r.Forget, numbers(r.HistoryUpTo), from, to, fences, ns, ids, pinned, subs,
 		of, some(messages), int64(lockedmemory.MaxSub))
 	return s.verdict(ctx, "replace_v1", args)
 }

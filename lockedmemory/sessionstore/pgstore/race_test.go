@@ -91,7 +91,7 @@ func TestAppend_O_expiredWhileWaiting_gone(t *testing.T) {
 	r := newRig(t, storedriver.Retention{IdleTTL: time.Second})
 	r.saves("s", r.fence, 1, "x")
 	w := r.write("s", r.fence, 2)
-	w.First, w.Seen = true, lockedmemory.Place{Fence: r.fence, N: 1}
+	w.FirstAccess, w.HistoryUpTo = true, lockedmemory.Place{Fence: r.fence, N: 1}
 	r.do("UPDATE session SET kept_until = clock_timestamp() + interval '300 ms'")
 	r.behind("", 350*time.Millisecond, func() {
 		r.is(storedriver.Gone)(patiently(func() (storedriver.Verdict, error) {
@@ -107,7 +107,7 @@ func TestAppend_O_clearedBefore_gone(t *testing.T) {
 	r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write("s", r.fence, 1)}))
 	needs := func(fence, n int64) (storedriver.Verdict, error) {
 		w := r.write("s", fence, n)
-		w.Seen = lockedmemory.Place{Fence: fence}
+		w.HistoryUpTo = lockedmemory.Place{Fence: fence}
 		return r.Append(t.Context(), storedriver.Append{Write: w, Content: content("x")})
 	}
 	r.is(storedriver.Gone)(needs(r.fence+1, 1))

@@ -18,7 +18,7 @@ func (s *service) Read(ctx context.Context, r storedriver.Read) (page storedrive
 	if r.Backward && from == (lockedmemory.Place{}) {
 		from.Fence = math.MaxInt64
 	}
-	args := []any{s.keep.Namespace, r.Session, r.First, r.Fence, r.Shown, r.Awaited, s.idle, s.limits,
+	args := []any{s.keep.Namespace, r.Session, r.FirstAccess, r.Fence, r.AcceptedFence, r.WaitFence, s.idle, s.limits,
 		r.Backward, numbers(from), limit + 1, nil, nil, r.Next, r.PinnedOnly} // one more shows if there is more
 	if r.ID != "" {
 		args[11], args[12] = []byte(r.ID), hash(r.ID)

@@ -107,7 +107,7 @@ func (r *rig) lease() *distlock.Lease {
 // last appends the last exchange of a lease.
 func (r *rig) last(ctx context.Context, lease *distlock.Lease, n int64) (storedriver.Verdict, error) {
 	w := r.write("s", lease.Fence(), n)
-	w.Lease, w.First = lease, true
+	w.Lease, w.FirstAccess = lease, true
 	return r.Append(ctx, storedriver.Append{Write: w, Content: content(fmt.Sprint(n)), EndsLease: true})
 }
 

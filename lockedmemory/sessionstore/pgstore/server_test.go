@@ -76,7 +76,7 @@ func TestStandby_commitCancelled_unknown(t *testing.T) {
 	r.saves("s", r.fence, 2, "y")
 	pair.Detach()
 	first := r.write("s", r.fence+1, 4)
-	first.First = true
+	first.FirstAccess = true
 	append := func(w storedriver.Write, c storedriver.Content) func() error {
 		return func() error {
 			_, err := r.Append(context.Background(), storedriver.Append{Write: w, Content: c})

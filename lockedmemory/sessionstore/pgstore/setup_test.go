@@ -94,7 +94,7 @@ func (r *rig) do(sql string) string {
 
 // write is the n-th under a token. The first is the first access of its lease.
 func (r *rig) write(session string, fence, n int64) storedriver.Write {
-	return storedriver.Write{Access: storedriver.Access{Session: session, Fence: fence, First: n == 1}, N: n,
+	return storedriver.Write{Access: storedriver.Access{Session: session, Fence: fence, FirstAccess: n == 1}, N: n,
 		Op: fmt.Sprintf("%016x%016x", fence, n)}
 }
 

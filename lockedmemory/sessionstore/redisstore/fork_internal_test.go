@@ -23,7 +23,7 @@ func TestFork_O_begunBeforeSwap_refused(t *testing.T) {
 	}
 	s, token := d.(*service), time.Now().UnixMicro()
 	session := fmt.Sprint("fork-", token)
-	access := storedriver.Access{Session: session, Fence: token, First: true}
+	access := storedriver.Access{Session: session, Fence: token, FirstAccess: true}
 	keys, args := []string{s.keys(session).log, s.keys(session).mark, s.keys(session).mark, s.keys(session).ids,
 		s.keys(session).stage}, []any{tokens(access, false), 0, 0, storedriver.KeepEmpty.Milliseconds(), fmt.Sprintf("%d %d", s.keep.MaxExchanges, s.keep.MaxAge.Microseconds())}
 	p := newReplacing(storedriver.Replace{Write: storedriver.Write{Access: access, N: 1, Op: fmt.Sprintf("%032x", token)},

@@ -70,14 +70,14 @@ func (c *randomCalls) next(step int64) any {
 	if step >= 6 && c.IntN(4) == 0 {
 		fence--
 	}
-	access := storedriver.Access{Session: c.session, Lease: c.lease, Fence: fence, First: !c.shown[fence] || c.IntN(3) == 0}
+	access := storedriver.Access{Session: c.session, Lease: c.lease, Fence: fence, FirstAccess: !c.shown[fence] || c.IntN(3) == 0}
 	write := storedriver.Write{Access: access, N: step + 1, Op: fmt.Sprintf("%032x", step)}
 	id := someIDs[c.IntN(len(someIDs))]
 	switch c.IntN(8) {
 	case 0:
 		return write
 	case 1:
-		access.First = true
+		access.FirstAccess = true
 		return storedriver.Read{Access: access, ID: id, Limit: 1}
 	case 2:
 		return storedriver.Append{Write: write, Content: storedriver.Content{Messages: [][]byte{[]byte(write.Op)}}}

@@ -35,7 +35,7 @@ func TestDriver_L_returnsWithItsContext(t *testing.T) {
 			must(t, err)
 			lease, err := locker.Acquire(t.Context(), "s")
 			must(t, err)
-			access := storedriver.Access{Session: t.Name(), Lease: lease, Fence: lease.Fence(), First: true}
+			access := storedriver.Access{Session: t.Name(), Lease: lease, Fence: lease.Fence(), FirstAccess: true}
 			if connected {
 				_, err := d.Read(t.Context(), storedriver.Read{Access: access, Limit: 1})
 				must(t, err)
@@ -43,7 +43,7 @@ func TestDriver_L_returnsWithItsContext(t *testing.T) {
 			network.Cut()
 			write := storedriver.Write{Access: access, N: 1, Op: strings.Repeat("0", 32)}
 			inTurn := write
-			inTurn.First = false
+			inTurn.FirstAccess = false
 			content := storedriver.Content{Messages: [][]byte{[]byte("m")}}
 			for method, call := range map[string]func(context.Context) error{
 				"Append, first": func(ctx context.Context) error {

@@ -399,9 +399,9 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 
 	stored := lockedmemory.Place{Fence: lease.Fence(), N: 1}
 	write := storedriver.Write{N: 2, Op: strings.Repeat("0", 32)}
-	write.Access = storedriver.Access{Session: r.key, Lease: lease, Fence: stored.Fence, Seen: stored}
+	write.Access = storedriver.Access{Session: r.key, Lease: lease, Fence: stored.Fence, HistoryUpTo: stored}
 	old := write
-	old.Fence, old.Seen = stored.Fence-(24*time.Hour).Microseconds(), lockedmemory.Place{}
+	old.Fence, old.HistoryUpTo = stored.Fence-(24*time.Hour).Microseconds(), lockedmemory.Place{}
 	content := storedriver.Content{Messages: [][]byte{[]byte("q"), []byte("a")}, ID: "question"}
 	save := func(w storedriver.Write) (storedriver.Verdict, error) {
 		return d.Append(t.Context(), storedriver.Append{Write: w, Content: content})
@@ -419,17 +419,17 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 			New: []storedriver.Entry{{Place: stored, Messages: content.Messages}}})
 	}
 	unnamed := func(w storedriver.Write) (storedriver.Verdict, error) {
-		w.First = true
+		w.FirstAccess = true
 		return d.Append(t.Context(), storedriver.Append{Write: w, Content: storedriver.Content{Messages: content.Messages}})
 	}
 	load := func(w storedriver.Write) (storedriver.Verdict, error) {
-		w.First = true
+		w.FirstAccess = true
 		page, err := d.Read(t.Context(), storedriver.Read{Access: w.Access, Limit: 1})
 		return page.Verdict, err
 	}
 	known := write
 	known.Session = r.key + " with an exchange"
-	known.Seen = lockedmemory.Place{}
+	known.HistoryUpTo = lockedmemory.Place{}
 	v, err := save(known)
 	must(t, err)
 	if v.Outcome != storedriver.Done {

@@ -78,8 +78,8 @@ func (m *model) save(w storedriver.Write) storedriver.Outcome {
 		return o
 	}
 	own := m.mark.Fence == w.Fence
-	explained := !m.begun && m.op != "" && m.mark.Compare(w.Seen) > 0
-	if !m.there && (w.Seen != (lockedmemory.Place{}) && !explained || w.Seen == (lockedmemory.Place{}) && own && m.begun) {
+	explained := !m.begun && m.op != "" && m.mark.Compare(w.HistoryUpTo) > 0
+	if !m.there && (w.HistoryUpTo != (lockedmemory.Place{}) && !explained || w.HistoryUpTo == (lockedmemory.Place{}) && own && m.begun) {
 		return storedriver.Gone
 	}
 	m.there, m.last, m.history = true, m.at(w), append(m.history, w)
@@ -136,7 +136,7 @@ func run(t *testing.T, client *redis.Client, d storedriver.Driver, lease *distlo
 	)
 	for step := range 25 {
 		a := storedriver.Access{Session: session, Lease: lease, Fence: lease.Fence() + random.Int64N(2)*random.Int64N(2) + int64(step/8)}
-		a.Seen, a.First = need[a.Fence%2], !shown[a.Fence] || random.IntN(2) == 0
+		a.HistoryUpTo, a.FirstAccess = need[a.Fence%2], !shown[a.Fence] || random.IntN(2) == 0
 		n += min(1, random.Int64N(5)) // two writes may have one place
 		c := call{[]string{"load", "save", "save", "clear", "expire"}[random.IntN(5)], storedriver.Write{Access: a, N: n, Op: fmt.Sprintf("%032x", step)}}
 		if len(sent) > 0 && random.IntN(3) == 0 {
@@ -154,7 +154,7 @@ func run(t *testing.T, client *redis.Client, d storedriver.Driver, lease *distlo
 		case "load":
 			var page storedriver.Page
 			page, err = d.Read(ctx, storedriver.Read{Access: c.Access, Limit: 100})
-			if v = page.Verdict; c.First {
+			if v = page.Verdict; c.FirstAccess {
 				want = m.load(c.Write)
 			}
 		case "save":
@@ -167,7 +167,7 @@ func run(t *testing.T, client *redis.Client, d storedriver.Driver, lease *distlo
 		must(t, err)
 		page, err := d.Read(ctx, storedriver.Read{Access: storedriver.Access{Session: session}, Limit: 100})
 		must(t, err)
-		trace = append(trace, fmt.Sprintf("%s %d-%d need %s: %d", c.kind, c.Fence, c.N, c.Seen, v.Outcome))
+		trace = append(trace, fmt.Sprintf("%s %d-%d need %s: %d", c.kind, c.Fence, c.N, c.HistoryUpTo, v.Outcome))
 		got := slices.EqualFunc(page.Entries, m.history, func(e storedriver.Entry, w storedriver.Write) bool { return string(e.Messages[0]) == w.Op })
 		if v.Outcome != want || !got {
 			t.Fatalf("session %s: want outcome %d and %d exchanges, got %d and %d, after\n%q", session, want, len(m.history), v.Outcome, len(page.Entries), trace)

@@ -120,7 +120,7 @@ func (s *service) access(a storedriver.Access, frees bool) ([]string, []any) {
 
 // tokens are those of an access, and whether it frees memory; see lua/session.lua.
 func tokens(a storedriver.Access, frees bool) string {
-	return fmt.Sprintf("%d %d %d %t", a.Fence, a.Shown, a.Awaited, frees)
+	return fmt.Sprintf("%d %d %d %t", a.Fence, a.AcceptedFence, a.WaitFence, frees)
 }
 
 // seq is the second number of the ID that an entry has in the Stream.
@@ -145,7 +145,7 @@ func (s *service) append(ctx context.Context, a storedriver.Append, owner string
 	for _, message := range a.Messages {
 		entry = append(entry, "m", message)
 	}
-	bare := !a.First && a.ID == "" && owner == ""
+	bare := !a.FirstAccess && a.ID == "" && owner == ""
 	replayed, err := s.redis.Repeat(ctx, func() (err error) {
 		if bare {
 			if done, err := s.add(ctx, a.Write, entry); done || err != nil {
@@ -165,7 +165,7 @@ func (s *service) runAppend(ctx context.Context, a storedriver.Append, entry []a
 	if owner != "" {
 		args[1] = owner
 	}
-	args = append(args, seq(lockedmemory.Place{N: a.N}), a.Op, a.Seen.Fence, seq(a.Seen))
+	args = append(args, seq(lockedmemory.Place{N: a.N}), a.Op, a.HistoryUpTo.Fence, seq(a.HistoryUpTo))
 	if a.ID == "" {
 		args = append(args, "", "", 0)
 	} else {
@@ -173,7 +173,7 @@ func (s *service) runAppend(ctx context.Context, a storedriver.Append, entry []a
 		args = append(args, field(a.ID), known, s.keep.RememberIDs.Milliseconds())
 		entry = append(entry, "id", a.ID)
 	}
-	args = append(args, a.First)
+	args = append(args, a.FirstAccess)
 	return s.scripts.append.Once(ctx, s.redis, keys, append(args, entry...)...)
 }
 

@@ -96,7 +96,7 @@ const replyAgain = 20
 
 func newReplacing(r storedriver.Replace, keys []string, access []any) *replacing {
 	p := &replacing{Replace: r, keys: keys, access: access, most: stepEntries}
-	if p.forks() && len(r.New) == 0 { // a Clear
+	if !p.HasRange() && len(r.New) == 0 { // a Clear
 		p.step = swap
 		if r.Forget {
 			p.nonce = "delete"
@@ -106,9 +106,6 @@ func newReplacing(r storedriver.Replace, keys []string, access []any) *replacing
 	}
 	return p
 }
-
-// forks reports whether the log is absent, and the new entries keep their places.
-func (p *replacing) forks() bool { return p.From == lockedmemory.Place{} }
 
 func (p *replacing) restart() {
 	var nonce [16]byte
@@ -122,7 +119,7 @@ func (p *replacing) next() []any {
 	switch p.step {
 	case begin:
 		return append(args, p.nonce, "begin", p.From.String(), p.To.String(), seq(lockedmemory.Place{N: p.N}), p.Op,
-			p.Seen.Fence, seq(p.Seen))
+			p.HistoryUpTo.Fence, seq(p.HistoryUpTo))
 	case copyHead:
 		return append(args, p.nonce, "copy", p.staged, p.seen, "("+p.From.String())
 	case addNew:
@@ -133,7 +130,7 @@ func (p *replacing) next() []any {
 				break
 			}
 			place := e.Place
-			if !p.forks() {
+			if p.HasRange() {
 				place.Sub = p.revision + int64(p.added+i) + 1
 			}
 			words, n := entryWords(e)
@@ -189,7 +186,7 @@ func (p *replacing) answered(cmd *redis.Cmd) (v storedriver.Verdict, done bool, 
 	if err := p.advance(reply); err != nil {
 		return v, false, err
 	}
-	if !p.forks() && p.revision+int64(len(p.New)) > lockedmemory.MaxSub {
+	if p.HasRange() && p.revision+int64(len(p.New)) > lockedmemory.MaxSub {
 		return storedriver.Verdict{Outcome: storedriver.Full}, true, nil
 	}
 	return v, false, nil
@@ -201,7 +198,7 @@ func (p *replacing) advance(reply *redisconn.Reply) error {
 		// ⚑ A lost mark takes the revision with it. The new places are above those before the range.
 		p.revision = max(reply.Number(), p.From.Sub, p.To.Sub)
 		p.step, p.staged, p.seen, p.added, p.sub, p.pins = copyHead, header, "0-0", 0, p.revision, ""
-		if p.forks() {
+		if !p.HasRange() { // a Fork
 			p.step, p.seen = addNew, ""
 		}
 		for _, e := range p.New {
@@ -233,7 +230,7 @@ func (p *replacing) advance(reply *redisconn.Reply) error {
 	}
 	if p.step == addNew && p.added == len(p.New) {
 		p.step = copyTail
-		if p.forks() {
+		if !p.HasRange() { // a Fork
 			p.step = swap
 		}
 	}

@@ -289,7 +289,7 @@ func (r *rightless) rare(when string) {
 		r.Fatal(err)
 	}
 	write := func(token int64) storedriver.Append {
-		a := storedriver.Access{Session: lease.Key(), Lease: lease, Fence: lease.Fence() + token, First: true}
+		a := storedriver.Access{Session: lease.Key(), Lease: lease, Fence: lease.Fence() + token, FirstAccess: true}
 		op := fmt.Sprintf("%032x", a.Fence)
 		return storedriver.Append{Write: storedriver.Write{Access: a, N: 1, Op: op},
 			Content: storedriver.Content{Messages: [][]byte{{'x'}}, ID: pruning(op), Digest: [16]byte([]byte(op))}}

@@ -31,7 +31,7 @@ func driverOf(t *testing.T, client *redis.Client, keep storedriver.Retention) fu
 	lease, err := locker.Acquire(t.Context(), "s")
 	must(t, err)
 	return func(session string, fence int64) (storedriver.Driver, storedriver.Access) {
-		return d, storedriver.Access{Session: session, Lease: lease, Fence: fence, First: true}
+		return d, storedriver.Access{Session: session, Lease: lease, Fence: fence, FirstAccess: true}
 	}
 }
 

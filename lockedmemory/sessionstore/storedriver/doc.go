@@ -17,7 +17,7 @@
 //	Append, ID known     -, nothing is written                         the token, with n = 0, if that is above
 //	Append, gone         -, nothing is written                         the mark
 //	Replace, no range    -, nothing is written                         the token, with n = 0, if that is above
-//	Read, Access.First   its token is not below the mark's             the token, with n = 0, if that is above
+//	Read, FirstAccess    its token is not below the mark's             the token, with n = 0, if that is above
 //	Read                 always; it checks nothing                     the mark
 //
 // A Read raises the mark before it reads.
@@ -28,7 +28,7 @@
 // the mark as it was.
 //
 // An Append is gone if the session has no entry, the lease has seen one, and no Clear explains
-// that: see [Access].Seen and the table of states in docs/design/sessions.md.
+// that: see [Access].HistoryUpTo and the table of states in docs/design/sessions.md.
 //
 // The first access of a lease trims: entries beyond Retention.MaxExchanges and MaxAge, in whole turns,
 // but never the newest turn. It may leave a part for the next lease. All entries under one token are a

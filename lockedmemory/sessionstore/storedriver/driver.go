@@ -26,19 +26,19 @@ type Access struct {
 	Lease *distlock.Lease
 	// Fence is its token.
 	Fence int64
-	// First says that the store may not have been shown the token yet. ⚑ After a store was shown a
-	// token, it refuses every lower one, also if that access has only read.
-	First bool
-	// Shown is the highest token of the lease that the session has accepted through this store. Zero:
-	// none, or the call reads the history. ⚑ A session that has seen a token between Shown and Fence
-	// refuses the access as Stale: a raised token lifts no lease over a later one.
-	Shown int64
-	// Awaited is the token that the lock showed to the waiter of the lease, see fencing.Awaited. Zero: none.
-	// If the session was deleted under a token between Awaited and Fence, the access is Deleted.
-	Awaited int64
-	// Seen is the highest place that this lease has read or stored. Zero: none. If the session has no
-	// exchange now, and no Clear above Seen says why, it is Gone.
-	Seen lockedmemory.Place
+	// FirstAccess says that the session may not have accepted the token yet. ⚑ A session that has accepted a
+	// token refuses every lower one, also if that access has only read.
+	FirstAccess bool
+	// AcceptedFence is the highest token of the lease that the session has accepted through this store. Zero:
+	// none, or the call reads the history. ⚑ A session that has accepted a token between AcceptedFence and
+	// Fence refuses the access as Stale: a raised token lifts no lease over a later one.
+	AcceptedFence int64
+	// WaitFence is the token of the lock when the lease began to wait, see fencing.Awaited. Zero: none.
+	// If the session was deleted under a token between WaitFence and Fence, the access is Deleted.
+	WaitFence int64
+	// HistoryUpTo is the highest place that the lease has read or stored. Zero: none. If the session has no
+	// exchange now, and no Clear above that place says why, the access is Gone.
+	HistoryUpTo lockedmemory.Place
 }
 
 // Write is what Append and Replace have in common. A copy of it, by a client that replays requests, is
@@ -76,7 +76,7 @@ type Replace struct {
 	// has no effect, see Range. Both are zero for a Clear and for a Fork.
 	From, To lockedmemory.Place
 	// Forget also removes the IDs: the call is a Delete. Only without From and To. The session keeps the
-	// token of its last Delete, see Access.Awaited.
+	// token of its last Delete, see Access.WaitFence.
 	Forget bool
 	// New are the entries that take their place, in order. They alone may be Pinned. Fence and N of their
 	// Places lie in the range and do not fall. The driver gives them sub-places that no entry of the
@@ -84,6 +84,9 @@ type Replace struct {
 	// Places, which are below that of the call. Later sub-places are above theirs.
 	New []Entry
 }
+
+// HasRange reports whether the call changes a range. Without one, it is a Fork, a Clear or a Delete.
+func (r Replace) HasRange() bool { return r.From != lockedmemory.Place{} }
 
 // Verdict is the outcome of a call under a lease.
 type Verdict struct {
@@ -113,7 +116,7 @@ const (
 	// Unowned: the session has no exchange, so a higher token may have expired with it, and the lock
 	// has another owner now, or none. Nothing was written.
 	Unowned
-	// Gone: the exchanges up to Access.Seen have disappeared: the session has expired, or was
+	// Gone: the exchanges up to Access.HistoryUpTo have disappeared: the session has expired, or was
 	// deleted. Nothing was written. Only Append, and Replace of a range, have this outcome.
 	Gone
 	// Range: the session has no entry at Replace.From or Replace.To, or has an entry, for a Fork. Nothing was
@@ -121,7 +124,7 @@ const (
 	Range
 	// Full: the session has no sub-place left for Replace.New, until a Clear. Nothing was written.
 	Full
-	// Deleted: the session was deleted while the lease waited, see Access.Awaited. Nothing was written.
+	// Deleted: the session was deleted while the lease waited, see Access.WaitFence. Nothing was written.
 	Deleted
 
 	// Outcomes is how many there are. A newer version of a service may have others.

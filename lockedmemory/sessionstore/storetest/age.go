@@ -71,7 +71,7 @@ func maxAgeByTokens(h *harness) {
 		lease, _ := lockedmemory.Lease(ctx)
 		save := func(after time.Duration, n int64) {
 			w := a.write(lease, n)
-			w.Fence, w.First = lease.Fence()+after.Microseconds(), true
+			w.Fence, w.FirstAccess = lease.Fence()+after.Microseconds(), true
 			v, err := a.driver.Append(ctx, storedriver.Append{Write: w, Content: content(fmt.Sprint(n))})
 			if err != nil || v.Outcome != storedriver.Done {
 				h.Fatalf("%+v, %v", v, err)

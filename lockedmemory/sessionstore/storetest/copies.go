@@ -46,7 +46,7 @@ func lateSaveOfTheSameLease(h *harness) {
 
 // write is one of its own under a lease, as the first access.
 func (i *instance) write(lease *distlock.Lease, n int64) storedriver.Write {
-	return storedriver.Write{Access: storedriver.Access{Session: i.session, Lease: lease, Fence: lease.Fence(), First: true},
+	return storedriver.Write{Access: storedriver.Access{Session: i.session, Lease: lease, Fence: lease.Fence(), FirstAccess: true},
 		N: n, Op: newOp()}
 }
 
@@ -64,7 +64,7 @@ func lateCopies(h *harness) {
 		lease, _ := lockedmemory.Lease(ctx)
 		write := func(n int64, seen lockedmemory.Place) storedriver.Write {
 			w := a.write(lease, n)
-			w.First, w.Seen = n == 1, seen
+			w.FirstAccess, w.HistoryUpTo = n == 1, seen
 			return w
 		}
 		at := func(n int64) lockedmemory.Place { return lockedmemory.Place{Fence: lease.Fence(), N: n} }
@@ -153,9 +153,9 @@ func repeatedWrites(h *harness) {
 				want = storedriver.Taken
 			}
 			write := storedriver.Append{Write: a.write(lease, n), Content: c}
-			write.First = i == 0
+			write.FirstAccess = i == 0
 			first, err := a.driver.Append(ctx, write)
-			write.First = false
+			write.FirstAccess = false
 			again, err2 := a.driver.Append(ctx, write)
 			if known := want == storedriver.Done && again.Outcome == storedriver.Known; err != nil || err2 != nil ||
 				first.Outcome != want || again.Outcome != want && !known {

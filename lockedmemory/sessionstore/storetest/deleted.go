@@ -75,7 +75,7 @@ func waitedForDeleteAndLonger(h *harness) {
 		c.turn(later)
 		b.turn(func(ctx context.Context) {
 			w := b.write(lease(ctx), 1)
-			w.Awaited = awaited
+			w.WaitFence = awaited
 			if v, err := b.driver.Append(ctx, storedriver.Append{Write: w, Content: content("early")}); err != nil ||
 				v.Outcome != storedriver.Deleted {
 				h.Errorf("a Save of a turn that began to wait before the Delete: %+v, %v", v, err)

@@ -107,7 +107,7 @@ func copiesOfIDs(h *harness) {
 			h.Helper()
 			n++
 			w := a.write(lease, n)
-			w.First = n == 1
+			w.FirstAccess = n == 1
 			v, err := a.driver.Append(ctx, storedriver.Append{Write: w, Content: withID(content(name), id)})
 			if err != nil || v.Outcome != want {
 				h.Errorf("%s under %s: %+v, %v; want %d", name, id, v, err, want)

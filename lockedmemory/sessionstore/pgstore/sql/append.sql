@@ -1,9 +1,9 @@
 -- Appends an exchange.
 -- Reply: the outcome, and the mark's token and n.
 CREATE FUNCTION {schema}.append_v1(
-  p_namespace text, p_name text, p_fence bigint, p_shown bigint, p_awaited bigint, p_first boolean,
+  p_namespace text, p_name text, p_fence bigint, p_accepted bigint, p_wait_fence bigint, p_first boolean,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
-  p_n bigint, p_op uuid, p_seen_fence bigint, p_seen_n bigint, p_seen_sub bigint,
+  p_n bigint, p_op uuid, p_history_fence bigint, p_history_n bigint, p_history_sub bigint,
   p_messages bytea[],
   p_id bytea, p_hash uuid, p_digest uuid, p_remember interval, -- p_id is null: no ID
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
@@ -29,7 +29,7 @@ BEGIN
   s := {schema}.session_lock_v1(p_namespace, p_name);
   mark_fence := s.fence;
   mark_n := s.n;
-  outcome := {schema}.session_barred_v1(s, p_fence, p_shown, p_awaited);
+  outcome := {schema}.session_barred_v1(s, p_fence, p_accepted, p_wait_fence);
   IF outcome > 0 THEN
     RETURN;
   END IF;
@@ -47,7 +47,7 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  IF {schema}.session_gone_v1(s, p_fence, ARRAY[p_seen_fence, p_seen_n, p_seen_sub]) THEN
+  IF {schema}.session_gone_v1(s, p_fence, ARRAY[p_history_fence, p_history_n, p_history_sub]) THEN
     outcome := 6;
     RETURN;
   END IF;

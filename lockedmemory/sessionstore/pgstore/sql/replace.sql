@@ -3,10 +3,10 @@
 -- the session: that is a Fork. Reply: the outcome, and the mark's token
 -- and n.
 CREATE FUNCTION {schema}.replace_v1(
-  p_namespace text, p_name text, p_fence bigint, p_shown bigint, p_awaited bigint, p_first boolean,
+  p_namespace text, p_name text, p_fence bigint, p_accepted bigint, p_wait_fence bigint, p_first boolean,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_n bigint, p_op uuid, p_forget boolean,
-  p_seen bigint[], p_from bigint[], p_to bigint[],       -- token, n and sub; p_from and p_to null: all
+  p_history bigint[], p_from bigint[], p_to bigint[],       -- token, n and sub; p_from and p_to null: all
   p_fences bigint[], p_ns bigint[], p_ids bytea[], p_pinned boolean[], -- of the new ones
   p_subs bigint[],                                       -- of those of a Fork
   p_of bigint[], p_messages bytea[],                     -- of each message: which of them has it, from 1
@@ -23,8 +23,8 @@ BEGIN
   s := {schema}.session_lock_v1(p_namespace, p_name);
   mark_fence := s.fence;
   mark_n := s.n;
-  outcome := {schema}.session_barred_v1(s, p_fence, p_shown, p_awaited);
-  IF outcome = 0 AND p_from IS NOT NULL AND {schema}.session_gone_v1(s, p_fence, p_seen) THEN
+  outcome := {schema}.session_barred_v1(s, p_fence, p_accepted, p_wait_fence);
+  IF outcome = 0 AND p_from IS NOT NULL AND {schema}.session_gone_v1(s, p_fence, p_history) THEN
     outcome := 6;
   ELSIF outcome = 0 THEN
     outcome := {schema}.session_judged_v1(s, p_fence, p_n, p_op);

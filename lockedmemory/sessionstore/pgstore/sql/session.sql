@@ -36,13 +36,13 @@ END $$;
 
 -- Refuses a lease that was overtaken, or that waited through a Delete, or that is too old for an unknown
 -- session, see storedriver.OldToken.
-CREATE FUNCTION {schema}.session_barred_v1(s {schema}.session, p_fence bigint, p_shown bigint,
-  p_awaited bigint) RETURNS integer
+CREATE FUNCTION {schema}.session_barred_v1(s {schema}.session, p_fence bigint, p_accepted bigint,
+  p_wait_fence bigint) RETURNS integer
 LANGUAGE plpgsql AS $$
 BEGIN
   RETURN CASE
-    WHEN p_shown > 0 AND p_shown < s.fence AND s.fence < p_fence THEN 4
-    WHEN p_awaited > 0 AND p_awaited < s.deleted AND s.deleted < p_fence THEN 9
+    WHEN p_accepted > 0 AND p_accepted < s.fence AND s.fence < p_fence THEN 4
+    WHEN p_wait_fence > 0 AND p_wait_fence < s.deleted AND s.deleted < p_fence THEN 9
     WHEN s.exchanges = 0 AND s.fence = 0
       AND to_timestamp(p_fence / 1e6) < clock_timestamp() - interval '23 hours' THEN 5
     ELSE 0
@@ -51,12 +51,12 @@ END $$;
 
 -- ⚑ Reports whether the exchanges that a lease has read or stored have disappeared, and no Clear says why.
 -- Another store may share the lease: it has seen what this one has not.
-CREATE FUNCTION {schema}.session_gone_v1(s {schema}.session, p_fence bigint, p_seen bigint[]) RETURNS boolean
+CREATE FUNCTION {schema}.session_gone_v1(s {schema}.session, p_fence bigint, p_history bigint[]) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
   RETURN s.exchanges = 0 AND p_fence >= s.fence
-    AND (p_seen[1] > 0 OR s.state = 'begun' AND p_fence = s.fence)
-    AND NOT (s.state = 'cleared' AND (s.fence, s.n, 0) > (p_seen[1], p_seen[2], p_seen[3]));
+    AND (p_history[1] > 0 OR s.state = 'begun' AND p_fence = s.fence)
+    AND NOT (s.state = 'cleared' AND (s.fence, s.n, 0) > (p_history[1], p_history[2], p_history[3]));
 END $$;
 
 -- Judges a write at a place: -1 is a copy of a write that took effect before.

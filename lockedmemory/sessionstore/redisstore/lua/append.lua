@@ -1,7 +1,7 @@
 -- Appends an exchange.
 --
 -- KEYS, ARGV, Reply: see session.lua.
--- ARGV  6 seq   7 op   8, 9 token and seq of storedriver.Access.Seen
+-- ARGV  6 seq   7 op   8, 9 token and seq of storedriver.Access.HistoryUpTo
 --       10 field of the ID, or ''   11 digest and place of its record   12 RememberIDs in ms
 --       13 '1' for the first access of the lease   14… the entry
 

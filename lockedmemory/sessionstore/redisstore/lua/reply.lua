@@ -6,7 +6,7 @@
 --       first write
 local DONE = 0
 local log, idle = KEYS[1], tonumber(ARGV[3])
-local fence, shown, awaited, frees = string.match(ARGV[1], '^(%d+) (%d+) (%d+) (%a+)$')
+local fence, accepted, wait_fence, frees = string.match(ARGV[1], '^(%d+) (%d+) (%d+) (%a+)$')
 
 -- try is redis.pcall. An error names the command, because some versions of Redis do not.
 local function try(...)

@@ -2,8 +2,8 @@
 -- of states is in docs/design/sessions.md.
 --
 -- KEYS  1 the log   2 the mark   3 the session's lock, or the mark again   4 the IDs
--- ARGV  1 token, storedriver.Access.Shown and Awaited, and 'true' if the script frees memory, with spaces
---       between
+-- ARGV  1 token, storedriver.Access.AcceptedFence and WaitFence, and 'true' if the script frees memory,
+--       with spaces between
 --       2 '1' if the lock is on this Redis, else '0'; or the owner for which the script also releases
 --       the lock   3 IdleTTL in ms, or 0
 --       4 life of a session without an exchange in ms   5 MaxExchanges, and MaxAge in µs, with a space
@@ -60,9 +60,9 @@ end
 local function between(other, token)
   return tonumber(other) > 0 and token and tonumber(token) > tonumber(other) and tonumber(token) < tonumber(fence)
 end
-if between(shown, token) then
+if between(accepted, token) then
   return {STALE, top}
-elseif between(awaited, tonumber(deleted)) then
+elseif between(wait_fence, tonumber(deleted)) then
   return {DELETED}
 end
 
@@ -91,14 +91,14 @@ end
 
 -- gone reports whether the exchanges that the lease has read or stored, up to a place, have disappeared,
 -- and no Clear or Delete says why. The session has no log.
-local function gone(seen, seen_seq)
+local function gone(up_to, up_to_seq)
   local mark = tonumber(token or 0)
-  seen = tonumber(seen)
-  if seen == 0 then
+  up_to = tonumber(up_to)
+  if up_to == 0 then
     return token == fence and state == 'l'
   end
   local emptied = state == 'e' and (cleared ~= '' or deleted == token)
-  return not emptied or mark < seen or mark == seen and tonumber(seq) <= tonumber(seen_seq)
+  return not emptied or mark < up_to or mark == up_to and tonumber(seq) <= tonumber(up_to_seq)
 end
 
 -- add adds an entry at fence-n. It returns nothing, or the refusal of the Stream. An earlier copy

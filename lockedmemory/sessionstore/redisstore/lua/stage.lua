@@ -4,7 +4,7 @@
 -- KEYS  5 the staging key
 -- ARGV  6 identity of the staging
 --       7 'begin'   8, 9 first and last place of the range, or 0-0 for a Fork   10 seq   11 op
---                   12, 13 token and seq of storedriver.Access.Seen
+--                   12, 13 token and seq of storedriver.Access.HistoryUpTo
 --       7 'copy'    8 last place staged   9 place in the log before the part   10 its end: '+' or '(place'
 --       7 'add'     8 last place staged   9… for each entry: place, number of words, words
 -- Reply to begin   {DONE, revision}; {DONE}: the Replace has taken effect before; {RANGE}; {GONE}
