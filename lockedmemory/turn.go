@@ -94,11 +94,9 @@ func exchangesOf(lease *distlock.Lease) *atomic.Int64 {
 func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(context.Context) error,
 	opts ...distlock.CallOption) error {
 	return m.observed(ctx, name, func(ctx context.Context, op *distlock.Operation) error {
-		var (
-			lease *distlock.Lease
-			began bool // under the lease
-			wrote error
-		)
+		var lease *distlock.Lease
+		var began bool  // the write, under the lease
+		var wrote error // of the write
 		_, joins := m.locker.FromContext(ctx, op.Key)
 		// Do joins the lease of a turn.
 		err := m.locker.Do(ctx, op.Key, func(ctx context.Context) error {
@@ -123,12 +121,14 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 		if began && wrote == nil && m.store != nil {
 			err = nil // stored, even if the lease was lost since
 		}
+		// The inner memory may return the loss of another lease, which is its own.
+		lost := began && interrupted(err) && (interrupted(lease.Err()) || !interrupted(wrote))
 		switch {
 		case err == nil:
 			if name == OpSave || name == OpAppend || name == OpSaveOnce {
 				exchangesOf(lease).Add(1)
 			}
-		case began && interrupted(err) && !m.namesOutcome(wrote) && (!interrupted(wrote) || interrupted(lease.Err())):
+		case lost && !m.namesOutcome(wrote):
 			err = fmt.Errorf("%w: %s: %w", distlock.ErrOutcomeUnknown, name, err)
 		}
 		return err

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
@@ -33,8 +34,10 @@ const (
 	opClear    operation = "clear"
 	opReplace  operation = "replace"
 	opFork     operation = "fork"
-	opSource   operation = "fork: reading the history"
 	opDelete   operation = "delete"
+
+	// Reads. A read may leave a mark, which changes no history.
+	opSource   operation = "fork: reading the history"
 	opLoad     operation = "load"
 	opSearch   operation = "search"
 	opAnswered operation = "answered"
@@ -45,10 +48,9 @@ const (
 	opPing     operation = "ping"
 )
 
-// writes reports whether the effect of the call is what the caller asked for. A read may leave a
-// mark, which changes no history.
+// writes reports whether the caller asked for a change of the history.
 func (op operation) writes() bool {
-	return op == opFork || op == opAppend || op == opSaveOnce || op == opClear || op == opReplace || op == opDelete
+	return slices.Contains([]operation{opAppend, opSaveOnce, opClear, opReplace, opFork, opDelete}, op)
 }
 
 // advice is what to do after an unknown outcome.

@@ -14,7 +14,7 @@ import (
 // retry makes a call of the driver. While the service refuses the call for the moment, retry makes it
 // again, until limit has passed or ctx ends. If ctx has ended before, nothing is sent.
 //
-// The error is the driver's. See storedriver.MayHaveEffect of distlock.
+// The error is the driver's. See MayHaveEffect in package driver of distlock.
 func retry(ctx context.Context, limit time.Duration, call func() (storedriver.Page, error)) (page storedriver.Page, err error) {
 	start, sent := time.Now(), false
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
