@@ -16,15 +16,15 @@ func (s *Store[M, D]) Answered(ctx context.Context, id string) (exchange lockedm
 	if err := validID(opAnswered, id); err != nil {
 		return exchange, false, err
 	}
-	r, err := s.reading(ctx, opAnswered)
+	r, err := s.pageReader(ctx, opAnswered)
 	if err != nil {
 		return exchange, false, err
 	}
-	page, err := r.read(storedriver.Read{ID: id, Limit: 1})
+	page, err := r.readPage(storedriver.Read{ID: id, Limit: 1})
 	if err != nil {
 		return exchange, false, err
 	}
-	r.begin(page)
+	r.noteFirst(page)
 	found := s.decode(r, page.Entries, nil)
 	switch {
 	case r.err != nil:

@@ -23,7 +23,7 @@ func (s *Store[M, D]) Fork(ctx context.Context, to string, upTo lockedmemory.Pla
 	if err != nil {
 		return err
 	}
-	entries, err := readWhole(ctx, s, opSource, func(r *reading) (copied []storedriver.Entry) {
+	entries, err := readWhole(ctx, s, opSource, func(r *pageReader) (copied []storedriver.Entry) {
 		all := upTo == lockedmemory.Place{}
 		found := all
 	pages:

@@ -19,39 +19,39 @@ const (
 // unlimited is the limit of a read without a limit.
 const unlimited = math.MaxInt
 
-// reading is a request that reads a history page by page.
-type reading struct {
+// pageReader is a request that reads a history page by page.
+type pageReader struct {
 	*request
-	since    int64                // the lowest token that Retention.MaxAge keeps, once a page was read
+	minFence int64                // the lowest token that Retention.MaxAge keeps, once a page was read
 	size     int                  // of an exchange, as estimated; see pages
 	paged    bool                 // a page was read
 	revision int64                // of the first page
-	last     lockedmemory.Place   // of the last entry read
+	lastRead lockedmemory.Place   // of the last entry read
 	oldest   lockedmemory.Place   // see storedriver.Page, of the last page
 	pinned   []lockedmemory.Place // see storedriver.Page, of the first page
 	err      error                // has ended the pages
 }
 
-func (s *Store[M, D]) reading(ctx context.Context, op operation) (*reading, error) {
+func (s *Store[M, D]) pageReader(ctx context.Context, op operation) (*pageReader, error) {
 	request, err := s.request(ctx, op)
-	return &reading{request: request, size: firstSize}, err
+	return &pageReader{request: request, size: firstSize}, err
 }
 
-// pages yields the entries of a session, a page at a time, until reading.err is set. Each page has
+// pages yields the entries of a session, a page at a time, until pageReader.err is set. Each page has
 // as many entries as maxReply allows. Pages of small exchanges grow fourfold. limit bounds the
 // entries of the first page.
-func (r *reading) pages(req storedriver.Read, limit int) iter.Seq[[]storedriver.Entry] {
+func (r *pageReader) pages(req storedriver.Read, limit int) iter.Seq[[]storedriver.Entry] {
 	return func(yield func([]storedriver.Entry) bool) {
 		for r.err == nil {
 			req.Next, req.Pinned = r.paged, r.pinned
 			req.Limit = min(limit, max(maxReply/r.size, 1))
-			page, err := r.read(req)
+			page, err := r.readPage(req)
 			if err != nil {
 				r.err = err
 				return
 			}
 			if !r.paged {
-				r.begin(page)
+				r.noteFirst(page)
 			} else if r.err = r.changed(page); r.err != nil {
 				return
 			}
@@ -63,7 +63,7 @@ func (r *reading) pages(req storedriver.Read, limit int) iter.Seq[[]storedriver.
 				}
 				r.size = max(r.size, size)
 				if !entry.Pinned { // trimming does not remove it
-					r.last = entry.Place
+					r.lastRead = entry.Place
 				}
 			}
 			r.oldest = page.Oldest
@@ -75,45 +75,45 @@ func (r *reading) pages(req storedriver.Read, limit int) iter.Seq[[]storedriver.
 	}
 }
 
-// begin takes what the first page says of the session.
-func (r *reading) begin(page storedriver.Page) {
+// noteFirst takes what the first page says of the session.
+func (r *pageReader) noteFirst(page storedriver.Page) {
 	r.paged, r.revision, r.pinned = true, page.Revision, page.Pinned
-	r.since = r.driver.Retention().Since(page.Mark.Fence)
+	r.minFence = r.driver.Retention().Since(page.Mark.Fence)
 }
 
 // changed returns an error if a page does not belong to the pages before: the history was replaced or
 // cleared, or the last entry read was trimmed, perhaps with a part of its turn that was not read.
-func (r *reading) changed(page storedriver.Page) error {
-	if page.Revision != r.revision || r.last != (lockedmemory.Place{}) && r.last.Compare(page.Oldest) < 0 {
-		return r.changes()
+func (r *pageReader) changed(page storedriver.Page) error {
+	if page.Revision != r.revision || r.lastRead != (lockedmemory.Place{}) && r.lastRead.Compare(page.Oldest) < 0 {
+		return r.errChanged()
 	}
 	return nil
 }
 
-func (r *reading) changes() error {
+func (r *pageReader) errChanged() error {
 	return fmt.Errorf("%w: %s: while it was read, it was cleared, replaced or trimmed: begin again", ErrChanged, r.op)
 }
 
 // pins returns the pinned entries, in order. It follows the first page, and makes no request where that has
-// named none. An error becomes reading.err.
-func (r *reading) pins() []storedriver.Entry {
+// named none. An error becomes pageReader.err.
+func (r *pageReader) pins() []storedriver.Entry {
 	if len(r.pinned) == 0 || r.err != nil {
 		return nil
 	}
-	page, err := r.read(storedriver.Read{Pinned: r.pinned, PinnedOnly: true, Next: true, Limit: len(r.pinned)})
+	page, err := r.readPage(storedriver.Read{Pinned: r.pinned, PinnedOnly: true, Next: true, Limit: len(r.pinned)})
 	if err == nil {
 		err = r.changed(page)
 	}
 	// ⚑ A Clear and a Replace may lead to the same revision. But a session may also have expired.
-	if err == nil && len(page.Entries) < len(r.pinned) && r.last != (lockedmemory.Place{}) {
-		err = r.changes()
+	if err == nil && len(page.Entries) < len(r.pinned) && r.lastRead != (lockedmemory.Place{}) {
+		err = r.errChanged()
 	}
 	r.err = err
 	return page.Entries
 }
 
-// read reads a page. Under a lease, it shows the token of the lease.
-func (r *request) read(req storedriver.Read) (page storedriver.Page, err error) {
+// readPage reads a page. Under a lease, it shows the token of the lease.
+func (r *request) readPage(req storedriver.Read) (page storedriver.Page, err error) {
 	if r.lease == nil {
 		req.Access = storedriver.Access{Session: r.session}
 		page, err = retry(r.ctx, 0, func() (storedriver.Page, error) { return r.driver.Read(r.ctx, req) })

@@ -20,7 +20,7 @@ import (
 // lease, Load returns the history of some moment of the call. With an error, it returns no messages.
 func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 	words := strings.Fields(strings.ToLower(query))
-	return readWhole(ctx, s, opLoad, func(r *reading) []M {
+	return readWhole(ctx, s, opLoad, func(r *pageReader) []M {
 		var found []lockedmemory.Exchange[M]
 		if s.opts.Window == 0 {
 			for page := range r.pages(storedriver.Read{}, unlimited) {
@@ -41,9 +41,9 @@ func (s *Store[M, D]) Load(ctx context.Context, query string) ([]M, error) {
 }
 
 // readWhole makes a read that returns all at once. If the history changes between two pages, it begins again.
-func readWhole[M, D, T any](ctx context.Context, s *Store[M, D], op operation, read func(*reading) []T) ([]T, error) {
+func readWhole[M, D, T any](ctx context.Context, s *Store[M, D], op operation, read func(*pageReader) []T) ([]T, error) {
 	for left := rereads; ; left-- {
-		r, err := s.reading(ctx, op)
+		r, err := s.pageReader(ctx, op)
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +62,7 @@ const rereads = 3
 
 // last returns the last n exchanges with all words, in order: whole turns, and the newest turn in any case.
 // With pinsApart, it leaves out the pinned exchanges.
-func (s *Store[M, D]) last(r *reading, n int, words []string, pinsApart bool) (found []lockedmemory.Exchange[M]) {
+func (s *Store[M, D]) last(r *pageReader, n int, words []string, pinsApart bool) (found []lockedmemory.Exchange[M]) {
 	limit := unlimited
 	if len(words) == 0 {
 		limit = min(n, unlimited-1) + 1 // one more shows if a turn is whole
@@ -96,7 +96,7 @@ func (s *Store[M, D]) Last(ctx context.Context, n int) ([]lockedmemory.Exchange[
 	if n < 0 {
 		return nil, invalidOption("n is %d, but must not be negative", n)
 	}
-	return readWhole(ctx, s, opLast, func(r *reading) []lockedmemory.Exchange[M] {
+	return readWhole(ctx, s, opLast, func(r *pageReader) []lockedmemory.Exchange[M] {
 		return s.last(r, n, nil, false)
 	})
 }
@@ -108,7 +108,7 @@ func (s *Store[M, D]) Search(ctx context.Context, query string, k int) ([]D, err
 		return nil, invalidOption("k is %d, but must not be negative", k)
 	}
 	words := strings.Fields(strings.ToLower(query))
-	return readWhole(ctx, s, opSearch, func(r *reading) []D {
+	return readWhole(ctx, s, opSearch, func(r *pageReader) []D {
 		if k == 0 {
 			return nil
 		}
@@ -154,7 +154,7 @@ func (s *Store[M, D]) Backward(ctx context.Context, before lockedmemory.Place) i
 func (s *Store[M, D]) iterate(ctx context.Context, op operation, read storedriver.Read,
 ) iter.Seq2[lockedmemory.Exchange[M], error] {
 	return func(yield func(lockedmemory.Exchange[M], error) bool) {
-		r, err := s.reading(ctx, op)
+		r, err := s.pageReader(ctx, op)
 		if err == nil && !isPlace(read.From) {
 			err = invalidOption("%s: no exchange has the place %s: give the Place of one", op, read.From)
 		}
@@ -177,17 +177,17 @@ func (s *Store[M, D]) iterate(ctx context.Context, op operation, read storedrive
 
 // present leaves out exchanges that are no longer history: they were cleared or trimmed since the
 // page was read.
-func present[M any](r *reading, found []lockedmemory.Exchange[M]) []lockedmemory.Exchange[M] {
+func present[M any](r *pageReader, found []lockedmemory.Exchange[M]) []lockedmemory.Exchange[M] {
 	return slices.DeleteFunc(found, func(e lockedmemory.Exchange[M]) bool {
 		return !e.Pinned && e.Place.Compare(r.oldest) < 0
 	})
 }
 
 // decode returns the exchanges of entries that are history, can be read, and match. An entry that
-// cannot be read is left out, or becomes reading.err.
-func (s *Store[M, D]) decode(r *reading, entries []storedriver.Entry, words []string) (found []lockedmemory.Exchange[M]) {
+// cannot be read is left out, or becomes pageReader.err.
+func (s *Store[M, D]) decode(r *pageReader, entries []storedriver.Entry, words []string) (found []lockedmemory.Exchange[M]) {
 	for _, entry := range entries {
-		if !entry.Pinned && (entry.Place.Compare(r.oldest) < 0 || entry.Place.Fence < r.since) {
+		if !entry.Pinned && (entry.Place.Compare(r.oldest) < 0 || entry.Place.Fence < r.minFence) {
 			continue
 		}
 		e := lockedmemory.Exchange[M]{Place: entry.Place, ID: entry.ID, Pinned: entry.Pinned}
