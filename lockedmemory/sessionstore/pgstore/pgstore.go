@@ -113,13 +113,18 @@ func (s *service) appendArgs(a storedriver.Append) []any {
 	if a.ID == "" {
 		return append(args, nil, nil, nil, nil)
 	}
-	return append(args, []byte(a.ID), hash(a.ID), uuid(a.Digest[:]), s.keep.RememberIDs)
+	id, key := idArgs(a.ID)
+	return append(args, id, key, uuid(a.Digest[:]), s.keep.RememberIDs)
 }
 
-// hash is the key of an ID among all of a session. An ID may be any text.
-func hash(id string) pgtype.UUID {
+// idArgs are an ID, which may be any text, and its key among the IDs of a session. Both are null without
+// an ID.
+func idArgs(id string) (text []byte, key pgtype.UUID) {
+	if id == "" {
+		return nil, key
+	}
 	sum := sha256.Sum256([]byte(id))
-	return uuid(sum[:16])
+	return []byte(id), uuid(sum[:16])
 }
 
 // uuid has a type of pgx, which can also be sent as text.
@@ -144,10 +149,7 @@ func (s *service) Replace(ctx context.Context, r storedriver.Replace) (storedriv
 	fences, ns, subs, of := []int64{}, []int64{}, []int64{}, []int64{}
 	ids, messages, pinned := [][]byte{}, [][]byte{}, []bool{}
 	for i, e := range r.New {
-		var id []byte
-		if e.ID != "" {
-			id = []byte(e.ID)
-		}
+		id, _ := idArgs(e.ID)
 		fences, ns, subs = append(fences, e.Place.Fence), append(ns, e.Place.N), append(subs, e.Place.Sub)
 		ids, pinned = append(ids, id), append(pinned, e.Pinned)
 		for _, m := range e.Messages {

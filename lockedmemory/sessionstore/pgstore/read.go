@@ -18,11 +18,9 @@ func (s *service) Read(ctx context.Context, r storedriver.Read) (page storedrive
 	if r.Backward && from == (lockedmemory.Place{}) {
 		from.Fence = math.MaxInt64
 	}
+	id, key := idArgs(r.ID)
 	args := []any{s.keep.Namespace, r.Session, r.FirstAccess, r.Fence, r.AcceptedFence, r.WaitFence, s.idle, s.limits,
-		r.Backward, numbers(from), limit + 1, nil, nil, r.Next, r.PinnedOnly} // one more shows if there is more
-	if r.ID != "" {
-		args[11], args[12] = []byte(r.ID), hash(r.ID)
-	}
+		r.Backward, numbers(from), limit + 1, id, key, r.Next, r.PinnedOnly} // one more shows if there is more
 	rows, err := postgres.Call(ctx, s.pool, scanRow, "read_v1", args...)
 	if err == nil && len(rows) == 0 {
 		err = fmt.Errorf("pgstore: the server answered no row")

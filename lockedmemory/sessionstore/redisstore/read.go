@@ -33,7 +33,7 @@ func (s *service) read(ctx context.Context, r storedriver.Read) (page storedrive
 	}
 	// ⚑ The pipeline shows the token before it reads. So no write under a lower token can follow.
 	if r.FirstAccess {
-		keys, args := s.access(r.Access, false)
+		keys, args := s.access(r.Access, "", false)
 		load := s.scripts.load.Call(ctx, keys, args...)
 		add(load, func() (err error) { page.Verdict, err = parseVerdict(load.Cmd); return err })
 	}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -107,14 +108,15 @@ func (s *service) lock(a storedriver.Access) (key string, isPlain bool) {
 	return locks.LockKey(fencing.Options(locker).Namespace, a.Session), isPlain
 }
 
-// access returns the first keys and arguments of each script; see lua/session.lua.
-func (s *service) access(a storedriver.Access, frees bool) ([]string, []any) {
+// access returns the first keys and arguments of each script; see lua/session.lua. With an owner, the script
+// also releases the lock.
+func (s *service) access(a storedriver.Access, owner string, frees bool) ([]string, []any) {
 	k := s.keys(a.Session)
-	lock, isLock := k.mark, 0
+	lock, lockOwner := k.mark, "0"
 	if key, _ := s.lock(a); key != "" {
-		lock, isLock = key, 1
+		lock, lockOwner = key, cmp.Or(owner, "1")
 	}
-	return []string{k.log, k.mark, lock, k.ids}, []any{tokens(a, frees), isLock, s.keep.IdleTTL.Milliseconds(),
+	return []string{k.log, k.mark, lock, k.ids}, []any{tokens(a, frees), lockOwner, s.keep.IdleTTL.Milliseconds(),
 		storedriver.KeepEmpty.Milliseconds(), fmt.Sprintf("%d %d", s.keep.MaxExchanges, s.keep.MaxAge.Microseconds())}
 }
 
@@ -161,10 +163,7 @@ func (s *service) append(ctx context.Context, a storedriver.Append, owner string
 }
 
 func (s *service) runAppend(ctx context.Context, a storedriver.Append, entry []any, owner string) *redis.Cmd {
-	keys, args := s.access(a.Access, false)
-	if owner != "" {
-		args[1] = owner
-	}
+	keys, args := s.access(a.Access, owner, false)
 	args = append(args, seq(lockedmemory.Place{N: a.N}), a.Op, a.HistoryUpTo.Fence, seq(a.HistoryUpTo))
 	if a.ID == "" {
 		args = append(args, "", "", 0)

@@ -16,7 +16,7 @@ import (
 )
 
 func (s *service) Replace(ctx context.Context, r storedriver.Replace) (v storedriver.Verdict, err error) {
-	keys, args := s.access(r.Access, len(r.New) == 0)
+	keys, args := s.access(r.Access, "", len(r.New) == 0)
 	p := newReplacing(r, append(keys, s.keys(r.Session).stage), args)
 	for done := false; !done && err == nil; {
 		v, done, err = s.proceed(ctx, p)
