@@ -1,6 +1,7 @@
 package sessionstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,6 +86,8 @@ func (k *kind) Unwrap() error { return k.error }
 // refusal is the error of an outcome that a higher token does not change, or nil.
 func (r *request) refusal(outcome storedriver.Outcome) error {
 	switch outcome {
+	case storedriver.Taken: // ⚑ the call has outlived its lease, and counts its places anew, see stateOf
+		return fmt.Errorf("sessionstore: %s: %w; nothing was written", r.op, cmp.Or(r.lease.Err(), distlock.ErrNotHeld))
 	case storedriver.Conflict:
 		return fmt.Errorf("%w: %s: nothing was written: another exchange is stored under the ID: "+
 			"use the stored one, which Answered returns", ErrTurnConflict, r.op)

@@ -1,7 +1,6 @@
 package sessionstore
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -155,9 +154,6 @@ func (r *request) settle(page storedriver.Page, fence int64, accepted bool) (aga
 		return false, nil
 	case storedriver.Known:
 		return false, nil
-	case storedriver.Taken: // ⚑ the call has outlived its lease, and counts its places anew, see stateOf
-		return false, fmt.Errorf("sessionstore: %s: %w; nothing was written", r.op,
-			cmp.Or(r.lease.Err(), distlock.ErrNotHeld))
 	}
 	if err := r.refusal(page.Outcome); err != nil {
 		return false, err
