@@ -167,13 +167,13 @@ func (n *Notices[W]) subscribe() {
 		defer context.AfterFunc(n.ctx, own.leave)()
 		client = own.client
 	}
+	var err error // that ended the last connection
 	for n.ctx.Err() == nil {
-		err := n.read(client)
-		if n.refuses(err) {
+		reload(n.redis.client, err)
+		if err = n.read(client); n.refuses(err) {
 			n.refuse(err)
 			return
 		}
-		reload(n.redis.client, err)
 		pause(n.ctx, reconnectPause)
 	}
 }
