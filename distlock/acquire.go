@@ -36,11 +36,11 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...CallOption)
 
 func (l *Locker) acquire(ctx context.Context, key string, once bool, opts []CallOption) (lease *Lease, err error) {
 	a := &acquisition{locker: l, caller: ctx, once: once, start: time.Now()}
-	a.call = seam.Call{TTL: l.opts.TTL, Wait: l.opts.Wait}
+	a.settings = seam.Call{TTL: l.opts.TTL, Wait: l.opts.Wait}
 	for _, set := range opts {
-		set(&a.call)
+		set(&a.settings)
 	}
-	if err := cmp.Or(validTTL(a.call.TTL), validKey(key)); err != nil {
+	if err := cmp.Or(validTTL(a.settings.TTL), validKey(key)); err != nil {
 		return nil, err
 	}
 	if !l.enter() {
@@ -48,11 +48,11 @@ func (l *Locker) acquire(ctx context.Context, key string, once bool, opts []Call
 	}
 	defer l.workEnds()
 
-	a.op = Operation{Name: OpAcquire, Backend: l.caps.Backend, Key: key, TTL: a.call.TTL.Truncate(time.Millisecond)}
+	a.op = Operation{Name: OpAcquire, Backend: l.caps.Backend, Key: key, TTL: a.settings.TTL.Truncate(time.Millisecond)}
 	op := &a.op
 	a.ctx = l.begin(ctx, op)
-	if a.call.Work != "" {
-		shown := map[string]string{workKey: a.call.Work}
+	if a.settings.Work != "" {
+		shown := map[string]string{workKey: a.settings.Work}
 		maps.Copy(shown, op.Metadata)
 		op.Metadata = shown
 	}
@@ -65,7 +65,8 @@ func (l *Locker) acquire(ctx context.Context, key string, once bool, opts []Call
 
 	out := a.waitAndAsk()
 	lease, err = out.lease, op.complete(out.err)
-	if busy := (*BusyError)(nil); a.call.Work != "" && op.Blocker[workKey] == a.call.Work && errors.As(err, &busy) {
+	work := a.settings.Work
+	if busy := (*BusyError)(nil); work != "" && op.Blocker[workKey] == work && errors.As(err, &busy) {
 		busy.SameID = true
 	}
 	switch {
@@ -83,15 +84,15 @@ const firstAnswer = 5 * time.Second
 
 // acquisition is one call of Acquire, contending for its lock.
 type acquisition struct {
-	locker *Locker
-	caller context.Context // the context of the lease is made from it
-	ctx    context.Context // the same with the additions of the Observer
-	op     Operation
-	call   seam.Call
-	once   bool // asks the backend once, without a place in the queue
-	start  time.Time
-	waiter *waiter // its place in the process; nil if it asks once
-	last   lastAnswer
+	locker   *Locker
+	caller   context.Context // the context of the lease is made from it
+	ctx      context.Context // the same with the additions of the Observer
+	op       Operation
+	settings seam.Call
+	once     bool // asks the backend once, without a place in the queue
+	start    time.Time
+	waiter   *waiter // its place in the process; nil if it asks once
+	last     lastAnswer
 	// awaited is the lowest token of a holder that the backend has shown since start; 0: none. Answers to
 	// other requests of the process count, too.
 	awaited atomic.Int64
@@ -120,15 +121,17 @@ func (a *acquisition) waitAndAsk() (out outcome) {
 	if a.ctx.Err() != nil {
 		return outcome{err: callerLeft("acquire", a.ctx)}
 	}
+	ctx, cancel := a.waitContext()
+	defer cancel()
 	if a.once {
-		return a.askUntilGranted()
+		return a.askUntilGranted(ctx, cancel)
 	}
 	if a.waiter = l.queues.Join(a.op.Key, a); a.waiter == nil {
 		return outcome{err: ErrClosed}
 	}
 	if a.waiter.Waited {
 		defer time.AfterFunc(ownWait, a.warnOfOwnWait).Stop()
-		if out, ended := a.waitBehindProcess(); ended {
+		if out, ended := a.waitBehindProcess(ctx); ended {
 			return out
 		}
 	}
@@ -137,23 +140,21 @@ func (a *acquisition) waitAndAsk() (out outcome) {
 			a.waiter.Yield(out.failure, out, a.last)
 		}
 	}()
-	return a.askUntilGranted()
+	return a.askUntilGranted(ctx, cancel)
 }
 
 // waitContext returns the context of the wait.
 func (a *acquisition) waitContext() (context.Context, context.CancelFunc) {
-	if a.call.Wait < 0 {
+	if a.settings.Wait < 0 {
 		return context.WithCancel(a.ctx)
 	}
-	return context.WithDeadline(a.ctx, a.start.Add(a.call.Wait))
+	return context.WithDeadline(a.ctx, a.start.Add(a.settings.Wait))
 }
 
-// askUntilGranted asks the backend until it grants the lock, or the wait ends, or the backend is silent
-// for too long: for the time of a first answer, and after it for a TTL.
-func (a *acquisition) askUntilGranted() (out outcome) {
+// askUntilGranted asks the backend until it grants the lock, or ctx, that of the wait, ends, or the
+// backend is silent for too long: for the time of a first answer, and after it for a TTL.
+func (a *acquisition) askUntilGranted(ctx context.Context, cancel context.CancelFunc) (out outcome) {
 	l := a.locker
-	ctx, cancel := a.waitContext()
-	defer cancel()
 	defer context.AfterFunc(l.closing, cancel)()
 	a.req = driver.AcquireRequest{
 		Name:     l.name(a.op.Key),
@@ -161,7 +162,7 @@ func (a *acquisition) askUntilGranted() (out outcome) {
 		TTL:      a.op.TTL,
 		Holder:   l.opts.Holder,
 		Metadata: a.op.Metadata,
-		Frees:    a.call.Frees,
+		Frees:    a.settings.Frees,
 	}
 	defer func() {
 		a.place.stop()
@@ -210,7 +211,7 @@ func (a *acquisition) askUntilGranted() (out outcome) {
 		case (l.caps.Queues || l.listener != nil) && !a.place.joined:
 			a.joinQueue(ctx, patience-time.Since(since))
 			continue
-		case err == nil && a.mayListenAgain():
+		case err == nil && l.listener != nil && a.place.wakes == nil && time.Since(a.place.listened) >= checkEvery:
 			a.listen(ctx, min(checkGrace, a.op.TTL/4)) // ⚑ its place must not end before the next request
 			continue                                   // a wake may have been missed
 		}

@@ -8,16 +8,24 @@ import (
 	"time"
 )
 
-// callDriver makes a call of the driver within a limit. The error of the limit names it, see deadlineError.
+// callDriver makes a call of the driver within a limit. The error of a deadline, which is the limit's or the
+// client's own, names the limit, see deadlineError.
 func callDriver[T any](ctx context.Context, limit time.Duration, f func(context.Context) (T, error)) (T, error) {
 	start := time.Now()
 	limited, cancel := context.WithTimeout(ctx, atLeastOneTick(limit))
 	defer cancel()
 	reply, err := f(limited)
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		err = ownDeadline(err, limit, time.Since(start))
+	if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		return reply, err
 	}
-	return reply, err
+	text := noAnswer(limit)
+	if time.Since(start) < limit {
+		text = "no answer within the timeouts of the client; " + advice
+	}
+	if detail := err.Error(); !strings.Contains(detail, context.DeadlineExceeded.Error()) {
+		text += ": " + detail
+	}
+	return reply, &deadlineError{err, text}
 }
 
 const advice = "check the lock service and the network to it"
@@ -25,19 +33,6 @@ const advice = "check the lock service and the network to it"
 // noAnswer is the text about a call that had no answer within its limit.
 func noAnswer(limit time.Duration) string {
 	return fmt.Sprintf("no answer within %s; %s", limit.Round(time.Millisecond), advice)
-}
-
-// ownDeadline gives the error of a deadline, which is the limit's or the client's own, a text that
-// names the limit.
-func ownDeadline(err error, limit, took time.Duration) error {
-	text := noAnswer(limit)
-	if took < limit {
-		text = "no answer within the timeouts of the client; " + advice
-	}
-	if detail := err.Error(); !strings.Contains(detail, context.DeadlineExceeded.Error()) {
-		text += ": " + detail
-	}
-	return &deadlineError{err, text}
 }
 
 // deadlineError gives the error of a deadline another text. It matches all errors that the error

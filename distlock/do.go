@@ -50,17 +50,14 @@ func (l *Locker) do(ctx context.Context, key string, fn func(ctx context.Context
 
 // do runs fn under the lease, and releases the lock.
 func (le *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
-	work, leave := le.join(ctx)
 	defer func() {
-		leave()
-		err = withLoss(err, le.Err())
 		// The backend may know of a loss before the deadline has passed, or after a suspend. Any other
 		// failure is no failure of fn.
 		if removal := le.Release(ctx); errors.Is(removal, ErrLost) {
 			err = withLoss(err, removal)
 		}
 	}()
-	return fn(work)
+	return le.run(ctx, fn)
 }
 
 // Guard runs fn, a write, as one step under the lease. Steps run one after the other, and none

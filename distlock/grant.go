@@ -81,7 +81,7 @@ func (g *grant) onTimer() {
 	at := trust.Now()
 	switch {
 	case g.over:
-	case g.trust.Over(at) && (g.holder.state == released || g.holder.freed): // its Release takes long
+	case g.trust.Over(at) && (g.holder.state == released || g.holder.releasedByWrite): // its Release takes long
 		g.holder.cancel(ErrNotHeld)
 		g.queue.End(true)
 		g.stopLocked()
@@ -110,7 +110,7 @@ func (g *grant) extendedLocked(sent trust.Moment, ttl time.Duration) {
 }
 
 // mayRenewLocked reports whether the grant is renewed at all. ⚑ Not once a write may release the lock.
-func (g *grant) mayRenewLocked() bool { return g.period() > 0 && !g.holder.leaving }
+func (g *grant) mayRenewLocked() bool { return g.period() > 0 && !g.holder.lastWriteSent }
 
 // mayHandOffLocked reports whether the next waiter of the process, which wants ttl, may go on with the grant.
 // ⚑ Only as the backend granted it, with the Locker's TTL: an Extend, a raise or a last write may have an
@@ -119,7 +119,7 @@ func (g *grant) mayRenewLocked() bool { return g.period() > 0 && !g.holder.leavi
 func (g *grant) mayHandOffLocked(at time.Time, ttl time.Duration) bool {
 	token, common := g.holder.Fence()+1, g.locker.opts.TTL
 	return !g.trust.TooLittleLeft(trust.At(at)) &&
-		!g.changed && !g.holder.leaving &&
+		!g.changed && !g.holder.lastWriteSent &&
 		g.ttl == common && ttl == common &&
 		token <= g.last && token-g.first <= at.Sub(g.won).Microseconds()
 }
@@ -128,5 +128,5 @@ func (g *grant) mayHandOffLocked(at time.Time, ttl time.Duration) bool {
 // ⚑ A lock whose acquire was sent more than once is released with a tombstone.
 func (le *Lease) mayReleaseWithWriteLocked() bool {
 	g := le.grant
-	return le.errLocked() == nil && le.state != releasing && !le.leaving && !g.copiesMayArrive && !g.queue.Wanted()
+	return le.errLocked() == nil && le.state != releasing && !le.lastWriteSent && !g.copiesMayArrive && !g.queue.Wanted()
 }

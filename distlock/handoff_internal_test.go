@@ -21,7 +21,7 @@ func TestHandoff_conditions(t *testing.T) {
 		"all met":              {func(*grant) {}, true},
 		"a quarter left":       {func(g *grant) { g.trust = trust.Granted(trust.At(at.Add(-ttl*3/4)), ttl) }, false},
 		"a change":             {func(g *grant) { g.changed = true }, false},
-		"a last write":         {func(g *grant) { g.holder.leaving = true }, false},
+		"a last write":         {func(g *grant) { g.holder.lastWriteSent = true }, false},
 		"another TTL":          {func(g *grant) { g.ttl = ttl - 1 }, false},
 		"the last token":       {func(g *grant) { g.holder.fence.Store(g.last - 1) }, true},
 		"above the last token": {func(g *grant) { g.holder.fence.Store(g.last) }, false},

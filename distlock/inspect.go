@@ -46,11 +46,11 @@ func (l *Locker) state(ctx context.Context, operation, key string) (driver.State
 	}
 	state, err := callDriver(ctx, min(firstAnswer, l.opts.TTL),
 		func(ctx context.Context) (driver.State, error) { return l.driver.Inspect(ctx, l.name(key)) })
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return driver.State{}, callerLeft(operation, ctx)
-	case err != nil:
-		return driver.State{}, failedRead(operation, err)
+	if err == nil {
+		return state, nil
 	}
-	return state, nil
+	if ctx.Err() != nil {
+		return driver.State{}, callerLeft(operation, ctx)
+	}
+	return driver.State{}, failedRead(operation, err)
 }

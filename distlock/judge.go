@@ -92,7 +92,7 @@ func (a *acquisition) gaveUp() outcome {
 	case left:
 		err = fmt.Errorf("%w: %w", err, ctxError(a.ctx))
 	case err == nil:
-		err = unavailable("acquire", errors.New(noAnswer(a.call.Wait)))
+		err = unavailable("acquire", errors.New(noAnswer(a.settings.Wait)))
 	}
 	return outcome{err: err}
 }

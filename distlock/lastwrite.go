@@ -28,7 +28,7 @@ func (le *Lease) beginLastWrite() (owner string) {
 	if !le.mayReleaseWithWriteLocked() {
 		return ""
 	}
-	le.leaving = true
+	le.lastWriteSent = true
 	g.pauseRenewalLocked()
 	return g.owner
 }
@@ -41,10 +41,10 @@ func (le *Lease) endLastWrite(reply driver.ReleaseReply, err error) {
 	defer g.mu.Unlock()
 	switch {
 	case reply.Released:
-		le.freed = true
+		le.releasedByWrite = true
 	case reply.Replayed || driver.MayHaveEffect(err):
 	default:
-		le.leaving = false
+		le.lastWriteSent = false
 		g.startLocked()
 	}
 }

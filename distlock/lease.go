@@ -33,14 +33,14 @@ type Lease struct {
 
 // ending is how far a lease has come to its end.
 type ending struct {
-	state     leaseState
-	endReason error     // why the lease is not held any more
-	until     time.Time // the deadline at a handoff
-	removing  bool      // a call of Release is removing the lock
-	leaving   bool      // the last write is sent, and may release the lock, see releaseWith
-	freed     bool      // it has released the lock
-	removed   bool      // an answer came: nothing is left to release
-	unknown   error     // the error of Release then; not nil if the lease may have been lost before
+	state           leaseState
+	endReason       error     // why the lease is not held any more
+	until           time.Time // the deadline at a handoff
+	removing        bool      // a call of Release is removing the lock
+	lastWriteSent   bool      // the last write is sent, and may release the lock, see releaseWith
+	releasedByWrite bool      // it has released the lock
+	removed         bool      // an answer came: nothing is left to release
+	removalErr      error     // the error of Release then; not nil if the lease may have been lost before
 }
 
 type leaseState int
@@ -101,23 +101,20 @@ func (le *Lease) errLocked() error {
 	switch {
 	case le.isOver():
 		return le.endReason
-	case le.expiredLocked(trust.Now()):
-		return le.lossLocked(errDeadline)
-	case le.freed:
+	case le.releasedByWrite: // also after its deadline
 		return fmt.Errorf("%w: the last write of a store has released the lock", ErrNotHeld)
+	case le.grant.trust.Over(trust.Now()):
+		return le.lossLocked(errDeadline)
 	}
 	return nil
 }
-
-// expiredLocked reports whether the deadline of a lease with a lock has passed.
-func (le *Lease) expiredLocked(at trust.Moment) bool { return le.grant.trust.Over(at) && !le.freed }
 
 var (
 	errDeadline = errors.New("its deadline passed before it was renewed, or this process was paused; " +
 		"check the lock service and its latency, or use a longer TTL")
 	errNotMine = errors.New("the lock service does not know it any more; " +
 		"the lock expired there, an operator ended it (lockctl release), or the service lost its data")
-	errLeaving = errors.New("the last write of a store, which may release the lock, is under way or had no answer: " +
+	errLastWrite = errors.New("the last write of a store, which may release the lock, is under way or had no answer: " +
 		"release the lease")
 )
 
@@ -127,8 +124,8 @@ func (le *Lease) notMineLocked(operation string) error {
 	switch {
 	case le.isOver():
 		return le.endReason
-	case le.leaving:
-		return unavailable(operation, errLeaving)
+	case le.lastWriteSent:
+		return unavailable(operation, errLastWrite)
 	}
 	return le.lossLocked(errNotMine)
 }
@@ -151,13 +148,10 @@ func (le *Lease) lossLocked(reason error) error {
 	l.log(le.ctx, slog.LevelWarn, "distlock: a lease was lost", g.name.Key,
 		"fence", le.Fence(), "held_ms", age.Milliseconds(), "reason", reason)
 	if reason == errDeadline || g.copiesMayArrive {
-		var pause time.Duration
-		if reason == errDeadline {
-			// The backend may keep the lock for long if the answer to a renewal was lost. The cancelled work
-			// keeps its margin.
-			pause = trust.Margin(g.trust.Term())
-		}
-		l.cleaner.Add(driver.ReleaseRequest{Name: g.name, Owner: g.owner, Tombstone: cleanup.Tombstone(g.ttl)}, g.ttl, pause)
+		// The backend may keep the lock for long if the answer to a renewal was lost. The cancelled work
+		// keeps its margin.
+		l.cleaner.Add(driver.ReleaseRequest{Name: g.name, Owner: g.owner, Tombstone: cleanup.Tombstone(g.ttl)},
+			g.ttl, trust.Margin(g.trust.Term()))
 	}
 	l.forget(g) // ⚑ last: Close waits for the grants, and then for their clean-ups and reports
 	return le.endReason

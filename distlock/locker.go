@@ -75,7 +75,11 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.alarm.look = l.look
 	l.grants = make(map[string]*grant)
 	l.slept.Store(int64(trust.Slept()))
-	l.cleaner = l.newCleaner()
+	release := func(ctx context.Context, req driver.ReleaseRequest) error {
+		_, err := d.Release(ctx, req)
+		return err
+	}
+	l.cleaner = cleanup.New(l.closing, l.workBegins, l.workEnds, release)
 	l.closeDriver = sync.OnceValue(closeDriver)
 	return l, nil
 }
@@ -180,16 +184,6 @@ func (l *Locker) stopRenewingLocked() {
 	if l.closing.Err() != nil && len(l.grants) == 0 {
 		l.stopRenewing()
 	}
-}
-
-func (l *Locker) newCleaner() *cleanup.Cleaner {
-	c := cleanup.New(l.closing)
-	c.Begin, c.End = l.workBegins, l.workEnds
-	c.Release = func(ctx context.Context, req driver.ReleaseRequest) error {
-		_, err := l.driver.Release(ctx, req)
-		return err
-	}
-	return c
 }
 
 func (l *Locker) name(key string) driver.Name {

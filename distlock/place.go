@@ -68,11 +68,6 @@ func (a *acquisition) listen(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// mayListenAgain reports whether to try again to be notified.
-func (a *acquisition) mayListenAgain() bool {
-	return a.locker.listener != nil && a.place.wakes == nil && time.Since(a.place.listened) >= checkEvery
-}
-
 func (p *place) stop() {
 	if p.stopWakes != nil {
 		p.stopWakes()

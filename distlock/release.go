@@ -95,7 +95,7 @@ func (le *Lease) finish(ctx context.Context, op *Operation, reason error, counte
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if le.state == releasing {
-		if le.expiredLocked(trust.At(at)) {
+		if g.trust.Over(trust.At(at)) && !le.releasedByWrite {
 			return true, le.lossLocked(errDeadline)
 		}
 		op.Ended, op.Held = true, at.Sub(le.acquired)
@@ -113,7 +113,7 @@ func (le *Lease) finish(ctx context.Context, op *Operation, reason error, counte
 	case le.state == lost:
 		return true, le.endReason
 	case le.removed:
-		return true, le.unknown
+		return true, le.removalErr
 	case !counted: // Close has ended the lease
 		return true, ErrClosed
 	}
@@ -170,7 +170,7 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 		request.Tombstone = cleanup.Tombstone(g.ttl)
 	}
 	g.mu.Lock()
-	left, freed := g.trust.Left(trust.Now()), le.freed
+	left, byWrite := g.trust.Left(trust.Now()), le.releasedByWrite
 	g.mu.Unlock()
 	var reply driver.ReleaseReply
 	err = errCallDidNotReturn // unless the driver returns
@@ -180,7 +180,7 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 		g.stopLocked()
 		if err == nil {
 			late := g.trust.Over(trust.Now()) // ⚑ the request may have waited with this process
-			repeated := reply.Replayed || !op.Ended || le.leaving
+			repeated := reply.Replayed || !op.Ended || le.lastWriteSent
 			err = le.removedLocked(reply.Released, late || repeated)
 		} else {
 			l.cleaner.Add(request, g.ttl, cleanup.MinPause)
@@ -190,7 +190,7 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 		le.removing = false
 		g.removal.Broadcast()
 	}()
-	if freed {
+	if byWrite {
 		reply.Released = true
 		return nil
 	}
@@ -209,9 +209,9 @@ func (le *Lease) removedLocked(released, mayHaveEnded bool) error {
 	}
 	le.removed = true
 	if !released { // ⚑ the backend may also have lost the lock in a failover, before any copy came
-		le.unknown = failedWrite("release", errNoLock)
+		le.removalErr = failedWrite("release", errNoLock)
 	}
-	return le.unknown
+	return le.removalErr
 }
 
 // notRemoved returns the error of a release that was not answered. One line says so.

@@ -186,7 +186,7 @@ func (r *renewal) answered(start trust.Moment, reply driver.ExtendReply) error {
 	defer g.mu.Unlock()
 	awaited := g.underway == r
 	switch holder := g.holder; {
-	case holder.state == released || holder.leaving: // ⚑ its last write may have released the lock
+	case holder.state == released || holder.lastWriteSent: // ⚑ its last write may have released the lock
 		return nil
 	case holder.state == lost:
 		return holder.endReason

@@ -21,22 +21,14 @@ type (
 const ownWait = time.Second
 
 // waitBehindProcess waits in the queue of the process until the acquisition is the contender. Otherwise
-// it has ended with a lease or an error.
-func (a *acquisition) waitBehindProcess() (out outcome, ended bool) {
-	var over <-chan time.Time
-	if a.call.Wait >= 0 {
-		timer := time.NewTimer(atLeastOneTick(time.Until(a.start.Add(a.call.Wait))))
-		defer timer.Stop()
-		over = timer.C
-	}
+// it has ended with a lease or an error. The wait ends with ctx.
+func (a *acquisition) waitBehindProcess(ctx context.Context) (out outcome, ended bool) {
 	select {
 	case <-a.waiter.Ask():
 		a.last = a.waiter.Before
 		return outcome{}, false
 	case out = <-a.waiter.Result():
-	case <-a.ctx.Done():
-		out, a.last = a.waiter.Leave()
-	case <-over:
+	case <-ctx.Done():
 		out, a.last = a.waiter.Leave()
 	}
 	if out.lease == nil && out.err == nil {

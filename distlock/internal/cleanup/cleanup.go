@@ -34,11 +34,9 @@ const (
 // Cleaner tries each job until the backend has answered, or until the lock has ended with its TTL
 // and no request can still arrive, see [Tombstone]. A job has a timer between its tries, and no goroutine.
 type Cleaner struct {
-	// Release sends a request.
-	Release func(context.Context, driver.ReleaseRequest) error
-	// Begin counts a job as work under way, until End. After the end of closing it may refuse.
-	Begin func() bool
-	End   func()
+	release func(context.Context, driver.ReleaseRequest) error
+	begin   func() bool
+	end     func()
 
 	ctx     context.Context // of the tries; ends CloseGrace after closing
 	closing context.Context
@@ -56,10 +54,12 @@ type job struct {
 	tries int
 }
 
-// New returns a Cleaner whose functions are to be set before its use. The end of closing starts the next
-// try of each job that has had one, and ends all jobs after [CloseGrace].
-func New(closing context.Context) *Cleaner {
-	c := &Cleaner{closing: closing, paused: make(map[*job]*time.Timer)}
+// New returns a Cleaner. The end of closing starts the next try of each job that has had one, and ends all
+// jobs after [CloseGrace]. Begin counts a job as work under way, until end; after the end of closing it may
+// refuse. Release sends a request.
+func New(closing context.Context, begin func() bool, end func(),
+	release func(context.Context, driver.ReleaseRequest) error) *Cleaner {
+	c := &Cleaner{closing: closing, begin: begin, end: end, release: release, paused: make(map[*job]*time.Timer)}
 	ctx, stop := context.WithCancel(context.WithoutCancel(closing))
 	c.ctx = ctx
 	context.AfterFunc(closing, func() {
@@ -76,7 +76,7 @@ func Tombstone(ttl time.Duration) time.Duration { return max(ttl, minTombstone) 
 // Add sends req after a pause, and again until it succeeds, or until the longer of ttl and the life of
 // its tombstone has passed.
 func (c *Cleaner) Add(req driver.ReleaseRequest, ttl, pause time.Duration) {
-	if !c.Begin() {
+	if !c.begin() {
 		return
 	}
 	j := &job{req: req, until: time.Now().Add(pause + max(ttl, req.Tombstone))}
@@ -129,7 +129,7 @@ func (c *Cleaner) tryNow() {
 func (c *Cleaner) work() {
 	for j := c.next(); j != nil; j = c.next() {
 		if c.try(j) || !c.tryAgain(j) {
-			c.End()
+			c.end()
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (c *Cleaner) try(j *job) bool {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, min(firstTry<<min(j.tries, 16), lastTry))
 	defer cancel()
-	return c.Release(ctx, j.req) == nil
+	return c.release(ctx, j.req) == nil
 }
 
 // tryAgain plans another try, unless the time of the job is over.

@@ -30,12 +30,9 @@ type backend struct {
 func newBackend(takes time.Duration, fails func() bool) (*backend, *Cleaner) {
 	b := &backend{tries: make(map[string][]time.Duration), start: time.Now(), takes: takes, fails: fails}
 	closing, closes := context.WithCancel(context.Background())
-	c := New(closing)
 	b.close = closes
-	c.Begin = func() bool { b.count(&b.begun, 1); return true }
-	c.End = func() { b.count(&b.begun, -1) }
-	c.Release = b.release
-	return b, c
+	begin := func() bool { b.count(&b.begun, 1); return true }
+	return b, New(closing, begin, func() { b.count(&b.begun, -1) }, b.release)
 }
 
 func (b *backend) count(what *int, by int) {
