@@ -15,11 +15,11 @@ func lua(names ...string) string { return columns.Replace(redisconn.Source(files
 
 // A script that MayMove goes on with the record alone while its slot moves. The others fail then.
 var (
-	acquireScript  = redisconn.NewScript(lua("time", "compose", "acquire", "record", "slow", "acquirefull")).MayMove()
+	acquireScript  = redisconn.NewScript(lua("time", "acquire", "record", "slow", "acquirefull")).MayMove()
 	acquireFreeing = acquireScript.Freeing()
 	releaseMoving  = releaseScript.MayMove()
-	releaseScript  = redisconn.NewScript(lua("unflagged", "release", "time", "compose", "record", "slow", "releasefull"))
-	raiseScript    = redisconn.NewScript(lua("time", "compose", "record", "slow", "raise"))
+	releaseScript  = redisconn.NewScript(lua("unflagged", "release", "time", "record", "slow", "releasefull"))
+	raiseScript    = redisconn.NewScript(lua("time", "record", "slow", "raise"))
 	extendScript   = redisconn.NewScript(lua("extend"))
 	inspectScript  = redisconn.NewScript(lua("inspect")).MayMove()
 )

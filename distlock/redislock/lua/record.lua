@@ -1,5 +1,5 @@
--- The record of a lock as a table. It follows time.lua and compose.lua. docs/design/redis.md describes
--- the record, its invariants, and the states of an owner.
+-- The record of a lock as a table. It follows time.lua. docs/design/redis.md describes the record,
+-- its invariants, and the states of an owner.
 local lock = KEYS[1]
 local now_ms = math.floor(now / 1000)
 local none = string.rep('0', 32)
@@ -39,8 +39,8 @@ local function write(r, left, life)
   keep = math.max(keep, life - math.min(left or 0, 0))
   keep = math.min(keep, 99999999999) -- eleven digits: three years
   local state = r.flagged and string.upper(r.state) or r.state
-  r.raw = compose(state, r.ending, r.owner, r.previous, string.format('%016.0f%016.0f', r.token, r.last),
-    string.format('%011.0f', keep), r.payload)
+  r.raw = 'b2' .. state .. r.ending .. r.owner .. r.previous
+    .. string.format('%016.0f%016.0f%011.0f', r.token, r.last, keep) .. r.payload
   if left then
     r.ttl = left + keep
     redis.call('SET', lock, r.raw, 'PX', ms(r.ttl))
