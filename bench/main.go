@@ -12,14 +12,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/chart"
-	"github.com/belugalock/belugalock/bench/internal/report"
 	"github.com/belugalock/belugalock/bench/internal/scenario"
 	"github.com/belugalock/belugalock/bench/internal/subject"
 	"github.com/belugalock/belugalock/internal/childproc"
@@ -31,11 +30,10 @@ var usage string
 
 // config is what the flags say.
 type config struct {
-	only        []string
-	pace        scenario.Pace
-	paceName    string
-	json, check bool
-	out         string
+	only         []string
+	quick, check bool
+	chart        string           // a file
+	rounds       *scenario.Rounds // of tests
 }
 
 // errMissed: -check was given, and a bar is missed. The tables say which.
@@ -68,45 +66,40 @@ func main() {
 func parse(args []string) (cfg config, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	only := flags.String("only", "", "")
-	quick := flags.Bool("quick", false, "")
-	flags.BoolVar(&cfg.json, "json", false, "")
+	only := flags.String("only", strings.Join(scenario.Names(), ","), "")
+	flags.BoolVar(&cfg.quick, "quick", false, "")
 	flags.BoolVar(&cfg.check, "check", false, "")
-	flags.StringVar(&cfg.out, "out", "", "")
+	flags.StringVar(&cfg.chart, "chart", "", "")
 	if err := flags.Parse(args); err != nil {
 		return cfg, err
 	}
 	if flags.NArg() > 0 {
 		return cfg, fmt.Errorf("%q is not a flag", flags.Arg(0))
 	}
-	cfg.pace, cfg.paceName = scenario.Full, "full"
-	if *quick {
-		cfg.pace, cfg.paceName = scenario.Quick, "quick"
+	cfg.only = strings.Split(*only, ",")
+	for _, name := range cfg.only {
+		if !slices.Contains(scenario.Names(), name) {
+			return cfg, fmt.Errorf("no scenario is called %q, there are: %s", name, strings.Join(scenario.Names(), ", "))
+		}
 	}
-	cfg.only, err = scenario.Select(*only)
-	return cfg, err
+	return cfg, nil
 }
 
 // run measures, and writes the results to out and what it is doing to progress.
 func run(ctx context.Context, cfg config, out, progress io.Writer) error {
-	if cfg.out != "" { // a run is too long to find out at its end
-		if err := os.MkdirAll(cfg.out, 0o755); err != nil {
-			return fmt.Errorf("directory for the results: %w", err)
-		}
-	}
-	s, stop, err := testservers.Run(scenario.ServerArgs...)
+	began := time.Now()
+	bench := &scenario.Bench{Quick: cfg.quick, Rounds: cfg.rounds, Progress: func(text string) {
+		fmt.Fprintf(progress, "%4.0fs  %s\n", time.Since(began).Seconds(), text)
+	}}
+	s, stop, err := testservers.Run()
 	if err != nil {
 		return err
 	}
 	defer stop()
-
-	began := time.Now()
-	r := &report.Report{Time: began, Go: runtime.Version(), Redis: s.Info("redis_version"), CPUs: runtime.NumCPU(), Pace: cfg.paceName}
-	bench := &scenario.Bench{Addr: s.Addr(), Pace: cfg.pace, Progress: func(text string) {
-		fmt.Fprintf(progress, "%4.0fs  %s\n", time.Since(began).Seconds(), text)
-	}}
+	bench.Addr = s.Addr()
+	versions := "Redis " + s.Info("redis_version")
 	if slices.ContainsFunc(cfg.only, scenario.NeedsPostgres) {
-		p, stop, err := testservers.RunPostgres(scenario.PostgresSettings...)
+		p, stop, err := testservers.RunPostgres("fsync=on")
 		if err != nil {
 			return err
 		}
@@ -115,18 +108,22 @@ func run(ctx context.Context, cfg config, out, progress io.Writer) error {
 		if err := subject.PreparePostgres(ctx, bench.Postgres); err != nil {
 			return fmt.Errorf("tables in PostgreSQL: %w", err)
 		}
-		if r.Postgres, err = p.Do("SHOW server_version"); err != nil {
-			return err
-		}
+		version, _ := p.Do("SHOW server_version")
+		versions += " and PostgreSQL " + version
 	}
 	if slices.ContainsFunc(cfg.only, scenario.NeedsQuorum) {
-		q, stop, err := testservers.RunQuorum(scenario.QuorumServers)
+		q, stop, err := testservers.RunQuorum(7)
 		if err != nil {
 			return err
 		}
 		defer stop()
-		bench.Quorum = scenario.NewQuorum(q)
+		q.Nodes()[5].Kill()
+		q.Nodes()[6].Pause()
+		bench.Quorum = q.Addrs()
 	}
+	about := fmt.Sprintf("%d CPUs, %s on loopback, %s; quick: %t, %s",
+		runtime.NumCPU(), versions, runtime.Version(), cfg.quick, began.Format("2 January 2006"))
+	var outcomes []*scenario.Outcome
 	var failed []error // one scenario that cannot be run does not cost the others
 	for _, name := range cfg.only {
 		outcome, err := bench.Run(ctx, name)
@@ -137,28 +134,15 @@ func run(ctx context.Context, cfg config, out, progress io.Writer) error {
 			failed = append(failed, err)
 			continue
 		}
-		r.Outcomes = append(r.Outcomes, outcome)
+		outcomes = append(outcomes, outcome)
+		if name == "cross" && cfg.chart != "" {
+			svg, err := chart.Waits(outcome.Waits)
+			failed = append(failed, err, os.WriteFile(cfg.chart, svg, 0o644))
+		}
 	}
-	r.Took = time.Since(began)
-	failed = append(failed, write(r, cfg, out))
-	if cfg.check && len(r.Missed()) > 0 {
+	failed = append(failed, writeTables(out, about, outcomes))
+	if cfg.check && missed(outcomes) > 0 {
 		failed = append(failed, errMissed)
 	}
 	return errors.Join(failed...)
-}
-
-func write(r *report.Report, cfg config, out io.Writer) error {
-	if cfg.out != "" {
-		file, err := os.Create(filepath.Join(cfg.out, "results.json"))
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(r.WriteJSON(file), file.Close(), chart.Write(cfg.out, r.Outcomes)); err != nil {
-			return err
-		}
-	}
-	if cfg.json {
-		return r.WriteJSON(out)
-	}
-	return r.WriteTables(out)
 }

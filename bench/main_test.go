@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/bench/internal/report"
 	"github.com/belugalock/belugalock/bench/internal/scenario"
 	"github.com/belugalock/belugalock/internal/childproc"
 	"github.com/belugalock/belugalock/internal/leakcheck"
@@ -22,18 +20,15 @@ func TestMain(m *testing.M) {
 }
 
 func TestParse(t *testing.T) {
-	cfg, err := parse(strings.Fields("-quick -json -only serial,cross -out results -check"))
-	if err != nil {
-		t.Fatal(err)
+	cfg, err := parse(strings.Fields("-quick -only serial,cross -chart waits.svg -check"))
+	if err != nil || !cfg.quick || !cfg.check || cfg.chart != "waits.svg" || len(cfg.only) != 2 {
+		t.Errorf("got %+v, %v", cfg, err)
 	}
-	if cfg.paceName != "quick" || cfg.pace != scenario.Quick || !cfg.json || !cfg.check || cfg.out != "results" || len(cfg.only) != 2 {
-		t.Errorf("got %+v", cfg)
-	}
-	if cfg, err := parse(nil); err != nil || cfg.paceName != "full" || len(cfg.only) != len(scenario.Names()) {
+	if cfg, err := parse(nil); err != nil || cfg.quick || len(cfg.only) != len(scenario.Names()) {
 		t.Errorf("without flags: %+v, %v", cfg, err)
 	}
 	for args, want := range map[string]string{
-		"-only serial,fast": "there are: serial, tracing, parallel, local, cross, handoff, idle, store, history, redlock_serial",
+		"-only serial,fast": "there are: serial, parallel, local, cross, handoff, store, redlock_serial",
 		"quick":             `"quick" is not a flag`,
 		"-slow":             "-slow",
 	} {
@@ -43,60 +38,47 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestUsage_explainsEveryScenarioAndRatio(t *testing.T) {
-	for _, name := range scenario.Names() {
-		if !strings.Contains(usage, "\n  "+name+" ") {
-			t.Errorf("no word about %s", name)
-		}
-	}
-	for _, bar := range report.Bars {
-		if !strings.Contains(usage, bar.Key) {
-			t.Errorf("no word about %s", bar.Key)
-		}
-	}
-}
-
-// TestRun_writesWhatItMeasured runs two scenarios so briefly that their figures mean nothing.
+// TestRun_writesWhatItMeasured runs two scenarios so briefly that their figures mean nothing. In a window
+// this short, some goroutines get nothing, and min/max share is 0.
 func TestRun_writesWhatItMeasured(t *testing.T) {
-	pace := scenario.Pace{
-		Serial: scenario.Rounds{N: 1, Window: 10 * time.Millisecond},
-		Cross:  scenario.Rounds{N: 1, Window: 200 * time.Millisecond, Settle: 50 * time.Millisecond},
+	cfg := config{
+		only: []string{"serial", "cross"}, chart: filepath.Join(t.TempDir(), "waits.svg"), check: true,
+		rounds: &scenario.Rounds{N: 1, Window: 20 * time.Millisecond},
 	}
-	dir := filepath.Join(t.TempDir(), "new", "results")
-	cfg := config{only: []string{"serial", "cross"}, pace: pace, paceName: "test", json: true, out: dir}
 	var out, progress bytes.Buffer
-	if err := run(t.Context(), cfg, &out, &progress); err != nil {
-		t.Fatal(err)
+	if err := run(t.Context(), cfg, &out, &progress); !errors.Is(err, errMissed) {
+		t.Errorf("got %v, want %v", err, errMissed)
 	}
-	var result map[string]any
-	if err := json.Unmarshal(out.Bytes(), &result); err != nil {
-		t.Fatalf("%v in %s", err, out.Bytes())
-	}
-	for _, bar := range report.Bars {
-		_, measured := result[bar.Key].(float64)
-		if want := strings.HasPrefix(bar.Key, "serial") || strings.HasPrefix(bar.Key, "cross"); measured != want {
-			t.Errorf("%s is %v", bar.Key, result[bar.Key])
+	for _, want := range []string{"serial: one goroutine, a free key", "rounds: 1", "raw commands", "serial_vs_raw", "≤ 1.5", "≥ 0.8", "missed"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
 		}
 	}
-	for _, name := range []string{"results.json", "cross.svg", "waits.svg"} {
-		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
-			t.Errorf("%s: %v", name, err)
+	for line := range strings.Lines(out.String()) {
+		if key, _, _ := strings.Cut(strings.TrimSpace(line), " "); strings.Contains(line, "≤") && !strings.Contains(usage, key) {
+			t.Errorf("usage.txt does not explain %s", key)
 		}
+	}
+	if info, err := os.Stat(cfg.chart); err != nil || info.Size() == 0 {
+		t.Errorf("the chart: %v", err)
 	}
 	if !strings.Contains(progress.String(), "serial   round 1 of 1") {
 		t.Errorf("progress was %q", progress.String())
 	}
 }
 
-func TestRun_checkFailsIfABarIsMissed(t *testing.T) {
-	// In a window this short somebody gets nothing, and min/max share is 0.
-	pace := scenario.Pace{Cross: scenario.Rounds{N: 1, Window: 2 * time.Millisecond}}
-	cfg := config{only: []string{"cross"}, pace: pace, check: true}
-	var out, progress bytes.Buffer
-	if err := run(t.Context(), cfg, &out, &progress); !errors.Is(err, errMissed) {
-		t.Errorf("got %v", err)
+func TestUsage_explainsEveryScenario(t *testing.T) {
+	for _, name := range scenario.Names() {
+		if !strings.Contains(usage, "\n  "+name+" ") {
+			t.Errorf("no word about %s", name)
+		}
 	}
-	if !strings.Contains(out.String(), "missed") {
-		t.Errorf("the tables do not say what is missed:\n%s", out.String())
+}
+
+func TestShort(t *testing.T) {
+	for f, want := range map[float64]string{0: "0", 0.00044: "0.00044", 0.5: "0.5", 1.234: "1.23", 123.4: "123", 1234567: "1234567"} {
+		if got := short(f); got != want {
+			t.Errorf("%v is written %s, want %s", f, got, want)
+		}
 	}
 }

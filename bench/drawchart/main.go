@@ -7,35 +7,27 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/belugalock/belugalock/bench/internal/chart"
 )
 
-var charts = map[string]func(io.Reader) ([]byte, error){"soak": chart.Soak, "panels": chart.Panels}
+var charts = map[string]func(data []byte) ([]byte, error){"soak": chart.Soak, "panels": chart.Panels}
 
 func main() {
 	if len(os.Args) != 4 || charts[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "usage: go run ./drawchart soak|panels data chart.svg")
 		os.Exit(2)
 	}
-	if err := draw(charts[os.Args[1]], os.Args[2], os.Args[3]); err != nil {
-		fmt.Fprintln(os.Stderr, "drawchart:", err)
+	data, err := os.ReadFile(os.Args[2])
+	if err == nil {
+		data, err = charts[os.Args[1]](data)
+	}
+	if err == nil {
+		err = os.WriteFile(os.Args[3], data, 0o644)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "drawchart: %s: %v\n", os.Args[2], err)
 		os.Exit(1)
 	}
-}
-
-// draw writes the chart, if the data can be read.
-func draw(chart func(io.Reader) ([]byte, error), data, svg string) error {
-	file, err := os.Open(data)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	drawn, err := chart(file)
-	if err != nil {
-		return fmt.Errorf("%s: %w", data, err)
-	}
-	return os.WriteFile(svg, drawn, 0o644)
 }

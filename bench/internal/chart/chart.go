@@ -1,134 +1,183 @@
-// Package chart draws the measurements as SVG files.
+// Package chart draws curves as SVG files: panels of them, side by side.
 package chart
 
 import (
 	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"image/color"
-	"os"
-	"path/filepath"
-	"strings"
-	"sync"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
 
-	"codeberg.org/go-fonts/dejavu/dejavusans"
-	"golang.org/x/image/font/opentype"
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
-
-	"github.com/belugalock/belugalock/bench/internal/scenario"
-	"github.com/belugalock/belugalock/bench/internal/subject"
 )
 
-// Write draws the outcomes that have a chart, and writes them into dir: parallel.svg, local.svg,
-// cross.svg, waits.svg.
-func Write(dir string, outcomes []*scenario.Outcome) error {
-	for _, o := range outcomes {
-		charts, err := chartsOf(o)
-		if err != nil {
-			return fmt.Errorf("chart of %s: %w", o.Name, err)
-		}
-		for name, svg := range charts {
-			if err := os.WriteFile(filepath.Join(dir, name), svg, 0o644); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+// Panel is a chart with one or more curves.
+type Panel struct {
+	Title, Unit string
+	Series      []Series
 }
 
-// chartsOf returns the charts of an outcome by the names of their files.
-func chartsOf(o *scenario.Outcome) (map[string][]byte, error) {
-	charts := map[string][]byte{}
-	switch o.Name {
-	case "parallel", "local", "cross":
-		svg, err := throughput(o)
-		if err != nil {
-			return nil, err
-		}
-		charts[o.Name+".svg"] = svg
-	}
-	if len(o.Waits) > 0 {
-		svg, err := waits(o)
-		if err != nil {
-			return nil, err
-		}
-		charts["waits.svg"] = svg
-	}
-	return charts, nil
+// Series is one curve of a panel.
+type Series struct {
+	Name   string
+	Points [][2]float64
 }
 
-// Readers who see few colours can tell these apart (Okabe and Ito, "Color Universal Design", 2008).
-var colours = map[string]color.Color{
-	subject.Ours:        color.RGBA{0, 114, 178, 255},
-	subject.Bsm:         color.RGBA{230, 159, 0, 255},
-	subject.BsmEager:    color.RGBA{213, 94, 0, 255},
-	subject.Redsync:     color.RGBA{0, 158, 115, 255},
-	subject.Rueidislock: color.RGBA{204, 121, 167, 255},
-	subject.Raw:         grey,
-	subject.Ideal:       grey,
+// Panels draws the panels of a dashboard over seconds, from a JSON array of [Panel].
+func Panels(data []byte) ([]byte, error) {
+	var panels []Panel
+	if err := json.Unmarshal(data, &panels); err != nil {
+		return nil, err
+	}
+	return draws(panels, 3, "seconds", plot.LinearScale{})
 }
 
-var (
-	grey  = color.RGBA{130, 130, 130, 255}
-	faint = color.RGBA{225, 225, 225, 255}
-	pale  = color.RGBA{243, 243, 243, 255}
-)
-
-// fallback names other fonts for the letters. The layout is computed with DejaVu Sans because it is
-// wider than most: if a viewer lacks it, the letters of another font still fit.
-const (
-	family   = "font-family:DejaVu Sans"
-	fallback = ",Verdana,Arial,Helvetica,sans-serif"
-)
-
-var typeface = sync.OnceValues(func() (font.Typeface, error) {
-	const name = "DejaVu"
-	face, err := opentype.Parse(dejavusans.TTF)
-	if err != nil {
-		return name, err
-	}
-	font.DefaultCache.Add([]font.Face{{Font: font.Font{Typeface: name, Variant: "Sans"}, Face: face}})
-	return name, nil
-})
-
-// newPlot returns an empty chart with a title.
-func newPlot(title string) (*plot.Plot, error) {
-	face, err := typeface()
+// Soak draws the samples of a process and its Redis over the time of a soak, from its file (see
+// internal/soak).
+func Soak(data []byte) ([]byte, error) {
+	rows, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
 	if err != nil {
 		return nil, err
 	}
-	p := plot.New()
-	sans := func(size vg.Length) font.Font { return font.Font{Typeface: face, Variant: "Sans", Size: size} }
-	p.Title.Text = strings.ToUpper(title[:1]) + title[1:]
-	p.Title.Padding = vg.Points(14)
-	p.Title.TextStyle.Font = sans(14)
-	p.Legend.TextStyle.Font = sans(11)
-	p.Legend.Padding = vg.Points(5)
-	for _, axis := range []*plot.Axis{&p.X, &p.Y} {
-		axis.Label.TextStyle.Font = sans(11)
-		axis.Label.Padding = vg.Points(8)
-		axis.Tick.Label.Font = sans(11)
-		axis.LineStyle.Color = grey
-		axis.Tick.LineStyle.Color = grey
+	if len(rows) < 3 {
+		return nil, errors.New("there are no two samples")
 	}
-	return p, nil
+	seconds := slices.Index(rows[0], "seconds")
+	var panels []Panel
+	for _, p := range []struct {
+		column, title string
+		unit          float64
+	}{
+		{"heap_bytes", "Go heap in use, MiB", 1 << 20},
+		{"goroutines", "Goroutines", 1},
+		{"redis_bytes", "Memory of Redis, MiB", 1 << 20},
+		{"redis_keys", "Keys in Redis", 1},
+	} {
+		column := slices.Index(rows[0], p.column)
+		if min(seconds, column) < 0 {
+			return nil, fmt.Errorf("there is no column seconds or %s", p.column)
+		}
+		curve := Series{Name: p.column}
+		for _, row := range rows[1:] {
+			at, err1 := strconv.ParseFloat(row[seconds], 64)
+			value, err2 := strconv.ParseFloat(row[column], 64)
+			if err := errors.Join(err1, err2); err != nil {
+				return nil, err
+			}
+			curve.Points = append(curve.Points, [2]float64{at / 60, value / p.unit})
+		}
+		panels = append(panels, Panel{Title: p.title, Series: []Series{curve}})
+	}
+	return draws(panels, 1, "minutes", plot.LinearScale{})
 }
 
-const margin = 16 // around each chart, in points
+// Waits draws, for every subject, the share of acquisitions that waited at most so long. The curve
+// of a fair lock rises at once, where all waiters take turns. A lock that starves some begins left
+// of it, and ends far right.
+func Waits(waits map[string][]time.Duration) ([]byte, error) {
+	const shortest = 100 * time.Microsecond // what waits less does not wait
+	ms := func(d time.Duration) float64 { return float64(max(d, shortest)) / float64(time.Millisecond) }
+	panel := Panel{Title: "Share of acquisitions that waited at most so long", Unit: "%"}
+	for _, name := range slices.Sorted(maps.Keys(waits)) {
+		curve := [][2]float64{{ms(0), 0}}
+		sorted := slices.Sorted(slices.Values(waits[name]))
+		for percent := 1; percent <= 100 && len(sorted) > 0; percent++ {
+			x := ms(sorted[(percent*len(sorted)+99)/100-1])
+			curve = append(curve, [2]float64{x, float64(percent - 1)}, [2]float64{x, float64(percent)}) // a step
+		}
+		panel.Series = append(panel.Series, Series{name, curve})
+	}
+	return draws([]Panel{panel}, 1, "ms", plot.LogScale{})
+}
 
-// svg lets paint fill a white canvas, but for a margin, and returns it.
-func svg(width, height vg.Length, paint func(draw.Canvas)) ([]byte, error) {
-	c := vgsvg.New(width, height)
+// Readers who see few colours can tell these apart (Okabe and Ito, "Color Universal Design", 2008).
+var colours = []color.Color{
+	color.RGBA{0, 114, 178, 255}, color.RGBA{230, 159, 0, 255}, color.RGBA{213, 94, 0, 255}, color.RGBA{0, 158, 115, 255},
+	color.RGBA{204, 121, 167, 255}, color.RGBA{130, 130, 130, 255}, color.Black, color.RGBA{86, 180, 233, 255},
+}
+
+// draws draws the panels, with so many beside each other.
+func draws(panels []Panel, across int, unit string, scale plot.Normalizer) ([]byte, error) {
+	if len(panels) == 0 {
+		return nil, errors.New("there are no panels")
+	}
+	plot.DefaultFont.Variant = "Sans"
+	var rows [][]*plot.Plot
+	for some := range slices.Chunk(panels, across) {
+		row := make([]*plot.Plot, across)
+		for i, panel := range some {
+			var err error
+			if row[i], err = panel.plot(unit, scale); err != nil {
+				return nil, fmt.Errorf("%s: %w", panel.Title, err)
+			}
+		}
+		rows = append(rows, row)
+	}
+	c := vgsvg.New(vg.Points(max(800, 360*float64(across))), vg.Points(max(400, 230*float64(len(rows)))))
 	canvas := draw.New(c)
 	canvas.SetColor(color.White)
 	canvas.Fill(canvas.Rectangle.Path())
-	paint(draw.Crop(canvas, margin, -margin, margin, -margin))
+	tiles := draw.Tiles{
+		Cols: across, Rows: len(rows), PadX: 18, PadY: 16, PadTop: 16, PadRight: 16, PadBottom: 16, PadLeft: 16,
+	}
+	for i, row := range plot.Align(rows, tiles, canvas) {
+		for j, tile := range row {
+			if rows[i][j] != nil {
+				rows[i][j].Draw(tile)
+			}
+		}
+	}
 	var b bytes.Buffer
 	if _, err := c.WriteTo(&b); err != nil {
 		return nil, err
 	}
-	return bytes.ReplaceAll(b.Bytes(), []byte(family), []byte(family+fallback)), nil
+	family := []byte("font-family:Liberation Sans") // other fonts for viewers that lack it
+	return bytes.ReplaceAll(b.Bytes(), family, append(family, ",Arial,Helvetica,sans-serif"...)), nil
+}
+
+// plot returns the curves of a panel, from 0, so that growth looks as large as it is.
+func (panel Panel) plot(unit string, scale plot.Normalizer) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text = panel.Title, unit
+	if panel.Unit != "" {
+		p.Title.Text += ", " + panel.Unit
+	}
+	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = true, true, vg.Points(4)
+	p.Add(plotter.NewGrid())
+	for i, series := range panel.Series {
+		var curve plotter.XYs
+		for _, at := range series.Points {
+			curve = append(curve, plotter.XY{X: at[0], Y: at[1]})
+		}
+		if len(curve) == 0 {
+			continue
+		}
+		line, err := plotter.NewLine(curve)
+		if err != nil {
+			return nil, err
+		}
+		line.Color, line.Width = colours[i%len(colours)], vg.Points(1.5)
+		p.Add(line)
+		p.Legend.Add(series.Name, line)
+	}
+	if p.X.Max <= p.X.Min {
+		return nil, errors.New("there are no data")
+	}
+	p.X.Padding, p.Y.Padding = 0, 0
+	p.X.Scale = scale
+	if _, ok := scale.(plot.LogScale); ok {
+		p.X.Tick.Marker = plot.LogTicks{Prec: -1}
+	}
+	p.Y.Min = 0
+	p.Y.Max = max(p.Y.Max, 0.001) * (1.15 + 0.1*float64(len(panel.Series))) // the legend stands above the curves
+	return p, nil
 }

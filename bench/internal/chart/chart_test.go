@@ -5,89 +5,70 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
+	"strings"
 	"testing"
 	"time"
-
-	"github.com/belugalock/belugalock/bench/internal/scenario"
-	"github.com/belugalock/belugalock/bench/internal/stats"
-	"github.com/belugalock/belugalock/bench/internal/subject"
 )
 
-func outcome(name string) *scenario.Outcome {
-	o := &scenario.Outcome{Name: name, Title: "one key"}
-	for i, s := range subject.Contended() {
-		rate := 1000 * float64(i+1)
-		cell := scenario.Cell{Key: "per_s", Spread: stats.Spread{Median: rate, Min: rate / 2, Max: rate * 2}}
-		o.Rows = append(o.Rows, scenario.Row{Subject: s, Cells: []scenario.Cell{cell}})
-	}
-	return o
-}
+const samples = `seconds,phase,heap_bytes,goroutines,redis_bytes,redis_keys
+30,warm-up,2097152,60,1048576,1500
+60,warm-up,3145728,66,2097152,1600
+120,measured,3145728,66,2097152,1600
+600,measured,3145728,66,2097152,1600
+`
 
-func TestWrite_drawsEveryChart(t *testing.T) {
-	cross := outcome("cross")
-	cross.Fair = 37 * time.Millisecond
-	cross.Waits = map[string][]time.Duration{
-		subject.Ours:    {0, time.Millisecond, 40 * time.Millisecond},
-		subject.Redsync: {time.Microsecond, 5 * time.Second},
-		subject.Bsm:     nil,
+const panels = `[
+{"Title": "wait for a lock", "Unit": "s", "Series": [{"Name": "p50", "Points": [[0, 0.5], [10, 1.5]]}, {"Name": "p99", "Points": [[0, 2], [10, 4]]}]},
+{"Title": "lost leases", "Series": [{"Name": "redis", "Points": [[0, 0], [10, 1200]]}, {"Name": "none"}]},
+{"Title": "held leases", "Series": [{"Name": "held", "Points": [[0, 0], [10, 0]]}]},
+{"Title": "conflicts", "Series": [{"Name": "all", "Points": [[0, 1], [10, 2]]}]}]`
+
+func TestCharts_sayWhatTheyShow(t *testing.T) {
+	waits := func([]byte) ([]byte, error) {
+		return Waits(map[string][]time.Duration{"fair": {0, time.Millisecond, 40 * time.Millisecond}, "unfair": {1, 5 * time.Second}, "none": nil})
 	}
-	dir := t.TempDir()
-	if err := Write(dir, []*scenario.Outcome{outcome("parallel"), outcome("local"), cross, {Name: "idle"}}); err != nil {
-		t.Fatal(err)
-	}
-	for name, texts := range map[string][]string{
-		"parallel.svg": {"One key", "acquisitions per second", "redsync", "4,000"},
-		"local.svg":    {"belugalock"},
-		"cross.svg":    {"rueidislock"},
-		"waits.svg":    {"Waits: one key", "their other waiters starve:", "waited at most, ms", "share of acquisitions, %", "belugalock", "0.1", "1000"},
+	for _, c := range []struct {
+		draw  func([]byte) ([]byte, error)
+		data  string
+		texts []string
+	}{
+		{Soak, samples, []string{"Go heap in use, MiB", "Goroutines", "Memory of Redis, MiB", "Keys in Redis", "minutes", "heap_bytes"}},
+		{Panels, panels, []string{"wait for a lock, s", "p50", "p99", "lost leases", "conflicts", "seconds"}},
+		{waits, "", []string{"Share of acquisitions that waited at most so long, %", "fair", "unfair", "ms"}},
 	} {
-		svg, err := os.ReadFile(filepath.Join(dir, name))
+		svg, err := c.draw([]byte(c.data))
 		if err != nil {
-			t.Error(err)
-			continue
+			t.Fatal(err)
 		}
-		for _, text := range texts {
+		for _, text := range c.texts {
 			if !bytes.Contains(svg, []byte(">"+text+"<")) {
-				t.Errorf("%s does not say %q", name, text)
+				t.Errorf("a chart does not say %q", text)
 			}
 		}
-		if !bytes.Contains(svg, []byte(family+fallback+";")) {
-			t.Errorf("%s names no other fonts", name)
+		if !bytes.Contains(svg, []byte("Liberation Sans,Arial,")) {
+			t.Error("a chart names no other fonts")
 		}
-		for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
-			if _, err := d.Token(); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Errorf("%s: %v", name, err)
-				break
-			}
+		for d := xml.NewDecoder(bytes.NewReader(svg)); err == nil; {
+			_, err = d.Token()
 		}
-	}
-	if files, _ := os.ReadDir(dir); len(files) != 4 {
-		t.Errorf("%d files, want 4", len(files))
+		if !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
 	}
 }
 
-func TestCumulated_endsWithTheLongestWait(t *testing.T) {
-	var sorted []time.Duration
-	for i := range 1234 {
-		sorted = append(sorted, time.Duration(i+1)*time.Millisecond)
+func TestCharts_refuseOtherData(t *testing.T) {
+	for _, data := range []string{
+		"", strings.Join(strings.SplitAfter(samples, "\n")[:2], ""), strings.Replace(samples, "seconds", "time", 1),
+		strings.Replace(samples, "heap_bytes", "stack_bytes", 1), strings.Replace(samples, "3145728", "much", 1), samples + "700,measured",
+	} {
+		if svg, err := Soak([]byte(data)); err == nil {
+			t.Errorf("%q: %d bytes were drawn", data, len(svg))
+		}
 	}
-	curve := cumulated(sorted)
-	if last := curve[len(curve)-1]; last.X != 1234 || last.Y != 100 {
-		t.Errorf("it ends at %v", last)
-	}
-	if len(curve) > 2*points+1 {
-		t.Errorf("it has %d points", len(curve))
-	}
-}
-
-func TestRoundUp(t *testing.T) {
-	for f, want := range map[float64]float64{1: 1, 37: 50, 1249: 2000, 5001: 10000} {
-		if got := roundUp(f); got != want {
-			t.Errorf("%v: %v, want %v", f, got, want)
+	for _, data := range []string{"[]", "panels", `[{"Title": "a"}]`, `[{"Title": "a", "Series": [{"Name": "b"}]}]`} {
+		if svg, err := Panels([]byte(data)); err == nil {
+			t.Errorf("%q: %d bytes were drawn", data, len(svg))
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -17,53 +16,97 @@ import (
 	"github.com/belugalock/belugalock/internal/childproc"
 )
 
-// ttl is that of all locks: none runs out while it is measured.
-const ttl = 30 * time.Second
-
-// ServerArgs are what the redis-server has to be started with.
-var ServerArgs = []string{"--enable-debug-command", "local"}
-
 // Bench is where and how long the scenarios are run.
 type Bench struct {
 	Addr string // of the redis-server
 	// Postgres is the URL of a database with the tables of package subject. It needs fsync.
 	Postgres string
-	Quorum   Quorum
-	Pace     Pace
+	// Quorum are the addresses of seven independent servers. The last two are for one node in a subject
+	// each: one refuses connections, the other accepts them and does not answer.
+	Quorum []string
+	Rounds *Rounds // instead of those of each scenario; nil: those
+	Quick  bool
 	// Progress gets a line for each step.
 	Progress func(text string)
 
-	keys      int
-	longTurns int // of the long sessions of the scenarios store and history; 0: 100,000
-	leases    int // of the scenarios idle, pg_waiters and pg_renew; 0: 1,000
-	watchdog  *time.Timer
-	faults    map[string]Faults // by subject
+	name string // of the scenario
+	pace Rounds
+	keys int
 }
 
-type scenario struct {
-	name string
-	run  func(*Bench, context.Context) (*Outcome, error)
+// Rounds are the rounds of one scenario. What the times mean is said there.
+type Rounds struct {
+	N      int
+	Window time.Duration // how long this library is measured in a round
+	Settle time.Duration // how long before that, in which nothing counts
 }
+
+// scenario is a situation, and the figures of this library in it that count.
+type scenario struct {
+	name, title string
+	rounds      Rounds // of a quick run; a full one has twice as many, each twice as long
+	run         func(context.Context, *Bench) (*Outcome, error)
+	ratios      []Ratio
+}
+
+const ms = time.Millisecond
 
 var all = []scenario{
-	{"serial", (*Bench).serial},
-	{"tracing", (*Bench).tracing},
-	{"parallel", (*Bench).parallel},
-	{"local", (*Bench).local},
-	{"cross", (*Bench).cross},
-	{"handoff", (*Bench).handoff},
-	{"idle", (*Bench).idle},
-	{"store", (*Bench).store},
-	{"history", (*Bench).history},
-	{"redlock_serial", (*Bench).redlockSerial},
-	{"redlock_cross", (*Bench).redlockCross},
-	{"redlock_votes", (*Bench).redlockVotes},
-	{"pg_serial", (*Bench).pgSerial},
-	{"pg_cross", (*Bench).pgCross},
-	{"pg_waiters", (*Bench).pgWaiters},
-	{"pg_save", (*Bench).pgSave},
-	{"pg_notify", (*Bench).pgNotify},
-	{"pg_renew", (*Bench).pgRenew},
+	{"serial", "one goroutine, a free key: acquire and release",
+		Rounds{N: 8, Window: 800 * ms}, serial(subject.Free()...), []Ratio{
+			atMost("serial_vs_raw", 1.5, "p50_us", subject.Ours, subject.Raw),
+			atMost("serial_vs_redislock", 1.3, "p50_us", subject.Ours, subject.Bsm),
+			atMost("serial_redis_vs_raw", 4.3, "redis_us", subject.Ours, subject.Raw),
+		}},
+	{"parallel", "64 goroutines, each with its own key",
+		Rounds{N: 6, Window: 200 * ms, Settle: 50 * ms}, throughput(64, false, subject.Free()...), []Ratio{
+			atLeast("parallel_vs_best_peer", 0.9, "per_s", subject.Ours, bestPeer),
+			atMost("parallel_redis_vs_raw", 4.3, "redis_us", subject.Ours, subject.Raw),
+		}},
+	{"local", "one process, 32 goroutines, one key, released at once",
+		Rounds{N: 4, Window: 300 * ms, Settle: 100 * ms}, throughput(32, true, subject.Contended()...), []Ratio{
+			atLeast("local_vs_best_peer", 25, "per_s", subject.Ours, bestPeer),
+		}},
+	{"cross", "4 processes of 8 goroutines, one key, held for 1 ms",
+		Rounds{N: 3, Window: 1000 * ms, Settle: 250 * ms}, contest(8, 1*ms, subject.Contended()...), []Ratio{
+			atLeast("cross_vs_ideal", 0.93, "per_s", subject.Ours, subject.Ideal),
+			atMost("cross_p99_wait_vs_fair", 2, "p99_wait_ms", subject.Ours, subject.Ideal),
+			atMost("cross_max_wait_vs_fair", 4, "max_wait_ms", subject.Ours, subject.Ideal),
+			atMost("cross_calls_per_acquisition", 1, "calls_per_acquisition", subject.Ours, ""),
+			atLeast("cross_min_max_share", 0.8, "min_max_share", subject.Ours, ""),
+		}},
+	{"handoff", "two processes, one key: from release in one to the grant in the other",
+		Rounds{N: 3, Window: 1200 * ms}, handoff, []Ratio{
+			atMost("handoff_vs_rtt", 3, "p50_us", subject.Ours, ping),
+		}},
+	{"store", "a Save of 0.5 KB, a Load of 1,000 turns", Rounds{N: 5, Window: 500 * ms}, store, []Ratio{
+		atMost("save_vs_xadd", 2.8, "save_us", subject.Ours, subject.Stream),
+		atMost("turn_save_vs_xadd", 1.15, "turn_save_us", subject.Ours, subject.Stream),
+		atMost("turn_id_save_vs_xadd", 2.2, "turn_id_save_us", subject.Ours, subject.Stream),
+		atMost("load_1000_vs_lrange", 1.35, "load_1000_us", subject.Ours, subject.List),
+	}},
+	{"redlock_serial", "5 nodes, one goroutine, a free key: acquire and release",
+		Rounds{N: 6, Window: 1200 * ms},
+		serial(subject.OursQuorum, subject.OursOneDead, subject.OursOneHung, subject.Redsync), []Ratio{
+			atMost("redlock_vs_redsync", 1.1, "p50_us", subject.OursQuorum, subject.Redsync),
+			atMost("redlock_one_dead_vs_all_up", 1.1, "p50_us", subject.OursOneDead, subject.OursQuorum),
+			atMost("redlock_one_hung_vs_all_up", 1.2, "p50_us", subject.OursOneHung, subject.OursQuorum),
+		}},
+	{"redlock_cross", "5 nodes, 4 processes of 4 goroutines, one key, held for 1 ms",
+		Rounds{N: 3, Window: 1000 * ms, Settle: 300 * ms}, contest(4, 1*ms, subject.OursQuorum, subject.Redsync), []Ratio{
+			atLeast("redlock_contended_vs_redsync", 2, "per_s", subject.OursQuorum, subject.Redsync),
+		}},
+	{"pg_serial", "PostgreSQL, one goroutine, a free key: acquire and release",
+		Rounds{N: 6, Window: 1000 * ms}, serial(subject.OursPostgres, subject.Allisson, subject.Updates), []Ratio{
+			atMost("pg_serial_vs_raw", 1.25, "p50_us", subject.OursPostgres, subject.Updates),
+		}},
+	{"pg_cross", "PostgreSQL, 4 processes of 8 goroutines, one key, held for 5 ms",
+		Rounds{N: 3, Window: 1000 * ms, Settle: 300 * ms}, contest(8, 5*ms, subject.OursPostgres, subject.Allisson), []Ratio{
+			atLeast("pg_cross_vs_allisson", 0.85, "per_s", subject.OursPostgres, subject.Allisson),
+		}},
+	{"pg_save", "PostgreSQL, a Save of 4 KB in a turn", Rounds{N: 6, Window: 800 * ms}, pgSave, []Ratio{
+		atMost("pg_save_vs_insert", 1.3, "save_4k_us", subject.OursPostgres, subject.Insert),
+	}},
 }
 
 // NeedsPostgres reports whether a scenario needs Bench.Postgres.
@@ -71,9 +114,6 @@ func NeedsPostgres(name string) bool { return strings.HasPrefix(name, "pg_") }
 
 // NeedsQuorum reports whether a scenario needs Bench.Quorum.
 func NeedsQuorum(name string) bool { return strings.HasPrefix(name, "redlock_") }
-
-// PostgresSettings are what PostgreSQL has to be started with.
-var PostgresSettings = []string{"fsync=on"}
 
 // Names returns the names of the scenarios, in their order.
 func Names() (names []string) {
@@ -83,100 +123,90 @@ func Names() (names []string) {
 	return names
 }
 
-// Select reads a list of names with commas between. An empty list means all of them.
-func Select(list string) ([]string, error) {
-	if list == "" {
-		return Names(), nil
-	}
-	var names []string
-	for name := range strings.SplitSeq(list, ",") {
-		name = strings.TrimSpace(name)
-		if !slices.Contains(Names(), name) {
-			return nil, fmt.Errorf("no scenario is called %q, there are: %s", name, strings.Join(Names(), ", "))
-		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names, nil
-}
-
 // Roles returns what other processes do for the scenarios, for childproc.Serve.
 func Roles() map[string]childproc.Work {
 	return map[string]childproc.Work{crowdRole: childproc.Role(crowd), relayRole: childproc.Role(relay)}
 }
 
-// startAll starts n processes in a role, or none.
-func startAll(ctx context.Context, n int, role string, task any) (members []*childproc.Child, err error) {
+// start starts n processes in a role, and returns when all are ready. The second result closes them.
+func start(ctx context.Context, n int, role string, task any,
+) (members []*childproc.Child, closeAll func() error, err error) {
+	closeAll = func() (err error) {
+		for _, m := range members {
+			m.Stop() // all can end at once
+		}
+		for _, m := range members {
+			err = errors.Join(err, m.Close())
+		}
+		return err
+	}
 	for range n {
 		m, err := childproc.StartRole(ctx, role, task, os.Stderr)
 		if err != nil {
-			return nil, errors.Join(err, closeAll(members))
+			return nil, nil, errors.Join(err, closeAll())
 		}
 		members = append(members, m)
 	}
-	return members, nil
+	for _, m := range members {
+		if err := m.Receive(new(bool)); err != nil {
+			return nil, nil, errors.Join(err, closeAll())
+		}
+	}
+	return members, closeAll, nil
 }
 
-func closeAll(members []*childproc.Child) (err error) {
-	for _, m := range members {
-		m.Stop() // all can end at once
-	}
-	for _, m := range members {
-		err = errors.Join(err, m.Close())
-	}
-	return err
-}
-
-// longestRound is how long no round takes. A subject that never returns ends its scenario, not the
-// program.
-const longestRound = time.Minute
+// longest is how long no scenario takes. A subject that never returns ends its scenario, not the program.
+const longest = 5 * time.Minute
 
 // Run runs a scenario.
 func (b *Bench) Run(ctx context.Context, name string) (*Outcome, error) {
-	i := slices.Index(Names(), name)
-	if i < 0 {
-		return nil, fmt.Errorf("no scenario is called %q", name)
+	s := all[slices.Index(Names(), name)]
+	b.name, b.pace = name, s.rounds
+	if !b.Quick {
+		b.pace.N, b.pace.Window = 2*b.pace.N, 2*b.pace.Window
+	}
+	if b.Rounds != nil {
+		b.pace = *b.Rounds
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	b.watchdog = time.AfterFunc(longestRound, func() {
-		cancel(fmt.Errorf("%s: a goroutine still waits after %s", name, longestRound))
-	})
-	defer b.watchdog.Stop()
-	b.faults = map[string]Faults{}
-	outcome, err := all[i].run(b, ctx)
+	late := time.AfterFunc(longest, func() { cancel(fmt.Errorf("%s: a goroutine still waits after %s", name, longest)) })
+	defer late.Stop()
+	outcome, err := s.run(ctx, b)
 	if cause := context.Cause(ctx); cause != nil {
 		return nil, cause // what failed then, failed because of that
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	outcome.Name, outcome.Notes = name, b.notes()
+	outcome.Name, outcome.Title, outcome.Rounds = name, s.title, b.pace.N
+	for _, r := range s.ratios {
+		outcome.Ratios = append(outcome.Ratios, r.of(outcome.Columns))
+	}
 	return outcome, nil
 }
 
 // key returns a new key, so that the leftovers of a stopped subject do not disturb the next one.
-func (b *Bench) key(prefix string) string {
+func (b *Bench) key() string {
 	b.keys++
-	return fmt.Sprintf("%s-%d", prefix, b.keys)
+	return fmt.Sprintf("%s-%d", b.name, b.keys)
 }
 
 // addr returns the server of a subject.
 func (b *Bench) addr(name string) string {
 	switch {
-	case subject.OnPostgres(name):
+	case NeedsPostgres(b.name):
 		return b.Postgres
-	case subject.OnQuorum(name):
-		return b.Quorum.addrs(name)
+	case NeedsQuorum(b.name):
+		last := map[string]int{subject.OursOneDead: 5, subject.OursOneHung: 6}[name]
+		return strings.Join(append(slices.Clone(b.Quorum[:4]), b.Quorum[max(4, last)]), ",")
 	}
 	return b.Addr
 }
 
 // round announces a round and returns the subjects in its order.
-func (b *Bench) round(scenario string, n, of int, subjects []string) []string {
-	b.watchdog.Reset(longestRound)
-	b.Progress(fmt.Sprintf("%-8s round %d of %d", scenario, n+1, of))
+func (b *Bench) round(n int, subjects []string) []string {
+	b.Progress(fmt.Sprintf("%-8s round %d of %d", b.name, n+1, b.pace.N))
 	return rotated(subjects, n)
 }
 
@@ -186,22 +216,32 @@ func rotated(list []string, n int) []string {
 	return slices.Concat(list[n:], list[:n])
 }
 
-// openAll opens subjects, to be used in turns, and returns what closes them.
-func openAll[T io.Closer](b *Bench, names []string, open func(string, subject.Setup) (T, error),
-) (opened map[string]T, closeAll func(), err error) {
-	opened = map[string]T{}
-	closeAll = func() {
-		for _, each := range opened {
-			_ = each.Close() // every figure is known by now
-		}
-	}
+// openAll opens subjects, to be used in turns. Close the setup also after an error.
+func openAll[T any](b *Bench, open map[string]subject.Opener[T], names ...string,
+) (opened map[string]T, setup *subject.Setup, err error) {
+	opened, setup = map[string]T{}, &subject.Setup{}
 	for _, name := range names {
-		one, err := open(name, subject.Setup{Addr: b.addr(name), TTL: ttl})
-		if err != nil {
-			closeAll()
-			return nil, nil, err
+		if opened[name], err = open[name](setup, b.addr(name)); err != nil {
+			return nil, setup, fmt.Errorf("open %s: %w", name, err)
 		}
-		opened[name] = one
 	}
-	return opened, closeAll, nil
+	return opened, setup, nil
+}
+
+// release gives a lock back. An error does not end the measurement: on a machine that stalls, some
+// libraries cannot tell the outcome of a release.
+func release(ctx context.Context, held subject.Held) {
+	if err := held.Release(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench: a release returned an error:", err)
+	}
+}
+
+// sleep returns after d, or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }

@@ -2,8 +2,11 @@ package scenario
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,41 +21,21 @@ func TestMain(m *testing.M) {
 	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
 }
 
-// hurried is a pace at which no figure means anything.
-var hurried = Pace{
-	Serial:   Rounds{N: 2, Window: 10 * time.Millisecond},
-	Tracing:  Rounds{N: 1, Window: 10 * time.Millisecond},
-	Parallel: Rounds{N: 1, Window: 50 * time.Millisecond, Settle: 10 * time.Millisecond},
-	Local:    Rounds{N: 1, Window: 50 * time.Millisecond, Settle: 10 * time.Millisecond},
-	Cross:    Rounds{N: 1, Window: 400 * time.Millisecond, Settle: 50 * time.Millisecond},
-	Handoff:  Rounds{N: 1, Window: 100 * time.Millisecond},
-	Idle:     Rounds{N: 1, Window: 300 * time.Millisecond, Settle: 200 * time.Millisecond},
-	Store:    Rounds{N: 1, Window: 10 * time.Millisecond},
-	History:  Rounds{N: 2, Window: 10 * time.Millisecond},
-
-	RedlockSerial: Rounds{N: 1, Window: 10 * time.Millisecond},
-	RedlockCross:  Rounds{N: 1, Window: 400 * time.Millisecond, Settle: 50 * time.Millisecond},
-	RedlockVotes:  Rounds{N: 2},
-
-	PgSerial:  Rounds{N: 1, Window: 10 * time.Millisecond},
-	PgCross:   Rounds{N: 1, Window: 400 * time.Millisecond, Settle: 50 * time.Millisecond},
-	PgWaiters: Rounds{N: 1, Window: 100 * time.Millisecond},
-	PgSave:    Rounds{N: 1, Window: 10 * time.Millisecond},
-	PgNotify:  Rounds{N: 1, Window: 200 * time.Millisecond, Settle: 50 * time.Millisecond},
-	PgRenew:   Rounds{N: 1, Window: 10 * time.Millisecond},
-}
-
-// newBench makes a Bench for the scenarios of these names.
+// newBench makes a Bench with rounds in which no figure means anything.
 func newBench(t *testing.T, names ...string) *Bench {
 	t.Helper()
-	s := testservers.StartRedis(t, ServerArgs...)
+	s := testservers.StartRedis(t)
 	p := testservers.SharedPostgres(t).NewDatabase(t) // without fsync
 	if err := subject.PreparePostgres(t.Context(), p.URL()); err != nil {
 		t.Fatal(err)
 	}
-	b := &Bench{Addr: s.Addr(), Postgres: p.URL(), Pace: hurried, longTurns: 5000, leases: 50, Progress: func(text string) { t.Log(text) }}
+	hurried := Rounds{N: 2, Window: 400 * time.Millisecond, Settle: 50 * time.Millisecond}
+	b := &Bench{Addr: s.Addr(), Postgres: p.URL(), Rounds: &hurried, Progress: func(text string) { t.Log(text) }}
 	if slices.ContainsFunc(names, NeedsQuorum) {
-		b.Quorum = NewQuorum(testservers.StartQuorum(t, QuorumServers))
+		q := testservers.StartQuorum(t, 7)
+		q.Nodes()[5].Kill()
+		q.Nodes()[6].Pause()
+		b.Quorum = q.Addrs()
 	}
 	return b
 }
@@ -60,29 +43,6 @@ func newBench(t *testing.T, names ...string) *Bench {
 // TestRun_measuresEverySubject runs all scenarios on a real server, as briefly as they can be run.
 func TestRun_measuresEverySubject(t *testing.T) {
 	t.Parallel()
-	ratios := map[string][]string{
-		"serial":   {"serial_vs_raw", "serial_vs_redislock", "serial_redis_vs_raw"},
-		"tracing":  {"tracing_off_vs_none", "tracing_on_vs_none", "tracing_sync_vs_none"},
-		"parallel": {"parallel_vs_best_peer", "parallel_redis_vs_raw"},
-		"local":    {"local_vs_best_peer"},
-		"cross": {"cross_vs_ideal", "cross_p99_wait_vs_fair", "cross_max_wait_vs_fair", "cross_calls_per_acquisition",
-			"cross_min_max_share"},
-		"handoff": {"handoff_vs_rtt"},
-		"idle":    {"idle_calls_per_waiter_per_s"},
-		"store": {"save_vs_xadd", "turn_save_vs_xadd", "turn_id_save_vs_xadd", "load_1000_vs_lrange", "append_100k_vs_10",
-			"turn_append_100k_vs_10"},
-		"history": {"answered_round_trips", "last_20_100k_vs_100", "replace_1_of_1000_vs_pipeline", "replace_1000_vs_pipeline",
-			"longest_step_ms"},
-		"redlock_serial": {"redlock_vs_redsync", "redlock_far_vs_redsync", "redlock_one_dead_vs_all_up", "redlock_one_hung_vs_all_up"},
-		"redlock_cross":  {"redlock_contended_vs_redsync"},
-		"redlock_votes":  {"redlock_rounds_without_winner"},
-		"pg_serial":      {"pg_serial_vs_raw"},
-		"pg_cross":       {"pg_cross_vs_ideal"},
-		"pg_waiters":     {"pg_connections_1000_waiters"},
-		"pg_save":        {"pg_save_vs_insert"},
-		"pg_notify":      {"pg_notify_tax", "pg_contended_vs_free"},
-		"pg_renew":       {"pg_renew_1000_ms"},
-	}
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -90,41 +50,15 @@ func TestRun_measuresEverySubject(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			subjects := subject.Contended()
-			switch name {
-			case "tracing":
-				subjects = []string{subject.Unobserved, subject.TracingOff, subject.TracingOn, subject.TracingSync, subject.Woken}
-			case "store":
-				subjects = []string{subject.Ours, subject.BsmStream, subject.Stream, subject.List}
-			case "history":
-				subjects = []string{subject.Ours, subject.Stream}
-			case "redlock_serial":
-				subjects = []string{subject.OursQuorum, subject.OursOneDead, subject.OursOneHung, subject.RedsyncQuorum, subject.RedsyncFast, subject.OursFar, subject.RedsyncFar}
-			case "redlock_cross", "redlock_votes":
-				subjects = []string{subject.OursQuorum, subject.RedsyncQuorum}
-			case "pg_serial":
-				subjects = []string{subject.OursPostgres, subject.Cirello, subject.Allisson, subject.Updates, subject.UpdatesUnflushed}
-			case "pg_cross":
-				subjects = []string{subject.OursPostgres, subject.Cirello, subject.Allisson}
-			case "pg_save":
-				subjects = []string{subject.OursPostgres, subject.Insert}
-			case "pg_waiters", "pg_notify", "pg_renew":
-				subjects = []string{subject.OursPostgres}
-			}
-			for _, s := range subjects {
-				if s != subject.BsmEager && !slices.ContainsFunc(outcome.Rows, func(r Row) bool { return r.Subject == s && len(r.Cells) > 0 }) {
-					t.Errorf("%s: nothing was measured of %s", name, s)
+			for _, s := range outcome.Subjects {
+				if !slices.ContainsFunc(outcome.Columns, func(c Column) bool { return len(c.Values[s]) > 0 }) {
+					t.Errorf("nothing was measured of %s", s)
 				}
 			}
-			var keys []string
 			for _, r := range outcome.Ratios {
-				keys = append(keys, r.Key)
 				if !(r.Median >= 0) || r.Min > r.Median || r.Median > r.Max {
 					t.Errorf("%s is %v", r.Key, r.Spread)
 				}
-			}
-			if !slices.Equal(keys, ratios[name]) {
-				t.Errorf("%s: ratios %q, want %q", name, keys, ratios[name])
 			}
 		})
 	}
@@ -133,37 +67,50 @@ func TestRun_measuresEverySubject(t *testing.T) {
 func TestRun_endsWithItsContext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Names()...)
+	b.Rounds.Window = time.Minute
 	why := errors.New("interrupted")
 	for _, name := range Names() {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(100*time.Millisecond, func() { cancel(why) })
-		b.Pace.Serial.Window = time.Minute
 		began := time.Now()
-		_, err := b.Run(ctx, name)
-		if took := time.Since(began); took > 30*time.Second || err != nil && !errors.Is(err, why) {
-			t.Errorf("%s: %v after %v", name, err, took)
+		if _, err := b.Run(ctx, name); !errors.Is(err, why) || time.Since(began) > 30*time.Second {
+			t.Errorf("%s: %v after %v", name, err, time.Since(began))
 		}
 		cancel(nil)
 	}
 }
 
-func TestSelect(t *testing.T) {
+func TestRatio_isOfTheSameRound(t *testing.T) {
+	column := Column{Key: "us", Values: Figures{subject.Ours: {2, 12, 9}, subject.Bsm: {1, 3, 3}, subject.Redsync: {1, 1, 1}, subject.Raw: {9, 9, 9}}}
 	for _, c := range []struct {
-		list string
-		want []string
+		ratio   Ratio
+		against string
+		want    Spread
+		met     bool
 	}{
-		{"", Names()},
-		{"serial", []string{"serial"}},
-		{"idle, cross,idle", []string{"idle", "cross"}},
+		{atMost("vs_bsm", 3, "us", subject.Ours, subject.Bsm), subject.Bsm, Spread{3, 2, 4}, true},
+		{atMost("vs_bsm", 2.9, "us", subject.Ours, subject.Bsm), subject.Bsm, Spread{3, 2, 4}, false},
+		{atLeast("vs_best", 3, "us", subject.Ours, bestPeer), subject.Bsm, Spread{3, 2, 4}, true},
+		{atLeast("alone", 9.1, "us", subject.Ours, ""), "", Spread{9, 2, 12}, false},
 	} {
-		if got, err := Select(c.list); err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%q: %q, %v, want %q", c.list, got, err, c.want)
+		if got := c.ratio.of([]Column{{Key: "other"}, column}); got.Spread != c.want || got.Against != c.against || got.Met() != c.met {
+			t.Errorf("got %+v, want %+v", got, c)
 		}
 	}
-	const want = `no scenario is called "fast", there are: serial, tracing, parallel, local, cross, handoff, idle, store, history, ` +
-		`redlock_serial, redlock_cross, redlock_votes, pg_serial, pg_cross, pg_waiters, pg_save, pg_notify, pg_renew`
-	if _, err := Select("serial,fast"); err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+	if none := atMost("none", 1, "us", subject.Ideal, "").of([]Column{column}); none.Met() || !math.IsNaN(none.Median) {
+		t.Errorf("a ratio of nothing meets its bar: %+v", none)
+	}
+}
+
+func TestQuantile_isNearestRank(t *testing.T) {
+	var times []time.Duration
+	for i := 100; i >= 1; i-- {
+		times = append(times, time.Duration(i))
+	}
+	for q, want := range map[float64]time.Duration{0: 1, 0.5: 50, 0.99: 99, 0.991: 100, 1: 100} {
+		if got := quantile(times, q); got != want {
+			t.Errorf("quantile %v is %d, want %d", q, got, want)
+		}
 	}
 }
 
@@ -174,4 +121,64 @@ func TestRotated_changesWhoIsFirst(t *testing.T) {
 			t.Errorf("rotated by %d: %q, want %q", n, got, want)
 		}
 	}
+}
+
+func TestSumUp_countsWaitsWithoutAnEnd(t *testing.T) {
+	sum := sumUp([][]crowdMember{
+		{{Waits: []time.Duration{1, 2, 3, 4}}, {Unfinished: time.Second}},
+		{{Waits: []time.Duration{5}}},
+	}, 12, time.Second/2)
+	if sum.perSecond != 10 || sum.callsPerAcquisition != 2.4 || sum.minMaxShare != 0 {
+		t.Errorf("got %+v", sum)
+	}
+	if len(sum.waits) != 6 || slices.Max(sum.waits) != time.Second {
+		t.Errorf("waits %v", sum.waits)
+	}
+}
+
+func TestAlternate_letsAllTakeTurns(t *testing.T) {
+	var order []string
+	takes := func(name string, each ...time.Duration) sample {
+		return func(_ context.Context, times []time.Duration) ([]time.Duration, error) {
+			order = append(order, name)
+			for _, d := range each {
+				times = append(times, d*time.Microsecond)
+			}
+			return times, nil
+		}
+	}
+	medians, err := alternate(t.Context(), 1, 0, takes("a", 1, 2, 3), takes("b", 9), takes("c", 5, 5))
+	if err != nil || !slices.Equal(medians, []float64{2, 9, 5}) || !slices.Equal(order, []string{"b", "c", "a"}) {
+		t.Errorf("medians %v, %v, in the order %v", medians, err, order)
+	}
+}
+
+func TestLoads_noticeWhatWasNotSaved(t *testing.T) {
+	var messages []subject.Message
+	s := &session{questionSize: 200, answerSize: 300, Session: subject.Session{
+		Save: func(_ context.Context, question, answer subject.Message) error {
+			messages = append(messages, question, answer)
+			return nil
+		},
+		Load: func(context.Context, string) ([]subject.Message, error) { return messages, nil },
+	}}
+	if _, err := s.saves(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for size, m := range map[int]subject.Message{200: messages[98], 300: messages[99]} {
+		if text, err := json.Marshal(m); err != nil || len(text) != size {
+			t.Errorf("%s has %d bytes, want %d", text, len(text), size)
+		}
+	}
+	check := func(want string) {
+		t.Helper()
+		if _, err := s.loads(t.Context(), nil); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	check("")
+	messages[99].Text += "!"
+	check("other messages")
+	messages = messages[:98]
+	check("98 messages are there")
 }

@@ -2,9 +2,12 @@ package scenario
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
-	"github.com/belugalock/belugalock/bench/internal/stats"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/belugalock/belugalock/bench/internal/subject"
 )
 
@@ -13,101 +16,56 @@ import (
 const block = 50
 
 // serial measures one acquisition and release of a free key by one goroutine, without others. In a
-// round all subjects share the window.
-func (b *Bench) serial(ctx context.Context) (*Outcome, error) {
-	names := subject.Free()
-	p50, inRedis, err := b.serialTimes(ctx, "serial", b.Pace.Serial, names)
-	if err != nil {
-		return nil, err
-	}
-	return &Outcome{
-		Title:  "one goroutine, a free key: acquire and release",
-		Rounds: b.Pace.Serial.N,
-		Rows:   rows(names, column{"p50_us", "p50 µs", p50}, column{"redis_us", "µs in Redis", inRedis}),
-		Ratios: []Ratio{
-			ratio("serial_vs_raw", subject.Raw, p50[subject.Ours], p50[subject.Raw]),
-			ratio("serial_vs_redislock", subject.Bsm, p50[subject.Ours], p50[subject.Bsm]),
-			ratio("serial_redis_vs_raw", subject.Raw, inRedis[subject.Ours], inRedis[subject.Raw]),
-		},
-	}, nil
-}
-
-// tracing is serial of this library alone: without an Observer, with tracing on no-op providers, and on
-// the SDK of OpenTelemetry.
-func (b *Bench) tracing(ctx context.Context) (*Outcome, error) {
-	none, off, on, unbatched := subject.Unobserved, subject.TracingOff, subject.TracingOn, subject.TracingSync
-	names := []string{none, off, on, unbatched, subject.Woken}
-	p50, _, err := b.serialTimes(ctx, "tracing", b.Pace.Tracing, names)
-	if err != nil {
-		return nil, err
-	}
-	return &Outcome{
-		Title:  "one goroutine, a free key: acquire and release with OpenTelemetry",
-		Rounds: b.Pace.Tracing.N,
-		Rows:   rows(names, column{"p50_us", "p50 µs", p50}),
-		Ratios: []Ratio{
-			ratio("tracing_off_vs_none", none, p50[off], p50[none]),
-			ratio("tracing_on_vs_none", none, p50[on], p50[none]),
-			ratio("tracing_sync_vs_none", none, p50[unbatched], p50[none]),
-		},
-	}, nil
-}
-
-// serialTimes returns the median time of an acquisition and release of each subject, and for how long
-// Redis has run its commands, in µs.
-func (b *Bench) serialTimes(ctx context.Context, scenario string, pace Rounds, names []string) (p50, inRedis figures, err error) {
-	lockers, closeAll, err := openAll(b, names, subject.Open)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer closeAll()
-	times := make([]time.Duration, 0, block)
-	for _, name := range names { // warm-up: connections, scripts, caches
-		for range 4 {
-			if _, err := pairs(ctx, lockers[name], "warm-up", times); err != nil {
-				return nil, nil, err
+// round all subjects share the window. On PostgreSQL, the bare lock has two UPDATEs, each flushed to disk. On
+// five nodes, redsync does without a fencing token.
+func serial(names ...string) func(context.Context, *Bench) (*Outcome, error) {
+	return func(ctx context.Context, b *Bench) (*Outcome, error) {
+		lockers, setup, err := openAll(b, subject.Lockers, names...)
+		defer setup.Close()
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names { // warm-up: connections, scripts, caches
+			for range 4 {
+				if _, err := pairs(ctx, lockers[name], "warm-up", nil); err != nil {
+					return nil, err
+				}
 			}
 		}
-	}
-
-	p50, inRedis = figures{}, figures{}
-	for n := range pace.N {
-		order := b.round(scenario, n, pace.N, names)
-		taken, served := map[string][]time.Duration{}, map[string]time.Duration{}
-		for sweep, end := 0, time.Now().Add(pace.Window); time.Now().Before(end) || sweep == 0; sweep++ {
-			for _, name := range rotated(order, sweep) {
-				before, err := b.serverTime(ctx, name)
-				if err != nil {
-					return nil, nil, err
+		p50, inRedis := Figures{}, Figures{}
+		for n := range b.pace.N {
+			order := b.round(n, names)
+			taken, served := map[string][]time.Duration{}, map[string]time.Duration{}
+			for sweep, end := 0, time.Now().Add(b.pace.Window); time.Now().Before(end) || sweep == 0; sweep++ {
+				for _, name := range rotated(order, sweep) {
+					_, took, err := b.during(ctx, name, func() (err error) {
+						taken[name], err = pairs(ctx, lockers[name], "serial-"+name, taken[name])
+						return err
+					})
+					if err != nil {
+						return nil, fmt.Errorf("%s: %w", name, err)
+					}
+					served[name] += took
 				}
-				times, err := pairs(ctx, lockers[name], "serial-"+name, times)
-				if err != nil {
-					return nil, nil, err
+			}
+			for _, name := range names {
+				p50.add(name, micros(quantile(taken[name], 0.5)))
+				if served[name] > 0 {
+					inRedis.add(name, micros(served[name])/float64(len(taken[name])))
 				}
-				after, err := b.serverTime(ctx, name)
-				if err != nil {
-					return nil, nil, err
-				}
-				taken[name] = append(taken[name], times...)
-				served[name] += after - before
 			}
 		}
-		for _, name := range names {
-			p50.add(name, micros(stats.Quantile(taken[name], 0.5)))
-			if served[name] > 0 {
-				inRedis.add(name, micros(served[name])/float64(len(taken[name])))
-			}
-		}
+		return &Outcome{Subjects: names, Columns: []Column{
+			{"p50_us", "p50 µs", p50}, {"redis_us", "µs in Redis", inRedis},
+		}}, nil
 	}
-	return p50, inRedis, nil
 }
 
-// pairs acquires and releases a block of times and returns how long each took, in the memory of times.
-func pairs(ctx context.Context, l subject.Locker, key string, times []time.Duration) ([]time.Duration, error) {
-	times = times[:0]
+// pairs acquires and releases a block of times and appends how long each took.
+func pairs(ctx context.Context, acquire subject.Locker, key string, times []time.Duration) ([]time.Duration, error) {
 	for range block {
 		began := time.Now()
-		held, err := l.Acquire(ctx, key)
+		held, err := acquire(ctx, key)
 		if err != nil {
 			return nil, err
 		}
@@ -117,4 +75,43 @@ func pairs(ctx context.Context, l subject.Locker, key string, times []time.Durat
 		times = append(times, time.Since(began))
 	}
 	return times, nil
+}
+
+// during runs do, and returns how many commands the subject has sent to Redis in this time, and for how
+// long Redis has run them. Both are 0 on other servers.
+func (b *Bench) during(ctx context.Context, name string, do func() error) (calls int64, took time.Duration, err error) {
+	callsBefore, before, err := b.served(ctx, name)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := do(); err != nil {
+		return 0, 0, err
+	}
+	calls, took, err = b.served(ctx, name)
+	return calls - callsBefore, took - before, err
+}
+
+// served is what during compares.
+func (b *Bench) served(ctx context.Context, name string) (calls int64, took time.Duration, err error) {
+	if b.addr(name) != b.Addr || subject.Sent[name] == nil {
+		return 0, 0, nil
+	}
+	client := redis.NewClient(&redis.Options{Addr: b.Addr})
+	defer client.Close()
+	info, err := client.Info(ctx, "commandstats").Result()
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, command := range subject.Sent[name] {
+		_, after, found := strings.Cut(info, "\ncmdstat_"+command+":")
+		if !found {
+			continue // not yet called
+		}
+		var n, micros int64
+		if _, err := fmt.Sscanf(after, "calls=%d,usec=%d", &n, &micros); err != nil {
+			return 0, 0, fmt.Errorf("%s in Redis: %w", command, err)
+		}
+		calls, took = calls+n, took+time.Duration(micros)*time.Microsecond
+	}
+	return calls, took, nil
 }

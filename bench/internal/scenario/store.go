@@ -1,9 +1,11 @@
 package scenario
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/subject"
@@ -11,189 +13,199 @@ import (
 
 const (
 	loadTurns = 1000
-	longTurns = 100_000
+	// before is the number of Saves in a turn before the measured ones. The first of them shows the
+	// store the token.
+	before = 10
+	// together is the number of Loads before the next subject.
+	together = 4
 )
 
-// store measures the cost of the session store of this library: a Save against an XADD of the same
-// bytes, a Load of 1,000 turns against an LRANGE of as many, and a Save to a session of 100,000
-// turns against one to a session of ten. Both sides write and read messages as JSON, and take
-// turns. In a round, each of the three comparisons has the window, the Loads half of it. Outside
-// the times, it checks that all saved messages can be read.
-func (b *Bench) store(ctx context.Context) (*Outcome, error) {
-	pace, names := b.Pace.Store, []string{subject.Ours, subject.BsmStream, subject.Stream, subject.List}
-	ways, closeAll, err := openAll(b, names, subject.OpenSessions)
+// store measures the cost of the session store of this library: a Save of 0.5 KB against an XADD of the
+// same bytes, and a Load of 1,000 turns against an LRANGE of as many. Both sides write and read messages
+// as JSON, and take turns. In a round, the Saves have the window, and the Loads half of it. Outside the
+// times, it checks that all saved messages can be read.
+func store(ctx context.Context, b *Bench) (*Outcome, error) {
+	ours, stream, list := subject.Ours, subject.Stream, subject.List
+	names := []string{ours, stream, list}
+	ways, setup, err := openAll(b, subject.Ways, names...)
+	defer setup.Close()
 	if err != nil {
 		return nil, err
 	}
-	defer closeAll()
-	toLoad, err := b.filled(ctx, ways, subject.Ours, subject.List)
+	toLoad, err := b.sessions(200, 300, ways[ours], ways[list])
 	if err != nil {
 		return nil, err
 	}
-	long, err := b.long(ctx, ways[subject.Ours])
-	if err != nil {
-		return nil, err
-	}
-
-	f := storeFigures{figures{}, figures{}, figures{}, figures{}, figures{}, figures{}, figures{}, figures{}}
-	for n := range pace.N {
-		b.round("store", n, pace.N, names)
-		if err := b.timeSaves(ctx, n, ways, f); err != nil {
-			return nil, err
-		}
-		if err := b.timeLoads(ctx, n, toLoad, f); err != nil {
-			return nil, err
-		}
-		if err := b.timeAppends(ctx, n, ways[subject.Ours], long, f); err != nil {
+	for _, s := range toLoad {
+		if _, err := s.save(ctx, loadTurns, nil); err != nil {
 			return nil, err
 		}
 	}
-	if err := long.check(ctx); err != nil {
-		return nil, err
-	}
-	return &Outcome{
-		Title:  "a Save of 0.5 KB, a Load of 1,000 turns, a Save to 10 and to 100,000 turns",
-		Rounds: pace.N,
-		Rows: rows(names,
-			column{"save_us", "Save µs", f.save},
-			column{"turn_save_us", "in a turn µs", f.turnSave},
-			column{"turn_id_save_us", "with a turn ID µs", f.idSave},
-			column{"load_1000_us", "Load of 1,000 µs", f.load},
-			column{"save_10_us", "Save to 10 µs", f.toShort},
-			column{"save_100k_us", "Save to 100,000 µs", f.toLong},
-			column{"turn_save_10_us", "in a turn to 10 µs", f.turnToShort},
-			column{"turn_save_100k_us", "in a turn to 100,000 µs", f.turnToLong},
-		),
-		Ratios: []Ratio{
-			ratio("save_vs_xadd", subject.Stream, f.save[subject.Ours], f.save[subject.Stream]),
-			ratio("turn_save_vs_xadd", subject.Stream, f.turnSave[subject.Ours], f.save[subject.Stream]),
-			ratio("turn_id_save_vs_xadd", subject.Stream, f.idSave[subject.Ours], f.save[subject.Stream]),
-			ratio("load_1000_vs_lrange", subject.List, f.load[subject.Ours], f.load[subject.List]),
-			ratio("append_100k_vs_10", "10 turns", f.toLong[subject.Ours], f.toShort[subject.Ours]),
-			ratio("turn_append_100k_vs_10", "10 turns", f.turnToLong[subject.Ours], f.turnToShort[subject.Ours]),
-		},
-	}, nil
-}
-
-// storeFigures are medians in µs.
-type storeFigures struct {
-	save, turnSave, idSave                   figures
-	load                                     figures
-	toShort, toLong, turnToShort, turnToLong figures
-}
-
-// timeSaves compares the Saves, each to a new session.
-func (b *Bench) timeSaves(ctx context.Context, n int, ways map[string]subject.Sessions, f storeFigures) error {
-	compared := []struct {
-		name   string
-		figure figures
-		timed  func(*session) sample
-		s      *session
-	}{
-		{subject.Ours, f.save, func(s *session) sample { return s.saves }, nil},
-		{subject.Ours, f.turnSave, func(s *session) sample { return s.savesInTurn }, nil},
-		{subject.Ours, f.idSave, func(s *session) sample { s.named = true; return s.savesInTurn }, nil},
-		{subject.BsmStream, f.save, func(s *session) sample { return s.saves }, nil},
-		{subject.Stream, f.save, func(s *session) sample { return s.saves }, nil},
-	}
-	var samples []sample
-	for i := range compared {
-		c := &compared[i]
-		var err error
-		if c.s, err = b.newSession(ways[c.name]); err != nil {
-			return err
-		}
-		samples = append(samples, c.timed(c.s))
-	}
-	took, err := alternate(ctx, n, b.Pace.Store.Window, samples...)
-	if err != nil {
-		return err
-	}
-	for i, c := range compared {
-		if err := c.s.check(ctx); err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-		c.figure.add(c.name, micros(took[i]))
-	}
-	return nil
-}
-
-// timeLoads compares the Loads.
-func (b *Bench) timeLoads(ctx context.Context, n int, sessions map[string]*session, f storeFigures) error {
-	names := []string{subject.Ours, subject.List}
-	var samples []sample
-	for _, name := range names {
-		samples = append(samples, sessions[name].loads)
-	}
-	took, err := alternate(ctx, n, b.Pace.Store.Window/2, samples...)
-	if err != nil {
-		return err
-	}
-	for i, name := range names {
-		f.load.add(name, micros(took[i]))
-	}
-	return nil
-}
-
-// timeAppends compares Saves to the long session with Saves to short ones, which are new in every
-// block. In the same block, both have had a turn with ten Saves before, so the lock and the store
-// are in the same state.
-func (b *Bench) timeAppends(ctx context.Context, n int, way subject.Sessions, long *session, f storeFigures) error {
-	short := func(timed func(*session) sample) sample {
-		return func(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
-			s, err := b.newSession(way)
-			if err != nil {
-				return nil, err
-			}
-			if times, err = timed(s)(ctx, times); err != nil {
-				return nil, err
-			}
-			return times, s.check(ctx)
-		}
-	}
-	after, within := func(s *session) sample { return s.savesAfterTurn }, func(s *session) sample { return s.savesInTurn }
-	took, err := alternate(ctx, n, b.Pace.Store.Window, short(after), long.savesAfterTurn, short(within), long.savesInTurn)
-	if err != nil {
-		return err
-	}
-	for i, figure := range []figures{f.toShort, f.toLong, f.turnToShort, f.turnToLong} {
-		figure.add(subject.Ours, micros(took[i]))
-	}
-	return nil
-}
-
-func (b *Bench) newSession(way subject.Sessions) (*session, error) {
-	s, err := way.Session(b.key("store"))
-	return &session{Session: s}, err
-}
-
-// filled returns a session of each of the ways with the turns that are to be loaded.
-func (b *Bench) filled(ctx context.Context, ways map[string]subject.Sessions, names ...string) (map[string]*session, error) {
-	sessions := map[string]*session{}
-	for _, name := range names {
-		s, err := b.newSession(ways[name])
-		if err == nil {
-			err = s.save(ctx, loadTurns)
-		}
-		if err == nil {
-			err = s.check(ctx)
-		}
+	save, turnSave, idSave, load := Figures{}, Figures{}, Figures{}, Figures{}
+	for n := range b.pace.N {
+		b.round(n, names)
+		s, err := b.sessions(200, 300, ways[ours], ways[ours], ways[ours], ways[stream])
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, err
 		}
-		sessions[name] = s
+		s[2].named = true
+		saves, err := alternate(ctx, n, b.pace.Window, s[0].saves, s[1].savesInTurn, s[2].savesInTurn, s[3].saves)
+		if err != nil {
+			return nil, err
+		}
+		for i, figure := range []Figures{save, turnSave, idSave} {
+			figure.add(ours, saves[i])
+			figure.add(stream, saves[3])
+			if _, err := s[i].loads(ctx, nil); err != nil {
+				return nil, err
+			}
+		}
+		loads, err := alternate(ctx, n, b.pace.Window/2, toLoad[0].loads, toLoad[1].loads)
+		if err != nil {
+			return nil, err
+		}
+		load.add(ours, loads[0])
+		load.add(list, loads[1])
+	}
+	return &Outcome{Subjects: names, Columns: []Column{
+		{"save_us", "Save µs", save}, {"turn_save_us", "in a turn µs", turnSave},
+		{"turn_id_save_us", "with a turn ID µs", idSave}, {"load_1000_us", "Load of 1,000 µs", load},
+	}}, nil
+}
+
+// pgSave compares a Save of 4 KB in a turn with an INSERT of the same bytes.
+func pgSave(ctx context.Context, b *Bench) (*Outcome, error) {
+	ours, names := subject.OursPostgres, []string{subject.OursPostgres, subject.Insert}
+	ways, setup, err := openAll(b, subject.Ways, names...)
+	defer setup.Close()
+	if err != nil {
+		return nil, err
+	}
+	p50 := Figures{}
+	for n := range b.pace.N {
+		b.round(n, names)
+		s, err := b.sessions(1024, 3072, ways[ours], ways[subject.Insert])
+		if err != nil {
+			return nil, err
+		}
+		took, err := alternate(ctx, n, b.pace.Window, s[0].savesInTurn, s[1].saves)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := s[0].loads(ctx, nil); err != nil {
+			return nil, err
+		}
+		p50.add(ours, took[0])
+		p50.add(subject.Insert, took[1])
+	}
+	return &Outcome{Subjects: names, Columns: []Column{{"save_4k_us", "Save µs", p50}}}, nil
+}
+
+// sample runs the measured work a few times, and appends each time.
+type sample func(ctx context.Context, times []time.Duration) ([]time.Duration, error)
+
+// alternate lets samples take turns for the time of the window, and returns the median of each in µs. The
+// n-th round begins with the n-th sample.
+func alternate(ctx context.Context, n int, window time.Duration, samples ...sample) (medians []float64, err error) {
+	runtime.GC() // no sample pays for earlier garbage
+	taken := make([][]time.Duration, len(samples))
+	for sweep, end := 0, time.Now().Add(window); sweep == 0 || time.Now().Before(end); sweep++ {
+		for i := range samples {
+			i = (i + n + sweep) % len(samples)
+			if taken[i], err = samples[i](ctx, taken[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, times := range taken {
+		medians = append(medians, micros(quantile(times, 0.5)))
+	}
+	return medians, nil
+}
+
+// session is one with the number of exchanges it was given.
+type session struct {
+	subject.Session
+	n                        int
+	questionSize, answerSize int  // bytes, as JSON
+	named                    bool // its Saves have IDs
+}
+
+// sessions returns a new session of each of the ways.
+func (b *Bench) sessions(questionSize, answerSize int, ways ...subject.Sessions) (sessions []*session, err error) {
+	for _, way := range ways {
+		s, err := way(b.key())
+		if err != nil {
+			return nil, err
+		}
+		sessions = append(sessions, &session{Session: s, questionSize: questionSize, answerSize: answerSize})
 	}
 	return sessions, nil
 }
 
-// long returns the long session.
-func (b *Bench) long(ctx context.Context, way subject.Sessions) (*session, error) {
-	b.Progress(fmt.Sprintf("%-8s filling a session", "store"))
-	name := b.key("store")
-	turns := cmp.Or(b.longTurns, longTurns)
-	if err := subject.Extend(ctx, subject.Setup{Addr: b.Addr}, name, turns, exchange); err != nil {
-		return nil, err
+// exchange returns the n-th question and answer.
+func (s *session) exchange(n int) (question, answer subject.Message) {
+	say := func(role, words string, size int) subject.Message {
+		words = strconv.Itoa(n) + ": " + words // scripts keep equal texts once, so no two are equal
+		size -= len(`{"role":"","text":""}`) + len(role)
+		return subject.Message{Role: role, Text: strings.Repeat(words, size/len(words)+1)[:size]}
 	}
-	s, err := way.Session(name)
-	return &session{Session: s, n: turns}, err
+	return say("user", "Where is the parcel that I ordered last week? ", s.questionSize),
+		say("assistant", "It has left our depot and comes on Tuesday between nine and eleven. ", s.answerSize)
+}
+
+// save makes Saves, and appends their times.
+func (s *session) save(ctx context.Context, count int, times []time.Duration) ([]time.Duration, error) {
+	for range count {
+		question, answer := s.exchange(s.n)
+		id := "message-" + strconv.Itoa(s.n)
+		began := time.Now()
+		save := func() error { return s.Save(ctx, question, answer) }
+		if s.named {
+			save = func() error { return s.SaveOnce(ctx, id, question, answer) }
+		}
+		if err := save(); err != nil {
+			return nil, err
+		}
+		times = append(times, time.Since(began))
+		s.n++
+	}
+	return times, nil
+}
+
+// saves makes Saves.
+func (s *session) saves(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
+	return s.save(ctx, block, times)
+}
+
+// savesInTurn makes Saves in the course of a turn.
+func (s *session) savesInTurn(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
+	err := s.Turn(ctx, func(ctx context.Context) (err error) {
+		if _, err := s.save(ctx, before, nil); err != nil {
+			return err
+		}
+		times, err = s.saves(ctx, times)
+		return err
+	})
+	return times, err
+}
+
+// loads makes Loads, and looks whether the session has what it was given.
+func (s *session) loads(ctx context.Context, times []time.Duration) ([]time.Duration, error) {
+	for range together {
+		began := time.Now()
+		messages, err := s.Load(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		times = append(times, time.Since(began))
+		if len(messages) != 2*s.n {
+			return nil, fmt.Errorf("%d Saves were made, and %d messages are there", s.n, len(messages))
+		}
+		question, answer := s.exchange(s.n - 1)
+		if last := messages[2*s.n-2:]; last[0] != question || last[1] != answer {
+			return nil, fmt.Errorf("the last of %d Saves has left other messages: %v", s.n, last)
+		}
+	}
+	return times, nil
 }

@@ -2,57 +2,87 @@ package subject
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"sync/atomic"
+	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/distlock/redlock"
 )
 
-// ours is this library with everything on: renewal, notice of loss, and an Observer, because
-// production has one.
-type ours struct {
-	locker *distlock.Locker
-	client *redis.Client
+// options are those of this library with everything on: renewal, notice of loss, and an Observer,
+// because production has one.
+var options = distlock.Options{
+	TTL:      TTL,
+	Wait:     -1, // as the others wait
+	Observer: observer{},
+	Logger:   slog.New(slog.DiscardHandler), // a Locker that is closed under its waiters says so
 }
 
-func openOurs(s Setup) (Locker, error) { return openObserved(s, &observer{}) }
+type observer struct{}
 
-func openObserved(s Setup, o distlock.Observer) (Locker, error) {
-	client := s.client()
-	locker, err := redislock.New(client, &distlock.Options{
-		TTL:      s.TTL,
-		Wait:     -1, // as the others wait
-		Observer: o,
-		Logger:   slog.New(slog.DiscardHandler), // a Locker that is closed under its waiters says so
+func (observer) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }
+func (observer) End(context.Context, *distlock.Operation)                         {}
+
+// acquires returns a Locker of this library as the subjects are.
+func acquires(locker *distlock.Locker) Locker {
+	return func(ctx context.Context, key string) (Held, error) { return locker.Acquire(ctx, key) }
+}
+
+func (s *Setup) closeOurs(locker *distlock.Locker) {
+	s.onClose(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = locker.Close(ctx)
 	})
+}
+
+// onRedis makes a Locker of this library.
+func (s *Setup) onRedis(client *redis.Client) (*distlock.Locker, error) {
+	locker, err := redislock.New(client, &options)
+	if err == nil {
+		s.closeOurs(locker)
+	}
+	return locker, err
+}
+
+// onPostgres makes a Locker of this library.
+func (s *Setup) onPostgres(url string) (*distlock.Locker, *pgxpool.Pool, error) {
+	pool, err := s.pool(url)
 	if err != nil {
-		return nil, errors.Join(err, client.Close())
+		return nil, nil, err
 	}
-	return &ours{locker, client}, nil
-}
-
-func (o *ours) Acquire(ctx context.Context, key string) (Held, error) {
-	return o.locker.Acquire(ctx, key)
-}
-
-func (o *ours) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	return errors.Join(o.locker.Close(ctx), o.client.Close())
-}
-
-// observer counts the handoffs from other processes.
-type observer struct{ remote atomic.Int64 }
-
-func (o *observer) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }
-
-func (o *observer) End(_ context.Context, op *distlock.Operation) {
-	if op.Handoff == distlock.HandoffRemote {
-		o.remote.Add(1)
+	locker, err := pglock.New(context.Background(), pool, &pglock.Options{Options: options})
+	if err == nil {
+		s.closeOurs(locker)
 	}
+	return locker, pool, err
+}
+
+func openOurs(s *Setup, addr string) (Locker, error) {
+	locker, err := s.onRedis(s.client(addr))
+	return acquires(locker), err
+}
+
+func openOursPostgres(s *Setup, url string) (Locker, error) {
+	locker, _, err := s.onPostgres(url)
+	return acquires(locker), err
+}
+
+// openOursQuorum opens the nodes without a delay after a restart: their servers are new.
+func openOursQuorum(s *Setup, addrs string) (Locker, error) {
+	var nodes []redis.UniversalClient
+	for addr := range strings.SplitSeq(addrs, ",") {
+		nodes = append(nodes, s.client(addr))
+	}
+	locker, err := redlock.New(nodes, &redlock.Options{RestartDelay: -1, Options: options})
+	if err == nil {
+		s.closeOurs(locker)
+	}
+	return acquires(locker), err
 }

@@ -1,5 +1,5 @@
-// Package subject holds the compared locks: this library, its peers, and the barest possible lock,
-// each behind the same two methods and set up as its own documentation advises.
+// Package subject holds the compared locks and session stores: this library, its peers, and the barest
+// commands, each behind the same functions and set up as its own documentation advises.
 //
 // Each of them that uses go-redis gets a client with the same options: its defaults, and
 // ContextTimeoutEnabled.
@@ -7,15 +7,11 @@ package subject
 
 import (
 	"context"
-	"fmt"
-	"net"
-	"strings"
+	"slices"
 	"time"
 
-	"github.com/go-redsync/redsync/v4"
 	"github.com/redis/go-redis/v9"
-
-	"github.com/belugalock/belugalock/bench/internal/wire"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // The names of the subjects.
@@ -27,16 +23,21 @@ const (
 	Rueidislock = "rueidislock"
 	Raw         = "raw commands"
 	Ideal       = "no lock"
+
+	// On PostgreSQL.
+	OursPostgres = "belugalock, PostgreSQL"
+	Allisson     = "allisson/go-pglock"
+	Updates      = "two UPDATEs"
+
+	// On five nodes.
+	OursQuorum  = "belugalock, 5 nodes"
+	OursOneDead = "belugalock, one node dead"
+	OursOneHung = "belugalock, one node hung"
 )
 
-// Locker is a subject at work.
-type Locker interface {
-	// Acquire waits for the lock until ctx ends. The ctx has no deadline, and in-flight commands
-	// outlive it.
-	Acquire(ctx context.Context, key string) (Held, error)
-	// Close ends what belongs to the Locker, its client included.
-	Close() error
-}
+// Locker waits for the lock of a key until ctx ends. The ctx has no deadline, and in-flight commands
+// outlive it.
+type Locker func(ctx context.Context, key string) (Held, error)
 
 // Held is a lock that is held. Many libraries' types have this method, so no measurement pays for a
 // wrapper.
@@ -44,63 +45,49 @@ type Held interface {
 	Release(ctx context.Context) error
 }
 
-// Trier is a Locker that can try once.
-type Trier interface {
-	Locker
-	// TryAcquire returns nil if another holds the lock, or may get it.
-	TryAcquire(ctx context.Context, key string) (Held, error)
-}
+type heldFunc func(ctx context.Context) error
 
-// Setup says how to open a subject.
-type Setup struct {
-	// Addr is that of Redis, or those of several nodes with commas between, or the URL of PostgreSQL.
-	Addr string
-	TTL  time.Duration
-	// Commands counts what the subject's connections send. Nil: nothing is put between it and its
-	// connections.
-	Commands *wire.Counter
-	// delay is the longest time by which each request is delayed, at random.
-	delay time.Duration
-}
+func (release heldFunc) Release(ctx context.Context) error { return release(ctx) }
 
-var openers = map[string]func(Setup) (Locker, error){
-	Ours:             openOurs,
-	Bsm:              func(s Setup) (Locker, error) { return openBsm(s, bsmRetry) },
-	BsmEager:         func(s Setup) (Locker, error) { return openBsm(s, bsmEagerRetry) },
-	Redsync:          func(s Setup) (Locker, error) { return openRedsync(s) },
-	Rueidislock:      openRueidislock,
-	Raw:              openRaw,
-	OursPostgres:     func(s Setup) (Locker, error) { return newOursPostgres(s) },
-	Updates:          func(s Setup) (Locker, error) { return openUpdates(s, false) },
-	UpdatesUnflushed: func(s Setup) (Locker, error) { return openUpdates(s, true) },
-	Cirello:          openCirello,
-	Allisson:         openAllisson,
-	OursQuorum:       openOursQuorum,
-	OursOneDead:      openOursQuorum,
-	OursOneHung:      openOursQuorum,
-	RedsyncQuorum:    func(s Setup) (Locker, error) { return openRedsync(s) },
-	OursFar:          toFar(openOursQuorum),
-	RedsyncFar:       toFar(func(s Setup) (Locker, error) { return openRedsync(s) }),
-	Unobserved:       func(s Setup) (Locker, error) { return openObserved(s, nil) },
-	TracingOff:       openTracingOff,
-	TracingOn:        openTracingOn,
-	TracingSync:      openTracingSync,
-	Woken:            openWoken,
-	RedsyncFast:      func(s Setup) (Locker, error) { return openRedsync(s, redsync.WithFailFast(true)) },
-	Ideal:            func(Setup) (Locker, error) { return noLock{}, nil },
-}
+// TTL is that of all locks: none runs out while it is measured.
+const TTL = 30 * time.Second
 
-// Open opens the subject of that name.
-func Open(name string, s Setup) (Locker, error) {
-	open, ok := openers[name]
-	if !ok {
-		return nil, fmt.Errorf("no subject is called %q", name)
+// Setup is what belongs to opened subjects.
+type Setup struct{ closers []func() }
+
+// Close ends what belongs to the subjects, their clients included. Every figure is known by then, so no
+// error matters.
+func (s *Setup) Close() {
+	for _, closeIt := range slices.Backward(s.closers) {
+		closeIt()
 	}
-	l, err := open(s)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", name, err)
-	}
-	return l, nil
+}
+
+func (s *Setup) onClose(closeIt func()) { s.closers = append(s.closers, closeIt) }
+
+// The log of go-redis would name a killed server again and again. It has no lock of its own, so it
+// is switched off before the first client.
+func init() { logging.Disable() }
+
+// Opener opens a subject. Its addr is that of Redis, or those of several nodes with commas between, or the
+// URL of a database in PostgreSQL that PreparePostgres has prepared.
+type Opener[T any] func(s *Setup, addr string) (T, error)
+
+// Lockers are the compared locks by their names.
+var Lockers = map[string]Opener[Locker]{
+	Ours:         openOurs,
+	Bsm:          func(s *Setup, addr string) (Locker, error) { return openBsm(s, addr, bsmRetry) },
+	BsmEager:     func(s *Setup, addr string) (Locker, error) { return openBsm(s, addr, bsmEagerRetry) },
+	Redsync:      openRedsync,
+	Rueidislock:  openRueidislock,
+	Raw:          openRaw,
+	OursPostgres: openOursPostgres,
+	Updates:      openUpdates,
+	Allisson:     openAllisson,
+	OursQuorum:   openOursQuorum,
+	OursOneDead:  openOursQuorum,
+	OursOneHung:  openOursQuorum,
+	Ideal:        func(*Setup, string) (Locker, error) { return noLock, nil },
 }
 
 // Free returns the subjects for a free lock: one that never waits does not care how often it would
@@ -110,55 +97,27 @@ func Free() []string { return []string{Ours, Bsm, Redsync, Rueidislock, Raw} }
 // Contended returns the subjects that can wait for a lock.
 func Contended() []string { return []string{Ours, Bsm, BsmEager, Redsync, Rueidislock} }
 
-// Peers returns those of the names that are other locking libraries.
-func Peers(names []string) (peers []string) {
-	for _, n := range names {
-		if n != Ours && n != Raw && n != Ideal {
-			peers = append(peers, n)
-		}
-	}
-	return peers
+// Sent are the commands that a subject on one Redis sends, as INFO commandstats names them. Redis also
+// counts what scripts call, but none of these.
+var Sent = map[string][]string{
+	Ours: {"evalsha"}, Bsm: {"evalsha"}, BsmEager: {"evalsha"}, Redsync: {"set", "evalsha"}, Raw: {"set", "evalsha"},
+	Rueidislock: {"client|caching", "evalsha"},
 }
 
 // Pause returns the subject's longest fixed pause between two tries, 0 if it has none. A scenario
 // that looks at a waiter should choose a random moment of that pause. Otherwise it always meets the
 // same part of it.
 func Pause(name string) time.Duration {
-	switch name {
-	case Bsm:
-		return bsmRetry
-	case BsmEager:
-		return bsmEagerRetry
-	case Redsync:
-		return redsyncPause
-	default:
-		return 0
-	}
+	return map[string]time.Duration{Bsm: bsmRetry, BsmEager: bsmEagerRetry, Redsync: redsyncPause}[name]
 }
 
-func (s Setup) client() *redis.Client { return s.clients()[0] }
-
-// clients returns a client for each address.
-func (s Setup) clients() (clients []*redis.Client) {
-	for addr := range strings.SplitSeq(s.Addr, ",") {
-		options := &redis.Options{Addr: addr, ContextTimeoutEnabled: true}
-		if s.Commands != nil {
-			options.Dialer = s.Commands.Dial
-		}
-		if s.delay > 0 {
-			options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-				return farConn{conn, s.delay}, err
-			}
-		}
-		clients = append(clients, redis.NewClient(options))
-	}
-	return clients
+func (s *Setup) client(addr string) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	s.onClose(func() { _ = client.Close() })
+	return client
 }
 
 // noLock is what remains of a measurement without a lock.
-type noLock struct{}
-
-func (noLock) Acquire(ctx context.Context, _ string) (Held, error) { return noLock{}, ctx.Err() }
-func (noLock) Release(context.Context) error                       { return nil }
-func (noLock) Close() error                                        { return nil }
+func noLock(ctx context.Context, _ string) (Held, error) {
+	return heldFunc(func(context.Context) error { return nil }), ctx.Err()
+}

@@ -10,12 +10,22 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/subject"
-	"github.com/belugalock/belugalock/bench/internal/wire"
 	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/testservers"
 )
 
-func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(testservers.Sharing{M: m}) }
+
+func open(t *testing.T, name, addr string) subject.Locker {
+	t.Helper()
+	var setup subject.Setup
+	t.Cleanup(setup.Close)
+	acquire, err := subject.Lockers[name](&setup, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return acquire
+}
 
 func TestLocker_waitsUntilTheHolderReleases(t *testing.T) {
 	s := testservers.StartRedis(t)
@@ -34,10 +44,25 @@ func TestLocker_waitsUntilTheHolderReleases(t *testing.T) {
 	}
 }
 
+func TestLocker_onPostgresAndNodes_waits(t *testing.T) {
+	p := testservers.SharedPostgres(t).NewDatabase(t)
+	if err := subject.PreparePostgres(t.Context(), p.URL()); err != nil {
+		t.Fatal(err)
+	}
+	nodes := strings.Join(testservers.StartQuorum(t, 5).Addrs(), ",")
+	for name, addr := range map[string]string{
+		subject.OursPostgres: p.URL(), subject.Allisson: p.URL(), subject.OursQuorum: nodes, subject.Redsync: nodes,
+	} {
+		if err := passes(t, name, addr, name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // passes has a Locker wait for a lock that another holds for a moment.
 func passes(t *testing.T, name, addr, key string) error {
-	a, b := open(t, name, addr, nil), open(t, name, addr, nil)
-	held, err := a.Acquire(t.Context(), key)
+	a, b := open(t, name, addr), open(t, name, addr)
+	held, err := a(t.Context(), key)
 	if err != nil {
 		return err
 	}
@@ -45,7 +70,7 @@ func passes(t *testing.T, name, addr, key string) error {
 	defer cancel()
 	granted := make(chan error, 1)
 	go func() {
-		held, err := b.Acquire(ctx, key)
+		held, err := b(ctx, key)
 		if err == nil {
 			err = held.Release(t.Context())
 		}
@@ -63,80 +88,29 @@ func passes(t *testing.T, name, addr, key string) error {
 	return <-granted
 }
 
-func TestLocker_waitEndsWithItsContext(t *testing.T) {
+func TestSession_loadsWhatWasSaved(t *testing.T) {
 	s := testservers.StartRedis(t)
-	for _, name := range subject.Contended() {
-		l := open(t, name, s.Addr(), nil)
-		held, err := l.Acquire(t.Context(), name)
+	for _, name := range []string{subject.Ours, subject.List} {
+		var setup subject.Setup
+		t.Cleanup(setup.Close)
+		way, err := subject.Ways[name](&setup, s.Addr())
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(20*time.Millisecond, cancel)
-		if _, err := l.Acquire(ctx, name); err == nil {
-			t.Errorf("%s: got a lock that was held", name)
+		session, err := way("session")
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err := held.Release(t.Context()); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// TestSetup_commandsOfEverySubjectAreCounted takes and releases a free lock: a subject needs from
-// two to four commands, even if its scripts are not loaded yet.
-func TestSetup_commandsOfEverySubjectAreCounted(t *testing.T) {
-	s := testservers.StartRedis(t)
-	for _, name := range slices.Concat(subject.Free(), []string{subject.BsmEager}) {
-		var commands wire.Counter
-		l := open(t, name, s.Addr(), &commands)
+		var want []subject.Message
 		for range 10 {
-			held, err := l.Acquire(t.Context(), name)
-			if err != nil {
+			question, answer := subject.Message{Role: "user", Text: "question"}, subject.Message{Role: "assistant", Text: "answer"}
+			if err := session.Save(t.Context(), question, answer); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			if err := held.Release(t.Context()); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			want = append(want, question, answer)
 		}
-		if n := commands.Commands(); n < 20 || n > 40 {
-			t.Errorf("%s: %d commands for 10 locks, want 20 to 40", name, n)
-		}
-	}
-}
-
-func TestOpen_unknownName(t *testing.T) {
-	if _, err := subject.Open("zookeeper", subject.Setup{}); err == nil {
-		t.Error("no error")
-	}
-}
-
-func open(t *testing.T, name, addr string, commands *wire.Counter) subject.Locker {
-	t.Helper()
-	l, err := subject.Open(name, subject.Setup{Addr: addr, TTL: 30 * time.Second, Commands: commands})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	})
-	return l
-}
-
-func TestTrier_triesOnce(t *testing.T) {
-	addrs := strings.Join(testservers.StartQuorum(t, 5).Addrs(), ",")
-	for _, name := range []string{subject.OursQuorum, subject.RedsyncQuorum} {
-		first, second := open(t, name, addrs, nil).(subject.Trier), open(t, name, addrs, nil).(subject.Trier)
-		held, err := first.TryAcquire(t.Context(), name)
-		if err != nil || held == nil {
-			t.Fatalf("%s: a free lock: %v, %v", name, held, err)
-		}
-		if other, err := second.TryAcquire(t.Context(), name); err != nil || other != nil {
-			t.Errorf("%s: a lock that is held: %v, %v", name, other, err)
-		}
-		if err := held.Release(t.Context()); err != nil {
-			t.Errorf("%s: %v", name, err)
+		if got, err := session.Load(t.Context(), ""); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, %v, want %v", name, got, err, want)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// What one request makes Redis do. Scenario history of package bench measures how long that takes.
+// What one request makes Redis do. BenchmarkReplaceStep measures how long that takes.
 
 // fill adds exchanges to a log, each in a turn of its own, from token 1 on.
 func (r *rig) fill(t *testing.T, exchanges int, messages ...string) {
