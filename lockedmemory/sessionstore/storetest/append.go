@@ -62,7 +62,8 @@ func appended(h *harness) {
 	}
 }
 
-// Answered returns the exchange of an ID, or that it is gone: after trimming, Replace and Clear, and in a turn.
+// Answered returns the exchange of an ID, or that it is gone: after trimming, Replace and Clear, in a turn,
+// and pinned.
 func answered(h *harness) {
 	a := h.instance(&options{Retention: sessionstore.Retention{MaxExchanges: 60}}, nil)
 	a.isUnknown("one")
@@ -77,6 +78,20 @@ func answered(h *harness) {
 		a.mustSaveOnce(ctx, "two", 3)
 		a.isUnder(ctx, "two", 3)
 	})
+	for _, pinned := range []bool{true, false} { // a pinned exchange is the first
+		a.turn(func(ctx context.Context) {
+			all := a.all(ctx)
+			e := all[len(all)-1]
+			if !pinned {
+				e = all[0]
+			}
+			e.Pinned = pinned
+			if err := a.store.Replace(ctx, e.Place, e.Place, e); err != nil {
+				h.Error(err)
+			}
+		})
+		a.isUnder(h.Context(), "two", 3)
+	}
 	a.turn(func(ctx context.Context) {
 		all := a.all(ctx)
 		added := slices.Repeat([]Exchange{exchange("added")}, 120) // all stand at the place of the edited one

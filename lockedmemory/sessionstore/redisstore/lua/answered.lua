@@ -16,6 +16,7 @@ local from, entry = place .. '000000', nil
 repeat
   entry = redis.call('XRANGE', KEYS[1], from, place .. '999999', 'COUNT', 1)[1]
   local words = entry and entry[2]
+  local last = entry and (words[#words - 1] == 'pin' and #words - 2 or #words)
   from = entry and '(' .. entry[1]
-until not entry or words[#words - 1] == 'id' and words[#words] == ARGV[2]
+until not entry or words[last - 1] == 'id' and words[last] == ARGV[2]
 return {1, {entry}}
