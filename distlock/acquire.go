@@ -123,12 +123,11 @@ func (a *acquisition) waitAndAsk() (out outcome) {
 	}
 	ctx, cancel := a.waitContext()
 	defer cancel()
+	defer context.AfterFunc(l.closing, cancel)()
 	if a.once {
-		return a.askUntilGranted(ctx, cancel)
+		return a.askUntilGranted(ctx)
 	}
-	if a.waiter = l.queues.Join(a.op.Key, a); a.waiter == nil {
-		return outcome{err: ErrClosed}
-	}
+	a.waiter = l.queues.Join(a.op.Key, a)
 	if a.waiter.Waited {
 		defer time.AfterFunc(ownWait, a.warnOfOwnWait).Stop()
 		if out, ended := a.waitBehindProcess(ctx); ended {
@@ -140,7 +139,7 @@ func (a *acquisition) waitAndAsk() (out outcome) {
 			a.waiter.Yield(out.failure, out, a.last)
 		}
 	}()
-	return a.askUntilGranted(ctx, cancel)
+	return a.askUntilGranted(ctx)
 }
 
 // waitContext returns the context of the wait.
@@ -153,9 +152,8 @@ func (a *acquisition) waitContext() (context.Context, context.CancelFunc) {
 
 // askUntilGranted asks the backend until it grants the lock, or ctx, that of the wait, ends, or the
 // backend is silent for too long: for the time of a first answer, and after it for a TTL.
-func (a *acquisition) askUntilGranted(ctx context.Context, cancel context.CancelFunc) (out outcome) {
+func (a *acquisition) askUntilGranted(ctx context.Context) (out outcome) {
 	l := a.locker
-	defer context.AfterFunc(l.closing, cancel)()
 	a.req = driver.AcquireRequest{
 		Name:     l.name(a.op.Key),
 		Owner:    newOwner(),

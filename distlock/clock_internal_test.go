@@ -12,12 +12,17 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
+// allSuspends is the sum of the suspends of all tests: the clock never goes back.
+var allSuspends time.Duration
+
 // suspendFor makes the clocks look as if the machine had been suspended, while no timer reads them.
 func suspendFor(t *testing.T, d time.Duration) {
 	t.Helper()
 	synctest.Wait()
-	suspended, ran, slept := trust.Suspended, trust.WallRan, trust.Slept()
-	trust.Suspended = func() time.Duration { return slept + d }
+	suspended, ran := trust.Suspended, trust.WallRan
+	allSuspends += d
+	slept := allSuspends
+	trust.Suspended = func() time.Duration { return suspended() + slept }
 	trust.WallRan = func(t time.Time) time.Duration { return ran(t) + d }
 	t.Cleanup(func() {
 		synctest.Wait()

@@ -113,12 +113,13 @@ func (g *grant) extendedLocked(sent trust.Moment, ttl time.Duration) {
 func (g *grant) mayRenewLocked() bool { return g.period() > 0 && !g.holder.lastWriteSent }
 
 // mayHandOffLocked reports whether the next waiter of the process, which wants ttl, may go on with the grant.
+// A closed Locker hands nothing off.
 // ⚑ Only as the backend granted it, with the Locker's TTL: an Extend, a raise or a last write may have an
 // effect yet. Only under a reserved token, which does not run ahead of the clock: there is one for each
 // microsecond.
 func (g *grant) mayHandOffLocked(at time.Time, ttl time.Duration) bool {
 	token, common := g.holder.Fence()+1, g.locker.opts.TTL
-	return !g.trust.TooLittleLeft(trust.At(at)) &&
+	return g.locker.closing.Err() == nil && !g.trust.TooLittleLeft(trust.At(at)) &&
 		!g.changed && !g.holder.lastWriteSent &&
 		g.ttl == common && ttl == common &&
 		token <= g.last && token-g.first <= at.Sub(g.won).Microseconds()

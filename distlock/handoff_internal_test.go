@@ -14,12 +14,15 @@ import (
 func TestHandoff_conditions(t *testing.T) {
 	const ttl = 30 * time.Second
 	at := time.Now()
+	closed, closeLocker := context.WithCancel(t.Context())
+	closeLocker()
 	for name, c := range map[string]struct {
 		change func(*grant)
 		want   bool
 	}{
 		"all met":              {func(*grant) {}, true},
 		"a quarter left":       {func(g *grant) { g.trust = trust.Granted(trust.At(at.Add(-ttl*3/4)), ttl) }, false},
+		"a closed Locker":      {func(g *grant) { g.locker.closing = closed }, false},
 		"a change":             {func(g *grant) { g.changed = true }, false},
 		"a last write":         {func(g *grant) { g.holder.lastWriteSent = true }, false},
 		"another TTL":          {func(g *grant) { g.ttl = ttl - 1 }, false},
@@ -28,7 +31,7 @@ func TestHandoff_conditions(t *testing.T) {
 		"a token for each µs":  {func(g *grant) { g.won = at.Add(-3 * time.Microsecond) }, true},
 		"more tokens than µs":  {func(g *grant) { g.won = at.Add(1 - 3*time.Microsecond) }, false},
 	} {
-		g := &grant{locker: &Locker{opts: Options{TTL: ttl}}, ttl: ttl, won: at.Add(-5 * time.Millisecond),
+		g := &grant{locker: &Locker{opts: Options{TTL: ttl}, closing: t.Context()}, ttl: ttl, won: at.Add(-5 * time.Millisecond),
 			first: 1000, last: 1010, trust: trust.Granted(trust.At(at), ttl)}
 		g.holder = &Lease{grant: g}
 		g.holder.fence.Store(1002)

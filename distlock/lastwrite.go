@@ -45,6 +45,8 @@ func (le *Lease) endLastWrite(reply driver.ReleaseReply, err error) {
 	case reply.Replayed || driver.MayHaveEffect(err):
 	default:
 		le.lastWriteSent = false
-		g.startLocked()
+		if !le.isOver() {
+			g.startLocked()
+		}
 	}
 }

@@ -24,7 +24,7 @@ type Lease struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	guard    chan struct{}  // holds a token while a step of Guard runs
-	attached map[any]any    // see fencing.Attach; guarded by grant.mu
+	attached sync.Map       // see fencing.Attach
 	awaited  int64          // see fencing.Awaited; guarded by grant.mu
 	begun    sync.WaitGroup // until the acquire has ended for the Observer
 
@@ -171,16 +171,10 @@ func (le *Lease) Release(ctx context.Context) error {
 
 // attach is fencing.Attach.
 func (le *Lease) attach(key any, create func() any) any {
-	le.grant.mu.Lock()
-	defer le.grant.mu.Unlock()
-	value, ok := le.attached[key]
-	if !ok {
-		value = create()
-		if le.attached == nil {
-			le.attached = make(map[any]any)
-		}
-		le.attached[key] = value
+	if value, ok := le.attached.Load(key); ok {
+		return value
 	}
+	value, _ := le.attached.LoadOrStore(key, create())
 	return value
 }
 

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/cleanup"
@@ -26,7 +25,6 @@ type Locker struct {
 	listener     driver.Listener // nil if the backend does not notify
 	queues       *queues
 	alarm        alarm
-	slept        atomic.Int64 // trust.Slept at the last look
 	cleaner      *cleanup.Cleaner
 	reports      reports
 	closing      context.Context // ended by Close: waiting calls give up
@@ -74,7 +72,6 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.queues = queue.New[*acquisition, outcome, lastAnswer](l.caps.Queues)
 	l.alarm.look = l.look
 	l.grants = make(map[string]*grant)
-	l.slept.Store(int64(trust.Slept()))
 	release := func(ctx context.Context, req driver.ReleaseRequest) error {
 		_, err := d.Release(ctx, req)
 		return err
@@ -90,7 +87,6 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 func (l *Locker) Close(ctx context.Context) error {
 	ctx, cancel := lingering(ctx, 0) // it may be the context of a lease
 	defer cancel()
-	l.queues.Close(outcome{err: ErrClosed})
 	l.mu.Lock()
 	if l.closing.Err() == nil {
 		l.close()
@@ -103,7 +99,7 @@ func (l *Locker) Close(ctx context.Context) error {
 			go func() {
 				defer l.workEnds()
 				g.mu.Lock()
-				lease := g.holder // the last: the queues are closed, so no handoff follows
+				lease := g.holder // the last: a closed Locker hands nothing off
 				g.mu.Unlock()
 				_ = lease.release(ctx, errByClose) // the log and the Observer have the error
 			}()

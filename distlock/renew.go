@@ -27,7 +27,6 @@ type renewal struct {
 	lease    *Lease       // the holder
 	deadline trust.Moment // of the grant, before the answer
 	began    time.Time
-	patience time.Duration
 	overdue  trust.Moment // when the patience ends
 	reported atomic.Bool
 }
@@ -79,9 +78,8 @@ func (g *grant) takeRenewal(another bool) *renewal {
 	maxHold := g.locker.opts.MaxHold
 	if maxHold <= 0 || time.Until(g.holder.acquired.Add(maxHold)) >= wait {
 		at := trust.Now()
-		patience := g.trust.Patience(at, g.period())
-		g.underway = &renewal{lease: g.holder, deadline: g.trust.Deadline(), began: time.Now(), patience: patience,
-			overdue: at.Add(patience)}
+		g.underway = &renewal{lease: g.holder, deadline: g.trust.Deadline(), began: time.Now(),
+			overdue: at.Add(g.trust.Patience(at, g.period()))}
 		g.armLocked()
 	}
 	return g.underway
@@ -130,10 +128,8 @@ func (l *Locker) look() {
 		return
 	}
 	l.alarm.set(trust.Now().Add(watchEvery))
-	if slept := int64(trust.Slept()); l.slept.Swap(slept) != slept {
-		for _, g := range grants {
-			g.onTimer()
-		}
+	for _, g := range grants {
+		g.onTimer() // timers stand still during a suspend
 	}
 	due := slices.ContainsFunc(grants, (*grant).renewalDue)
 	var renewals []*renewal
@@ -214,7 +210,7 @@ func (g *grant) retryLocked() {
 func (g *grant) overdueLocked() {
 	r := g.underway
 	g.retryLocked()
-	r.report(failedRead("renew", fmt.Errorf("no answer within %s", r.patience.Round(time.Millisecond))))
+	r.report(failedRead("renew", fmt.Errorf("no answer within %s", time.Since(r.began).Round(time.Millisecond))))
 }
 
 // report shows once, to the Observer and in the log, how a renewal ended. A loss has its own line.

@@ -49,7 +49,7 @@ func Frees() distlock.CallOption { return func(c *seam.Call) { c.Frees = true } 
 func ForWork(id string) distlock.CallOption { return func(c *seam.Call) { c.Work = id } }
 
 // Attach returns the value that a lease has under key. Without one, it keeps the result of make, which
-// must not use the lease. The value lasts as long as the lease is referenced, also after its end. The key
+// must not use the lease; calls at the same time may make more than one, and keep one. The value lasts as long as the lease is referenced, also after its end. The key
 // is comparable, as for context.WithValue.
 func Attach(lease *distlock.Lease, key any, make func() any) any {
 	return core.Attach(lease, key, make)

@@ -37,9 +37,8 @@ const Window = 10 * time.Millisecond
 type Queues[C, O, R any] struct {
 	overlap bool
 
-	mu     sync.Mutex
-	byKey  map[string]*queue[C, O, R]
-	closed bool
+	mu    sync.Mutex
+	byKey map[string]*queue[C, O, R]
 }
 
 // New makes empty queues. If the backend keeps a queue, overlap is true: a contender then asks
@@ -84,14 +83,11 @@ type Grant[C, O, R any] struct {
 	timer     *time.Timer
 }
 
-// Join adds a caller at the end of the queue. It returns nil after Close.
+// Join adds a caller at the end of the queue.
 func (all *Queues[C, O, R]) Join(key string, caller C) *Waiter[C, O, R] {
 	w := &Waiter[C, O, R]{Caller: caller, ask: make(chan struct{}, 1)}
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if all.closed {
-		return nil
-	}
 	q := all.of(key)
 	q.arrivals++
 	w.queue, w.arrival, w.behind = q, q.arrivals, q.grant
@@ -340,16 +336,4 @@ func (g *Grant[C, O, R]) End(lost bool) {
 		}
 	}
 	q.advance()
-}
-
-// Close gives every waiter its result, and later callers are refused. Contenders end by
-// themselves.
-func (all *Queues[C, O, R]) Close(result O) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.closed = true
-	for _, q := range all.byKey {
-		q.fail(result)
-		q.advance()
-	}
 }

@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -356,24 +355,4 @@ func TestEnd_olderHoldEndsNothing(t *testing.T) {
 	if next := h.Next(time.Now(), always); next != ws[1] {
 		t.Errorf("the hold handed the lock off to %v", next)
 	}
-}
-
-func TestClose_failsAllWaiters(t *testing.T) {
-	all, h, ws := waiting(true, false, "a", "b")
-	contender := all.Join("other", "c")
-	wantNext(t, contender, "")
-	behind := all.Join("other", "d")
-	all.Close("closed")
-	for _, w := range append(slices.Clone(ws), behind) {
-		wantNext(t, w, "closed")
-	}
-	wantNext(t, contender, "none")
-	if all.Join(key, "late") != nil {
-		t.Error("a closed queue takes a caller")
-	}
-	if next := h.Next(time.Now(), always); next != nil {
-		t.Errorf("handed off to %s after Close", next.Caller)
-	}
-	h.End(false)
-	contender.Yield(queue.Own, "", "")
 }

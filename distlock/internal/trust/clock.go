@@ -26,13 +26,6 @@ func At(t time.Time) Moment {
 // Suspended is.
 var WallRan = func(t time.Time) time.Duration { return t.Round(0).Sub(origin.Round(0)) - t.Sub(origin) }
 
-// Slept is how long the machine was suspended since its start, as far as it is known. Timers of Go
-// stand still during a suspend.
-func Slept() time.Duration {
-	Now()
-	return time.Duration(slept.longest.Load())
-}
-
 // Add returns the moment d after m.
 func (m Moment) Add(d time.Duration) Moment {
 	m.at += d

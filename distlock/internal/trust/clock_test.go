@@ -6,10 +6,9 @@ import (
 )
 
 func TestClock_N_runsDuringSuspend(t *testing.T) {
-	before := Now()
-	suspended, ran, slept := Suspended, WallRan, Slept()
+	suspended, ran, before := Suspended, WallRan, Now()
 	defer func() { Suspended, WallRan = suspended, ran }()
-	Suspended = func() time.Duration { return slept + time.Hour }
+	Suspended = func() time.Duration { return suspended() + time.Hour }
 	WallRan = func(t time.Time) time.Duration { return ran(t) + time.Hour }
 	if asleep := Now().Sub(before); asleep < time.Hour {
 		t.Errorf("the clock ran for %s during a suspend of an hour", asleep)
