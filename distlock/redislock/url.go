@@ -46,9 +46,9 @@ const Schemes = redisurl.Schemes
 //
 // Other parameters are those of redis.ParseURL, redis.ParseFailoverURL and redis.ParseClusterURL of
 // go-redis, such as pool_size and read_timeout. ParseURL refuses parameters that send commands to
-// replicas, because replicas lag behind. ContextTimeoutEnabled is always on, see [New].
-// Two defaults differ from go-redis, so that clients notice a failover in time: dialer_retries is 1
-// with Sentinels and for a Cluster, and a client reloads the nodes of a Cluster after 1 second.
+// replicas, because replicas lag behind. ContextTimeoutEnabled is always on.
+// Two defaults differ from go-redis, so that clients notice a failover in time: dialer_retries is 1,
+// and a client reloads the nodes of a Cluster after 1 second.
 //
 // A URL that is not valid is refused with distlock.ErrInvalidOption, also if its files cannot be
 // read. The error shows no part of a password.

@@ -100,7 +100,7 @@ func (s *Script) Each(ctx context.Context, t *Transport, keys [][]string, args [
 					err = call.Failure()
 				}
 				if isRedirect(err) {
-					replies[i] = s.Once(ctx, t, keys[i], args[i]...)
+					all.Go(func() { replies[i] = s.Once(ctx, t, keys[i], args[i]...) })
 					continue
 				}
 				replies[i] = result(call, err)

@@ -69,8 +69,7 @@ func nodeOptions(a address, secure *tls.Config) (*redis.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	// With the default of DialerRetries, a refused connection is named after half a second. To dial the
-	// master, go-redis asks the Sentinels, with retries: that no Sentinel answers takes half a minute.
+	// With the default of DialerRetries, a refused connection is named after half a second.
 	options.DialerRetries = cmp.Or(options.DialerRetries, 1)
 	options.Username, options.Password = a.credentials()
 	options.TLSConfig, options.ContextTimeoutEnabled = secure, true
@@ -87,6 +86,8 @@ func failoverOptions(a address, secure *tls.Config) (*redis.FailoverOptions, err
 		return nil, errors.New("it has no master_name: add ?master_name=NAME, " +
 			"the name that the Sentinels know the master by")
 	}
+	// To dial the master, go-redis asks the Sentinels, with retries: that no Sentinel answers takes half
+	// a minute.
 	options.DialerRetries = cmp.Or(options.DialerRetries, 1)
 	if a.user != nil {
 		options.Username, options.Password = a.credentials()

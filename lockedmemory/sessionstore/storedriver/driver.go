@@ -184,7 +184,7 @@ type Driver interface {
 	// its place or a higher one. Its place stays taken, and IDs stay known. No byte of the removed
 	// entries remains in the service.
 	Replace(ctx context.Context, r Replace) (Verdict, error)
-	// Read returns entries. With an Access whose First is set, the token is shown before anything is read.
+	// Read returns entries. On the FirstAccess, the token is shown before anything is read.
 	Read(ctx context.Context, r Read) (Page, error)
 	// Sessions returns a page of the names of the sessions that have an entry. A session that has entries
 	// while all pages are read is on one page or more. after is the next of the page before, and empty for
