@@ -21,8 +21,8 @@ import (
 	"github.com/belugalock/belugalock/bench/internal/chart"
 	"github.com/belugalock/belugalock/bench/internal/scenario"
 	"github.com/belugalock/belugalock/bench/internal/subject"
-	"github.com/belugalock/belugalock/internal/childproc"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/child"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 //go:embed usage.txt
@@ -40,7 +40,7 @@ type config struct {
 var errMissed = errors.New("bars are missed")
 
 func main() {
-	childproc.Serve(scenario.Roles())
+	child.Serve(scenario.Roles())
 
 	cfg, err := parse(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
@@ -91,7 +91,7 @@ func run(ctx context.Context, cfg config, out, progress io.Writer) error {
 	bench := &scenario.Bench{Quick: cfg.quick, Rounds: cfg.rounds, Progress: func(text string) {
 		fmt.Fprintf(progress, "%4.0fs  %s\n", time.Since(began).Seconds(), text)
 	}}
-	s, stop, err := testservers.Run()
+	s, stop, err := servers.Run()
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func run(ctx context.Context, cfg config, out, progress io.Writer) error {
 	bench.Addr = s.Addr()
 	versions := "Redis " + s.Info("redis_version")
 	if slices.ContainsFunc(cfg.only, scenario.NeedsPostgres) {
-		p, stop, err := testservers.RunPostgres("fsync=on")
+		p, stop, err := servers.RunPostgres("fsync=on")
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func run(ctx context.Context, cfg config, out, progress io.Writer) error {
 		versions += " and PostgreSQL " + version
 	}
 	if slices.ContainsFunc(cfg.only, scenario.NeedsQuorum) {
-		q, stop, err := testservers.RunQuorum(7)
+		q, stop, err := servers.RunQuorum(7)
 		if err != nil {
 			return err
 		}

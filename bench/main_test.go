@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/scenario"
-	"github.com/belugalock/belugalock/internal/childproc"
-	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/child"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
 )
 
 func TestMain(m *testing.M) {
-	childproc.Serve(scenario.Roles())
+	child.Serve(scenario.Roles())
 	leakcheck.VerifyTestMain(m)
 }
 

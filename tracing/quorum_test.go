@@ -17,7 +17,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/tracing"
 )
 
@@ -113,7 +113,7 @@ func TestQuorum_unsampled_nodesAreNotAsked(t *testing.T) {
 
 // On real nodes, a quorum of answers comes before the end of an operation.
 func TestQuorum_Redlock3_spansShowTheNodes(t *testing.T) {
-	nodes := testservers.StartQuorum(t, 3)
+	nodes := servers.StartQuorum(t, 3)
 	spans := tracetest.NewInMemoryExporter()
 	observer, err := tracing.New(tracing.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))))
 	must(t, err)

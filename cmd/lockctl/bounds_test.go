@@ -10,13 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // The list of a large namespace blocks no server: its commands are many and short.
 func TestList_shortCommandsOn10000Locks(t *testing.T) {
 	const locks, limit = 10_000, 250
-	server := testservers.StartRedis(t, "--slowlog-log-slower-than", "100000", "--slowlog-max-len", "1000")
+	server := servers.StartRedis(t, "--slowlog-log-slower-than", "100000", "--slowlog-max-len", "1000")
 	d := open(t, server.URL())
 	var wg sync.WaitGroup
 	for part := range 20 {

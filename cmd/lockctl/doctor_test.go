@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // differs matches what depends on the machine.
@@ -16,7 +16,7 @@ var differs = regexp.MustCompile(`Redis \d\S+`)
 // The page shows the output for this server.
 func TestDoctor_sickServer(t *testing.T) {
 	t.Parallel()
-	r := testservers.StartRedis(t, "--maxmemory-policy", "allkeys-lru")
+	r := servers.StartRedis(t, "--maxmemory-policy", "allkeys-lru")
 	shown, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

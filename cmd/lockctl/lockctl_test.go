@@ -17,9 +17,9 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/migrated"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/migrated"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // asProgram makes the test binary lockctl.
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	redis.SetLogger(silent{})
 	os.Unsetenv("LOCKCTL_URL")
 	os.Unsetenv("LOCKCTL_STORE")
-	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 
 // result is what a command line has printed, and its exit code.
@@ -95,12 +95,12 @@ func (r result) prints(t *testing.T, code int, want string) {
 
 // onBackends runs a test on a Redis and on a PostgreSQL of its own namespaces.
 func onBackends(t *testing.T, test func(t *testing.T, url string)) {
-	t.Run("redis", func(t *testing.T) { test(t, testservers.SharedRedis(t).URL()) })
+	t.Run("redis", func(t *testing.T) { test(t, servers.SharedRedis(t).URL()) })
 	t.Run("postgres", func(t *testing.T) { test(t, postgresURL(t)) })
 }
 
 func postgresURL(t *testing.T) string {
-	return migrated.Database(t, testservers.SharedPostgres(t)).URL()
+	return migrated.Database(t, servers.SharedPostgres(t)).URL()
 }
 
 var owners atomic.Int64
@@ -192,7 +192,7 @@ func fits(t *testing.T, width int, printed string) {
 }
 
 func TestExitCodes_unavailableRefusedUnsupported(t *testing.T) {
-	server, bare := testservers.SharedRedis(t), testservers.SharedPostgres(t).NewDatabase(t).URL()
+	server, bare := servers.SharedRedis(t), servers.SharedPostgres(t).NewDatabase(t).URL()
 	if _, err := server.Do("SET", "distlock:{odd}:lock", "a value of another program"); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 const page = "../../docs/operations/lockctl.md"
@@ -23,7 +23,7 @@ func TestPage_commandsPrintAsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newScene(t)
-	testservers.Await(t, 30*time.Second, "an older lock", func() bool { return !strings.Contains(lockctl(t, "show", sceneKey).out, "held for  0s") })
+	servers.Await(t, 30*time.Second, "an older lock", func() bool { return !strings.Contains(lockctl(t, "show", sceneKey).out, "held for  0s") })
 	acquire(t, s.holder.driver, "billing", "biller-0:77")
 	blocks := shown.FindAllStringSubmatch(string(text), -1)
 	if len(blocks) < 7 {
@@ -51,13 +51,13 @@ const (
 // scene is a session with two exchanges, and its lock with a holder and two waiters. LOCKCTL_URL
 // has its server.
 type scene struct {
-	server  *testservers.Database
+	server  *servers.Database
 	holder  owner
 	waiters []owner
 }
 
 func newScene(t *testing.T) scene {
-	server := testservers.SharedRedis(t)
+	server := servers.SharedRedis(t)
 	t.Setenv("LOCKCTL_URL", server.URL())
 	c := newChat(t, server.URL(), sceneKey)
 	c.save(t, "order-1", "What is a lease?", "A lock that ends.")

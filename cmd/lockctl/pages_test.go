@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/belugalock/belugalock/internal/repo/docs"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // promises are the commands of all pages, and what the pages say of them.
@@ -88,7 +88,7 @@ func TestPages_commandsKeepTheirPromises(t *testing.T) {
 // A user with the documented rights alone may not list. That is no sign of an outage, so the first row of
 // the runbook names the exit code and the word by which an operator sees the difference.
 func TestRunbook_listWithoutTheRightToScan(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	if _, err := server.Do(strings.Fields(docs.LockRights.Blocks(t, "redis")[0])...); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestRunbook_listWithoutTheRightToScan(t *testing.T) {
 // An operator with the documented rights may look, and may end a lock with those of the program. doctor
 // finds no right that is missing.
 func TestOperator_documentedRights(t *testing.T) {
-	server := testservers.StartRedis(t, "--appendonly", "yes", "--lazyfree-lazy-expire", "yes")
+	server := servers.StartRedis(t, "--appendonly", "yes", "--lazyfree-lazy-expire", "yes")
 	grant := func(place docs.Place) {
 		t.Helper()
 		command := strings.Replace(place.Blocks(t, "redis")[0], "SETUSER agent", "SETUSER oncall", 1)
@@ -124,7 +124,7 @@ func TestOperator_documentedRights(t *testing.T) {
 		"session verify " + sceneKey} {
 		lockctl(t, strings.Fields(line)...).is(t, 0)
 	}
-	if refused := testservers.RefusedToUsers(t, server); refused != "" {
+	if refused := servers.RefusedToUsers(t, server); refused != "" {
 		t.Errorf("the server has refused %s", refused)
 	}
 	if r := lockctl(t, "doctor").is(t, 0, "0 problems, 0 warnings", "this user may not write"); strings.Contains(r.out, "ACL SETUSER") {
@@ -138,8 +138,8 @@ func TestOperator_documentedRights(t *testing.T) {
 
 // Each URL of a page reaches its server, with the user and the password in it.
 func TestPages_urlsReachTheServer(t *testing.T) {
-	server := testservers.StartRedis(t)
-	sentinel := testservers.StartSentinelFor(t, server.Addr())
+	server := servers.StartRedis(t)
+	sentinel := servers.StartSentinelFor(t, server.Addr())
 	if _, err := server.Do("ACL", "SETUSER", "operator", "on", ">secret", "allkeys", "allchannels", "+@all"); err != nil {
 		t.Fatal(err)
 	}

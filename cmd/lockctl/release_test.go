@@ -11,7 +11,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func locker(t *testing.T, url string) *distlock.Locker {
@@ -39,7 +39,7 @@ func TestRelease_holderLosesAndWaiterWins(t *testing.T) {
 			}
 			won <- lease
 		}()
-		testservers.Await(t, 30*time.Second, "the waiter", func() bool {
+		servers.Await(t, 30*time.Second, "the waiter", func() bool {
 			return strings.Contains(lockctl(t, "show", "apple", "--url", url).out, "waiters   1")
 		})
 		number := strconv.FormatInt(lease.Fence(), 10)

@@ -14,7 +14,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
@@ -125,7 +125,7 @@ TOKEN-1000000  CLOCK  -  2  32`)
 }
 
 func TestSession_textsOnlyWhenAsked(t *testing.T) {
-	url := testservers.SharedRedis(t).URL()
+	url := servers.SharedRedis(t).URL()
 	newChat(t, url, "chat-1").save(t, "", "my secret", "another secret")
 	for _, line := range []string{"session show chat-1", "session verify chat-1", "session show chat-1 -o json"} {
 		if r := lockctl(t, append(strings.Fields(line), "--url", url)...).is(t, 0); strings.Contains(r.out+r.errs, "secret") {
@@ -135,7 +135,7 @@ func TestSession_textsOnlyWhenAsked(t *testing.T) {
 }
 
 func TestSession_verifyFindsBrokenEntries(t *testing.T) {
-	database := testservers.SharedRedis(t)
+	database := servers.SharedRedis(t)
 	newChat(t, database.URL(), "chat-1").save(t, "", "question", "answer")
 	client := redis.NewClient(&redis.Options{Addr: database.Addr(), DB: database.DB()})
 	defer client.Close()
@@ -149,7 +149,7 @@ func TestSession_verifyFindsBrokenEntries(t *testing.T) {
 
 // A holder under a lower token than the session has seen is one of a service that lost its data.
 func TestSession_verifyComparesTheLock(t *testing.T) {
-	url := testservers.SharedRedis(t).URL()
+	url := servers.SharedRedis(t).URL()
 	early := acquire(t, open(t, url), "chat-1", "host-1:10")
 	elsewhere := url + "?namespace=elsewhere"
 	verify := func(code int, text string) {
@@ -196,7 +196,7 @@ func TestVerify_findsEachProblem(t *testing.T) {
 }
 
 func TestSession_deleteWaitsForTheTurn(t *testing.T) {
-	url := testservers.SharedRedis(t).URL()
+	url := servers.SharedRedis(t).URL()
 	c := newChat(t, url, "chat-1")
 	deleted := make(chan result, 1)
 	err := c.Turn(t.Context(), func(ctx context.Context) error {
@@ -206,7 +206,7 @@ func TestSession_deleteWaitsForTheTurn(t *testing.T) {
 		go func() {
 			deleted <- lockctlWith(context.WithoutCancel(ctx), strings.NewReader(""), "session", "delete", "chat-1", "--yes", "--url", url)
 		}()
-		testservers.Await(t, 30*time.Second, "the delete", func() bool {
+		servers.Await(t, 30*time.Second, "the delete", func() bool {
 			return strings.Contains(lockctl(t, "show", "chat-1", "--url", url).out, "waiters   1")
 		})
 		return c.Save(ctx, []byte("second question"), []byte("answer"))

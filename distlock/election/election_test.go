@@ -14,12 +14,12 @@ import (
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/election"
 	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/internal/childproc"
-	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/child"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
 )
 
 func TestMain(m *testing.M) {
-	childproc.Serve(map[string]childproc.Work{"instance": childproc.Role(runInstance)})
+	child.Serve(map[string]child.Work{"instance": child.Role(runInstance)})
 	leakcheck.VerifyTestMain(m)
 }
 

@@ -12,11 +12,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/childproc"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/history"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/child"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/history"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 var (
@@ -33,15 +33,15 @@ const (
 // backends are the lock services of TestFaults_ownServers.
 var backends = map[string]func(t *testing.T) (lock, store string, addrs []string){
 	"redis": func(t *testing.T) (string, string, []string) {
-		node := testservers.StartRedis(t)
+		node := servers.StartRedis(t)
 		return node.URL(), node.URL(), []string{node.Addr()}
 	},
 	"redlock": func(t *testing.T) (string, string, []string) {
-		q := testservers.StartQuorum(t, 3)
-		return q.URL() + "?restart_delay=-1s", testservers.StartRedis(t).URL(), q.Addrs()
+		q := servers.StartQuorum(t, 3)
+		return q.URL() + "?restart_delay=-1s", servers.StartRedis(t).URL(), q.Addrs()
 	},
 	"postgres": func(t *testing.T) (string, string, []string) {
-		server := testservers.StartPostgres(t)
+		server := servers.StartPostgres(t)
 		url := server.NewDatabase(t).URL()
 		db, err := pgxpool.New(t.Context(), url)
 		if err != nil {
@@ -99,7 +99,7 @@ type group struct {
 	config    config
 	networks  [processes]*faultnet.Net
 	locks     [processes]string // URLs
-	processes [processes]*childproc.Child
+	processes [processes]*child.Child
 	watch     *leakcheck.Watch
 	took      map[string][]time.Duration // from the fault until the next leader leads
 	refusals  int
@@ -124,7 +124,7 @@ func newGroup(t *testing.T, backend string) *group {
 func (g *group) start(n int) {
 	c := g.config
 	c.Lock, c.Holder = g.locks[n], fmt.Sprint("process-", n)
-	child, err := childproc.StartRole(g.t.Context(), "instance", c, nil)
+	child, err := child.StartRole(g.t.Context(), "instance", c, nil)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func (g *group) judge() {
 // leader waits for a leader other than the older one.
 func (g *group) leader(older int64) (t record) {
 	g.t.Helper()
-	testservers.Await(g.t, patience, "a process leads", func() (ok bool) {
+	servers.Await(g.t, patience, "a process leads", func() (ok bool) {
 		t, ok = g.newest()
 		return ok && t.token != older
 	})
@@ -227,7 +227,7 @@ func (g *group) cutOff() {
 // leaves waits until lead has returned.
 func (g *group) leaves(old record) {
 	g.t.Helper()
-	testservers.Await(g.t, patience, "lead returns", func() bool { return g.of(old.token).left != 0 })
+	servers.Await(g.t, patience, "lead returns", func() bool { return g.of(old.token).left != 0 })
 }
 
 func (g *group) isRefused(old record) {

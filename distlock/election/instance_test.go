@@ -14,8 +14,8 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/election"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/internal/childproc"
-	"github.com/belugalock/belugalock/internal/history"
+	"github.com/belugalock/belugalock/internal/test/child"
+	"github.com/belugalock/belugalock/internal/test/history"
 )
 
 // config is what a process of TestFaults_ownServers needs.
@@ -50,7 +50,7 @@ const (
 )
 
 // runInstance campaigns until ctx ends. The parent's word makes the leader resign.
-func runInstance(ctx context.Context, parent *childproc.Line, c config) error {
+func runInstance(ctx context.Context, parent *child.Line, c config) error {
 	locker, err := lockurl.Open(ctx, c.Lock, &distlock.Options{
 		Namespace: "election", TTL: c.TTL, Holder: c.Holder, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -82,7 +82,7 @@ func runInstance(ctx context.Context, parent *childproc.Line, c config) error {
 
 // lead shows at each step whether its context has ended, and acts beside that. After a loss, lead
 // acts on until the store has refused several acts.
-func lead(ctx context.Context, token int64, parent *childproc.Line,
+func lead(ctx context.Context, token int64, parent *child.Line,
 	act func(token int64, n int) (refused bool, err error), resign <-chan struct{}) error {
 	ended := make(chan struct{})
 	acted := make(chan error, 1)
@@ -112,7 +112,7 @@ func lead(ctx context.Context, token int64, parent *childproc.Line,
 }
 
 // actUntil returns an error only if the store failed otherwise than by a refusal.
-func actUntil(ctx context.Context, ended <-chan struct{}, token int64, parent *childproc.Line,
+func actUntil(ctx context.Context, ended <-chan struct{}, token int64, parent *child.Line,
 	act func(token int64, n int) (refused bool, err error)) error {
 	next := time.NewTicker(actEvery)
 	defer next.Stop()

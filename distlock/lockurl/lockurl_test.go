@@ -16,9 +16,9 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/repo/docs"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) {
@@ -27,11 +27,11 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 
 func TestOpen(t *testing.T) {
-	server := testservers.StartRedis(t, "--requirepass", "p@ss/word")
+	server := servers.StartRedis(t, "--requirepass", "p@ss/word")
 	for url, backend := range map[string]string{
 		"mem://": "memory",
 		"redis://:p%40ss%2Fword@" + server.Addr() + "/2?read_timeout=1s":   "redis",
@@ -235,8 +235,8 @@ func TestOpen_wrongServer_isNamed(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
-	http, node := strings.TrimPrefix(web.URL, "http://"), testservers.StartRedis(t)
-	watched := testservers.StartSentinelFor(t, node.Addr()).Addr()
+	http, node := strings.TrimPrefix(web.URL, "http://"), servers.StartRedis(t)
+	watched := servers.StartSentinelFor(t, node.Addr()).Addr()
 	for rawURL, want := range map[string]struct {
 		kind error
 		text string
@@ -268,7 +268,7 @@ func TestOpen_wrongServer_isNamed(t *testing.T) {
 func TestOpen_unixSocket(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "redis @1.sock")
-	testservers.StartRedis(t, "--requirepass", "p@ss/word", "--unixsocket", socket)
+	servers.StartRedis(t, "--requirepass", "p@ss/word", "--unixsocket", socket)
 	url := "unix://default:p%40ss%2Fword@" + strings.NewReplacer(" ", "%20", "@", "%40").Replace(socket) + "?db=2"
 	checkHandoff(t, open(t, url), open(t, url))
 	admin := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, Password: "p@ss/word", DB: 2})
@@ -285,7 +285,7 @@ func TestOpen_unixSocket(t *testing.T) {
 // A Locker that was opened by URL queues its waiters at the server, too.
 func TestOpen_waitsInQueue(t *testing.T) {
 	t.Parallel()
-	url := testservers.SharedRedis(t).URL()
+	url := servers.SharedRedis(t).URL()
 	one, other := open(t, url), open(t, url)
 	lease := acquire(t, one)
 	got := make(chan error)

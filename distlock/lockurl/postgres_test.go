@@ -18,15 +18,15 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 const password = "p@ss/wo+rd"
 
 // database is a new database whose user "agent", with a password, may lock in a schema.
-func database(t *testing.T, schema string) *testservers.PostgresDatabase {
+func database(t *testing.T, schema string) *servers.PostgresDatabase {
 	t.Helper()
-	db := testservers.SharedPostgres(t).NewDatabase(t)
+	db := servers.SharedPostgres(t).NewDatabase(t)
 	migrate(t, db, schema)
 	user := "agent_" + db.Name()
 	_, err := db.Do("CREATE ROLE " + user + " LOGIN PASSWORD '" + password + "';" +
@@ -39,7 +39,7 @@ func database(t *testing.T, schema string) *testservers.PostgresDatabase {
 	return db
 }
 
-func migrate(t *testing.T, db *testservers.PostgresDatabase, schema string) {
+func migrate(t *testing.T, db *servers.PostgresDatabase, schema string) {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), db.URL())
 	if err != nil {
@@ -52,7 +52,7 @@ func migrate(t *testing.T, db *testservers.PostgresDatabase, schema string) {
 }
 
 // urlOf is the URL of the database for the user of database, without parameters.
-func urlOf(scheme string, db *testservers.PostgresDatabase) string {
+func urlOf(scheme string, db *servers.PostgresDatabase) string {
 	u, _ := url.Parse(db.URL())
 	return scheme + "://agent_" + db.Name() + ":" + url.QueryEscape(password) + "@" + u.Host + "/" + db.Name()
 }
@@ -77,7 +77,7 @@ func TestOpen_postgres(t *testing.T) {
 
 func TestOpen_postgres_withoutSchemaRefused(t *testing.T) {
 	t.Parallel()
-	db := testservers.SharedPostgres(t).NewDatabase(t)
+	db := servers.SharedPostgres(t).NewDatabase(t)
 	for _, rawURL := range []string{db.URL(), db.URL() + "&schema=other"} {
 		l := open(t, rawURL)
 		_, err := l.TryAcquire(t.Context(), "key")
@@ -99,7 +99,7 @@ func TestOpen_postgres_wrongPasswordRefused(t *testing.T) {
 
 func TestOpen_postgres_tlsVerifiesServer(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartPostgres(t)
+	server := servers.StartPostgres(t)
 	db := server.NewDatabase(t)
 	migrate(t, db, "belugalock")
 	ca := newAuthority(t)
@@ -121,7 +121,7 @@ func TestOpen_postgres_tlsVerifiesServer(t *testing.T) {
 	}
 	rawURL := strings.Replace(db.URL(), "sslmode=disable", "sslmode=verify-full", 1)
 	trusted := rawURL + "&sslrootcert=" + ca.file
-	testservers.Await(t, 10*time.Second, "the server speaks TLS", func() bool {
+	servers.Await(t, 10*time.Second, "the server speaks TLS", func() bool {
 		_, err := open(t, trusted).TryAcquire(t.Context(), "first")
 		return err == nil
 	})

@@ -11,13 +11,13 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // User and password of the nodes are not those of the Sentinels.
 func TestOpen_sentinel(t *testing.T) {
 	t.Parallel()
-	s := testservers.SharedTopology("sentinel")
+	s := servers.SharedTopology("sentinel")
 	for _, node := range s.Nodes() {
 		do(t, node, "ACL", "SETUSER", "agent", "on", ">p@ss", "~*", "+@all")
 	}
@@ -40,12 +40,12 @@ func TestOpen_sentinel(t *testing.T) {
 
 func TestOpen_cluster(t *testing.T) {
 	t.Parallel()
-	c := testservers.SharedTopology("cluster").Cluster
+	c := servers.SharedTopology("cluster").Cluster
 	for _, node := range c.Nodes() {
 		do(t, node, "ACL", "SETUSER", "agent", "on", ">p@ss", "~*", "+@all")
 	}
 	checkLocks(t, strings.Replace(c.URL(), "://", "://agent:p%40ss@", 1))
-	masters := map[*testservers.Redis]bool{}
+	masters := map[*servers.Redis]bool{}
 	for _, key := range keys() {
 		masters[c.MasterOf("distlock:{"+key+"}:lock")] = true
 	}
@@ -94,9 +94,9 @@ func TestOpen_leaseOutlivesTheMaster_onCluster(t *testing.T) { leaseOutlivesTheM
 func leaseOutlivesTheMaster(t *testing.T, topology string) {
 	t.Parallel()
 	const lock = "distlock:{key}:lock"
-	servers := testservers.StartTopology(t, topology)
-	master := servers.Master(lock)
-	holder, other := open(t, servers.URL()), open(t, servers.URL())
+	on := servers.StartTopology(t, topology)
+	master := on.Master(lock)
+	holder, other := open(t, on.URL()), open(t, on.URL())
 	lease := acquire(t, holder)
 	if _, err := other.TryAcquire(t.Context(), "key"); !errors.Is(err, distlock.ErrNotAcquired) {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func leaseOutlivesTheMaster(t *testing.T, topology string) {
 	if err := lease.Extend(t.Context(), time.Minute); err != nil { // goes over a client of its own
 		t.Fatal(err)
 	}
-	data, err := redislock.ParseURL(servers.URL())
+	data, err := redislock.ParseURL(on.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,21 +112,21 @@ func leaseOutlivesTheMaster(t *testing.T, topology string) {
 	if err := data.Set(t.Context(), "{key}", "history", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	for _, replica := range servers.Replicas(master) {
-		testservers.Await(t, 10*time.Second, "the replica has the lock", func() bool {
+	for _, replica := range on.Replicas(master) {
+		servers.Await(t, 10*time.Second, "the replica has the lock", func() bool {
 			return do(t, replica, "DBSIZE") == do(t, master, "DBSIZE")
 		})
 	}
 	master.Kill()
-	servers.AwaitMaster(lock, master)
-	testservers.Await(t, 10*time.Second, "the lease can be extended", func() bool {
+	on.AwaitMaster(lock, master)
+	servers.Await(t, 10*time.Second, "the lease can be extended", func() bool {
 		return lease.Extend(t.Context(), time.Minute) == nil
 	})
-	testservers.Await(t, 10*time.Second, "other Lockers see the holder", func() bool {
+	servers.Await(t, 10*time.Second, "other Lockers see the holder", func() bool {
 		_, err := other.TryAcquire(t.Context(), "key")
 		return errors.Is(err, distlock.ErrNotAcquired)
 	})
-	testservers.Await(t, 10*time.Second, "the data can be reached", func() bool {
+	servers.Await(t, 10*time.Second, "the data can be reached", func() bool {
 		return data.Get(t.Context(), "{key}").Err() == nil
 	})
 	if err := lease.Release(t.Context()); err != nil {
@@ -160,13 +160,13 @@ func acquire(t *testing.T, l *distlock.Locker) *distlock.Lease {
 // awaitWaiter returns when "key" has a waiter.
 func awaitWaiter(t *testing.T, l *distlock.Locker) {
 	t.Helper()
-	testservers.Await(t, 10*time.Second, "a waiter in the queue", func() bool {
+	servers.Await(t, 10*time.Second, "a waiter in the queue", func() bool {
 		info, err := l.Inspect(t.Context(), "key")
 		return err == nil && info.Waiters == 1
 	})
 }
 
-func do(t *testing.T, server *testservers.Redis, args ...string) string {
+func do(t *testing.T, server *servers.Redis, args ...string) string {
 	t.Helper()
 	reply, err := server.Do(args...)
 	if err != nil {

@@ -19,13 +19,13 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // secured is a Redis with TLS on a second port.
 type secured struct {
-	*testservers.Redis
+	*servers.Redis
 	*authority
 	addr  string
 	files []string // arguments of a server with the same certificate
@@ -50,7 +50,7 @@ func startSecuredAs(t *testing.T, names *x509.Certificate, args ...string) *secu
 	s.files = []string{"--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", s.file}
 	port := ""
 	s.addr, port = freeAddr(t)
-	s.Redis = testservers.StartRedis(t, slices.Concat(s.files, []string{"--requirepass", tlsPassword, "--tls-port", port,
+	s.Redis = servers.StartRedis(t, slices.Concat(s.files, []string{"--requirepass", tlsPassword, "--tls-port", port,
 		"--tls-auth-clients", "no"}, args)...)
 	return s
 }
@@ -58,7 +58,7 @@ func startSecuredAs(t *testing.T, names *x509.Certificate, args ...string) *secu
 // freeAddr returns an address of 127.0.0.1 and its port.
 func freeAddr(t *testing.T) (addr, port string) {
 	t.Helper()
-	listener, err := testservers.Listen()
+	listener, err := servers.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func forAll(t *testing.T, names *x509.Certificate, test func(t *testing.T, s *se
 		t.Parallel()
 		s := startSecuredAs(t, names)
 		addr, port := freeAddr(t)
-		testservers.StartSentinelFor(t, s.addr, slices.Concat(s.files, []string{"--tls-port", port,
+		servers.StartSentinelFor(t, s.addr, slices.Concat(s.files, []string{"--tls-port", port,
 			"--tls-auth-clients", "no", "--tls-replication", "yes"})...)
 		test(t, s, "rediss+sentinel://:"+tlsPassword+"@localhost:1,"+addr+"?master_name=belugalock&")
 	})
@@ -196,7 +196,7 @@ func forAll(t *testing.T, names *x509.Certificate, test func(t *testing.T, s *se
 		if err := node.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
 			t.Fatal(err)
 		}
-		testservers.Await(t, 10*time.Second, "the Cluster is complete", func() bool {
+		servers.Await(t, 10*time.Second, "the Cluster is complete", func() bool {
 			return strings.Contains(node.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
 		})
 		test(t, s, "rediss+cluster://:"+tlsPassword+"@localhost:1,"+s.addr+"?")

@@ -17,7 +17,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // here ends a query of pg_locks, for the locks of one database.
@@ -80,7 +80,7 @@ func TestTxLock_execModes(t *testing.T) {
 // The caller's pool has the default mode of pgx, which leaves prepared statements.
 func TestTxLock_throughPgBouncer(t *testing.T) {
 	s := newScene(t)
-	pooler := testservers.StartPgBouncer(t, testservers.SharedPostgres(t), "transaction")
+	pooler := servers.StartPgBouncer(t, servers.SharedPostgres(t), "transaction")
 	pool := s.connect(pooler.URL(s.database.Name()))
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close()
@@ -297,7 +297,7 @@ func TestSessionLock_N_noticesLoss(t *testing.T) {
 				t.Fatal(err)
 			}
 			lose(s, l, r, conn)
-			if !testservers.Within(8*time.Second, func() bool { return l.Context().Err() != nil }) {
+			if !servers.Within(8*time.Second, func() bool { return l.Context().Err() != nil }) {
 				t.Fatal("the loss is not noticed")
 			}
 			if cause := context.Cause(l.Context()); !errors.Is(cause, distlock.ErrLost) {
@@ -330,7 +330,7 @@ func TestSessionLock_hookHasALock(t *testing.T) {
 		return s.do("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_backend_pid(), count(*)%' "+
 			"AND datname = current_database() AND pid <> pg_backend_pid()") == "1"
 	}
-	if !testservers.Within(10*time.Second, pinged) {
+	if !servers.Within(10*time.Second, pinged) {
 		t.Fatal("there was no ping")
 	}
 	if err := l.Lock(t.Context(), "k"); err != nil {
@@ -401,7 +401,7 @@ func TestSessionLock_close(t *testing.T) {
 func TestSessionLock_refusesPgBouncer(t *testing.T) {
 	s := newScene(t)
 	for _, mode := range []string{"transaction", "session"} {
-		pooler := testservers.StartPgBouncer(t, testservers.SharedPostgres(t), mode)
+		pooler := servers.StartPgBouncer(t, servers.SharedPostgres(t), mode)
 		_, err := pglock.NewSessionLock(t.Context(), s.connect(pooler.URL(s.database.Name())))
 		if !errors.Is(err, distlock.ErrRefused) {
 			t.Errorf("%s: %v", mode, err)
@@ -411,7 +411,7 @@ func TestSessionLock_refusesPgBouncer(t *testing.T) {
 
 func TestSessionLock_refusesStandby(t *testing.T) {
 	s := newScene(t)
-	pair := testservers.StartPostgresPair(t, false)
+	pair := servers.StartPostgresPair(t, false)
 	_, err := pglock.NewSessionLock(t.Context(), s.connect(pair.Standby.URL("postgres")))
 	if !errors.Is(err, distlock.ErrRefused) {
 		t.Error(err)

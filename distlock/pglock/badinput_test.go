@@ -16,7 +16,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 const (
@@ -54,7 +54,7 @@ func TestNew_C_badServer_typedError(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
 	url := grantedTo(t, db, "app")
-	server, redis, web := testservers.SharedPostgres(t), testservers.StartRedis(t), httptest.NewServer(http.NotFoundHandler())
+	server, redis, web := servers.SharedPostgres(t), servers.StartRedis(t), httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
 	const noPostgres = "no PostgreSQL answers there with this sslmode: correct host, port or sslmode"
 	empty := server.NewDatabase(t)
@@ -190,7 +190,7 @@ func TestNew_C_schemaVersion(t *testing.T) {
 // OpenDriver does no I/O, so its calls report what New would.
 func TestOpenDriver_C_schemaMissing_callsRefused(t *testing.T) {
 	t.Parallel()
-	empty := testservers.SharedPostgres(t).NewDatabase(t)
+	empty := servers.SharedPostgres(t).NewDatabase(t)
 	d, err := pglock.OpenDriver(empty.URL())
 	if err != nil {
 		t.Fatal(err)

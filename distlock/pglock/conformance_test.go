@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/belugalock/belugalock/distlock/drivertest"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) {
@@ -15,12 +15,12 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 
 // TestConformance runs as a role that has the documented rights alone.
 func TestConformance(t *testing.T) {
-	server := testservers.StartPostgres(t)
+	server := servers.StartPostgres(t)
 	db := server.NewDatabase(t)
 	migrate(t, db.URL())
 	app, role := grantedTo(t, db, "app"), "app"+db.Name()
@@ -43,7 +43,7 @@ func TestConformance(t *testing.T) {
 
 func TestConformance_overPgBouncer(t *testing.T) {
 	db := migrated(t)
-	pooler := testservers.StartPgBouncer(t, testservers.SharedPostgres(t), "transaction")
+	pooler := servers.StartPgBouncer(t, servers.SharedPostgres(t), "transaction")
 	drivertest.Run(t, drivertest.Service{New: drivers(pooler.URL(db.Name()))})
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/faultnet"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
 )
 
 // A NAT or a load balancer drops the state of old connections, and passes new ones. pgx waits for

@@ -19,13 +19,13 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // scene is a database of an application, with two Lockers of one backend.
 type scene struct {
 	t        *testing.T
-	database *testservers.PostgresDatabase
+	database *servers.PostgresDatabase
 	pool     *pgxpool.Pool
 	locks    driver.Driver
 	lockers  [2]*distlock.Locker
@@ -45,7 +45,7 @@ func newScene(t *testing.T) *scene {
 func emptyScene(t *testing.T) *scene {
 	t.Helper()
 	t.Parallel()
-	s := &scene{t: t, database: testservers.SharedPostgres(t).NewDatabase(t)}
+	s := &scene{t: t, database: servers.SharedPostgres(t).NewDatabase(t)}
 	s.pool = s.connect(s.database.URL())
 	s.do("CREATE TABLE account (balance bigint, token bigint); INSERT INTO account VALUES (0, 0)")
 	return s
@@ -176,7 +176,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 // awaitBlocked waits until a number of sessions wait for a lock of the server.
 func (s *scene) awaitBlocked(sessions int) {
 	s.t.Helper()
-	if !testservers.Within(10*time.Second, func() bool {
+	if !servers.Within(10*time.Second, func() bool {
 		return s.do("SELECT count(*) FROM pg_stat_activity "+
 			"WHERE datname = current_database() AND wait_event_type = 'Lock'") == fmt.Sprint(sessions)
 	}) {
@@ -599,7 +599,7 @@ func TestFence_cancelledWait(t *testing.T) {
 
 func TestFence_refusesStandby(t *testing.T) {
 	s := newScene(t)
-	pair := testservers.StartPostgresPair(t, false)
+	pair := servers.StartPostgresPair(t, false)
 	tx, err := s.connect(pair.Standby.URL("postgres")).Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -613,7 +613,7 @@ func TestFence_refusesStandby(t *testing.T) {
 // The caller's pool has the default mode of pgx, which leaves prepared statements.
 func TestFence_throughPgBouncer(t *testing.T) {
 	s := newScene(t)
-	pooler := testservers.StartPgBouncer(t, testservers.SharedPostgres(t), "transaction")
+	pooler := servers.StartPgBouncer(t, servers.SharedPostgres(t), "transaction")
 	pool := s.connect(pooler.URL(s.database.Name()))
 	for i := range 20 {
 		lease := s.acquire(fmt.Sprint(i))

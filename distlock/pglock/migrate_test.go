@@ -11,15 +11,15 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // Ten instances of an application start at once. All of them migrate, and then take a lock.
 func TestMigrate_tenAtOnce_allSucceed(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []string{"", "order"} { // a reserved word
-		db := testservers.SharedPostgres(t).NewDatabase(t)
+		db := servers.SharedPostgres(t).NewDatabase(t)
 		opts := &pglock.Options{Schema: schema}
 		var instances sync.WaitGroup
 		for range 10 {
@@ -101,7 +101,7 @@ func TestMigrate_C_noConnection_refused(t *testing.T) {
 // Migrate waits for other transactions, and stops with its context.
 func TestMigrate_C_otherMigrates_endsWithCtx(t *testing.T) {
 	t.Parallel()
-	db := testservers.SharedPostgres(t).NewDatabase(t)
+	db := servers.SharedPostgres(t).NewDatabase(t)
 	other := newSession(t, db.URL())
 	other.must("BEGIN; SELECT pg_advisory_xact_lock(7809911865962128235)")
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
@@ -116,7 +116,7 @@ func TestMigrate_C_otherMigrates_endsWithCtx(t *testing.T) {
 // The answer to the COMMIT of a Migrate is lost.
 func TestMigrate_C_answerLost_isUnknown(t *testing.T) {
 	t.Parallel()
-	db := testservers.SharedPostgres(t).NewDatabase(t)
+	db := servers.SharedPostgres(t).NewDatabase(t)
 	proxy, url := proxied(t, db)
 	dropped := proxy.DropReplies(faultnet.Containing("commit\x00"))
 	defer dropped.Stop()

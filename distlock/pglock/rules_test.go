@@ -8,7 +8,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // Each function chooses whether its transaction waits for the disk.
@@ -68,7 +68,7 @@ func TestFunctions_S1_durability(t *testing.T) {
 // A grant is there after a crash, whatever the server has set.
 func TestAcquire_S1_serverCrash_grantStays(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartPostgres(t, "synchronous_commit=off", "wal_writer_delay=10s")
+	server := servers.StartPostgres(t, "synchronous_commit=off", "wal_writer_delay=10s")
 	db := server.NewDatabase(t)
 	migrate(t, db.URL())
 	do(t, db, "CHECKPOINT")
@@ -185,7 +185,7 @@ func TestAcquire_L_rowDeleted_queueStays(t *testing.T) {
 // A role that may create operators in the schema public must not choose what the functions run.
 func TestMigrate_S1_foreignOperator_isNotUsed(t *testing.T) {
 	t.Parallel()
-	db := testservers.SharedPostgres(t).NewDatabase(t)
+	db := servers.SharedPostgres(t).NewDatabase(t)
 	do(t, db, `CREATE FUNCTION public.evil(numeric, integer) RETURNS numeric LANGUAGE sql RETURN 0;
 		CREATE OPERATOR public.* (FUNCTION = public.evil, LEFTARG = numeric, RIGHTARG = integer)`)
 	migrate(t, db.URL())
@@ -197,7 +197,7 @@ func TestMigrate_S1_foreignOperator_isNotUsed(t *testing.T) {
 // Migrate changes nothing of another program.
 func TestMigrate_C_schemaInUse_refused(t *testing.T) {
 	t.Parallel()
-	db := testservers.SharedPostgres(t).NewDatabase(t)
+	db := servers.SharedPostgres(t).NewDatabase(t)
 	do(t, db, "CREATE FUNCTION public.mine() RETURNS integer LANGUAGE sql RETURN 1")
 	err := pglock.Migrate(context.Background(), newPool(t, db.URL()), &pglock.Options{Schema: "public"})
 	if err == nil {

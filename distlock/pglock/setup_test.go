@@ -14,8 +14,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // newPool is a pool for a URL, until the test ends.
@@ -30,17 +30,17 @@ func newPool(tb testing.TB, url string) *pgxpool.Pool {
 }
 
 // proxied puts a proxy in front of a database, whose URL leads through it.
-func proxied(tb testing.TB, db *testservers.PostgresDatabase) (proxy *faultnet.Proxy, url string) {
+func proxied(tb testing.TB, db *servers.PostgresDatabase) (proxy *faultnet.Proxy, url string) {
 	tb.Helper()
-	server := testservers.SharedPostgres(tb).Addr()
+	server := servers.SharedPostgres(tb).Addr()
 	proxy = faultnet.New(tb, server)
 	return proxy, strings.Replace(db.URL(), server, proxy.Addr(), 1)
 }
 
 // migrated is a database of the shared server with the tables of the locks.
-func migrated(tb testing.TB) *testservers.PostgresDatabase {
+func migrated(tb testing.TB) *servers.PostgresDatabase {
 	tb.Helper()
-	db := testservers.SharedPostgres(tb).NewDatabase(tb)
+	db := servers.SharedPostgres(tb).NewDatabase(tb)
 	migrate(tb, db.URL())
 	return db
 }
@@ -53,7 +53,7 @@ func migrate(tb testing.TB, url string) {
 }
 
 // do sends SQL as the superuser.
-func do(tb testing.TB, db *testservers.PostgresDatabase, sql string) string {
+func do(tb testing.TB, db *servers.PostgresDatabase, sql string) string {
 	tb.Helper()
 	rows, err := db.Do(sql)
 	if err != nil {
@@ -128,7 +128,7 @@ func drivers(url string) drivertest.New {
 }
 
 // grantedTo makes a role with the rights of an application, and returns its URL.
-func grantedTo(tb testing.TB, db *testservers.PostgresDatabase, role string) (url string) {
+func grantedTo(tb testing.TB, db *servers.PostgresDatabase, role string) (url string) {
 	tb.Helper()
 	role += db.Name()
 	do(tb, db, "CREATE ROLE "+role+" LOGIN PASSWORD 'secret'")

@@ -9,13 +9,13 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // The server answers a commit whose wait for the standby was cancelled with success and a warning. The
 // driver may not believe it, also if the database hides warnings.
 func TestAcquire_S1_waitForStandbyCancelled_isUnknown(t *testing.T) {
-	pair := testservers.StartPostgresPair(t, true)
+	pair := servers.StartPostgresPair(t, true)
 	db := pair.Primary.NewDatabase(t)
 	migrate(t, db.URL())
 	pair.AwaitStandby()
@@ -47,7 +47,7 @@ func TestAcquire_S1_waitForStandbyCancelled_isUnknown(t *testing.T) {
 // A handoff waits for a standby that is cut off. When that wait is cancelled, a waiter that polls sees the
 // handoff, which the promoted standby lacks.
 func TestAcquire_S1_polledHandoffNotOnStandby_oneHolder(t *testing.T) {
-	pair := testservers.StartPostgresPair(t, true)
+	pair := servers.StartPostgresPair(t, true)
 	db := pair.Primary.NewDatabase(t)
 	migrate(t, db.URL())
 	ctx := t.Context()
@@ -80,7 +80,7 @@ func TestAcquire_S1_polledHandoffNotOnStandby_oneHolder(t *testing.T) {
 			leases <- lease
 		}
 	}()
-	testservers.Await(t, 10*time.Second, "the waiter is in the queue", func() bool {
+	servers.Await(t, 10*time.Second, "the waiter is in the queue", func() bool {
 		return do(t, db, "SELECT count(*) FROM belugalock.waiter") == "1"
 	})
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -88,7 +88,7 @@ func TestAcquire_S1_polledHandoffNotOnStandby_oneHolder(t *testing.T) {
 	if _, err := holder.Release(short, driver.ReleaseRequest{Name: name, Owner: owner1}); !driver.MayHaveEffect(err) {
 		t.Fatalf("a release whose wait was cancelled: %v, want an unknown outcome", err)
 	}
-	testservers.Await(t, 10*time.Second, "the waiter has seen the handoff", func() bool {
+	servers.Await(t, 10*time.Second, "the waiter has seen the handoff", func() bool {
 		return len(leases) > 0 ||
 			do(t, db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%acquire_v1%'") == "1"
 	})
@@ -107,7 +107,7 @@ func TestAcquire_S1_polledHandoffNotOnStandby_oneHolder(t *testing.T) {
 
 // A standby answers no call with "no".
 func TestDriver_C_onStandby_neverNo(t *testing.T) {
-	pair := testservers.StartPostgresPair(t, false)
+	pair := servers.StartPostgresPair(t, false)
 	db := pair.Primary.NewDatabase(t)
 	migrate(t, db.URL())
 	pair.AwaitStandby()

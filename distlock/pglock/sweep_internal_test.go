@@ -13,14 +13,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/postgres"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // The sweep deletes what has no meaning any more, and nothing else.
 func TestSweep_S2_keepsWhatCounts(t *testing.T) {
-	db := testservers.SharedPostgres(t).NewDatabase(t)
+	db := servers.SharedPostgres(t).NewDatabase(t)
 	pool, err := pgxpool.New(context.Background(), db.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestSweep_S2_keepsWhatCounts(t *testing.T) {
 // The first page begins after the name of the first call. An error does not move the second one.
 func TestSweep_L_place(t *testing.T) {
 	t.Parallel()
-	db := testservers.SharedPostgres(t).NewDatabase(t)
+	db := servers.SharedPostgres(t).NewDatabase(t)
 	pool, err := pgxpool.New(t.Context(), db.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestSweep_L_place(t *testing.T) {
 // A server that does not answer keeps the sweep for seconds, and no longer.
 func TestSweep_L_silentServer_ends(t *testing.T) {
 	t.Parallel()
-	server := testservers.SharedPostgres(t)
+	server := servers.SharedPostgres(t)
 	db := server.NewDatabase(t)
 	pool, err := pgxpool.New(context.Background(), db.URL())
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // A poll would find a grant again and again, until its waiter has claimed it.
@@ -25,7 +25,7 @@ func TestLook_L_wokenWaiter_isNotAskedFor(t *testing.T) {
 func TestListen_L_placeFree_listens(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	db := testservers.SharedPostgres(t).NewDatabase(t)
+	db := servers.SharedPostgres(t).NewDatabase(t)
 	pool, err := pgxpool.New(ctx, db.URL()+"&pool_max_conns=60")
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestListen_L_placeFree_listens(t *testing.T) {
 	if _, err := others[0].Exec(ctx, "SELECT pg_advisory_unlock_shared(1818586987, 1)"); err != nil {
 		t.Fatal(err)
 	}
-	testservers.Await(t, 10*time.Second, "the driver listens", func() bool { return s.wakes.enter(owner) != "" })
+	servers.Await(t, 10*time.Second, "the driver listens", func() bool { return s.wakes.enter(owner) != "" })
 	select {
 	case wake, ok := <-wakes:
 		if !ok || wake.Seq != 0 {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/drivertest"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func BenchmarkDriver(b *testing.B) {
@@ -36,7 +36,7 @@ func BenchmarkUncontended(b *testing.B) {
 func uncontended(b *testing.B, punctual bool) {
 	ctx := context.Background()
 	wire := &wire{}
-	client := newClient(b, testservers.SharedRedis(b), redis.Options{ContextTimeoutEnabled: punctual, Dialer: wire.dial})
+	client := newClient(b, servers.SharedRedis(b), redis.Options{ContextTimeoutEnabled: punctual, Dialer: wire.dial})
 	l := newLocker(b, client, distlock.Options{Logger: slog.New(slog.DiscardHandler)})
 
 	locked := func() error {
@@ -84,7 +84,7 @@ func uncontended(b *testing.B, punctual bool) {
 
 func TestLocker_acquireAndRelease_twoRoundTrips(t *testing.T) {
 	wire := &wire{}
-	l := newLocker(t, newClient(t, testservers.SharedRedis(t), redis.Options{Dialer: wire.dial}), distlock.Options{})
+	l := newLocker(t, newClient(t, servers.SharedRedis(t), redis.Options{Dialer: wire.dial}), distlock.Options{})
 	before := int64(0)
 	for i := range 5 {
 		if i == 1 { // the server has the scripts now
@@ -104,12 +104,12 @@ func TestLocker_acquireAndRelease_twoRoundTrips(t *testing.T) {
 }
 
 func TestQueue_firstEntry_twoRoundTrips(t *testing.T) {
-	server, wire := testservers.SharedRedis(t), &wire{}
+	server, wire := servers.SharedRedis(t), &wire{}
 	holder := newLocker(t, newClient(t, server), distlock.Options{})
 	waiter := newLocker(t, newClient(t, server, redis.Options{Dialer: wire.dial}), distlock.Options{})
 	queued := func(key, want string) {
 		t.Helper()
-		testservers.Await(t, 10*time.Second, want+" waiters of "+key, func() bool {
+		servers.Await(t, 10*time.Second, want+" waiters of "+key, func() bool {
 			n, err := server.Do("ZCARD", "distlock:{"+key+"}:queue")
 			return err == nil && n == want
 		})

@@ -15,7 +15,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/redisconn"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // storeLua is what the scripts of a store begin with.
@@ -31,14 +31,14 @@ var isGranted = redis.NewScript(storeLua() + "return is_granted(KEYS[1], tonumbe
 // colocated is a Locker and one of its locks, as a store on the same Redis sees them.
 type colocated struct {
 	testing.TB
-	server *testservers.Database
+	server *servers.Database
 	client *redis.Client
 	locker *distlock.Locker
 	lock   string // its key
 }
 
 func newColocated(tb testing.TB) *colocated {
-	server := testservers.SharedRedis(tb)
+	server := servers.SharedRedis(tb)
 	client := newClient(tb, server)
 	l := newLocker(tb, client, distlock.Options{Wait: -1})
 	return &colocated{tb, server, client, l, fencing.Driver(l).(redisconn.Locks).LockKey("distlock", "k}%")}
@@ -175,7 +175,7 @@ func TestColocated_L_flagged_notReleased(t *testing.T) {
 		left <- err
 	}()
 	queue := strings.TrimSuffix(b.lock, "lock") + "queue"
-	testservers.Await(t, 10*time.Second, "a waiter", func() bool { return b.client.ZCard(t.Context(), queue).Val() == 1 })
+	servers.Await(t, 10*time.Second, "a waiter", func() bool { return b.client.ZCard(t.Context(), queue).Val() == 1 })
 	if got := b.releases(""); got == "released" || !b.granted(lease.Fence()) {
 		t.Errorf("with a waiter: %q", got)
 	}

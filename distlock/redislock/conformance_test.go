@@ -13,9 +13,9 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "3"); err != nil {
 		panic(err)
 	}
-	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 
 // newClient is a client of a server, a proxy or a database, with at most one set of options.
@@ -34,7 +34,7 @@ func newClient(tb testing.TB, server interface{ Addr() string }, options ...redi
 		o = options[0]
 	}
 	o.Addr = server.Addr()
-	if db, ok := server.(*testservers.Database); ok {
+	if db, ok := server.(*servers.Database); ok {
 		o.DB = db.DB()
 	}
 	client := redis.NewClient(&o)
@@ -44,13 +44,13 @@ func newClient(tb testing.TB, server interface{ Addr() string }, options ...redi
 
 // onNode are the options of a client of the shared Redis.
 func onNode(tb testing.TB) redis.UniversalOptions {
-	db := testservers.SharedRedis(tb)
+	db := servers.SharedRedis(tb)
 	return redis.UniversalOptions{Addrs: []string{db.Addr()}, DB: db.DB()}
 }
 
 // on are the options of a client of the shared "sentinel" or "cluster".
 func on(topology string) redis.UniversalOptions {
-	servers := testservers.SharedTopology(topology)
+	servers := servers.SharedTopology(topology)
 	return redis.UniversalOptions{Addrs: servers.Addrs(), MasterName: servers.MasterName()}
 }
 
@@ -76,7 +76,7 @@ func driverOver(tb testing.TB, client redis.UniversalClient) driver.Driver {
 
 func TestConformance_redis(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	proxy := faultnet.New(t, server.Addr())
 	do := func(args ...string) string {
 		t.Helper()

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // sent counts the scripts that go over a client.
@@ -69,7 +69,7 @@ func occupy(t *testing.T, s *service, server func(key string) server) {
 		busy.Wait()
 		cancel()
 	})
-	testservers.Await(t, 10*time.Second, "a busy connection", func() bool {
+	servers.Await(t, 10*time.Second, "a busy connection", func() bool {
 		clients, _ := server(list).Do("CLIENT", "LIST")
 		return strings.Contains(clients, "cmd=blpop")
 	})
@@ -77,12 +77,12 @@ func occupy(t *testing.T, s *service, server func(key string) server) {
 
 // A pool that the application has used up delays no call.
 func TestDriver_N_poolUsedUp(t *testing.T) {
-	db := testservers.SharedRedis(t)
+	db := servers.SharedRedis(t)
 	poolUsedUp(t, redis.UniversalOptions{Addrs: []string{db.Addr()}, DB: db.DB()}, func(string) server { return db })
 }
 
 func TestDriver_N_poolUsedUp_onCluster(t *testing.T) {
-	cluster := testservers.SharedTopology("cluster").Cluster
+	cluster := servers.SharedTopology("cluster").Cluster
 	poolUsedUp(t, redis.UniversalOptions{Addrs: cluster.Addrs()}, func(key string) server { return cluster.MasterOf(key) })
 }
 
@@ -143,7 +143,7 @@ func TestService_closesItsConnections(t *testing.T) {
 	options.ClientName = strings.ReplaceAll(t.Name(), "/", "-")
 	s, _ := watched(t, options, 1)
 	connections := func() int {
-		list, err := testservers.SharedServer().Do("CLIENT", "LIST")
+		list, err := servers.SharedServer().Do("CLIENT", "LIST")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func TestService_closesItsConnections(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	testservers.Await(t, 10*time.Second, "the end of the driver's connection", func() bool { return connections() == 1 })
+	servers.Await(t, 10*time.Second, "the end of the driver's connection", func() bool { return connections() == 1 })
 	if err := s.client.Ping(t.Context()).Err(); err != nil {
 		t.Errorf("the client: %v", err)
 	}

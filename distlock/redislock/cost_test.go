@@ -12,7 +12,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // BenchmarkCost shows where the time of an uncontended lock goes. It prints the median of calls
@@ -20,7 +20,7 @@ import (
 // and of the Locker.
 func BenchmarkCost(b *testing.B) {
 	ctx := context.Background()
-	server := testservers.SharedRedis(b)
+	server := servers.SharedRedis(b)
 	connect := func() *redis.Client { // one for each, because they set different deadlines
 		return newClient(b, server, redis.Options{ContextTimeoutEnabled: true})
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 const (
@@ -32,7 +32,7 @@ func TestLocker_S1_twentyProcessesCount(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	server := testservers.SharedRedis(t)
+	server := servers.SharedRedis(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup

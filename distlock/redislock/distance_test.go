@@ -12,13 +12,13 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // A distant server is slow, and its outcomes are known: a release leaves no tombstone.
 func TestLocker_distantServer_noTombstones(t *testing.T) {
-	server := testservers.SharedRedis(t)
+	server := servers.SharedRedis(t)
 	proxy := faultnet.New(t, server.Addr())
 	proxy.Latency(10 * time.Millisecond)
 	client := newClient(t, proxy, redis.Options{DB: server.DB(), ContextTimeoutEnabled: true})
@@ -38,7 +38,7 @@ func TestLocker_distantServer_noTombstones(t *testing.T) {
 // A kernel may deliver a request long after its client has left, and after the TTL.
 func TestCleanUp_S1_lateRequestGrantsNothing(t *testing.T) {
 	t.Parallel()
-	server := testservers.SharedRedis(t)
+	server := servers.SharedRedis(t)
 	proxy := faultnet.New(t, server.Addr())
 	client := newClient(t, proxy, redis.Options{DB: server.DB(), ContextTimeoutEnabled: true})
 	// From here on, the server has the scripts.
@@ -61,7 +61,7 @@ func TestCleanUp_S1_lateRequestGrantsNothing(t *testing.T) {
 // A short pause of the server fails no call, even if the client never retries.
 func TestLocker_pauseWithoutRetries_noFailure(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	client := newClient(t, server, redis.Options{ContextTimeoutEnabled: true, MaxRetries: -1})
 	l := newLocker(t, client, distlock.Options{})
 	for i := range 20 {

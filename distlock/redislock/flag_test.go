@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // The flag of a record with a queue or tombstones, after changes by hand or with a missing right.
@@ -128,7 +128,7 @@ func TestQueue_L_longPromise_isKept(t *testing.T) {
 // A full queue is full by the word of a master alone.
 func TestAcquire_fullQueueOnReplica_isTemporary(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	client := newClient(t, server)
 	d := driverOver(t, client)
 	mustGrant(t, d, owner("a"))
@@ -154,10 +154,10 @@ func TestAcquire_fullQueueOnReplica_isTemporary(t *testing.T) {
 
 // limited is a server with a driver whose user lacks a right, and one whose user lacks none.
 func limited(t *testing.T, without string) (less, all driver.Driver, client *redis.Client) {
-	server := testservers.StartRedis(t)
-	do(t, server, "ACL", "SETUSER", "less", "on", ">"+testservers.UserPassword, "~*", "&*", "+@all", "-"+without)
+	server := servers.StartRedis(t)
+	do(t, server, "ACL", "SETUSER", "less", "on", ">"+servers.UserPassword, "~*", "&*", "+@all", "-"+without)
 	client = newClient(t, server)
-	user := newClient(t, server, redis.Options{Username: "less", Password: testservers.UserPassword})
+	user := newClient(t, server, redis.Options{Username: "less", Password: servers.UserPassword})
 	return driverOver(t, user), driverOver(t, client), client
 }
 
@@ -253,7 +253,7 @@ func TestAcquire_ownerOfAnotherLength_isNotSent(t *testing.T) {
 
 // Each request is one script, whatever it finds.
 func TestAcquire_oneScript(t *testing.T) {
-	server := testservers.SharedRedis(t)
+	server := servers.SharedRedis(t)
 	proxy := faultnet.New(t, server.Addr())
 	d := driverOver(t, newClient(t, proxy, redis.Options{DB: server.DB()}))
 	var scripts atomic.Int64

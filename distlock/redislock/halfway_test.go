@@ -9,20 +9,20 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // queue is a lock with a holder and a waiter.
 type queue struct {
 	t      *testing.T
-	server *testservers.Redis
+	server *servers.Redis
 	client *redis.Client
 	holder *distlock.Lease
 	next   *waiter
 }
 
 func newQueue(t *testing.T) *queue {
-	q := &queue{t: t, server: testservers.StartRedis(t)}
+	q := &queue{t: t, server: servers.StartRedis(t)}
 	q.client = newClient(t, q.server)
 	q.holder = mustAcquire(t, q.locker())
 	q.next = wait(t, t.Context(), q.locker())

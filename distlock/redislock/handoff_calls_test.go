@@ -15,12 +15,12 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // restricted returns a client whose user has the documented rights, and a client of an admin.
-func restricted(t *testing.T, server *testservers.Redis) (client, admin *redis.Client) {
+func restricted(t *testing.T, server *servers.Redis) (client, admin *redis.Client) {
 	t.Helper()
 	admin = newClient(t, server)
 	if err := admin.Do(t.Context(), "ACL", "SETUSER", "locker", "on", ">password", "~*", "resetchannels", "&*",
@@ -34,7 +34,7 @@ func restricted(t *testing.T, server *testservers.Redis) (client, admin *redis.C
 // After ten seconds of silence the subscription pings the server. A refusal is an answer, too.
 func TestListen_L_silenceWithoutPingACL(t *testing.T) {
 	t.Parallel()
-	client, _ := restricted(t, testservers.StartRedis(t))
+	client, _ := restricted(t, servers.StartRedis(t))
 	d := driverOver(t, client)
 	mustGrant(t, d, owner("a"))
 	wakes := enqueue(t, d, "b")
@@ -64,7 +64,7 @@ func TestListen_L_silenceWithoutPingACL(t *testing.T) {
 // Waiters stop listening when the server revokes their right.
 func TestListen_L_subscribeACLRevoked_ends(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	client, admin := restricted(t, server)
 	d := driverOver(t, client)
 	mustGrant(t, d, owner("a"))
@@ -107,7 +107,7 @@ func (c cutOff) Write(p []byte) (int, error) {
 func TestListen_L_noSubscription_firstWaits(t *testing.T) {
 	t.Parallel()
 	var mended atomic.Bool
-	client := newClient(t, testservers.SharedRedis(t), redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	client := newClient(t, servers.SharedRedis(t), redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		return cutOff{conn, &mended}, err
 	}})
@@ -126,7 +126,7 @@ func TestListen_L_noSubscription_firstWaits(t *testing.T) {
 	}
 	start := time.Now()
 	mended.Store(true)
-	testservers.Await(t, 10*time.Second, "a confirmed subscription", func() bool {
+	servers.Await(t, 10*time.Second, "a confirmed subscription", func() bool {
 		_, stop, err := queue.Listen(t.Context(), owner("b").Name, owner("b").Owner)
 		if err == nil {
 			stop()
@@ -141,7 +141,7 @@ func TestListen_L_noSubscription_firstWaits(t *testing.T) {
 // The subscription is connecting while the server hangs.
 func TestClose_hangingServer_endsWithContext(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	d := driverOver(t, newClient(t, server))
 	l, err := distlock.New(d, nil)
 	if err != nil {
@@ -172,7 +172,7 @@ func TestClose_hangingServer_endsWithContext(t *testing.T) {
 // queue.
 func TestRelease_C_slotMoves_onCluster(t *testing.T) {
 	t.Parallel()
-	cluster := testservers.SharedTopology("cluster").Cluster
+	cluster := servers.SharedTopology("cluster").Cluster
 	d := drivers(on("cluster"))(t)
 	for name, moved := range map[string][]string{"nothing is moved yet": nil, "all is moved": {lockKey}} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestRelease_C_slotMoves_onCluster(t *testing.T) {
 				t.Errorf("Release: %+v, %v", reply, err)
 			}
 			finish()
-			testservers.Await(t, 10*time.Second, "the slot on its new master", func() bool {
+			servers.Await(t, 10*time.Second, "the slot on its new master", func() bool {
 				state, err := d.Inspect(t.Context(), req.Name)
 				if err == nil && state.Held {
 					t.Fatalf("the lock is still held: %+v", state)
@@ -239,7 +239,7 @@ func (asks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 // The last redirection that go-redis follows may lead to another redirection.
 func TestRelease_C_afterLastRedirection(t *testing.T) {
 	t.Parallel()
-	client := newClient(t, testservers.SharedRedis(t))
+	client := newClient(t, servers.SharedRedis(t))
 	d, req := driverOver(t, struct{ redis.UniversalClient }{client}), owner("a")
 	mustGrant(t, d, req)
 	client.AddHook(asks{})
@@ -251,7 +251,7 @@ func TestRelease_C_afterLastRedirection(t *testing.T) {
 // Without its key there is no tombstone, and the queue stays as it is. So both fail while their slot moves,
 // and the Locker repeats them.
 func TestRelease_S1_cancelWhileSlotMoves_fails(t *testing.T) {
-	client := newClient(t, testservers.SharedRedis(t))
+	client := newClient(t, servers.SharedRedis(t))
 	d := driverOver(t, struct{ redis.UniversalClient }{client})
 	mustGrant(t, d, owner("a"))
 	client.AddHook(asks{})

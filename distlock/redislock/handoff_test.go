@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // enqueue puts an owner into the queue, and returns its wakes.
@@ -98,7 +98,7 @@ func TestHandoff_C_foreignData_isKept(t *testing.T) {
 				t.Errorf("a waiter was notified: %+v", <-wakes)
 			}
 			client.Del(t.Context(), key)
-			testservers.Await(t, 10*time.Second, "the lock is granted when the data is gone", func() bool {
+			servers.Await(t, 10*time.Second, "the lock is granted when the data is gone", func() bool {
 				b, errB := d.Acquire(t.Context(), owner("b"))
 				c, errC := d.Acquire(t.Context(), owner("c"))
 				return errB == nil && errC == nil && (b.Outcome == driver.Granted) != (c.Outcome == driver.Granted)

@@ -12,12 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // A Cluster runs a script at the node of its KEYS, so a script must touch no other key.
 func TestScripts_touchOnlyTheirKeys(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	d := open(t, redis.UniversalOptions{Addrs: []string{server.Addr()}})
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = admin.Close() })

@@ -16,8 +16,8 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // The keys of a lock: their lifetimes, and how the driver treats data that another program or an
@@ -46,7 +46,7 @@ func owner(c string) driver.AcquireRequest {
 
 func newDriver(t *testing.T) (driver.Driver, *redis.Client) {
 	t.Helper()
-	client := newClient(t, testservers.SharedRedis(t))
+	client := newClient(t, servers.SharedRedis(t))
 	return driverOver(t, client), client
 }
 
@@ -239,7 +239,7 @@ func TestList_C_foreignData_isLeftOut(t *testing.T) {
 
 // A page whose answer is lost is asked for again.
 func TestList_C_lostPage_isAskedAgain(t *testing.T) {
-	db := testservers.SharedRedis(t)
+	db := servers.SharedRedis(t)
 	proxy := faultnet.New(t, db.Addr())
 	d := driverOver(t, newClient(t, proxy, redis.Options{DB: db.DB()}))
 	mustGrant(t, d, owner("a"))
@@ -255,7 +255,7 @@ func TestList_C_lostPage_isAskedAgain(t *testing.T) {
 // A page needs the same number of round trips for one name and for a thousand.
 func TestList_farServer_thousandNames(t *testing.T) {
 	t.Parallel()
-	db := testservers.SharedRedis(t)
+	db := servers.SharedRedis(t)
 	proxy := faultnet.New(t, db.Addr())
 	near := newLocker(t, newClient(t, db), distlock.Options{})
 	far := newLocker(t, newClient(t, proxy, redis.Options{DB: db.DB()}), distlock.Options{})

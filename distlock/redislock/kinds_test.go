@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // of is a request of an owner for a lock of this file.
@@ -78,14 +78,14 @@ func kinds(err error) string {
 // ground is a server, and a driver over a client with the default number of retries.
 type ground struct {
 	t      *testing.T
-	server *testservers.Redis
+	server *servers.Redis
 	proxy  *faultnet.Proxy
 	client *redis.Client
 	driver.Driver
 	redial atomic.Pointer[func() error] // called before a new connection is made
 }
 
-func newGround(t *testing.T, server *testservers.Redis, options redis.Options) *ground {
+func newGround(t *testing.T, server *servers.Redis, options redis.Options) *ground {
 	g := &ground{t: t, server: server, proxy: faultnet.New(t, server.Addr())}
 	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if redial := g.redial.Load(); redial != nil {
@@ -136,7 +136,7 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 			fault: func(g *ground) {
 				connect(g.t, g)
 				g.proxy.Refuse()
-				testservers.Await(g.t, 5*time.Second, "a refused dial", func() bool {
+				servers.Await(g.t, 5*time.Second, "a refused dial", func() bool {
 					var op *net.OpError
 					return errors.As(g.client.Ping(g.t.Context()).Err(), &op) && op.Op == "dial"
 				})
@@ -227,7 +227,7 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 			t.Parallel()
 			for _, name := range strings.Fields(c.calls) {
 				t.Run(name, func(t *testing.T) {
-					g := newGround(t, testservers.StartRedis(t, c.server...), c.options)
+					g := newGround(t, servers.StartRedis(t, c.server...), c.options)
 					if c.fault != nil {
 						c.fault(g)
 					}

@@ -10,15 +10,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // Each method of the driver returns when its ctx ends, even if no server answers and go-redis has
 // never connected.
 func TestDriver_L_returnsWithItsContext(t *testing.T) {
-	db := testservers.SharedRedis(t)
+	db := servers.SharedRedis(t)
 	node := redis.UniversalOptions{Addrs: []string{db.Addr()}, DB: db.DB()}
 	anotherType := func(options *redis.UniversalOptions) redis.UniversalClient {
 		return struct{ redis.UniversalClient }{redis.NewUniversalClient(options)}

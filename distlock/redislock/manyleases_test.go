@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 var holdFor = flag.Duration("hold", time.Minute, "how long BenchmarkHeld holds its leases")
@@ -87,7 +87,7 @@ func (c cost) perTrip() float64 { return float64(c.renewed) / float64(max(c.trip
 // have them while they are held, or has them afterwards.
 func hold(tb testing.TB, n int, d time.Duration, opts distlock.Options) (c cost) {
 	ctx := context.Background()
-	server := testservers.StartRedis(tb)
+	server := servers.StartRedis(tb)
 	admin := newClient(tb, server)
 	serverSeconds(tb, admin) // connects, so later measurements do not count the connection
 

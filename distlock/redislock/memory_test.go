@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // After a run, each key of each lock expires, and a name takes at most 330 B: the sum of MEMORY USAGE
@@ -18,7 +18,7 @@ import (
 // as long as a record keeps one for a day.
 func TestKeys_afterARun_smallAndExpiring(t *testing.T) {
 	const names, most = 200, 330
-	server := testservers.SharedRedis(t)
+	server := servers.SharedRedis(t)
 	client := newClient(t, server)
 	opts := distlock.Options{TTL: time.Second, Wait: -1, Holder: strings.Repeat("h", 64-len(`{"h":""}`))}
 	one, other := newLocker(t, client, opts), newLocker(t, client, opts)
@@ -45,7 +45,7 @@ func TestKeys_afterARun_smallAndExpiring(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		testservers.Await(t, 5*time.Second, "a waiter", func() bool { return do(t, server, "ZCARD", "distlock:{"+name(i)+"}:queue") == "1" })
+		servers.Await(t, 5*time.Second, "a waiter", func() bool { return do(t, server, "ZCARD", "distlock:{"+name(i)+"}:queue") == "1" })
 		if i%2 == 0 {
 			leave()
 		}

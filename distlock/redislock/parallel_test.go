@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // BenchmarkParallel compares the acquisitions and releases per second of 64 goroutines, each on its
@@ -33,7 +33,7 @@ func parallel(b *testing.B, punctual bool) {
 		turn       = 200 * time.Millisecond
 	)
 	ctx := context.Background()
-	server := testservers.SharedRedis(b)
+	server := servers.SharedRedis(b)
 	admin := newClient(b, server)
 	connect := func() (*redis.Client, *wire) {
 		wire := &wire{}

@@ -14,9 +14,9 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 const prefix = "distlock:{" + key + "}:"
@@ -37,13 +37,13 @@ func do(t *testing.T, server server, args ...string) string {
 
 func awaitWaiters(t *testing.T, server server, n int) {
 	t.Helper()
-	testservers.Await(t, 5*time.Second, fmt.Sprint(n, " waiters"), func() bool { return do(t, server, "ZCARD", prefix+"queue") == fmt.Sprint(n) })
+	servers.Await(t, 5*time.Second, fmt.Sprint(n, " waiters"), func() bool { return do(t, server, "ZCARD", prefix+"queue") == fmt.Sprint(n) })
 }
 
 // channel is the channel of the only waiter.
 func channel(t *testing.T, server server) (name string) {
 	t.Helper()
-	testservers.Await(t, 20*time.Second, "a waiter listens", func() bool {
+	servers.Await(t, 20*time.Second, "a waiter listens", func() bool {
 		name = do(t, server, "PUBSUB", "CHANNELS", "distlock:wake:*")
 		return name != ""
 	})
@@ -114,7 +114,7 @@ func (w *waiter) still() {
 // Close.
 func TestQueue_oneSubscriptionPerLocker(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	holders := newLocker(t, newClient(t, server), distlock.Options{})
 	waiters := newLocker(t, newClient(t, server), distlock.Options{Wait: -1})
 	mustRelease(t, mustAcquire(t, waiters))
@@ -146,7 +146,7 @@ func TestQueue_oneSubscriptionPerLocker(t *testing.T) {
 		}
 	}
 	for i := range held {
-		testservers.Await(t, 5*time.Second, "a waiter", func() bool { return do(t, server, "ZCARD", fmt.Sprintf("distlock:{key-%d}:queue", i)) == "1" })
+		servers.Await(t, 5*time.Second, "a waiter", func() bool { return do(t, server, "ZCARD", fmt.Sprintf("distlock:{key-%d}:queue", i)) == "1" })
 	}
 	if n := listeners(t, server); n != 1 {
 		t.Errorf("%d subscriptions, want 1", n)
@@ -158,12 +158,12 @@ func TestQueue_oneSubscriptionPerLocker(t *testing.T) {
 	if err := waiters.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	testservers.Await(t, 5*time.Second, "without subscriptions", func() bool { return listeners(t, server) == 0 })
+	servers.Await(t, 5*time.Second, "without subscriptions", func() bool { return listeners(t, server) == 0 })
 }
 
 // A queue without waiters has no keys: at once if all waiters leave, and soon if they crash.
 func TestQueue_empty_noKeysLeft(t *testing.T) {
-	server := testservers.SharedRedis(t)
+	server := servers.SharedRedis(t)
 	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
 	left := func() bool { return do(t, server, "EXISTS", prefix+"queue", prefix+"waiters") == "0" }
 
@@ -173,7 +173,7 @@ func TestQueue_empty_noKeysLeft(t *testing.T) {
 		awaitWaiters(t, server, n+1)
 	}
 	cancel()
-	testservers.Await(t, 5*time.Second, "gone", left)
+	servers.Await(t, 5*time.Second, "gone", left)
 
 	d := driverOver(t, newClient(t, server))
 	const alive = 300 * time.Millisecond
@@ -190,7 +190,7 @@ func TestQueue_empty_noKeysLeft(t *testing.T) {
 	if left() {
 		t.Fatal("the queue is already empty, too early for this test")
 	}
-	testservers.Await(t, alive+2*time.Second, "gone", left)
+	servers.Await(t, alive+2*time.Second, "gone", left)
 	if took := time.Since(start); took < alive {
 		t.Errorf("the queue was gone after %s, before the promise of %s ended", took, alive)
 	}
@@ -200,7 +200,7 @@ func TestQueue_empty_noKeysLeft(t *testing.T) {
 // With data of another program instead of the queue, an Acquire fails with advice, and the holder
 // can release.
 func TestQueue_C_foreignData_isKept(t *testing.T) {
-	server := testservers.SharedRedis(t)
+	server := servers.SharedRedis(t)
 	for at, put := range map[string][]string{"queue": {"SET", "", "x"}, "waiters": {"SET", "", "x"}} {
 		l := newLocker(t, newClient(t, server), distlock.Options{Wait: 5 * time.Second})
 		holder := mustAcquire(t, l)
@@ -226,7 +226,7 @@ func TestQueue_C_foreignData_isKept(t *testing.T) {
 // Without the right to subscribe, waiters poll at their own pace.
 func TestQueue_noSubscribeACL_polls(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	do(t, server, "ACL", "SETUSER", "restricted", "on", ">secret", "~*", "&*", "+@all", "-subscribe")
 	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
 	wire := &wire{}
@@ -237,7 +237,7 @@ func TestQueue_noSubscribeACL_polls(t *testing.T) {
 	awaitWaiters(t, server, 1)
 	start, before := time.Now(), wire.trips.Load()
 	sent := func() int64 { return wire.trips.Load() - before }
-	testservers.Await(t, 20*time.Second, "polls", func() bool { return time.Since(start) > time.Second && sent() >= 10 })
+	servers.Await(t, 20*time.Second, "polls", func() bool { return time.Since(start) > time.Second && sent() >= 10 })
 	if n, took := sent(), time.Since(start); float64(n) > 100*took.Seconds() { // 8 each second on average
 		t.Errorf("a waiter that polls every 125 ms on average has sent %d commands in %s", n, took)
 	}
@@ -254,7 +254,7 @@ func TestQueue_noSubscribeACL_polls(t *testing.T) {
 
 // A waiter that leaves before its subscription is confirmed causes no warning.
 func TestQueue_earlyLeave_noWarning(t *testing.T) {
-	server := testservers.SharedRedis(t)
+	server := servers.SharedRedis(t)
 	proxy := faultnet.New(t, server.Addr())
 	held := proxy.HoldRequests(faultnet.Containing("subscribe"))
 	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
@@ -282,7 +282,7 @@ func TestQueue_earlyLeave_noWarning(t *testing.T) {
 // more request.
 func TestQueue_invalidMessages_areDropped(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
 	w := wait(t, t.Context(), newLocker(t, newClient(t, server), distlock.Options{}))
 	awaitWaiters(t, server, 1)
@@ -316,7 +316,7 @@ func TestQueue_invalidMessages_areDropped(t *testing.T) {
 func TestQueue_N_forgedHandoff_atMostTTL(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
 	w := wait(t, t.Context(), newLocker(t, newClient(t, server), distlock.Options{TTL: ttl}))
 	awaitWaiters(t, server, 1)

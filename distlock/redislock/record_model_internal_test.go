@@ -19,7 +19,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/redisconn"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // The scripts against a model of the record. Requests come in any order, late and again. Time
@@ -718,7 +718,7 @@ func checkRecord(t *rapid.T, client *redis.Client) {
 
 // The scripts keep the invariants of the record, whatever arrives, and however late.
 func TestRecord_S1_scriptsFollowTheModel(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
 	if err := client.ConfigSet(t.Context(), "loglevel", "warning").Err(); err != nil { // a small log

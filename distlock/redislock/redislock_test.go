@@ -15,8 +15,8 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 const key = "secret-session-id"
@@ -52,7 +52,7 @@ func TestNew_unsuitableClients_refused(t *testing.T) {
 }
 
 func TestLocker_onRealServer(t *testing.T) {
-	server := testservers.SharedRedis(t)
+	server := servers.SharedRedis(t)
 	client := newClient(t, server)
 	l := newLocker(t, client, distlock.Options{Holder: "test", TTL: 5 * time.Second})
 	lease := mustAcquire(t, l)
@@ -87,7 +87,7 @@ func TestLocker_onRealServer(t *testing.T) {
 
 func TestLocker_C_wrongPassword_refused(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t, "--requirepass", "right")
+	server := servers.StartRedis(t, "--requirepass", "right")
 	for name, client := range map[string]*redis.Client{
 		"wrong": newClient(t, server, redis.Options{Password: "wrong"}),
 		"none":  newClient(t, server),
@@ -119,7 +119,7 @@ func wantKind(t *testing.T, err, kind error, texts ...string) {
 
 // The driver never overwrites data of another program, and callers do not wait for its end.
 func TestLocker_S1_foreignData_isKept(t *testing.T) {
-	server := testservers.SharedRedis(t)
+	server := servers.SharedRedis(t)
 	client := newClient(t, server)
 	prefix := "distlock:{" + key + "}:"
 	for name, put := range map[string]func() error{
@@ -165,7 +165,7 @@ func dump(t *testing.T, client *redis.Client) []byte {
 
 func TestLocker_survivesScriptFlush(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	client := newClient(t, server)
 	l := newLocker(t, client, distlock.Options{RenewEvery: -1})
 	flush := func() {
@@ -192,10 +192,10 @@ func TestLocker_survivesScriptFlush(t *testing.T) {
 
 func TestLocker_documentedRights(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	rights := testservers.DocumentedRights(t, "doc.go")
-	testservers.SetUser(t, server, "locker", []string{"distlock"}, slices.Concat(rights.Needed, rights.Notified)...)
-	client := newClient(t, server, redis.Options{Username: "locker", Password: testservers.UserPassword})
+	server := servers.StartRedis(t)
+	rights := servers.DocumentedRights(t, "doc.go")
+	servers.SetUser(t, server, "locker", []string{"distlock"}, slices.Concat(rights.Needed, rights.Notified)...)
+	client := newClient(t, server, redis.Options{Username: "locker", Password: servers.UserPassword})
 	l := newLocker(t, client, distlock.Options{})
 	lease := mustAcquire(t, l)
 	if err := lease.Extend(t.Context(), time.Minute); err != nil {
@@ -260,7 +260,7 @@ func TestFence_S2_recordFarAheadOfTheClock(t *testing.T) {
 
 func TestFence_S2_emptyRestart_rises(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	l := newLocker(t, newClient(t, server), distlock.Options{})
 	first := mustAcquire(t, l)
 	server.Kill()
@@ -276,7 +276,7 @@ func TestFence_S2_emptyRestart_rises(t *testing.T) {
 }
 
 func TestLease_N_cutOffHolder_endsBeforeTTL(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	const ttl = time.Second
 	client := newClient(t, server)
 	renewed := make(chan struct{}, 100)
@@ -314,7 +314,7 @@ func (onEnd) Start(ctx context.Context, _ *distlock.Operation) context.Context {
 func (f onEnd) End(_ context.Context, op *distlock.Operation)                  { f(op) }
 
 func TestLease_N_poolUsedUp_isRenewed(t *testing.T) {
-	server := testservers.SharedRedis(t)
+	server := servers.SharedRedis(t)
 	// The client waits for a connection four times before it fails, which has to be well before the
 	// TTL.
 	client := newClient(t, server, redis.Options{PoolSize: 1, PoolTimeout: 20 * time.Millisecond})

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/drivertest"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // namespaces are those of package drivertest.
@@ -17,15 +17,15 @@ var namespaces = []string{"drivertest", "a", strings.Repeat("n", 128), strings.R
 // The rights in doc.go are enough for the whole contract of a driver.
 func TestConformance_documentedRights(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	rights := testservers.DocumentedRights(t, "doc.go")
-	testservers.SetUser(t, server, "locker", namespaces, slices.Concat(rights.Needed, rights.Notified, rights.Lists)...)
+	server := servers.StartRedis(t)
+	rights := servers.DocumentedRights(t, "doc.go")
+	servers.SetUser(t, server, "locker", namespaces, slices.Concat(rights.Needed, rights.Notified, rights.Lists)...)
 	t.Cleanup(func() {
-		if refused := testservers.RefusedToUsers(t, server); refused != "" {
+		if refused := servers.RefusedToUsers(t, server); refused != "" {
 			t.Errorf("the server has refused %s", refused)
 		}
 	})
 	drivertest.Run(t, drivertest.Service{
-		New: drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: "locker", Password: testservers.UserPassword}),
+		New: drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: "locker", Password: servers.UserPassword}),
 	})
 }

@@ -5,14 +5,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // onNode are the options of a client of the shared Redis.
 func onNode(t *testing.T) redis.UniversalOptions {
 	t.Helper()
-	db := testservers.SharedRedis(t)
+	db := servers.SharedRedis(t)
 	return redis.UniversalOptions{Addrs: []string{db.Addr()}, DB: db.DB(), ContextTimeoutEnabled: true}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // A caller leaves a stalled server when its context ends, whether or not the client keeps
@@ -18,7 +18,7 @@ import (
 func TestLocker_L_stalledServer_callersLeave(t *testing.T) {
 	for name, punctual := range map[string]bool{"client keeps deadlines": true, "client does not": false} {
 		t.Run(name, func(t *testing.T) {
-			server := testservers.StartRedis(t)
+			server := servers.StartRedis(t)
 			client := newClient(t, server, redis.Options{ContextTimeoutEnabled: punctual})
 			l := newLocker(t, client, distlock.Options{})
 			lease := mustAcquire(t, l)
@@ -47,7 +47,7 @@ func TestLocker_L_stalledServer_callersLeave(t *testing.T) {
 			}
 			server.Resume()
 			for _, name := range []string{key, "another"} {
-				testservers.Await(t, 5*time.Second, "a free lock on "+name, func() bool {
+				servers.Await(t, 5*time.Second, "a free lock on "+name, func() bool {
 					info, err := l.Inspect(t.Context(), name)
 					return err == nil && !info.Held
 				})

@@ -10,19 +10,19 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-func TestConformance_redlock3(t *testing.T) { testQuorum(t, testservers.StartQuorum(t, 3)) }
+func TestConformance_redlock3(t *testing.T) { testQuorum(t, servers.StartQuorum(t, 3)) }
 
-func TestConformance_redlock5(t *testing.T) { testQuorum(t, testservers.StartQuorum(t, 5)) }
+func TestConformance_redlock5(t *testing.T) { testQuorum(t, servers.StartQuorum(t, 5)) }
 
 // testQuorum disturbs a majority of the nodes. The loss of a minority disturbs no operation: the
 // fault matrix shows that. The nodes have just started, so the restart delay is off.
-func testQuorum(t *testing.T, servers *testservers.Quorum) {
-	nodes := servers.Nodes()
-	majority := nodes[:servers.Size()]
+func testQuorum(t *testing.T, quorum *servers.Quorum) {
+	nodes := quorum.Nodes()
+	majority := nodes[:quorum.Size()]
 	proxies, addrs := make([]*faultnet.Proxy, len(nodes)), make([]string, len(nodes))
 	for i, node := range nodes {
 		proxies[i] = faultnet.New(t, node.Addr())
@@ -65,7 +65,7 @@ func testQuorum(t *testing.T, servers *testservers.Quorum) {
 				do(t, node, "SET", lockKey(name), "theirs")
 			}
 			return func() bool {
-				return !slices.ContainsFunc(majority, func(node *testservers.Redis) bool {
+				return !slices.ContainsFunc(majority, func(node *servers.Redis) bool {
 					return do(t, node, "GET", lockKey(name)) != "theirs"
 				})
 			}

@@ -12,9 +12,9 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 var name = driver.Name{Namespace: "n", Key: "k"}
@@ -91,7 +91,7 @@ var calls = map[string]func(ctx context.Context, n *node) error{
 // A read-only replica lags behind, so its "no" has no meaning.
 func TestNode_C_replica_isTemporary(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	n := openNode(t, &redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	mustPropose(t, n, propose("a", 0), quorum.Granted)
 	if _, err := n.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: owner("c"), Tombstone: time.Minute}, false); err != nil {
@@ -127,7 +127,7 @@ func do(t *testing.T, server interface {
 // A node without memory grants nothing, and ends and prolongs grants.
 func TestNode_L_outOfMemory(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	n := openNode(t, &redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	held := propose("a", 0)
 	mustPropose(t, n, held, quorum.Granted)
@@ -294,7 +294,7 @@ func TestNode_C_foreignToRedislock(t *testing.T) {
 // A node sends each request once.
 func TestNode_S1_lostAnswer(t *testing.T) {
 	t.Parallel()
-	db := testservers.SharedRedis(t)
+	db := servers.SharedRedis(t)
 	proxy := faultnet.New(t, db.Addr())
 	n := openNode(t, &redis.Options{Addr: proxy.Addr(), DB: db.DB(), ContextTimeoutEnabled: true})
 	mustPropose(t, n, propose("a", 0), quorum.Granted)

@@ -64,10 +64,10 @@ func newDriver(clients []redis.UniversalClient, restartDelay time.Duration, owns
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", distlock.ErrInvalidOption, err)
 	}
-	var all servers
+	var all claims
 	nodes := make([]quorum.Node, len(ofNodes))
 	for i, client := range ofNodes {
-		nodes[i] = newNode(client, ownsClients, &uptime{node: client.Options().Addr, servers: &all})
+		nodes[i] = newNode(client, ownsClients, &uptime{node: client.Options().Addr, claims: &all})
 	}
 	return quorum.New(nodes, restartDelay), nil
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) {
@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 
 // openNode makes a node that the test closes, with its client.
@@ -24,13 +24,13 @@ func openNode(tb testing.TB, options *redis.Options) *node {
 	tb.Helper()
 	client := redis.NewClient(options)
 	tb.Cleanup(func() { _ = client.Close() })
-	n := newNode(client, false, &uptime{node: options.Addr, servers: &servers{}})
+	n := newNode(client, false, &uptime{node: options.Addr, claims: &claims{}})
 	tb.Cleanup(func() { _ = n.Close() })
 	return n
 }
 
 // onNode are the options of a client of the shared Redis.
 func onNode(tb testing.TB) *redis.Options {
-	db := testservers.SharedRedis(tb)
+	db := servers.SharedRedis(tb)
 	return &redis.Options{Addr: db.Addr(), DB: db.DB(), ContextTimeoutEnabled: true}
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// servers are the servers of all nodes.
-type servers struct {
+// claims holds the server that each node has.
+type claims struct {
 	mu     sync.Mutex
 	runIDs map[string]string // by the name of the node
 }
 
 // uptime asks with each new connection which server a node is, and since when it is up.
 type uptime struct {
-	node    string // its name, as host:port
-	servers *servers
+	node   string // its name, as host:port
+	claims *claims
 
 	mu    sync.Mutex
 	runID string    // of the server; empty before the first connection
@@ -71,7 +71,7 @@ func (u *uptime) greet(ctx context.Context, c *redis.Conn) error {
 	if err != nil {
 		return err
 	}
-	if err := u.servers.claim(runID, u.node); err != nil {
+	if err := u.claims.claim(runID, u.node); err != nil {
 		return err
 	}
 	u.note(runID, up, time.Now())
@@ -79,7 +79,7 @@ func (u *uptime) greet(ctx context.Context, c *redis.Conn) error {
 }
 
 // claim notes that a node is at the server with this run ID. It fails if another node is there.
-func (s *servers) claim(runID, node string) error {
+func (s *claims) claim(runID, node string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other, of := range s.runIDs {

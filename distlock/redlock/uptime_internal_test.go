@@ -11,8 +11,8 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestUptime_followsTheServer(t *testing.T) {
@@ -75,19 +75,19 @@ func TestParseInfo(t *testing.T) {
 // A connection does not outlive its server, so the next connection notices a restart.
 func TestNode_S1_restartIsNoticed(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	n := openNode(t, &redis.Options{Addr: server.Addr()})
 	if _, err := n.Inspect(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
-	testservers.Await(t, 10*time.Second, "an uptime of two seconds", func() bool { return n.Up() > 2*time.Second })
+	servers.Await(t, 10*time.Second, "an uptime of two seconds", func() bool { return n.Up() > 2*time.Second })
 	first, seen := n.runID, n.seen
 	if _, err := n.Inspect(t.Context(), name); err != nil || !n.seen.After(seen) {
 		t.Errorf("an answer is not noted: %v", err)
 	}
 	server.Restart()
 	restarted := time.Now()
-	testservers.Await(t, 10*time.Second, "an answer", func() bool {
+	servers.Await(t, 10*time.Second, "an answer", func() bool {
 		_, err := n.Inspect(t.Context(), name)
 		return err == nil
 	})
@@ -99,14 +99,14 @@ func TestNode_S1_restartIsNoticed(t *testing.T) {
 // Two addresses of one server would give it two votes.
 func TestNode_S1_sameServerTwice_refused(t *testing.T) {
 	t.Parallel()
-	db := testservers.SharedRedis(t)
+	db := servers.SharedRedis(t)
 	proxy := faultnet.New(t, db.Addr())
-	var all servers
+	var all claims
 	nodes := make([]*node, 2)
 	for i, addr := range []string{db.Addr(), proxy.Addr()} {
 		client := redis.NewClient(&redis.Options{Addr: addr, DB: db.DB()})
 		defer client.Close()
-		nodes[i] = newNode(client, false, &uptime{node: addr, servers: &all})
+		nodes[i] = newNode(client, false, &uptime{node: addr, claims: &all})
 		defer nodes[i].Close()
 	}
 	mustPropose(t, nodes[0], propose("a", 0), quorum.Granted)
@@ -123,7 +123,7 @@ func TestNode_S1_sameServerTwice_refused(t *testing.T) {
 // Nodes that never lose data are still servers of their own.
 func TestNewDriver_S1_oneServer_withoutRestartDelay(t *testing.T) {
 	t.Parallel()
-	db := testservers.SharedRedis(t)
+	db := servers.SharedRedis(t)
 	clients := make([]redis.UniversalClient, 3)
 	for i := range clients {
 		client := redis.NewClient(&redis.Options{Addr: faultnet.New(t, db.Addr()).Addr(), DB: db.DB()})
@@ -144,7 +144,7 @@ func TestNewDriver_S1_oneServer_withoutRestartDelay(t *testing.T) {
 // Without the right to send INFO, the error says which right is missing.
 func TestNode_infoRefused(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	do(t, server, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-info")
 	options := &redis.Options{Addr: server.Addr(), Username: "app", Password: "secret"}
 	n := openNode(t, options)

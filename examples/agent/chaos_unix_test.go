@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/internal/repo/docs"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // checkChaos is what every good run with chaos shows.
@@ -51,7 +51,7 @@ func TestAgent_S2_chaosDoesNoDamage(t *testing.T) {
 // The command of the page on dashboards, with servers of the test, and fewer turns in more conversations.
 func TestAgent_commandOfTheDashboards(t *testing.T) {
 	t.Parallel() // not later: the goroutines of its servers may begin beside a test that looks for goroutines
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	var store spanStore
 	collector := httptest.NewServer(&store)
 	defer collector.Close()
@@ -87,7 +87,7 @@ func TestAgent_S2_Redlock3_chaosKillsANode(t *testing.T) {
 }
 
 func TestAgent_S2_chaosDoesNoDamageOnAPostgres(t *testing.T) {
-	db := testservers.StartPostgres(t).NewDatabase(t)
+	db := servers.StartPostgres(t).NewDatabase(t)
 	finish := begin(t, program(t, append(chaos, "-lock", db.URL())...))
 	t.Parallel() // only now: see above
 	checkChaos(t, finish(), 6*12)
@@ -98,12 +98,12 @@ func TestAgent_S2_chaosDoesNoDamageOnAPostgres(t *testing.T) {
 
 func TestAgent_S2_chaosDoesNoDamageOnACluster(t *testing.T) {
 	t.Parallel()
-	c := testservers.StartTopology(t, "cluster")
+	c := servers.StartTopology(t, "cluster")
 	c.Patient(time.Minute) // no failover, however busy the machine is
 	checkChaos(t, finish(t, program(t, append(chaos, "-lock", c.URL())...)), 6*12)
 	for _, node := range c.Nodes() {
 		// A replica may hear of the last removals a moment later.
-		testservers.Await(t, 5*time.Second, "no node of the Cluster has a key", func() bool {
+		servers.Await(t, 5*time.Second, "no node of the Cluster has a key", func() bool {
 			keys, err := node.Do("KEYS", "*")
 			return keys == "" && err == nil
 		})

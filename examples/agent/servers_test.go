@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestAgent_leavesNothingOnARealRedis(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	var store spanStore
 	collector := httptest.NewServer(&store)
 	defer collector.Close()
@@ -28,7 +28,7 @@ func TestAgent_leavesNothingOnARealRedis(t *testing.T) {
 
 func TestAgent_leavesNothingOnAPostgres(t *testing.T) {
 	t.Parallel()
-	db := testservers.StartPostgres(t).NewDatabase(t)
+	db := servers.StartPostgres(t).NewDatabase(t)
 	checkReport(t, finish(t, program(t, "-lock", db.URL()+"&schema=unused", "-turns", "12", "-sessions", "2")), 2*12)
 	if left, err := db.Do(`SELECT nspname FROM pg_namespace WHERE nspname ~ 'agent|unused'`); left != "" || err != nil {
 		t.Errorf("schemas are left: %q, error %v", left, err)
@@ -36,7 +36,7 @@ func TestAgent_leavesNothingOnAPostgres(t *testing.T) {
 }
 
 // calls returns how often clients have sent a command to a server.
-func calls(t *testing.T, server *testservers.Redis, command string) int {
+func calls(t *testing.T, server *servers.Redis, command string) int {
 	t.Helper()
 	stats, err := server.Do("INFO", "commandstats")
 	if err != nil {
@@ -52,20 +52,20 @@ func calls(t *testing.T, server *testservers.Redis, command string) int {
 
 func TestAgent_storeOfItsOwn_hasHistoriesAlone(t *testing.T) {
 	t.Parallel()
-	locks, histories, db := testservers.StartRedis(t), testservers.StartRedis(t), testservers.StartPostgres(t).NewDatabase(t)
+	locks, histories, db := servers.StartRedis(t), servers.StartRedis(t), servers.StartPostgres(t).NewDatabase(t)
 	for name, args := range map[string][]string{
 		"locks on Redis, histories on another one": {"-lock", locks.URL(), "-store", histories.URL()},
 		"locks on PostgreSQL, histories on Redis":  {"-lock", db.URL(), "-store", histories.URL()},
 		"locks on Redis, histories on PostgreSQL":  {"-lock", locks.URL(), "-store", db.URL()},
 		"locks embedded, histories on Redis":       {"-store", histories.URL()},
 	} {
-		for _, server := range []*testservers.Redis{locks, histories} {
+		for _, server := range []*servers.Redis{locks, histories} {
 			if _, err := server.Do("CONFIG", "RESETSTAT"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		checkReport(t, finish(t, program(t, append(args, "-turns", "8", "-sessions", "2")...)), 2*8)
-		for server, want := range map[*testservers.Redis][2]bool{
+		for server, want := range map[*servers.Redis][2]bool{
 			locks:     {strings.HasPrefix(name, "locks on Redis"), false},
 			histories: {false, strings.Contains(name, "histories on Redis") || strings.Contains(name, "histories on another")},
 		} {
@@ -86,7 +86,7 @@ func TestAgent_storeOfItsOwn_hasHistoriesAlone(t *testing.T) {
 // The run goes on while one of three nodes is dead.
 func TestAgent_Redlock3_leavesNothingOnAQuorum(t *testing.T) {
 	t.Parallel()
-	q, histories := testservers.StartQuorum(t, 3), testservers.StartRedis(t)
+	q, histories := servers.StartQuorum(t, 3), servers.StartRedis(t)
 	q.Nodes()[0].Kill()
 	url := q.URL() + "?restart_delay=-1s"
 	checkReport(t, finish(t, program(t, "-lock", url, "-store", histories.URL(), "-turns", "20", "-sessions", "2")), 2*20)
@@ -117,7 +117,7 @@ func TestConfig_aboutServers(t *testing.T) {
 
 func TestAgent_leavesNothingOnASentinel(t *testing.T) {
 	t.Parallel()
-	s := testservers.StartSentinel(t)
+	s := servers.StartSentinel(t)
 	checkReport(t, finish(t, program(t, "-lock", s.URL(), "-turns", "25", "-sessions", "2")), 2*25)
 	if keys, err := s.Master().Do("KEYS", "*"); keys != "" || err != nil {
 		t.Errorf("keys are left: %q, error %v", keys, err)
@@ -151,7 +151,7 @@ func TestAgent_saysThatPostgresCannotBeReached(t *testing.T) {
 }
 
 // works reports whether instances have written to a server.
-func works(server *testservers.Redis) bool {
+func works(server *servers.Redis) bool {
 	keys, err := server.Do("KEYS", "agent-*")
 	return err == nil && keys != ""
 }
@@ -162,10 +162,10 @@ func TestAgent_saysThatRedisWentAwayAndLeavesTheLastPage(t *testing.T) {
 	if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	cmd := program(t, "-lock", server.URL(), "-turns", "10000", "-report", path)
 	go func() {
-		testservers.Within(20*time.Second, func() bool { return works(server) })
+		servers.Within(20*time.Second, func() bool { return works(server) })
 		server.Kill()
 	}()
 	if got := finish(t, cmd); got.code != 1 || !strings.Contains(got.stderr, "agent: instance-") || !strings.Contains(got.stderr, "refused") {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // process is what /proc tells of one.
@@ -73,7 +73,7 @@ func TestAgent_leavesNoPausedInstanceBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	var instances []process
-	testservers.Await(t, 40*time.Second, "an instance is paused", func() bool {
+	servers.Await(t, 40*time.Second, "an instance is paused", func() bool {
 		instances = slices.DeleteFunc(processes(t), func(p process) bool { return p.parent != cmd.Process.Pid })
 		return slices.ContainsFunc(instances, func(p process) bool { return paused(t, p) })
 	})
@@ -82,7 +82,7 @@ func TestAgent_leavesNoPausedInstanceBehind(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	stop, start := leakcheck.Stalls(), time.Now()
-	testservers.Await(t, 20*time.Second, "every instance has ended", func() bool {
+	servers.Await(t, 20*time.Second, "every instance has ended", func() bool {
 		return !slices.ContainsFunc(processes(t), func(p process) bool {
 			return slices.ContainsFunc(instances, func(i process) bool { return i.pid == p.pid && i.group == p.group })
 		})
@@ -107,7 +107,7 @@ func TestAgent_signalEndsTheProgramAndItsInstances(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := testservers.StartRedis(t)
+			server := servers.StartRedis(t)
 			cmd := program(t, "-lock", server.URL(), "-turns", "10000")
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			var stderr bytes.Buffer
@@ -117,7 +117,7 @@ func TestAgent_signalEndsTheProgramAndItsInstances(t *testing.T) {
 			}
 			group := cmd.Process.Pid
 			t.Cleanup(func() { _ = syscall.Kill(-group, syscall.SIGKILL) })
-			testservers.Await(t, 20*time.Second, "four instances work", func() bool {
+			servers.Await(t, 20*time.Second, "four instances work", func() bool {
 				return len(living(t, group)) == 5 && works(server)
 			})
 
@@ -130,7 +130,7 @@ func TestAgent_signalEndsTheProgramAndItsInstances(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = cmd.Wait()
-			testservers.Await(t, 20*time.Second, "every process has ended", func() bool { return len(living(t, group)) == 0 })
+			servers.Await(t, 20*time.Second, "every process has ended", func() bool { return len(living(t, group)) == 0 })
 			if took := time.Since(start) - stop(); took > 3*time.Second {
 				t.Errorf("the end took %s", took)
 			}

@@ -23,8 +23,8 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/core"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
@@ -93,7 +93,7 @@ func start(t *testing.T, args ...string) *program {
 func serving(t *testing.T, args ...string) *program {
 	t.Helper()
 	p := start(t, args...)
-	testservers.Await(t, time.Minute, "both instances answer", func() bool {
+	servers.Await(t, time.Minute, "both instances answer", func() bool {
 		for range 2 {
 			if status, _ := p.get(t, "none"); status != http.StatusNotFound {
 				return false
@@ -136,7 +136,7 @@ func TestReadme_commandsPrintTheirOutput(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("README.md")
 	must(t, err)
-	p := serving(t, "-server", testservers.StartRedis(t).URL())
+	p := serving(t, "-server", servers.StartRedis(t).URL())
 	script := "set -e\n"
 	var want []string // of each block
 	for _, block := range regexp.MustCompile("(?s)```(bash|output)\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
@@ -168,7 +168,7 @@ func TestReadme_commandsPrintTheirOutput(t *testing.T) {
 
 func TestService_messagesAtOnce_noneIsLost(t *testing.T) {
 	t.Parallel()
-	p := serving(t, "-server", testservers.StartRedis(t).URL(), "-model-delay", "5ms")
+	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "5ms")
 	const messages = 24
 	var all sync.WaitGroup
 	for i := range messages {
@@ -190,7 +190,7 @@ func TestService_messagesAtOnce_noneIsLost(t *testing.T) {
 
 func TestService_terminated_finishesItsAnswers(t *testing.T) {
 	t.Parallel()
-	p := serving(t, "-server", testservers.StartRedis(t).URL(), "-model-delay", "500ms")
+	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "500ms")
 	response, err := http.Post("http://"+p.address+"/chats/1", "text/plain", strings.NewReader("Where is order 7?"))
 	must(t, err) // the answer has begun: its first event is here
 	defer response.Body.Close()
@@ -207,7 +207,7 @@ func TestService_terminated_finishesItsAnswers(t *testing.T) {
 
 func TestService_redisDown_saysThatNothingIsStored(t *testing.T) {
 	t.Parallel()
-	redis := testservers.StartRedis(t)
+	redis := servers.StartRedis(t)
 	p := serving(t, "-server", redis.URL()+"?max_retries=-1", "-model-delay", "0s")
 	redis.Kill()
 	if status, text := p.post(t, "1", "Hello"); status != http.StatusOK || !strings.Contains(text, "event: error\ndata: \"nothing is stored") {
@@ -220,7 +220,7 @@ func TestService_redisDown_saysThatNothingIsStored(t *testing.T) {
 
 func TestService_wrongInput(t *testing.T) {
 	t.Parallel()
-	p := serving(t, "-server", testservers.StartRedis(t).URL(), "-model-delay", "0s")
+	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "0s")
 	if status, text := p.post(t, "1", ""); status != http.StatusBadRequest {
 		t.Errorf("no question: %d, %s", status, text)
 	}
@@ -287,7 +287,7 @@ func TestService_otlp_sendsSpans(t *testing.T) {
 		}
 	}))
 	t.Cleanup(collector.Close)
-	p := serving(t, "-server", testservers.StartRedis(t).URL(), "-model-delay", "0s", "-otlp", collector.URL)
+	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "0s", "-otlp", collector.URL)
 	p.post(t, "1", "Hello")
 	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	<-p.ended

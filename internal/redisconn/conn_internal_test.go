@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestConns_failedAreClosed(t *testing.T) {
@@ -36,7 +36,7 @@ func TestConns_closedByLeaversAlone(t *testing.T) {
 	options.ClientName = "costs"
 	s := open(t, options)
 	connections := func() (ids []string) {
-		list, err := testservers.SharedServer().Do("CLIENT", "LIST")
+		list, err := servers.SharedServer().Do("CLIENT", "LIST")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestConns_closedByLeaversAlone(t *testing.T) {
 	if _, err := s.Inspect(t.Context(), name); err != nil {
 		t.Error(err)
 	}
-	testservers.Await(t, 10*time.Second, "another connection", func() bool {
+	servers.Await(t, 10*time.Second, "another connection", func() bool {
 		after := connections()
 		return len(after) == 1 && after[0] != before[0]
 	})
@@ -177,7 +177,7 @@ func TestExchange_connectionsAreBounded(t *testing.T) {
 		time.Sleep(2 * time.Millisecond)
 	}
 	x := s.shared.exchange(keyOf(name))
-	testservers.Await(t, 10*time.Second, "all connections in use", func() bool {
+	servers.Await(t, 10*time.Second, "all connections in use", func() bool {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		return x.inFlight == 4 && len(x.pending) > 0

@@ -11,15 +11,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // The network breaks at each of its operations in turn. A write whose error says that it has no effect has
 // none, however the client of this version connects, pools and repeats.
 func TestEffects_C_brokenAtEachOperation(t *testing.T) {
-	server := testservers.SharedServer()
+	server := servers.SharedServer()
 	options := redis.UniversalOptions{Addrs: []string{server.Addr()}}
-	sweepEffects(t, options, func(string) *testservers.Redis { return server })
+	sweepEffects(t, options, func(string) *servers.Redis { return server })
 }
 
 func TestEffects_C_brokenAtEachOperation_onSentinel(t *testing.T) { sweepTopology(t, "sentinel") }
@@ -28,12 +28,12 @@ func TestEffects_C_brokenAtEachOperation_onCluster(t *testing.T) { sweepTopology
 
 func sweepTopology(t *testing.T, name string) {
 	t.Helper()
-	servers := testservers.SharedTopology(name)
+	servers := servers.SharedTopology(name)
 	options := redis.UniversalOptions{Addrs: servers.Addrs(), MasterName: servers.MasterName()}
 	sweepEffects(t, options, servers.Master)
 }
 
-func sweepEffects(t *testing.T, options redis.UniversalOptions, master func(key string) *testservers.Redis) {
+func sweepEffects(t *testing.T, options redis.UniversalOptions, master func(key string) *servers.Redis) {
 	t.Helper()
 	options.DialerRetries = 1
 	for name, c := range map[string]struct {

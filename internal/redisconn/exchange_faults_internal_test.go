@@ -16,9 +16,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // On the way to a distant server, no call waits for the round trip of another call.
@@ -201,11 +201,11 @@ func TestExchange_survivesHooks(t *testing.T) {
 
 // A node of a Cluster that hangs delays no call for another node.
 func TestExchange_clusterNodes_areApart(t *testing.T) {
-	cluster := testservers.SharedTopology("cluster").Cluster
+	cluster := servers.SharedTopology("cluster").Cluster
 	network := faultnet.NewNet(t)
 	s := open(t, redis.UniversalOptions{Addrs: cluster.Addrs(), Dialer: network.Dial, ContextTimeoutEnabled: true, PoolSize: 20})
 	hangs, other := nameOf(0), nameOf(1)
-	node := func(of driver.Name) *testservers.Redis { return cluster.MasterOf(keyOf(of)) }
+	node := func(of driver.Name) *servers.Redis { return cluster.MasterOf(keyOf(of)) }
 	for i := 2; node(other) == node(hangs); i++ {
 		other = nameOf(i)
 	}
@@ -244,7 +244,7 @@ func TestExchange_clusterNodes_areApart(t *testing.T) {
 }
 
 func TestExchange_clusterCallsShare(t *testing.T) {
-	s, w := open(t, redis.UniversalOptions{Addrs: testservers.SharedTopology("cluster").Addrs()}), &traffic{}
+	s, w := open(t, redis.UniversalOptions{Addrs: servers.SharedTopology("cluster").Addrs()}), &traffic{}
 	if _, err := s.Inspect(t.Context(), name); err != nil { // loads the script
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestExchange_hammer(t *testing.T) {
 		})
 	}
 	all.Wait()
-	testservers.Await(t, 10*time.Second, "all exchanges to end", func() bool {
+	servers.Await(t, 10*time.Second, "all exchanges to end", func() bool {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		return x.inFlight == 0

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // traffic counts the scripts that a client sends, and can hold them up.
@@ -124,7 +124,7 @@ func (x *exchange) isPending(n int) bool {
 
 func (x *exchange) awaitPending(t *testing.T, n int) {
 	t.Helper()
-	testservers.Await(t, 10*time.Second, fmt.Sprintf("%d pending", n), func() bool { return x.isPending(n) })
+	servers.Await(t, 10*time.Second, fmt.Sprintf("%d pending", n), func() bool { return x.isPending(n) })
 }
 
 // occupy begins exchanges until the next call has to wait. end ends one of them, so that the next
@@ -143,7 +143,7 @@ func (x *exchange) occupy(t *testing.T, s *locks, w *traffic) (end func()) {
 			}
 		})
 	}
-	testservers.Await(t, 10*time.Second, "exchanges under way", func() bool {
+	servers.Await(t, 10*time.Second, "exchanges under way", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.commands == maxInFlight
@@ -182,7 +182,7 @@ func (x *exchange) acquire(t *testing.T, s *locks, n int) (replies []driver.Acqu
 
 func (x *exchange) wantIdle(t *testing.T) {
 	t.Helper()
-	testservers.Await(t, 10*time.Second, "no exchange and no pending call", func() bool {
+	servers.Await(t, 10*time.Second, "no exchange and no pending call", func() bool {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		return x.inFlight == 0 && len(x.pending) == 0

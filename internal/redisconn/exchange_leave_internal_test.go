@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // soon is how long leavers stay.
@@ -94,7 +94,7 @@ func TestExchange_leavesAfterSend_othersAnswered(t *testing.T) {
 					t.Errorf("%d: %+v, %v", i, replies[i], errs[i])
 				}
 			}
-			testservers.Await(t, 10*time.Second, "the lock of the leaver", func() bool {
+			servers.Await(t, 10*time.Second, "the lock of the leaver", func() bool {
 				state, err := s.Inspect(t.Context(), nameOf(3))
 				return err == nil && state.Held
 			})
@@ -202,7 +202,7 @@ func TestExchange_L_callersReturnInTime(t *testing.T) {
 				}
 				if patience == time.Hour {
 					// A caller whose start was late may be there when another has left.
-					testservers.Within(soon, func() bool { return x.isPending(len(took)) })
+					servers.Within(soon, func() bool { return x.isPending(len(took)) })
 					end()
 				}
 				all.Wait()
@@ -321,7 +321,7 @@ func (c *endsAfter) Err() error {
 // The client of a Cluster that does not know the nodes yet sends commands one by one. If ctx ends between two
 // of them, the first one has taken effect.
 func TestSend_C_endsBetween_isUnknown_onCluster(t *testing.T) {
-	l := open(t, redis.UniversalOptions{Addrs: testservers.SharedTopology("cluster").Addrs()})
+	l := open(t, redis.UniversalOptions{Addrs: servers.SharedTopology("cluster").Addrs()})
 	ctx := &endsAfter{t.Context(), redis.NewStatusCmd(t.Context(), "set", t.Name(), "v", "px", 10000)}
 	err := l.shared.Send(ctx, t.Name(), ctx.first, redis.NewBoolCmd(ctx, "pexpire", t.Name(), 60000))
 	if ctx.Err() == nil || err == nil || !mayHaveEffect(err) {
@@ -331,7 +331,7 @@ func TestSend_C_endsBetween_isUnknown_onCluster(t *testing.T) {
 
 // A slot moves between two commands of a pipeline, and ctx ends. The first command has taken effect.
 func TestSend_C_movesBetween_isUnknown_onCluster(t *testing.T) {
-	cluster := testservers.SharedTopology("cluster").Cluster
+	cluster := servers.SharedTopology("cluster").Cluster
 	l := open(t, redis.UniversalOptions{Addrs: cluster.Addrs()})
 	here, there := t.Name(), t.Name()
 	for cluster.MasterOf(there) == cluster.MasterOf(here) {

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // locks makes calls in the way of the lock: each of a script, on one key, in a Cluster too. It
@@ -67,7 +67,7 @@ func (l *locks) Inspect(ctx context.Context, name driver.Name) (driver.State, er
 // onNode are the options of a client of the shared Redis.
 func onNode(t *testing.T) redis.UniversalOptions {
 	t.Helper()
-	db := testservers.SharedRedis(t)
+	db := servers.SharedRedis(t)
 	return redis.UniversalOptions{Addrs: []string{db.Addr()}, DB: db.DB(), ContextTimeoutEnabled: true}
 }
 

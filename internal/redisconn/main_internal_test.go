@@ -9,13 +9,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(&printed)
-	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 
 // printed are the lines of go-redis, of all tests.

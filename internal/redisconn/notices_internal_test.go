@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func unexplained(err error) error { return err }
@@ -29,7 +29,7 @@ func newNotices(over *Transport) *Notices[driver.Wake] {
 // After a refusal the driver subscribes again, because the right may have been granted since.
 func TestNotices_L_rightGranted_listenAgain(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	for _, missing := range []string{"-subscribe", "-publish", "resetchannels"} {
 		user := func(rights ...string) {
 			t.Helper()
@@ -65,7 +65,7 @@ func TestNotices_L_rightGranted_listenAgain(t *testing.T) {
 		}
 		n.retry = time.Time{} // the wait is over
 		n.mu.Unlock()
-		testservers.Await(t, 5*time.Second, "a subscription without "+missing, func() bool { return listen() == nil })
+		servers.Await(t, 5*time.Second, "a subscription without "+missing, func() bool { return listen() == nil })
 		n.Close()
 		if err := listen(); err == nil {
 			t.Error("Listen works after Close")
@@ -75,7 +75,7 @@ func TestNotices_L_rightGranted_listenAgain(t *testing.T) {
 
 // Messages are lost while the connection is down. All listeners ask Redis as soon as it is up again.
 func TestNotices_L_reconnect_allWaitersAsk(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 	over := New(client, nil)
@@ -108,7 +108,7 @@ func TestNotices_L_reconnect_allWaitersAsk(t *testing.T) {
 
 // A waiter can leave at once while the driver connects, and leaves nothing behind.
 func TestNotices_C_leaver_leavesNothing(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	server.Pause()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
@@ -134,7 +134,7 @@ func TestNotices_C_leaver_leavesNothing(t *testing.T) {
 // Each listener of an addressee is notified. A listener that has left is not.
 func TestNotices_sharedAddressee(t *testing.T) {
 	t.Parallel()
-	db := testservers.SharedRedis(t)
+	db := servers.SharedRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
 	defer client.Close()
 	over := New(client, nil)
@@ -182,7 +182,7 @@ func TestNotices_sharedAddressee(t *testing.T) {
 // A server that hangs while the subscription connects does not keep Close waiting.
 func TestNotices_L_hangingServer_closesAtOnce(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	server.Pause()
 	defer server.Resume()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -205,7 +205,7 @@ func TestNotices_L_hangingServer_closesAtOnce(t *testing.T) {
 // The goroutine of a subscription ends before Close does.
 func TestNotices_closeWaits(t *testing.T) {
 	t.Parallel()
-	db := testservers.SharedRedis(t)
+	db := servers.SharedRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
 	defer client.Close()
 	over := New(client, nil)

@@ -7,17 +7,17 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/internal/rediskeys"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-func TestMain(m *testing.M) { leakcheck.VerifyTestMain(testservers.Sharing{M: m}) }
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(servers.Sharing{M: m}) }
 
 func open(t *testing.T) (*redis.Client, *redisconn.Transport) {
 	t.Helper()
-	db := testservers.SharedRedis(t)
+	db := servers.SharedRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
 	transport := redisconn.New(client, nil)
 	t.Cleanup(func() {

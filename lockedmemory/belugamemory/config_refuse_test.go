@@ -15,7 +15,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/core"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/tracing"
 )
 
@@ -114,9 +114,9 @@ func TestNew_refusesWrongFields(t *testing.T) {
 
 func TestNew_errorsShowNothingPrivate(t *testing.T) {
 	const secret = "S3CRET"
-	dead := testservers.StartRedis(t)
+	dead := servers.StartRedis(t)
 	dead.Kill()
-	locked := testservers.StartRedis(t, "--requirepass", "other")
+	locked := servers.StartRedis(t, "--requirepass", "other")
 	for name, cfg := range map[string]config.ProviderConfig{
 		"session_id":           {BaseURL: "mem://", Options: map[string]any{"session_id": []any{secret}}},
 		"session_id, no UTF-8": {BaseURL: "mem://", Options: map[string]any{"session_id": secret + "\xff"}},
@@ -151,7 +151,7 @@ func TestNew_errorsShowNothingPrivate(t *testing.T) {
 }
 
 func TestNew_noAnswer_isDown(t *testing.T) {
-	dead, hung := testservers.StartRedis(t), testservers.StartRedis(t)
+	dead, hung := servers.StartRedis(t), servers.StartRedis(t)
 	other := open(t, sharedURL(t), nil)
 	dead.Kill()
 	hung.Pause()

@@ -16,7 +16,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // fromJSON returns cfg after a round trip through JSON.
@@ -112,7 +112,7 @@ func TestNew_windowAndMaxExchanges(t *testing.T) {
 
 func TestNew_idleTTL(t *testing.T) {
 	url := sharedURL(t)
-	server := testservers.SharedServer()
+	server := servers.SharedServer()
 	each(t, url, map[string]any{"idle_ttl": time.Hour}, map[string]any{"idle_ttl": "1h"}, func(t *testing.T, m *Memory) {
 		save(t, inSession(t, "s"), m, "1")
 		ttl, err := server.Do("TTL", "session:{s}:log")
@@ -128,7 +128,7 @@ func TestNew_idleTTL(t *testing.T) {
 
 func TestNew_namespaceBeginsEveryKey(t *testing.T) {
 	url := sharedURL(t)
-	server := testservers.SharedServer()
+	server := servers.SharedServer()
 	each(t, url, map[string]any{"namespace": "app"}, map[string]any{"namespace": "app"}, func(t *testing.T, m *Memory) {
 		ctx := inSession(t, "s")
 		save(t, ctx, m, "1")

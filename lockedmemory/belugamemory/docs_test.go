@@ -17,7 +17,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/repo/docs"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
@@ -98,7 +98,7 @@ func TestDocs_programRunsTwiceAtOnce(t *testing.T) {
 	if err := os.Symlink(clone, filepath.Join(dir, "belugalock")); err != nil {
 		t.Fatal(err)
 	}
-	source := strings.Replace(programPlace.Blocks(t, "go")[0], "localhost:6379", testservers.SharedServer().Addr(), 1)
+	source := strings.Replace(programPlace.Blocks(t, "go")[0], "localhost:6379", servers.SharedServer().Addr(), 1)
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -163,7 +163,7 @@ func TestErrors_C_refusal_code(t *testing.T) {
 }
 
 func TestErrors_C_missingRightInRedis(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	m := open(t, server.URL(), nil)
 	ctx := inSession(t, "s")
 	save(t, ctx, m, "1")
@@ -304,7 +304,7 @@ func TestErrors_busySession_isTimeout(t *testing.T) {
 
 // Without a server nothing was written, so the request may be repeated.
 func TestErrors_deadServer_isDownWritesNothing(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	m := open(t, server.URL()+"?max_retries=-1", map[string]any{"wait": "3s"})
 	ctx := inSession(t, "s")
 	save(t, ctx, m, "1")
@@ -330,7 +330,7 @@ func TestErrors_deadServer_isDownWritesNothing(t *testing.T) {
 		t.Error("the Turn's function ran")
 	}
 	server.Restart()
-	testservers.Await(t, 10*time.Second, "the server is there again", func() bool {
+	servers.Await(t, 10*time.Second, "the server is there again", func() bool {
 		_, err := m.Load(ctx, "")
 		return err == nil
 	})
@@ -341,7 +341,7 @@ func TestErrors_deadServer_isDownWritesNothing(t *testing.T) {
 
 // A Save in a turn without an answer has an unknown outcome.
 func TestErrors_hangingServer_saveNotRetryable(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	for id, want := range map[string]core.ErrorCode{"": ErrOutcomeUnknown, "id": core.ErrProviderDown} {
 		m := open(t, server.URL(), nil)
 		_ = m.Turn(inSession(t, "s"), func(ctx context.Context) error {

@@ -13,12 +13,12 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/migrated"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/migrated"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestNew_postgres_sharesConnections(t *testing.T) {
-	db := migrated.Database(t, testservers.SharedPostgres(t))
+	db := migrated.Database(t, servers.SharedPostgres(t))
 	connections := func() int {
 		text, err := db.Do("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
 		must(t, err)
@@ -41,12 +41,12 @@ func TestNew_postgres_sharesConnections(t *testing.T) {
 	for _, m := range memories {
 		must(t, m.Close(t.Context()))
 	}
-	testservers.Await(t, 10*time.Second, "the connections are closed", func() bool { return connections() == 0 })
+	servers.Await(t, 10*time.Second, "the connections are closed", func() bool { return connections() == 0 })
 }
 
 // New fails where only a part of the schema, or nothing, is installed. The error names the call to run.
 func TestNew_postgres_withoutSchema_isRefused(t *testing.T) {
-	db := testservers.SharedPostgres(t).NewDatabase(t)
+	db := servers.SharedPostgres(t).NewDatabase(t)
 	pool, err := pgxpool.New(t.Context(), db.URL())
 	must(t, err)
 	defer pool.Close()

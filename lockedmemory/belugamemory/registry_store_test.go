@@ -10,14 +10,14 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/core"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/migrated"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/migrated"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // With the option store, one server has the locks and another one the sessions.
 func TestNew_store_serverOfItsOwn(t *testing.T) {
-	locks, sessions := testservers.StartRedis(t), testservers.StartRedis(t)
-	keys := func(server *testservers.Redis) string {
+	locks, sessions := servers.StartRedis(t), servers.StartRedis(t)
+	keys := func(server *servers.Redis) string {
 		list, err := server.Do("KEYS", "*")
 		must(t, err)
 		return list
@@ -41,8 +41,8 @@ func TestNew_store_serverOfItsOwn(t *testing.T) {
 	must(t, reader.Close(t.Context()))
 
 	must(t, m.Close(t.Context()))
-	left := func(what string, server *testservers.Redis) {
-		testservers.Await(t, 10*time.Second, what, func() bool {
+	left := func(what string, server *servers.Redis) {
+		servers.Await(t, 10*time.Second, what, func() bool {
 			list, err := server.Do("CLIENT", "LIST")
 			return err == nil && strings.Count(list, "\n") == 1 // the connection that asks
 		})
@@ -67,7 +67,7 @@ func TestNew_store_serverOfItsOwn(t *testing.T) {
 
 // The locks are on a quorum with a dead node, and the sessions in one database.
 func TestNew_Redlock3_locksOnAQuorum(t *testing.T) {
-	q, db := testservers.StartQuorum(t, 3), migrated.Database(t, testservers.SharedPostgres(t))
+	q, db := servers.StartQuorum(t, 3), migrated.Database(t, servers.SharedPostgres(t))
 	q.Nodes()[0].Kill()
 	m := open(t, q.URL()+"?restart_delay=-1s", map[string]any{"store": db.URL()})
 	ctx := inSession(t, "s")

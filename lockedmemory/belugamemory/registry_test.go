@@ -15,7 +15,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
@@ -60,7 +60,7 @@ func TestNew_failure_nilMemory(t *testing.T) {
 }
 
 func TestNew_sameURL_sharesConnections(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	connections := func() int {
 		list, err := server.Do("CLIENT", "LIST", "TYPE", "normal")
 		must(t, err)
@@ -122,7 +122,7 @@ func TestNew_mem_refusesOtherSettings(t *testing.T) {
 // The last Close of a URL releases the leases and closes the connections. Memories of other URLs
 // stay open.
 func TestClose_isPerMemory(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	ctx := inSession(t, "s")
 	a, b := open(t, server.URL(), nil), open(t, server.URL(), nil)
 	other := open(t, server.URL()+"?client_name=other", nil)
@@ -164,7 +164,7 @@ func TestClose_isPerMemory(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("the Turn whose lease Close has released has no error")
 	}
-	testservers.Await(t, 10*time.Second, "the closed memories' connections are gone", func() bool {
+	servers.Await(t, 10*time.Second, "the closed memories' connections are gone", func() bool {
 		list, err := server.Do("CLIENT", "LIST", "TYPE", "normal")
 		// the connection that asks, and those of the other memory
 		return err == nil && strings.Count(list, "\n") == 1+strings.Count(list, "name=other")
@@ -172,7 +172,7 @@ func TestClose_isPerMemory(t *testing.T) {
 }
 
 func TestClose_hangingServer_endsWithContext(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	m := open(t, server.URL(), map[string]any{"ttl": "1s"})
 	hold(t, inSession(t, "s"), m)
 	server.Pause()
@@ -185,7 +185,7 @@ func TestClose_hangingServer_endsWithContext(t *testing.T) {
 }
 
 func TestMemory_lifecycle(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	wrapped, err := Wrap(failing{}, localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	for name, m := range map[string]*Memory{"New": open(t, server.URL(), nil), "Wrap": wrapped} {
@@ -211,7 +211,7 @@ func TestMemory_lifecycle(t *testing.T) {
 // A go-redis client connects when it is made, so a client that only validates the URL would
 // connect, too.
 func TestNew_connectsWithOneClient(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	url := server.URL() + "?min_idle_conns=200&pool_size=200"
 	received := func() (n int) {
 		info, err := server.Do("INFO", "stats")
@@ -223,7 +223,7 @@ func TestNew_connectsWithOneClient(t *testing.T) {
 	}
 	before, polls := received(), 0
 	m := open(t, url, nil)
-	testservers.Await(t, 10*time.Second, "its connections are there", func() bool {
+	servers.Await(t, 10*time.Second, "its connections are there", func() bool {
 		polls++
 		list, err := server.Do("CLIENT", "LIST", "TYPE", "normal")
 		return err == nil && strings.Count(list, "\n") > 200
@@ -297,8 +297,8 @@ func TestClose_concurrentWithNewIsSafe(t *testing.T) {
 	if got := history(t, inSession(t, "s1"), open(t, "mem://", nil)); got != "" {
 		t.Errorf("the sessions of mem:// are left: %s", got)
 	}
-	testservers.Await(t, 10*time.Second, "all connections are gone", func() bool {
-		list, err := testservers.SharedServer().Do("CLIENT", "LIST")
+	servers.Await(t, 10*time.Second, "all connections are gone", func() bool {
+		list, err := servers.SharedServer().Do("CLIENT", "LIST")
 		return err == nil && !strings.Contains(list, "name=concurrent")
 	})
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // After a lost reply, only a call with an ID is retryable.
 func TestRetryable_lostReply_onlyWithAnID(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	q, a := schema.NewHumanMessage("q"), schema.NewAIMessage("a")
 	for name, call := range map[string]func(ctx context.Context, m *Memory, pause func()) error{
 		"Save":   func(ctx context.Context, m *Memory, pause func()) error { pause(); return m.Save(ctx, q, a) },

@@ -14,8 +14,8 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/internal/migrated"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/migrated"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // closeLater ends the memory with the test.
@@ -94,7 +94,7 @@ func mustHaveCode(t testing.TB, err error, code core.ErrorCode, sentinel error) 
 // parallel.
 func sharedURL(t testing.TB) string {
 	t.Helper()
-	server := testservers.SharedServer()
+	server := servers.SharedServer()
 	if _, err := server.Do("FLUSHALL"); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func sharedURL(t testing.TB) string {
 // backends returns a URL of each backend, without data.
 func backends(t testing.TB) map[string]string {
 	t.Helper()
-	db := migrated.Database(t, testservers.SharedPostgres(t))
+	db := migrated.Database(t, servers.SharedPostgres(t))
 	return map[string]string{"mem": "mem://", "redis": sharedURL(t), "postgres": db.URL()}
 }
 

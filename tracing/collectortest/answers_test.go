@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/incidents"
+	"github.com/belugalock/belugalock/internal/test/incidents"
 )
 
 // answers are the tests of the answers, by question.

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // collector is the Collector's OTLP receiver with a sink behind it.
@@ -40,7 +40,7 @@ func startCollector(t *testing.T) *collector {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := testservers.Listen()
+	l, err := servers.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,15 +11,15 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/incidents"
-	"github.com/belugalock/belugalock/internal/leakcheck"
 	"github.com/belugalock/belugalock/internal/repo/docs"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/incidents"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // of go-redis
-	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 
 // question is one row of the page, asked about one run.
@@ -86,7 +86,7 @@ func play(t *testing.T, protocol string) (*collector, *incidents.Scene, *telemet
 	t.Helper()
 	c := startCollector(t)
 	x := &telemetry{t: t, protocol: protocol, to: c}
-	scene, err := incidents.Play(t.Context(), testservers.SharedServer().Addr(), incidents.Options{Telemetry: x.of})
+	scene, err := incidents.Play(t.Context(), servers.SharedServer().Addr(), incidents.Options{Telemetry: x.of})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestCollector_programOfThePage(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+c.http)
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=one")
 	program := docs.Place{Page: docs.Metrics.Page, Heading: "## Switch it on"}.Blocks(t, "go")[0]
-	docs.Run(t, docs.Build(t, strings.Replace(program, "localhost:6379", testservers.SharedServer().Addr(), 1)))
+	docs.Run(t, docs.Build(t, strings.Replace(program, "localhost:6379", servers.SharedServer().Addr(), 1)))
 	acquired := c.spans(named("distlock.acquire"), about("conversation-42"))
 	if len(acquired) != 1 || c.sum("one", "distlock.acquire.duration", distlock.OutcomeAcquired) != 1 {
 		t.Errorf("received are %d spans, %v", len(acquired), c.points("one", "distlock.acquire.duration"))

@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/belugalock/belugalock/internal/incidents"
+	"github.com/belugalock/belugalock/internal/test/incidents"
 	"github.com/belugalock/belugalock/tracing"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/subject"
-	"github.com/belugalock/belugalock/internal/childproc"
+	"github.com/belugalock/belugalock/internal/test/child"
 )
 
 // crowdRole is the role of a process in which some goroutines want the same key again and again,
@@ -34,7 +34,7 @@ type crowdMember struct {
 	Unfinished time.Duration
 }
 
-func crowd(ctx context.Context, lead *childproc.Line, task crowdTask) error {
+func crowd(ctx context.Context, lead *child.Line, task crowdTask) error {
 	var setup subject.Setup
 	defer setup.Close()
 	acquire, err := subject.Lockers[task.Subject](&setup, task.Addr)

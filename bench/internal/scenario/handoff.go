@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/bench/internal/subject"
-	"github.com/belugalock/belugalock/internal/childproc"
+	"github.com/belugalock/belugalock/internal/test/child"
 )
 
 // ping is a round trip beside the handoffs of this library.
@@ -98,7 +98,7 @@ func (b *Bench) passToAndFro(ctx context.Context, name string, window time.Durat
 }
 
 // ask gives a command to a process and returns the answer.
-func ask(m *childproc.Child, what string) (e relayEvent, err error) {
+func ask(m *child.Child, what string) (e relayEvent, err error) {
 	if err := m.Send(what); err != nil {
 		return e, err
 	}
@@ -114,7 +114,7 @@ type relayEvent struct {
 	Took time.Duration
 }
 
-func relay(ctx context.Context, lead *childproc.Line, task crowdTask) error {
+func relay(ctx context.Context, lead *child.Line, task crowdTask) error {
 	var setup subject.Setup
 	defer setup.Close()
 	acquire, err := subject.Lockers[task.Subject](&setup, task.Addr)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/subject"
-	"github.com/belugalock/belugalock/internal/childproc"
+	"github.com/belugalock/belugalock/internal/test/child"
 )
 
 // Bench is where and how long the scenarios are run.
@@ -123,14 +123,14 @@ func Names() (names []string) {
 	return names
 }
 
-// Roles returns what other processes do for the scenarios, for childproc.Serve.
-func Roles() map[string]childproc.Work {
-	return map[string]childproc.Work{crowdRole: childproc.Role(crowd), relayRole: childproc.Role(relay)}
+// Roles returns what other processes do for the scenarios, for child.Serve.
+func Roles() map[string]child.Work {
+	return map[string]child.Work{crowdRole: child.Role(crowd), relayRole: child.Role(relay)}
 }
 
 // start starts n processes in a role, and returns when all are ready. The second result closes them.
 func start(ctx context.Context, n int, role string, task any,
-) (members []*childproc.Child, closeAll func() error, err error) {
+) (members []*child.Child, closeAll func() error, err error) {
 	closeAll = func() (err error) {
 		for _, m := range members {
 			m.Stop() // all can end at once
@@ -141,7 +141,7 @@ func start(ctx context.Context, n int, role string, task any,
 		return err
 	}
 	for range n {
-		m, err := childproc.StartRole(ctx, role, task, os.Stderr)
+		m, err := child.StartRole(ctx, role, task, os.Stderr)
 		if err != nil {
 			return nil, nil, errors.Join(err, closeAll())
 		}

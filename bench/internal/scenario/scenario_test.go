@@ -11,28 +11,28 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/subject"
-	"github.com/belugalock/belugalock/internal/childproc"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/child"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) {
-	childproc.Serve(Roles())
-	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+	child.Serve(Roles())
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 
 // newBench makes a Bench with rounds in which no figure means anything.
 func newBench(t *testing.T, names ...string) *Bench {
 	t.Helper()
-	s := testservers.StartRedis(t)
-	p := testservers.SharedPostgres(t).NewDatabase(t) // without fsync
+	s := servers.StartRedis(t)
+	p := servers.SharedPostgres(t).NewDatabase(t) // without fsync
 	if err := subject.PreparePostgres(t.Context(), p.URL()); err != nil {
 		t.Fatal(err)
 	}
 	hurried := Rounds{N: 2, Window: 400 * time.Millisecond, Settle: 50 * time.Millisecond}
 	b := &Bench{Addr: s.Addr(), Postgres: p.URL(), Rounds: &hurried, Progress: func(text string) { t.Log(text) }}
 	if slices.ContainsFunc(names, NeedsQuorum) {
-		q := testservers.StartQuorum(t, 7)
+		q := servers.StartQuorum(t, 7)
 		q.Nodes()[5].Kill()
 		q.Nodes()[6].Pause()
 		b.Quorum = q.Addrs()

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/subject"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-func TestMain(m *testing.M) { leakcheck.VerifyTestMain(testservers.Sharing{M: m}) }
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(servers.Sharing{M: m}) }
 
 func open(t *testing.T, name, addr string) subject.Locker {
 	t.Helper()
@@ -28,7 +28,7 @@ func open(t *testing.T, name, addr string) subject.Locker {
 }
 
 func TestLocker_waitsUntilTheHolderReleases(t *testing.T) {
-	s := testservers.StartRedis(t)
+	s := servers.StartRedis(t)
 	for _, name := range subject.Contended() {
 		tries := 1
 		if name == subject.Rueidislock { // whose waiters sometimes miss the news
@@ -45,11 +45,11 @@ func TestLocker_waitsUntilTheHolderReleases(t *testing.T) {
 }
 
 func TestLocker_onPostgresAndNodes_waits(t *testing.T) {
-	p := testservers.SharedPostgres(t).NewDatabase(t)
+	p := servers.SharedPostgres(t).NewDatabase(t)
 	if err := subject.PreparePostgres(t.Context(), p.URL()); err != nil {
 		t.Fatal(err)
 	}
-	nodes := strings.Join(testservers.StartQuorum(t, 5).Addrs(), ",")
+	nodes := strings.Join(servers.StartQuorum(t, 5).Addrs(), ",")
 	for name, addr := range map[string]string{
 		subject.OursPostgres: p.URL(), subject.Allisson: p.URL(), subject.OursQuorum: nodes, subject.Redsync: nodes,
 	} {
@@ -89,7 +89,7 @@ func passes(t *testing.T, name, addr, key string) error {
 }
 
 func TestSession_loadsWhatWasSaved(t *testing.T) {
-	s := testservers.StartRedis(t)
+	s := servers.StartRedis(t)
 	for _, name := range []string{subject.Ours, subject.List} {
 		var setup subject.Setup
 		t.Cleanup(setup.Close)

@@ -20,9 +20,9 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/belugalock/belugalock/internal/incidents"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/incidents"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/tracing"
 )
 
@@ -71,7 +71,7 @@ func play(t *testing.T) run {
 		telemetry[instance], targets = of, append(targets, target)
 	}
 	r := run{API: startPrometheus(t, targets), began: time.Now()}
-	redis := testservers.StartRedis(t)
+	redis := servers.StartRedis(t)
 	stale := 0
 	for n := range *plays {
 		scene, err := incidents.Play(t.Context(), redis.Addr(), incidents.Options{
@@ -111,7 +111,7 @@ func (r run) close(t *testing.T) {
 func wait(t *testing.T, what string, problem func() string) {
 	t.Helper()
 	last := ""
-	if !testservers.Within(limit, func() bool { last = problem(); return last == "" }) {
+	if !servers.Within(limit, func() bool { last = problem(); return last == "" }) {
 		t.Fatalf("%s: %s", what, last)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/api"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 
-	"github.com/belugalock/belugalock/internal/childproc"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/child"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 const (
@@ -68,10 +68,10 @@ func tryPrometheus(t *testing.T, dir string) promv1.API {
 		"--enable-feature=exemplar-storage", "--web.listen-address="+at)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	ended := make(chan struct{})
-	if err := childproc.Start(cmd, func() { _ = cmd.Wait(); close(ended) }); err != nil {
+	if err := child.Start(cmd, func() { _ = cmd.Wait(); close(ended) }); err != nil {
 		t.Fatalf("%v; scripts/deps.sh prometheus installs Prometheus", err)
 	}
-	ready := testservers.Within(limit, func() bool {
+	ready := servers.Within(limit, func() bool {
 		select {
 		case <-ended:
 			return true

@@ -16,8 +16,8 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/recipetest"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/recipetest"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // In a process of its own, the program is a worker that never ends its first charge.
@@ -51,7 +51,7 @@ func hang() {
 // setUp returns a lock service and a database with customers.
 func setUp(t *testing.T, backend string) (lock string, db *pgxpool.Pool) {
 	t.Helper()
-	database := testservers.SharedPostgres(t).NewDatabase(t)
+	database := servers.SharedPostgres(t).NewDatabase(t)
 	db, err := pgxpool.New(t.Context(), database.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func setUp(t *testing.T, backend string) (lock string, db *pgxpool.Pool) {
 		t.Fatal(err)
 	}
 	if backend == "redis" {
-		return testservers.SharedRedis(t).URL(), db
+		return servers.SharedRedis(t).URL(), db
 	}
 	if err := pglock.Migrate(t.Context(), db, nil); err != nil {
 		t.Fatal(err)

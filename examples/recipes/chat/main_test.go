@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/recipetest"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/recipetest"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -50,7 +50,7 @@ func receive(response *http.Response, err error) (messages []Message, _ error) {
 
 // Two instances get messages of one conversation at once. Each model call sees all earlier exchanges.
 func TestChat_twoInstances_oneTurnAtATime(t *testing.T) {
-	url := testservers.SharedRedis(t).URL()
+	url := servers.SharedRedis(t).URL()
 	_, first := start(t, url, "20ms")
 	_, second := start(t, url, "20ms")
 	const messages = 20
@@ -69,7 +69,7 @@ func TestChat_twoInstances_oneTurnAtATime(t *testing.T) {
 
 // An instance is killed while its model works. The client repeats the message at the other instance.
 func TestChat_killedInstance_repeatedMessage(t *testing.T) {
-	db := testservers.SharedRedis(t)
+	db := servers.SharedRedis(t)
 	slow, first := start(t, db.URL(), "1m")
 	_, second := start(t, db.URL(), "1ms")
 	if _, err := post(second, "a", "Hello"); err != nil {
@@ -80,7 +80,7 @@ func TestChat_killedInstance_repeatedMessage(t *testing.T) {
 		_, err := post(first, "b", "Are you there?")
 		failed <- err
 	}()
-	testservers.Await(t, 30*time.Second, "the first instance has the lock", func() bool {
+	servers.Await(t, 30*time.Second, "the first instance has the lock", func() bool {
 		held, err := db.Do("GETRANGE", "chat:{42}:lock", "0", "-1")
 		return err == nil && strings.Contains(held, fmt.Sprint(":", slow.Pid))
 	})
@@ -105,14 +105,14 @@ func TestChat_killedInstance_repeatedMessage(t *testing.T) {
 
 // The lock is lost while the model works. The model's work ends, and the client repeats the message.
 func TestChat_lostLock_modelAborted(t *testing.T) {
-	db := testservers.SharedRedis(t)
+	db := servers.SharedRedis(t)
 	p, first := start(t, db.URL(), "10m")
 	failed := make(chan error, 1)
 	go func() {
 		_, err := post(first, "a", "Hello")
 		failed <- err
 	}()
-	testservers.Await(t, 30*time.Second, "the instance has the lock", func() bool {
+	servers.Await(t, 30*time.Second, "the instance has the lock", func() bool {
 		held, err := db.Do("GETRANGE", "chat:{42}:lock", "0", "-1")
 		return err == nil && strings.Contains(held, fmt.Sprint(":", p.Pid))
 	})
@@ -130,7 +130,7 @@ func TestChat_lostLock_modelAborted(t *testing.T) {
 }
 
 func TestChat_badRequest_status400(t *testing.T) {
-	_, conversation := start(t, testservers.SharedRedis(t).URL(), "1ms")
+	_, conversation := start(t, servers.SharedRedis(t).URL(), "1ms")
 	for what, at := range map[string][3]string{
 		"no key": {conversation, ""}, "a key that is too long": {conversation, strings.Repeat("k", 10_000)},
 		"a conversation that is too long": {conversation + strings.Repeat("2", 100_000), "a"},
@@ -144,10 +144,10 @@ func TestChat_badRequest_status400(t *testing.T) {
 
 // A client gives up before the answer, and repeats the message. The model's work is not lost.
 func TestChat_impatientClient_answeredLater(t *testing.T) {
-	_, conversation := start(t, testservers.SharedRedis(t).URL(), "2s")
+	_, conversation := start(t, servers.SharedRedis(t).URL(), "2s")
 	impatient := http.Client{Timeout: time.Second}
 	tries := 0
-	testservers.Await(t, 30*time.Second, "the message is answered", func() bool {
+	servers.Await(t, 30*time.Second, "the message is answered", func() bool {
 		tries++
 		request, err := http.NewRequest(http.MethodPost, conversation, strings.NewReader("Hello"))
 		if err != nil {
@@ -164,7 +164,7 @@ func TestChat_impatientClient_answeredLater(t *testing.T) {
 }
 
 func TestChat_keyOfOtherMessage_status409(t *testing.T) {
-	_, conversation := start(t, testservers.SharedRedis(t).URL(), "1ms")
+	_, conversation := start(t, servers.SharedRedis(t).URL(), "1ms")
 	if _, err := post(conversation, "a", "Hello"); err != nil {
 		t.Fatal(err)
 	}

@@ -15,14 +15,14 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/childproc"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/child"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) {
-	childproc.Serve(map[string]childproc.Work{"endless": childproc.Role(endless)})
-	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+	child.Serve(map[string]child.Work{"endless": child.Role(endless)})
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 
 type config struct {
@@ -31,7 +31,7 @@ type config struct {
 }
 
 // endless is an instance whose job does not end. It tells its parent when the job begins.
-func endless(ctx context.Context, parent *childproc.Line, c config) error {
+func endless(ctx context.Context, parent *child.Line, c config) error {
 	return instance(ctx, c, func(ctx context.Context) error {
 		if err := parent.Send("begun"); err != nil {
 			return err
@@ -103,7 +103,7 @@ func connected(ctx context.Context, c config, do func(*distlock.Locker, *pgxpool
 
 func setUp(t *testing.T, backend string) config {
 	t.Helper()
-	database := testservers.SharedPostgres(t).NewDatabase(t)
+	database := servers.SharedPostgres(t).NewDatabase(t)
 	db, err := pgxpool.New(t.Context(), database.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func setUp(t *testing.T, backend string) config {
 	if err := pglock.MigrateFence(t.Context(), db, nil); err != nil {
 		t.Fatal(err)
 	}
-	c := config{Lock: testservers.SharedRedis(t).URL(), Database: database.URL(), Slot: time.Now().Truncate(time.Second)}
+	c := config{Lock: servers.SharedRedis(t).URL(), Database: database.URL(), Slot: time.Now().Truncate(time.Second)}
 	if backend == "postgres" {
 		c.Lock = database.URL()
 		if err := pglock.Migrate(t.Context(), db, nil); err != nil {
@@ -169,7 +169,7 @@ func TestOnce_manyInstances_oneRunPerSlot(t *testing.T) {
 // instance when wait has returned.
 func kill(t *testing.T, c config, wait func()) {
 	t.Helper()
-	killed, err := childproc.StartRole(t.Context(), "endless", c, os.Stderr)
+	killed, err := child.StartRole(t.Context(), "endless", c, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func runSchedule(t *testing.T, c config, work func() error) (slot time.Time, run
 				return work()
 			}))
 		})
-		testservers.Await(t, 60*time.Second, "no slot is done", func() bool {
+		servers.Await(t, 60*time.Second, "no slot is done", func() bool {
 			return db.QueryRow(ctx, `SELECT until FROM report`).Scan(&slot) == nil
 		})
 		return nil
@@ -292,7 +292,7 @@ func TestSchedule_failedJob_isRepeated(t *testing.T) {
 
 // Redis is down at the time of the slot.
 func TestSchedule_redisDown_slotIsRepeated(t *testing.T) {
-	c, redis := setUp(t, "redis"), testservers.StartRedis(t)
+	c, redis := setUp(t, "redis"), servers.StartRedis(t)
 	c.Lock = redis.URL() + "?ttl=1s"
 	redis.Kill()
 	restarted := time.AfterFunc(3*time.Second, redis.Restart)
@@ -342,7 +342,7 @@ func TestOnce_S2_lostLock_oneReport(t *testing.T) {
 	begin, next := c.Slot.Add(-time.Minute), c.Slot.Add(time.Minute)
 	err := connected(t.Context(), c, func(locker *distlock.Locker, db *pgxpool.Pool) error {
 		late := func(ctx context.Context, after, until time.Time) (func(context.Context, pgx.Tx) error, error) {
-			if _, err := testservers.SharedServer().Do("FLUSHALL"); err != nil {
+			if _, err := servers.SharedServer().Do("FLUSHALL"); err != nil {
 				return nil, err
 			}
 			err := connected(t.Context(), c, func(locker *distlock.Locker, db *pgxpool.Pool) error {

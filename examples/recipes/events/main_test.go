@@ -17,21 +17,21 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/childproc"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/child"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) {
-	childproc.Serve(map[string]childproc.Work{"consumer": childproc.Role(consume)})
-	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+	child.Serve(map[string]child.Work{"consumer": child.Role(consume)})
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 
 type config struct{ Lock, Database string }
 
 // consume is a consumer. Its parent is the queue. The first delivery of the event "paused" takes
 // until the lock is lost. Its handler sends "begun".
-func consume(ctx context.Context, parent *childproc.Line, c config) error {
+func consume(ctx context.Context, parent *child.Line, c config) error {
 	queue, deliver := io.Pipe()
 	go func() {
 		for e := (Event{}); parent.Receive(&e) == nil; e = (Event{}) {
@@ -55,17 +55,17 @@ func consume(ctx context.Context, parent *childproc.Line, c config) error {
 }
 
 // acks sends each acknowledgement to the queue.
-type acks struct{ queue *childproc.Line }
+type acks struct{ queue *child.Line }
 
 func (a acks) Write(line []byte) (int, error) {
 	return len(line), a.queue.Send(strings.TrimSpace(string(line)))
 }
 
 // startConsumer starts a consumer with an empty database.
-func startConsumer(t *testing.T, lock string) (consumer *childproc.Child, db *pgxpool.Pool) {
+func startConsumer(t *testing.T, lock string) (consumer *child.Child, db *pgxpool.Pool) {
 	t.Helper()
-	database := testservers.SharedPostgres(t).NewDatabase(t).URL()
-	consumer, err := childproc.StartRole(t.Context(), "consumer", config{lock, database}, os.Stderr)
+	database := servers.SharedPostgres(t).NewDatabase(t).URL()
+	consumer, err := child.StartRole(t.Context(), "consumer", config{lock, database}, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func startConsumer(t *testing.T, lock string) (consumer *childproc.Child, db *pg
 	return consumer, pool(t, database)
 }
 
-func deliver(t *testing.T, consumer *childproc.Child, events ...Event) {
+func deliver(t *testing.T, consumer *child.Child, events ...Event) {
 	t.Helper()
 	for _, e := range events {
 		if err := consumer.Send(e); err != nil {
@@ -86,7 +86,7 @@ func deliver(t *testing.T, consumer *childproc.Child, events ...Event) {
 	}
 }
 
-func expect(t *testing.T, consumer *childproc.Child, want string) {
+func expect(t *testing.T, consumer *child.Child, want string) {
 	t.Helper()
 	var got string
 	if err := consumer.ReceiveWithin(30*time.Second, &got); err != nil || got != want {
@@ -97,7 +97,7 @@ func expect(t *testing.T, consumer *childproc.Child, want string) {
 // An account stays busy for longer than the wait. The consumer takes the event of another account,
 // and later the event that the queue delivers again.
 func TestEvents_busyAccount_consumerGoesOn(t *testing.T) {
-	lock := testservers.SharedRedis(t).URL() + "?ttl=2s&wait=300ms"
+	lock := servers.SharedRedis(t).URL() + "?ttl=2s&wait=300ms"
 	consumer, db := startConsumer(t, lock)
 	e1, e2 := Event{"e1", "alice", 10}, Event{"e2", "bob", 100}
 	err := open(t, lock).Do(t.Context(), "account-alice", func(context.Context) error {
@@ -116,7 +116,7 @@ func TestEvents_busyAccount_consumerGoesOn(t *testing.T) {
 
 // A consumer is paused in its handler for longer than the TTL, and another consumer books.
 func TestEvents_pausedConsumer_goesOn(t *testing.T) {
-	lock := testservers.SharedRedis(t).URL() + "?ttl=1s"
+	lock := servers.SharedRedis(t).URL() + "?ttl=1s"
 	consumer, db := startConsumer(t, lock)
 	paused, e2 := Event{"paused", "alice", 10}, Event{"e2", "alice", 100}
 	deliver(t, consumer, paused)
@@ -170,11 +170,11 @@ func balance(t *testing.T, db *pgxpool.Pool) (n int64) {
 func TestEvents_duplicates_areBookedOnce(t *testing.T) {
 	for _, backend := range []string{"redis", "postgres"} {
 		t.Run(backend, func(t *testing.T) {
-			database := testservers.SharedPostgres(t).NewDatabase(t).URL()
+			database := servers.SharedPostgres(t).NewDatabase(t).URL()
 			db := pool(t, database)
 			lock := database
 			if backend == "redis" {
-				lock = testservers.SharedRedis(t).URL()
+				lock = servers.SharedRedis(t).URL()
 			} else if err := pglock.Migrate(t.Context(), db, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -204,8 +204,8 @@ func TestEvents_duplicates_areBookedOnce(t *testing.T) {
 // another event of the account. The first consumer's balance is outdated, and the database refuses
 // it.
 func TestEvents_S2_staleConsumerIsRefused(t *testing.T) {
-	redis := testservers.SharedRedis(t)
-	database := testservers.SharedPostgres(t).NewDatabase(t).URL()
+	redis := servers.SharedRedis(t)
+	database := servers.SharedPostgres(t).NewDatabase(t).URL()
 	e0 := strings.NewReader(`{"ID": "e0", "Account": "alice", "Amount": 1}`)
 	if err := run(t.Context(), redis.URL(), database, e0, io.Discard, book); err != io.EOF {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func TestEvents_S2_staleConsumerIsRefused(t *testing.T) {
 		}
 		// Without its tokens, the lock service may begin a few milliseconds too low: the queue
 		// delivers again.
-		testservers.Await(t, 30*time.Second, "the second consumer books nothing", func() bool {
+		servers.Await(t, 30*time.Second, "the second consumer books nothing", func() bool {
 			return process(context.Background(), second, db, e2, book) == nil
 		})
 		return book(ctx, balance, e)

@@ -9,11 +9,11 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-func TestMain(m *testing.M) { leakcheck.VerifyTestMain(testservers.Sharing{M: m}) }
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(servers.Sharing{M: m}) }
 
 func acquire(t *testing.T, lock string) *distlock.Lease {
 	t.Helper()
@@ -30,7 +30,7 @@ func acquire(t *testing.T, lock string) *distlock.Lease {
 }
 
 // acquireAfter lets the lock service lose the lock and acquires it for a second instance.
-func acquireAfter(t *testing.T, redis *testservers.Database, older *distlock.Lease) (newer *distlock.Lease) {
+func acquireAfter(t *testing.T, redis *servers.Database, older *distlock.Lease) (newer *distlock.Lease) {
 	t.Helper()
 	// Without its tokens, the lock service may begin a few milliseconds too low.
 	for newer == nil || newer.Fence() <= older.Fence() {
@@ -43,9 +43,9 @@ func acquireAfter(t *testing.T, redis *testservers.Database, older *distlock.Lea
 }
 
 // setUp returns a lock service and a database with a product whose price is 110.
-func setUp(t *testing.T, change update) (*testservers.Database, *pgxpool.Pool) {
+func setUp(t *testing.T, change update) (*servers.Database, *pgxpool.Pool) {
 	t.Helper()
-	redis, database := testservers.SharedRedis(t), testservers.SharedPostgres(t).NewDatabase(t)
+	redis, database := servers.SharedRedis(t), servers.SharedPostgres(t).NewDatabase(t)
 	if err := run(t.Context(), redis.URL(), database.URL(), change); err != nil {
 		t.Fatal(err)
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/recipetest"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/recipetest"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) { recipetest.Main(m, main) }
 
 // setUp returns a database that has the lock's tables, too.
-func setUp(t *testing.T) *testservers.PostgresDatabase {
+func setUp(t *testing.T) *servers.PostgresDatabase {
 	t.Helper()
-	database := testservers.SharedPostgres(t).NewDatabase(t)
+	database := servers.SharedPostgres(t).NewDatabase(t)
 	db, err := pgxpool.New(t.Context(), database.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -39,14 +39,14 @@ func instance(t *testing.T, lock, database, ttl string) *recipetest.Process {
 }
 
 // leads waits until an instance leads and has stored a price.
-func leads(t *testing.T, p *recipetest.Process, database *testservers.PostgresDatabase) (token int) {
+func leads(t *testing.T, p *recipetest.Process, database *servers.PostgresDatabase) (token int) {
 	t.Helper()
 	text := p.Await("leads with token ")
 	token, err := strconv.Atoi(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	testservers.Await(t, 30*time.Second, "the leader stores a price", func() bool {
+	servers.Await(t, 30*time.Second, "the leader stores a price", func() bool {
 		stored, err := database.Do("SELECT EXISTS (SELECT FROM price WHERE leader = " + text + ")")
 		return err == nil && stored == "t"
 	})
@@ -54,7 +54,7 @@ func leads(t *testing.T, p *recipetest.Process, database *testservers.PostgresDa
 }
 
 // inOrder wants prices of several leaders, and none of an older leader or fetch after a newer one.
-func inOrder(t *testing.T, database *testservers.PostgresDatabase) {
+func inOrder(t *testing.T, database *servers.PostgresDatabase) {
 	t.Helper()
 	counts, err := database.Do(`SELECT concat(count(DISTINCT leader) > 1, ' ', count(*) FILTER (WHERE leader < before OR cents < earlier))
 		FROM (SELECT leader, cents, lag(leader) OVER ids AS before, lag(cents) OVER ids AS earlier
@@ -70,7 +70,7 @@ func TestLeader_stops_nextLeads(t *testing.T) {
 			database := setUp(t)
 			lock := database.URL()
 			if backend == "redis" {
-				lock = testservers.SharedRedis(t).URL()
+				lock = servers.SharedRedis(t).URL()
 			}
 			first := instance(t, lock, database.URL(), "2s")
 			old := leads(t, first, database)
@@ -105,7 +105,7 @@ func TestLeader_stops_nextLeads(t *testing.T) {
 // The lock service loses the lock, and a second instance leads. The database refuses the first one,
 // which campaigns again long before its lease would be renewed.
 func TestLeader_S2_lostLock_isRefused(t *testing.T) {
-	database, redis := setUp(t), testservers.SharedRedis(t)
+	database, redis := setUp(t), servers.SharedRedis(t)
 	first := instance(t, redis.URL(), database.URL(), "10m")
 	leads(t, first, database)
 	if _, err := redis.Do("FLUSHDB"); err != nil {
@@ -119,7 +119,7 @@ func TestLeader_S2_lostLock_isRefused(t *testing.T) {
 // An older leader that does not know of its loss stores during the first fetch of the next leader. The
 // database refuses it, although the next leader has stored nothing.
 func TestLeader_S2_firstFetch_refusesOlderLeader(t *testing.T) {
-	database, redis := setUp(t), testservers.SharedRedis(t)
+	database, redis := setUp(t), servers.SharedRedis(t)
 	db, err := pgxpool.New(t.Context(), database.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestLeader_S2_firstFetch_refusesOlderLeader(t *testing.T) {
 
 // An update that fails is repeated in the term.
 func TestLeader_failedFetch_isRepeated(t *testing.T) {
-	database, redis := setUp(t), testservers.SharedRedis(t)
+	database, redis := setUp(t), servers.SharedRedis(t)
 	db, err := pgxpool.New(t.Context(), database.URL())
 	if err != nil {
 		t.Fatal(err)

@@ -11,14 +11,14 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/childproc"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/child"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) {
-	childproc.Serve(map[string]childproc.Work{"instance": childproc.Role(instance)})
-	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+	child.Serve(map[string]child.Work{"instance": child.Role(instance)})
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 
 type config struct {
@@ -27,7 +27,7 @@ type config struct {
 }
 
 // instance is a start of the service, with a Locker and a pool of its own.
-func instance(ctx context.Context, _ *childproc.Line, c config) error {
+func instance(ctx context.Context, _ *child.Line, c config) error {
 	_, err := start(ctx, c)
 	return err
 }
@@ -59,11 +59,11 @@ func pool(t *testing.T, url string) *pgxpool.Pool {
 func TestMigrate_manyInstances_runEachStepOnce(t *testing.T) {
 	for _, backend := range []string{"redis", "postgres"} {
 		t.Run(backend, func(t *testing.T) {
-			database := testservers.SharedPostgres(t).NewDatabase(t)
+			database := servers.SharedPostgres(t).NewDatabase(t)
 			db := pool(t, database.URL())
 			lock := database.URL()
 			if backend == "redis" {
-				lock = testservers.SharedRedis(t).URL()
+				lock = servers.SharedRedis(t).URL()
 			} else if err := pglock.Migrate(t.Context(), db, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -101,9 +101,9 @@ func TestMigrate_manyInstances_runEachStepOnce(t *testing.T) {
 }
 
 // startAsleep starts an instance, and returns when the instance is in pg_sleep.
-func startAsleep(t *testing.T, db *pgxpool.Pool, c config) *childproc.Child {
+func startAsleep(t *testing.T, db *pgxpool.Pool, c config) *child.Child {
 	t.Helper()
-	child, err := childproc.StartRole(t.Context(), "instance", c, os.Stderr)
+	child, err := child.StartRole(t.Context(), "instance", c, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func startAsleep(t *testing.T, db *pgxpool.Pool, c config) *childproc.Child {
 
 func awaitActivity(t *testing.T, db *pgxpool.Pool, condition string) {
 	t.Helper()
-	testservers.Await(t, 30*time.Second, "no session with "+condition, func() bool {
+	servers.Await(t, 30*time.Second, "no session with "+condition, func() bool {
 		var found bool
 		err := db.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND `+condition+`)`).Scan(&found)
@@ -125,10 +125,10 @@ func awaitActivity(t *testing.T, db *pgxpool.Pool, condition string) {
 // The instance that runs the migrations is killed in the second step. The next instance runs that
 // step again, and the rest.
 func TestMigrate_killedInstance_nextRunsTheRest(t *testing.T) {
-	database := testservers.SharedPostgres(t).NewDatabase(t)
+	database := servers.SharedPostgres(t).NewDatabase(t)
 	db := pool(t, database.URL())
 	c := config{
-		Lock:     testservers.SharedRedis(t).URL() + "?ttl=1s",
+		Lock:     servers.SharedRedis(t).URL() + "?ttl=1s",
 		Database: database.URL(),
 		Steps:    []string{`CREATE TABLE first (id int)`, `SELECT pg_sleep(3)`, `CREATE TABLE third (id int)`},
 	}
@@ -146,10 +146,10 @@ func TestMigrate_killedInstance_nextRunsTheRest(t *testing.T) {
 
 // The holder is paused in a step, and stays so. PostgreSQL ends its transaction.
 func TestMigrate_pausedInstance_nextStarts(t *testing.T) {
-	database := testservers.SharedPostgres(t).NewDatabase(t)
+	database := servers.SharedPostgres(t).NewDatabase(t)
 	db := pool(t, database.URL())
 	c := config{
-		Lock:     testservers.SharedRedis(t).URL() + "?ttl=1s",
+		Lock:     servers.SharedRedis(t).URL() + "?ttl=1s",
 		Database: database.URL(),
 		Steps:    []string{`CREATE TABLE first (id int)`, `SELECT pg_sleep(1)`, `CREATE TABLE third (id int)`},
 	}
@@ -166,9 +166,9 @@ func TestMigrate_pausedInstance_nextStarts(t *testing.T) {
 
 // An earlier holder that has lost the lock commits a step while the next holder waits for that step.
 func TestMigrate_lateCommit_stepIsSkipped(t *testing.T) {
-	database := testservers.SharedPostgres(t).NewDatabase(t)
+	database := servers.SharedPostgres(t).NewDatabase(t)
 	db := pool(t, database.URL())
-	c := config{Lock: testservers.SharedRedis(t).URL(), Database: database.URL(), Steps: steps[:1]}
+	c := config{Lock: servers.SharedRedis(t).URL(), Database: database.URL(), Steps: steps[:1]}
 	if _, err := start(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}

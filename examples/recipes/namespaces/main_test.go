@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/belugalock/belugalock/internal/recipetest"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/recipetest"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) { recipetest.Main(m, main) }
@@ -35,9 +35,9 @@ func TestNamespaces_otherServiceNotBusy(t *testing.T) {
 }
 
 func TestNamespaces_userOfOtherService_refused(t *testing.T) {
-	server := testservers.StartRedis(t)
-	testservers.SetUser(t, server, "billing", []string{"billing"}, testservers.DocumentedRights(t, "../../../distlock/redislock/doc.go").Needed...)
-	url := "redis://billing:" + testservers.UserPassword + "@" + server.Addr()
+	server := servers.StartRedis(t)
+	servers.SetUser(t, server, "billing", []string{"billing"}, servers.DocumentedRights(t, "../../../distlock/redislock/doc.go").Needed...)
+	url := "redis://billing:" + servers.UserPassword + "@" + server.Addr()
 
 	own := recipetest.Start(t, "-lock", url, "-service", "billing", "-work", "1ms")
 	own.Await("billing: the job is done")

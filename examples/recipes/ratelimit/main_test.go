@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/recipetest"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/recipetest"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) { recipetest.Main(m, main) }
@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { recipetest.Main(m, main) }
 func TestRateLimit_twoInstances_shareRate(t *testing.T) {
 	const calls, burst = 20, 1
 	const least = (2*calls - burst) * time.Second / 10
-	url := testservers.SharedRedis(t).URL()
+	url := servers.SharedRedis(t).URL()
 	start := time.Now()
 	var instances [2]*recipetest.Process
 	for i := range instances {
@@ -36,7 +36,7 @@ func TestRateLimit_twoInstances_shareRate(t *testing.T) {
 }
 
 func TestRateLimit_redisDown_noCall(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	server.Kill()
 	p := recipetest.Start(t, "-redis", "redis://"+server.Addr(), "-calls", "1")
 	if err := p.Wait(); err == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/internal/recipetest"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/recipetest"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) { recipetest.Main(m, main) }
@@ -29,7 +29,7 @@ func TestShutdown_messageLongerThanGrace_refused(t *testing.T) {
 
 // A queue must not delay the exit, and no turn begins during the grace.
 func TestShutdown_waiters_refusedAtOnce(t *testing.T) {
-	url := testservers.SharedRedis(t).URL()
+	url := servers.SharedRedis(t).URL()
 	next, err := lockurl.Open(t.Context(), url, &distlock.Options{Namespace: "chat"})
 	if err != nil {
 		t.Fatal(err)
@@ -53,12 +53,12 @@ func TestShutdown_waiters_refusedAtOnce(t *testing.T) {
 		}()
 	}
 	ask(other, held)
-	testservers.Await(t, 30*time.Second, "a service holds the lock", func() bool {
+	servers.Await(t, 30*time.Second, "a service holds the lock", func() bool {
 		info, err := next.Inspect(t.Context(), "42")
 		return err == nil && info.Held
 	})
 	ask(p, waiting)
-	testservers.Await(t, 30*time.Second, "the other service waits", func() bool {
+	servers.Await(t, 30*time.Second, "the other service waits", func() bool {
 		info, err := next.Inspect(t.Context(), "42")
 		return err == nil && info.Waiters == 1
 	})
@@ -115,7 +115,7 @@ func (c *counted) AfterFunc(func()) (stop func() bool) {
 // shutDownDuring ends the service during a message. The lock is free when the process has ended, long
 // before the TTL of 30 s.
 func shutDownDuring(t *testing.T, thinking, grace string, want int) {
-	url := testservers.SharedRedis(t).URL()
+	url := servers.SharedRedis(t).URL()
 	next, err := lockurl.Open(t.Context(), url, &distlock.Options{Namespace: "chat"})
 	if err != nil {
 		t.Fatal(err)

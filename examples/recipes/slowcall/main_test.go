@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/recipetest"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/recipetest"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) { recipetest.Main(m, main) }
@@ -89,13 +89,13 @@ func TestSlowCall_crashedInstance_nextCalls(t *testing.T) {
 }
 
 func TestSlowCall_lostLease_callAborted(t *testing.T) {
-	db, a := testservers.SharedRedis(t), startAPI(t, time.Minute)
+	db, a := servers.SharedRedis(t), startAPI(t, time.Minute)
 	p := instance(t, db.URL(), a)
 	a.await(t)
 	if _, err := db.Do("FLUSHDB"); err != nil {
 		t.Fatal(err)
 	}
-	testservers.Await(t, 30*time.Second, "the call is aborted", func() bool { return a.aborted.Load() == 1 })
+	servers.Await(t, 30*time.Second, "the call is aborted", func() bool { return a.aborted.Load() == 1 })
 	p.Await("distlock: ")
 	if err := p.Wait(); err == nil {
 		t.Error("an instance that lost its lease ends without an error")

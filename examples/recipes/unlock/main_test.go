@@ -10,15 +10,15 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/recipetest"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/recipetest"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) { recipetest.Main(m, main) }
 
 func TestUnlock_bothClients(t *testing.T) {
-	t.Run("node", func(t *testing.T) { bothWays(t, testservers.SharedRedis(t).URL()) })
-	t.Run("cluster", func(t *testing.T) { bothWays(t, testservers.SharedTopology("cluster").Cluster.URL()) })
+	t.Run("node", func(t *testing.T) { bothWays(t, servers.SharedRedis(t).URL()) })
+	t.Run("cluster", func(t *testing.T) { bothWays(t, servers.SharedTopology("cluster").Cluster.URL()) })
 }
 
 func bothWays(t *testing.T, url string) {

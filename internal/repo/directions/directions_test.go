@@ -49,13 +49,13 @@ var allowed = map[string][]string{
 	"lockedmemory/sessionstore/storetest":   {"distlock", "distlock/fencing", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver"},
 	"tracing":                               {"distlock", "distlock/driver", "distlock/fencing", "lockedmemory", "go.opentelemetry.io/otel/..."},
 	"cmd/lockctl/...":                       {"cmd/lockctl/internal/...", "distlock/...", "internal/postgres", "internal/redisurl", "internal/settings", "lockedmemory/...", "github.com/..."},
-	"examples/...":                          {"examples/agent/internal/...", "internal/integrity", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
-	"internal/childproc":                    {},
-	"internal/faultnet":                     {"internal/testservers"},
-	"internal/history":                      {"distlock", "github.com/anishathalye/porcupine", "golang.org/x/sys/unix"},
-	"internal/integrity":                    {},
-	"internal/leakcheck":                    {"go.uber.org/goleak"},
-	"internal/testservers":                  {"internal/childproc", "github.com/jackc/pgx/v5/...", "golang.org/x/sys/unix"},
+	"examples/...":                          {"examples/agent/internal/...", "internal/test/conversation", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
+	"internal/test/child":                   {},
+	"internal/test/faultnet":                {"internal/test/servers"},
+	"internal/test/history":                 {"distlock", "github.com/anishathalye/porcupine", "golang.org/x/sys/unix"},
+	"internal/test/conversation":            {},
+	"internal/test/leakcheck":               {"go.uber.org/goleak"},
+	"internal/test/servers":                 {"internal/test/child", "github.com/jackc/pgx/v5/...", "golang.org/x/sys/unix"},
 }
 
 // forTests are the packages that only tests and these packages may reach. Those of this module
@@ -66,7 +66,7 @@ var forTests = []string{
 }
 
 // product are the exceptions.
-var product = []string{module + "internal/lastwrite", module + "internal/redisconn", module + "internal/rediskeys", module + "internal/rediskinds", module + "internal/redisurl", module + "internal/postgres", module + "internal/settings", module + "internal/integrity"}
+var product = []string{module + "internal/lastwrite", module + "internal/redisconn", module + "internal/rediskeys", module + "internal/rediskinds", module + "internal/redisurl", module + "internal/postgres", module + "internal/settings", module + "internal/test/conversation"}
 
 func isForTests(path string) bool { return matches(forTests, path) && !slices.Contains(product, path) }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 var code = Code{
@@ -77,9 +77,9 @@ func TestCode_compilesAndPrintsItsOutput(t *testing.T) {
 		}
 		// The program gets servers of its own.
 		if strings.Contains(b.text, databaseURL) {
-			b.text = strings.ReplaceAll(b.text, databaseURL, testservers.SharedPostgres(t).NewDatabase(t).URL())
+			b.text = strings.ReplaceAll(b.text, databaseURL, servers.SharedPostgres(t).NewDatabase(t).URL())
 		} else if strings.Contains(b.text, "localhost:6379") {
-			b.text = strings.ReplaceAll(b.text, "localhost:6379", testservers.StartRedis(t).Addr())
+			b.text = strings.ReplaceAll(b.text, "localhost:6379", servers.StartRedis(t).Addr())
 		}
 		sources[b.packageName()] = b.text
 		programs = append(programs, b)
@@ -103,13 +103,13 @@ func TestCode_compilesAndPrintsItsOutput(t *testing.T) {
 func TestRedlock3_programPrintsItsOutput(t *testing.T) {
 	t.Parallel()
 	program := blocks([]Page{readPage(t, "docs/howto/redlock.md")}, "go")[0]
-	quorum := testservers.StartQuorum(t, 3)
+	quorum := servers.StartQuorum(t, 3)
 	for i, node := range quorum.Nodes() {
 		program.text = strings.ReplaceAll(program.text, "localhost:"+strconv.Itoa(7001+i), node.Addr())
 	}
 	binary := Build(t, program.text)
 	for _, node := range quorum.Nodes() {
-		testservers.Await(t, 20*time.Second, "the restart delay is over", func() bool {
+		servers.Await(t, 20*time.Second, "the restart delay is over", func() bool {
 			up, err := strconv.Atoi(node.Info("uptime_in_seconds"))
 			return err == nil && up >= 7
 		})

@@ -15,7 +15,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 )
 
@@ -66,7 +66,7 @@ func TestCommands_exist(t *testing.T) {
 // Redis takes each command that no other test runs, with a session that has no data, and the settings.
 func TestCommands_redisTakesThem(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	for _, c := range Commands(t, "redis-cli") {
 		args := slices.DeleteFunc(slices.Clone(c.Words[1:]), func(word string) bool { return word == "--scan" })
 		if c.runBy != "" || strings.HasPrefix(args[0], "-") {
@@ -91,7 +91,7 @@ func TestCommands_redisTakesThem(t *testing.T) {
 // PostgreSQL takes the grants and the queries.
 func TestCommands_postgresTakesThem(t *testing.T) {
 	t.Parallel()
-	db := testservers.SharedPostgres(t).NewDatabase(t)
+	db := servers.SharedPostgres(t).NewDatabase(t)
 	pool, err := pgxpool.New(t.Context(), db.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestRunbook_hashIsTheLockKeyOfLogs(t *testing.T) {
 // The commands save the data of a replica, start a server as a replica, and name the master.
 func TestRunbook_sentinelFailover(t *testing.T) {
 	t.Parallel()
-	s := testservers.StartTopology(t, "sentinel")
+	s := servers.StartTopology(t, "sentinel")
 	master := s.Master("")
 	s.AwaitReplicas(master)
 	replica, file := s.Replicas(master)[0], filepath.Join(t.TempDir(), "dump.rdb")
@@ -131,7 +131,7 @@ func TestRunbook_sentinelFailover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := func(server *testservers.Redis) string { return strings.Replace("-h "+server.Addr(), ":", " -p ", 1) }
+	at := func(server *servers.Redis) string { return strings.Replace("-h "+server.Addr(), ":", " -p ", 1) }
 	here := strings.NewReplacer("-h REPLICA", at(replica), "FILE", file, "10.0.0.2 6379", host+" "+port,
 		"-h SENTINEL -p 26379", at(s.Sentinels()[0]), "mymaster", s.MasterName(), "-h MASTER", at(master))
 	steps := Place{FirstLook.Page, "## After a failover"}.Blocks(t, "bash")

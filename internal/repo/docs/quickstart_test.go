@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // The commands of the page run in their order, in one shell, in an empty folder. This checkout stands
@@ -24,8 +24,8 @@ func TestQuickstart_commandsPrintTheirOutput(t *testing.T) {
 	here := strings.NewReplacer(
 		"go get "+modulePath+"@main", "go mod edit -require="+modulePath+"@v0.0.0 -replace="+modulePath+"='"+checkout+"'\n"+
 			"cat >main.go <<'END'\n"+program+"END",
-		"redis://localhost:6379", testservers.StartRedis(t).URL(),
-		databaseURL, "'"+testservers.SharedPostgres(t).NewDatabase(t).URL()+"'")
+		"redis://localhost:6379", servers.StartRedis(t).URL(),
+		databaseURL, "'"+servers.SharedPostgres(t).NewDatabase(t).URL()+"'")
 	script := ""
 	var want []string // of each block
 	for _, b := range blocks([]Page{page}, "bash") {

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // The pages list the rights that the packages document, with which their own tests run.
 func TestRights_asInThePackages(t *testing.T) {
 	t.Parallel()
-	documented := func(dir string) testservers.Rights {
-		return testservers.DocumentedRights(t, filepath.Join(root, dir, "doc.go"))
+	documented := func(dir string) servers.Rights {
+		return servers.DocumentedRights(t, filepath.Join(root, dir, "doc.go"))
 	}
 	lock, quorum := documented("distlock/redislock"), documented("distlock/redlock")
 	store := documented("lockedmemory/sessionstore/redisstore")

@@ -15,7 +15,7 @@
 //	+if held then
 //
 // "file" is relative to the package; "caught" is a test of the package, or of another one that
-// stands before it, as in "caught: internal/faultmatrix TestFaults/node/holderKilled". There may be
+// stands before it, as in "caught: internal/test/matrix TestFaults/node/holderKilled". There may be
 // several of both. Optional are "with", flags of go test such as -race, and "hangs: counts", for a
 // guard whose absence shows by a test that does not end.
 //

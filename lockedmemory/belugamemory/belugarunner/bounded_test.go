@@ -13,7 +13,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/runtime"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
@@ -31,7 +31,7 @@ func runs(t testing.TB, r *belugarunner.Runner, from, to int) {
 }
 
 // netBytes returns the bytes that the server has received and sent.
-func netBytes(t testing.TB, server *testservers.Redis) (sum int) {
+func netBytes(t testing.TB, server *servers.Redis) (sum int) {
 	t.Helper()
 	info, err := server.Do("INFO", "stats")
 	must(t, err)
@@ -47,7 +47,7 @@ type spent struct{ requests, net, allocated int }
 const sampled = 20
 
 // spend returns what a run costs at a turn.
-func spend(t *testing.T, r *belugarunner.Runner, server *testservers.Redis, turn int) spent {
+func spend(t *testing.T, r *belugarunner.Runner, server *servers.Redis, turn int) spent {
 	t.Helper()
 	all := func() spent {
 		var m goruntime.MemStats
@@ -62,7 +62,7 @@ func spend(t *testing.T, r *belugarunner.Runner, server *testservers.Redis, turn
 
 // A run costs the same at turn 20 and long after: requests, bytes between client and server, and memory.
 func TestRunner_cost_staysTheSame(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	r := newRunner(t, answers(echo), server.URL())
 	runs(t, r, 0, 20)
 	early := spend(t, r, server, 20)
@@ -78,7 +78,7 @@ func TestRunner_cost_staysTheSame(t *testing.T) {
 func BenchmarkRunner_atTurn(b *testing.B) {
 	for _, turns := range []int{20, 1000} {
 		b.Run(strconv.Itoa(turns), func(b *testing.B) {
-			r := newRunner(b, answers(echo), testservers.StartRedis(b).URL())
+			r := newRunner(b, answers(echo), servers.StartRedis(b).URL())
 			runs(b, r, 0, turns)
 			b.ReportAllocs()
 			for b.Loop() {

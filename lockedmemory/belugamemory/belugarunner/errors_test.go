@@ -15,7 +15,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -28,7 +28,7 @@ func deletedMeanwhile(t *testing.T, r *belugarunner.Runner, call func()) {
 	var waiter sync.WaitGroup
 	must(t, r.Locker().Do(ctx, "s", func(ctx context.Context) error {
 		waiter.Go(call)
-		testservers.Await(t, 5*time.Second, "the call waits", func() bool {
+		servers.Await(t, 5*time.Second, "the call waits", func() bool {
 			info, err := r.Locker().Inspect(ctx, "s")
 			return err == nil && info.Waiters > 0
 		})

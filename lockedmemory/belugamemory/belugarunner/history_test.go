@@ -17,7 +17,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/tool"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
@@ -74,7 +74,7 @@ func remembering(m llm.ChatModel, result string) agent.Agent {
 
 // Two instances share the history, with the calls and results of tools.
 func TestHistory_reachesTheModelOfTheNextInstance(t *testing.T) {
-	for name, url := range map[string]string{"in process": "mem://", "on Redis": testservers.SharedServer().URL()} {
+	for name, url := range map[string]string{"in process": "mem://", "on Redis": servers.SharedServer().URL()} {
 		t.Run(name, func(t *testing.T) {
 			first, second := &asked{}, &asked{}
 			a := newRunner(t, remembering(first, "Friday"), url, belugarunner.Options{Namespace: t.Name()})

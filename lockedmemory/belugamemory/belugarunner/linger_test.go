@@ -14,7 +14,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
@@ -69,7 +69,7 @@ func TestRun_leavesNothingBehind(t *testing.T) {
 	}
 	close(slow.goOn)
 	a.AwaitWorkers()
-	testservers.Await(t, 20*time.Second, "the context of the caller is garbage",
+	servers.Await(t, 20*time.Second, "the context of the caller is garbage",
 		func() bool { runtime.GC(); return mark.Value() == nil })
 }
 
@@ -196,7 +196,7 @@ func TestRun_N_lossEndsTheLingering(t *testing.T) {
 		a := p.with(t, slow.agent)
 		p.cancelled(t, a, slow, "late")
 		p.lose(t)
-		testservers.Await(t, 20*time.Second, "the lock is free", func() bool { return p.free(t, a) })
+		servers.Await(t, 20*time.Second, "the lock is free", func() bool { return p.free(t, a) })
 		time.Sleep(leaseTTL)
 		if got := seen.all(); !slices.Equal(got, []distlock.Outcome{distlock.OutcomeLost}) {
 			t.Errorf("outcomes %v, while the worker is at work", got)

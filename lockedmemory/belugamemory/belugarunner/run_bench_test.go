@@ -16,7 +16,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
@@ -31,7 +31,7 @@ func BenchmarkRun(b *testing.B) {
 // compareRuns measures 10 runs of each session, which has some turns before.
 func compareRuns(b *testing.B, sessions, before int) {
 	const rounds, turns = 15, 10
-	server := testservers.StartRedis(b)
+	server := servers.StartRedis(b)
 	ours, inMemory, bare := runOnRedis(b, server.URL()), runInMemory(), runCommands(b, server.URL())
 	ids := 0
 	measure := func(by way) (c cost) {
@@ -130,7 +130,7 @@ type cost struct{ trips, cpu, time float64 }
 var reads = regexp.MustCompile(`total_reads_processed:(\d+)`)
 
 // costs returns all that was used until now.
-func costs(b *testing.B, server *testservers.Redis) cost {
+func costs(b *testing.B, server *servers.Redis) cost {
 	var used syscall.Rusage
 	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	cpu := time.Duration(used.Utime.Nano() + used.Stime.Nano())
@@ -138,7 +138,7 @@ func costs(b *testing.B, server *testservers.Redis) cost {
 }
 
 // requests returns how many requests the server has read.
-func requests(t testing.TB, server *testservers.Redis) int {
+func requests(t testing.TB, server *servers.Redis) int {
 	t.Helper()
 	info, err := server.Do("INFO", "stats")
 	must(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/runtime"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
@@ -25,8 +25,8 @@ func (c called) ID() string { return c.id() }
 
 // New refuses wrong input, its error names the mistake, and nothing stays open.
 func TestNew_refusesWrongInput(t *testing.T) {
-	down := testservers.StartRedis(t)
-	server := testservers.SharedServer()
+	down := servers.StartRedis(t)
+	server := servers.SharedServer()
 	url := server.URL() + "?client_name=refused"
 	open := newRunner(t, answers(echo), url, belugarunner.Options{Namespace: "earlier", IdleTTL: time.Hour})
 	down.Kill()
@@ -87,7 +87,7 @@ func TestNew_refusesWrongInput(t *testing.T) {
 		t.Errorf("the open Runner: %q, %v", answer, errs)
 	}
 	must(t, open.Shutdown(t.Context()))
-	testservers.Await(t, 10*time.Second, "all connections are gone", func() bool {
+	servers.Await(t, 10*time.Second, "all connections are gone", func() bool {
 		list, err := server.Do("CLIENT", "LIST")
 		return err == nil && !strings.Contains(list, "name=refused")
 	})
@@ -116,7 +116,7 @@ func TestNew_readsTheID(t *testing.T) {
 // Options.Store keeps the sessions on a server of their own, and IdleTTL lets them expire there.
 func TestStore_serverOfItsOwn(t *testing.T) {
 	t.Parallel()
-	locks, store := testservers.StartRedis(t), testservers.StartRedis(t)
+	locks, store := servers.StartRedis(t), servers.StartRedis(t)
 	r := newRunner(t, answers(echo), locks.URL(), belugarunner.Options{Store: store.URL(), Namespace: "n", IdleTTL: time.Hour})
 	if answer, errs := say(t.Context(), r, "s", "q"); answer != "answer to q" || errs != nil {
 		t.Errorf("%q, %v", answer, errs)
@@ -143,7 +143,7 @@ func TestStore_serverOfItsOwn(t *testing.T) {
 	}
 	must(t, r.Stop(t.Context()))
 	refusedWith(t, r.Start(t.Context()), belugamemory.ErrShuttingDown, distlock.ErrClosed)
-	testservers.Await(t, 10*time.Second, "the connections are gone", func() bool {
+	servers.Await(t, 10*time.Second, "the connections are gone", func() bool {
 		list, err := locks.Do("CLIENT", "LIST")
 		return err == nil && strings.Count(list, "\n") == 1
 	})

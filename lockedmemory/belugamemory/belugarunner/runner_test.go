@@ -23,7 +23,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
@@ -142,7 +142,7 @@ func TestRunner_L_freesItsSession(t *testing.T) {
 		"is cancelled after the turn":  {leaves: true, agent: echo, plugins: []runtime.Plugin{&hooks{after: works}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, namespace := testservers.SharedServer().URL(), t.Name()
+			url, namespace := servers.SharedServer().URL(), t.Name()
 			r := newRunner(t, test.agent, url, belugarunner.Options{Namespace: namespace, Plugins: test.plugins})
 			other, err := lockurl.Open(t.Context(), url, &distlock.Options{Namespace: namespace}) // as another process
 			must(t, err)
@@ -166,7 +166,7 @@ func TestRunner_L_freesItsSession(t *testing.T) {
 					ended <- time.Now()
 				}
 				began := <-ended
-				testservers.Await(t, 20*time.Second, "the session is free", func() bool {
+				servers.Await(t, 20*time.Second, "the session is free", func() bool {
 					info, err := other.Inspect(t.Context(), fmt.Sprint(n))
 					return err == nil && !info.Held
 				})
@@ -196,7 +196,7 @@ func TestRunner_L_panicFreesItsSession(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestRunner_L_panicFreesItsSession$")
 	cmd.Env = append(os.Environ(), "PANICKING_RUNNER="+server.URL())
 	in, err := cmd.StdinPipe()
@@ -221,7 +221,7 @@ func TestRunner_L_panicFreesItsSession(t *testing.T) {
 	began := time.Now()
 	_, err = io.WriteString(in, "\n")
 	must(t, err)
-	testservers.Await(t, 20*time.Second, "the session is free", free)
+	servers.Await(t, 20*time.Second, "the session is free", free)
 	if took := time.Since(began); took > 10*time.Second { // the TTL is 30 s
 		t.Errorf("free after %s", took)
 	} else {
@@ -260,7 +260,7 @@ func TestRunner_S1_runsOfTwoRunners(t *testing.T) {
 // The first request acquires the lock, the second reads the session. The third stores the session and
 // releases the lock.
 func TestRunner_threeRequests(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	r := newRunner(t, answers(echo), server.URL())
 	before := requests(t, server)
 	own := requests(t, server) - before
@@ -276,7 +276,7 @@ func TestRunner_threeRequests(t *testing.T) {
 }
 
 func TestRunner_S1_insideADo_keepsItsLock(t *testing.T) {
-	url := testservers.SharedServer().URL()
+	url := servers.SharedServer().URL()
 	r := newRunner(t, answers(echo), url, belugarunner.Options{Namespace: t.Name()})
 	must(t, r.Locker().Do(t.Context(), "s", func(ctx context.Context) error {
 		for range 2 {
@@ -293,7 +293,7 @@ func TestRunner_S1_insideADo_keepsItsLock(t *testing.T) {
 
 // Runners and memories of a process share the Locker of equal locks, and the connections in any case.
 func TestNew_sharesTheLocker(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	r := newRunner(t, answers(echo), server.URL())
 	mem, err := belugamemory.New(config.ProviderConfig{BaseURL: server.URL()})
 	must(t, err)

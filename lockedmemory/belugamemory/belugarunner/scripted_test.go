@@ -20,7 +20,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
@@ -160,7 +160,7 @@ func inProcess(t *testing.T) *place {
 func onRedis(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Helper()
 	p := newPlace(t)
-	server, namespace := testservers.SharedServer(), t.Name()
+	server, namespace := servers.SharedServer(), t.Name()
 	p.newLocker = func(t *testing.T, opts distlock.Options) *distlock.Locker {
 		opts.Namespace = namespace
 		locker, err := lockurl.Open(t.Context(), server.URL(), &opts)

@@ -16,7 +16,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -384,7 +384,7 @@ func TestSessionService_O_manyTurns_replaced(t *testing.T) {
 
 // After a definite failure the same Update can be repeated.
 func TestSessionService_notWritten_repeatable(t *testing.T) {
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	s := newService(t, server.URL())
 	ctx := inSession(t, "id")
 	_, err := s.Create(ctx, "agent")

@@ -8,8 +8,8 @@ import (
 
 	"github.com/lookatitude/beluga-ai/v2/core"
 
-	"github.com/belugalock/belugalock/internal/migrated"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/migrated"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // inSession returns a context of a session.
@@ -35,7 +35,7 @@ func mustHaveCode(t testing.TB, err error, code core.ErrorCode, sentinel error) 
 // parallel.
 func sharedURL(t testing.TB) string {
 	t.Helper()
-	server := testservers.SharedServer()
+	server := servers.SharedServer()
 	if _, err := server.Do("FLUSHALL"); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func sharedURL(t testing.TB) string {
 // backends returns a URL of each backend, without data.
 func backends(t testing.TB) map[string]string {
 	t.Helper()
-	db := migrated.Database(t, testservers.SharedPostgres(t))
+	db := migrated.Database(t, servers.SharedPostgres(t))
 	return map[string]string{"mem": "mem://", "redis": sharedURL(t), "postgres": db.URL()}
 }
 

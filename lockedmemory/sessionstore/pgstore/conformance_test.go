@@ -9,7 +9,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
@@ -77,6 +77,6 @@ func TestConformance_repeatableRead(t *testing.T) {
 
 func TestConformance_pgBouncer(t *testing.T) {
 	t.Parallel()
-	bouncer := testservers.StartPgBouncer(t, testservers.SharedPostgres(t), "transaction")
+	bouncer := servers.StartPgBouncer(t, servers.SharedPostgres(t), "transaction")
 	storetest.Run(t, elsewhere(connect(t, bouncer.URL(migrated(t).Name()))))
 }

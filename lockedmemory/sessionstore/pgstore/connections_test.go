@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -17,7 +17,7 @@ import (
 func TestDriver_O_withoutCaches_pgBouncer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, storedriver.Retention{})
-	bouncer := testservers.StartPgBouncer(t, testservers.SharedPostgres(t), "transaction")
+	bouncer := servers.StartPgBouncer(t, servers.SharedPostgres(t), "transaction")
 	config := returned(pgxpool.ParseConfig(bouncer.URL(r.db.Name())))(t)
 	config.MaxConns = 8
 	config.ConnConfig.StatementCacheCapacity, config.ConnConfig.DescriptionCacheCapacity = 0, 0

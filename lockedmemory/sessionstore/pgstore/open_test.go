@@ -10,7 +10,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
@@ -45,7 +45,7 @@ func TestOpen_lockAndStore(t *testing.T) {
 // The leak check of this package sees a pool that stays open.
 func TestOpen_badInput_nothingStaysOpen(t *testing.T) {
 	t.Parallel()
-	url, key := testservers.SharedPostgres(t).URL("postgres"), lockedmemory.FixedKey("s")
+	url, key := servers.SharedPostgres(t).URL("postgres"), lockedmemory.FixedKey("s")
 	codec := sessionstore.JSON[string]{}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
@@ -42,7 +42,7 @@ func (r *rig) behind(sql string, pause time.Duration, call func()) {
 	}
 	var waits sync.WaitGroup
 	waits.Go(call)
-	testservers.Await(r, 15*time.Second, "a call that waits", func() bool {
+	servers.Await(r, 15*time.Second, "a call that waits", func() bool {
 		return r.do("SELECT count(*) FROM pg_stat_activity "+
 			"WHERE wait_event_type = 'Lock' AND datname = current_database()") == "1"
 	})

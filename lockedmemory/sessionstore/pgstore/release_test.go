@@ -15,7 +15,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
@@ -165,7 +165,7 @@ func TestRelease_L_waiterElsewhere_notified(t *testing.T) {
 		}
 		granted <- next
 	}()
-	testservers.Await(t, time.Minute, "a waiter", func() bool { return r.do("SELECT waiting FROM lease") == "1" })
+	servers.Await(t, time.Minute, "a waiter", func() bool { return r.do("SELECT waiting FROM lease") == "1" })
 	listens := returned(r.pool.Acquire(t.Context()))(t)
 	defer listens.Release()
 	returned(listens.Exec(t.Context(), `LISTEN "`+r.do("SELECT channel FROM waiter")+`"`))(t)

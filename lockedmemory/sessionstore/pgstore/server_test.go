@@ -9,7 +9,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -44,7 +44,7 @@ func TestReadOnly_temporary(t *testing.T) {
 // A standby may lack acknowledged Saves, so it answers no read either.
 func TestStandby_temporary(t *testing.T) {
 	t.Parallel()
-	pair := testservers.StartPostgresPair(t, false)
+	pair := servers.StartPostgresPair(t, false)
 	db := pair.Primary.NewDatabase(t)
 	pool := migrate(t, db)
 	r := &rig{t, returned(pgstore.NewDriver(pool, nil))(t), db, pool, time.Now().UnixMicro()}
@@ -64,7 +64,7 @@ func TestStandby_temporary(t *testing.T) {
 // what finds it stored, and stores nothing.
 func TestStandby_commitCancelled_unknown(t *testing.T) {
 	t.Parallel()
-	pair := testservers.StartPostgresPair(t, true)
+	pair := servers.StartPostgresPair(t, true)
 	db := pair.Primary.NewDatabase(t)
 	pool := migrate(t, db)
 	r := &rig{t, returned(pgstore.NewDriver(pool, nil))(t), db, pool, time.Now().UnixMicro()}
@@ -100,7 +100,7 @@ func TestStandby_commitCancelled_unknown(t *testing.T) {
 	} {
 		errs := make(chan error, 1)
 		go func() { errs <- c.call() }()
-		testservers.Await(t, time.Minute, c.what+" that waits", func() bool {
+		servers.Await(t, time.Minute, c.what+" that waits", func() bool {
 			return len(errs) > 0 ||
 				r.do("SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == "1"
 		})
@@ -113,7 +113,7 @@ func TestStandby_commitCancelled_unknown(t *testing.T) {
 // Ping advises on the settings that lose data or keep erased data.
 func TestPing_advice(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartPostgres(t, "autovacuum=off", "full_page_writes=off")
+	server := servers.StartPostgres(t, "autovacuum=off", "full_page_writes=off")
 	d := returned(pgstore.NewDriver(migrate(t, server.NewDatabase(t)), nil))(t)
 	for driver, words := range map[storedriver.Driver][]string{
 		d: {"autovacuum", "fsync", "full_page_writes"},

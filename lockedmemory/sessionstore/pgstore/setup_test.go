@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -22,18 +22,18 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)
 	}
-	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 
 // migrated makes a database of the shared server with the tables of the locks and the store.
-func migrated(t testing.TB) *testservers.PostgresDatabase {
+func migrated(t testing.TB) *servers.PostgresDatabase {
 	t.Helper()
-	db := testservers.SharedPostgres(t).NewDatabase(t)
+	db := servers.SharedPostgres(t).NewDatabase(t)
 	migrate(t, db)
 	return db
 }
 
-func migrate(t testing.TB, db *testservers.PostgresDatabase) *pgxpool.Pool {
+func migrate(t testing.TB, db *servers.PostgresDatabase) *pgxpool.Pool {
 	t.Helper()
 	pool := connect(t, db.URL())
 	must(t, pglock.Migrate(context.Background(), pool, nil))
@@ -72,7 +72,7 @@ func returned[T any](value T, err error) func(t testing.TB) T {
 type rig struct {
 	testing.TB
 	storedriver.Driver
-	db    *testservers.PostgresDatabase
+	db    *servers.PostgresDatabase
 	pool  *pgxpool.Pool
 	fence int64 // a token of this moment
 }

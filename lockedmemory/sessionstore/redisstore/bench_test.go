@@ -14,7 +14,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
@@ -30,7 +30,7 @@ var (
 // newMemory returns a memory of one session, with lock and store over one client.
 func newMemory(b *testing.B) *lockedmemory.LockedMemory[message, message] {
 	b.Helper()
-	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(b).Addr(), ContextTimeoutEnabled: true})
+	client := redis.NewClient(&redis.Options{Addr: servers.StartRedis(b).Addr(), ContextTimeoutEnabled: true})
 	b.Cleanup(func() { _ = client.Close() })
 	locker, err := redislock.New(client, &distlock.Options{Logger: slog.New(slog.DiscardHandler)})
 	must(b, err)
@@ -113,7 +113,7 @@ func BenchmarkReplaceStep(b *testing.B) {
 		"50_of_1KB": {1000, 2, 500}, "4_of_256_messages": {200, 256, 2}, "1_of_1MB": {20, 2, 500_000}, "1_of_8MB": {5, 2, 4_000_000},
 	} {
 		b.Run(name, func(b *testing.B) {
-			client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(b).Addr(), ContextTimeoutEnabled: true})
+			client := redis.NewClient(&redis.Options{Addr: servers.StartRedis(b).Addr(), ContextTimeoutEnabled: true})
 			r := newRigOver(b, client, nil, nil)
 			var with []lockedmemory.Exchange[string]
 			for n := range c.exchanges {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
@@ -49,7 +49,7 @@ func service(store redis.UniversalOptions, locks *redis.UniversalOptions) func(t
 }
 
 func onShared(t *testing.T) redis.UniversalOptions {
-	return redis.UniversalOptions{Addrs: []string{testservers.SharedServer().Addr()}}
+	return redis.UniversalOptions{Addrs: []string{servers.SharedServer().Addr()}}
 }
 
 func TestConformance_redis(t *testing.T) {
@@ -67,19 +67,19 @@ func TestConformance_redisWithContextTimeout(t *testing.T) {
 
 func TestConformance_locksElsewhere(t *testing.T) {
 	t.Parallel()
-	locks := redis.UniversalOptions{Addrs: []string{testservers.StartRedis(t).Addr()}}
+	locks := redis.UniversalOptions{Addrs: []string{servers.StartRedis(t).Addr()}}
 	storetest.Run(t, service(onShared(t), &locks))
 }
 
 func TestConformance_sentinel(t *testing.T) {
 	t.Parallel()
-	s := testservers.StartSentinel(t)
+	s := servers.StartSentinel(t)
 	storetest.Run(t, service(redis.UniversalOptions{Addrs: s.Addrs(), MasterName: s.MasterName()}, nil))
 }
 
 func TestConformance_cluster(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, service(redis.UniversalOptions{Addrs: testservers.StartCluster(t).Addrs()}, nil))
+	storetest.Run(t, service(redis.UniversalOptions{Addrs: servers.StartCluster(t).Addrs()}, nil))
 }
 
 // The examples embed miniredis. It is no evidence about Redis.

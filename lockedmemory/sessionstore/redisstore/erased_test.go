@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -76,7 +76,7 @@ func (r *rig) giveUp(t *testing.T, proxy *faultnet.Proxy, n int) (held *faultnet
 // a new text when the staging has expired, which is after 60 s at most.
 func TestErased_O_givenUpReplace_inNoKey(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t, "--rdbcompression", "no")
+	server := servers.StartRedis(t, "--rdbcompression", "no")
 	proxy := faultnet.New(t, server.Addr())
 	r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
 	if _, done := r.giveUp(t, proxy, 100); !done || r.keysWith(t, "fresh-3.") == nil || r.keysWith(t, "secret-4.") != nil {
@@ -104,7 +104,7 @@ func TestErased_O_givenUpReplace_inNoKey(t *testing.T) {
 				staged++
 			}
 			r.client.PExpire(ctx, r.stage(), time.Millisecond)
-			testservers.Await(t, 5*time.Second, "the staging expires", func() bool { return r.client.Exists(ctx, r.stage()).Val() == 0 })
+			servers.Await(t, 5*time.Second, "the staging expires", func() bool { return r.client.Exists(ctx, r.stage()).Val() == 0 })
 			return nil
 		}, []string{"fresh"}},
 	} {
@@ -132,7 +132,7 @@ func TestErased_O_givenUpReplace_inNoKey(t *testing.T) {
 // an hour, and none has a text or a turn ID of the session. Late writers and readers change nothing in that.
 func TestErased_O_afterDelete_everyKeyExpires(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t, "--rdbcompression", "no")
+	server := servers.StartRedis(t, "--rdbcompression", "no")
 	proxy := faultnet.New(t, server.Addr())
 	r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
 	other := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
@@ -154,7 +154,7 @@ func TestErased_O_afterDelete_everyKeyExpires(t *testing.T) {
 		for range 3 { // they wait in the queue in Redis
 			waits.Go(func() { must(t, other.memory.Save(t.Context(), "question", "secret")) })
 		}
-		testservers.Await(t, 5*time.Second, "a waiter", func() bool {
+		servers.Await(t, 5*time.Second, "a waiter", func() bool {
 			return r.client.Exists(ctx, strings.TrimSuffix(r.lock(), "lock")+"queue").Val() == 1
 		})
 		return nil

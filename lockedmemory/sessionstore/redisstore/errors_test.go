@@ -18,8 +18,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
@@ -27,7 +27,7 @@ import (
 
 // ground is a session with its lock on one server, and its store on another server behind a proxy.
 type ground struct {
-	server *testservers.Redis
+	server *servers.Redis
 	proxy  *faultnet.Proxy
 	client *redis.Client
 	memory *lockedmemory.LockedMemory[string, string]
@@ -37,7 +37,7 @@ type ground struct {
 
 func newGround(t *testing.T) *ground {
 	t.Helper()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	g := &ground{server: server, proxy: faultnet.New(t, server.Addr()), log: "session:{s}:log"}
 	client := redis.NewClient(&redis.Options{Addr: g.proxy.Addr(), DialerRetries: 1, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if redial := g.redial.Load(); redial != nil {
@@ -48,7 +48,7 @@ func newGround(t *testing.T) *ground {
 	}})
 	t.Cleanup(func() { _ = client.Close() })
 	g.client = client
-	locks := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
+	locks := redis.NewClient(&redis.Options{Addr: servers.SharedServer().Addr()})
 	t.Cleanup(func() { _ = locks.Close() })
 	locker, err := redislock.New(locks, &distlock.Options{TTL: 4 * time.Second, Namespace: t.Name()})
 	must(t, err)
@@ -109,7 +109,7 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 		"no server": {
 			func(t *testing.T, g *ground) {
 				g.proxy.Refuse()
-				testservers.Await(t, 5*time.Second, "a refused dial", func() bool { return isDial(g.client.Ping(t.Context()).Err()) })
+				servers.Await(t, 5*time.Second, "a refused dial", func() bool { return isDial(g.client.Ping(t.Context()).Err()) })
 			},
 			map[string]error{writes: unavailable, reads: unavailable}, "",
 		},
@@ -190,7 +190,7 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 // ⚑ go-redis leaves the commands of a pipeline without an error if Redis rejects its connection.
 func TestSave_C_rejectedConnection_refused(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	do := func(args ...string) {
 		t.Helper()
 		if _, err := server.Do(args...); err != nil {

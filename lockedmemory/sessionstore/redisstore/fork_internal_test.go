@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -15,7 +15,7 @@ import (
 // A session that begins while a Fork stages its copy is not replaced.
 func TestFork_O_begunBeforeSwap_refused(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
+	client := redis.NewClient(&redis.Options{Addr: servers.SharedServer().Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	d, err := NewDriver(client, nil)
 	if err != nil {

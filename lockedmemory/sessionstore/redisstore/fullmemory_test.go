@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
@@ -42,7 +42,7 @@ func wantRefused(t *testing.T, what string, err error) {
 // Sessions fill a server. Then no turn begins, and what frees memory works until the others work again.
 func TestFullMemory_C_freedByDeletes(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t, "--maxmemory-policy", "noeviction")
+	server := servers.StartRedis(t, "--maxmemory-policy", "noeviction")
 	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
 	used, err := strconv.Atoi(server.Info("used_memory"))
 	must(t, err)
@@ -103,7 +103,7 @@ func TestFullMemory_C_freedByDeletes(t *testing.T) {
 // frees memory.
 func TestFullMemory_C_insideTurn(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t, "--maxmemory-policy", "noeviction")
+	server := servers.StartRedis(t, "--maxmemory-policy", "noeviction")
 	proxy := faultnet.New(t, server.Addr())
 	r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
 	edited := lockedmemory.Exchange[string]{Messages: []string{"edited"}}
@@ -175,11 +175,11 @@ func TestFullMemory_C_insideTurn(t *testing.T) {
 // and the Delete goes on waiting.
 func TestFullMemory_L_waitingDelete_outlivesRefusedTurn(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t, "--maxmemory-policy", "noeviction")
+	server := servers.StartRedis(t, "--maxmemory-policy", "noeviction")
 	holder := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
 	other := newRig(t, redis.Options{Addr: server.Addr()}, &distlock.Options{TTL: 2 * time.Second}, nil)
 	waiting := func(n int) {
-		testservers.Await(t, 5*time.Second, "waiters", func() bool {
+		servers.Await(t, 5*time.Second, "waiters", func() bool {
 			_, err := other.locker.TryAcquire(t.Context(), holder.key)
 			var busy *distlock.BusyError
 			return errors.As(err, &busy) && busy.Waiters == n

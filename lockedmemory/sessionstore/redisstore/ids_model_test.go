@@ -9,7 +9,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
@@ -19,7 +19,7 @@ import (
 // and has the same records.
 func TestIDs_O_randomCalls_asMemstore(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
+	client := redis.NewClient(&redis.Options{Addr: servers.SharedServer().Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	remote, err := redisstore.NewDriver(client, nil)
 	must(t, err)

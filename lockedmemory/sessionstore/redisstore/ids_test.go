@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -26,7 +26,7 @@ type ids struct {
 }
 
 func newIDs(t *testing.T) *ids {
-	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t).Addr()})
+	client := redis.NewClient(&redis.Options{Addr: servers.StartRedis(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	markKnown(t, client)
 	return &ids{T: t, client: client, writer: driverOf(t, client, storedriver.Retention{})}
@@ -204,7 +204,7 @@ func TestIDs_S2_firstSave_movesMark(t *testing.T) {
 // exchange is stored, and the outcome is unknown to the caller.
 func TestIDs_C_inTurn_prolongsLife(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	s := newRig(t, redis.Options{Addr: server.Addr()}, nil, &sessionstore.Retention{IdleTTL: time.Hour})
 	must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
 		must(t, s.memory.SaveOnce(ctx, "1", "q", "a"))
@@ -229,7 +229,7 @@ func TestIDs_C_inTurn_prolongsLife(t *testing.T) {
 // A SaveOnce inside a turn may write its ID and then lack the right to PEXPIRE. The ID is not known then.
 func TestIDs_O_inTurn_noLife_notKnown(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	s := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
 	must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
 		must(t, s.memory.Save(ctx, "q", "a"))

@@ -16,9 +16,9 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/faultnet"
 	"github.com/belugalock/belugalock/internal/lastwrite"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
@@ -82,7 +82,7 @@ func (o *outcomes) of(t *testing.T, name string) distlock.Operation {
 // proxied is a rig behind a proxy. Its server has the scripts.
 func proxied(t *testing.T, o redis.Options, lo *distlock.Options) (*rig, *faultnet.Proxy) {
 	t.Helper()
-	proxy := faultnet.New(t, testservers.SharedServer().Addr())
+	proxy := faultnet.New(t, servers.SharedServer().Addr())
 	o.Addr = proxy.Addr()
 	r := newRig(t, o, lo, nil)
 	must(t, r.memory.Save(t.Context(), "first", "re: first"))
@@ -197,7 +197,7 @@ func (w *wrapped) Release(ctx context.Context, req driver.ReleaseRequest) (drive
 // release.
 func TestSave_locksElsewhere_ownRelease(t *testing.T) {
 	t.Parallel()
-	proxy := faultnet.New(t, testservers.SharedServer().Addr())
+	proxy := faultnet.New(t, servers.SharedServer().Addr())
 	locks := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 	sessions := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 	defer locks.Close()
@@ -322,7 +322,7 @@ func TestSave_O_overtakenBetweenCopies_unknown(t *testing.T) {
 // A server without the script gets it whole, and executes it once.
 func TestSave_unknownScript_storedOnce(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
 	must(t, r.memory.Save(t.Context(), "first", "re: first"))
 	_, err := server.Do("SCRIPT", "FLUSH")
@@ -399,7 +399,7 @@ func TestSave_L_waiterElsewhere_handoff(t *testing.T) {
 		acquired <- err
 	}()
 	queue := strings.TrimSuffix(r.lock(), "lock") + "queue"
-	if !testservers.Within(10*time.Second, func() bool { return other.client.ZCard(t.Context(), queue).Val() == 1 }) {
+	if !servers.Within(10*time.Second, func() bool { return other.client.ZCard(t.Context(), queue).Val() == 1 }) {
 		t.Fatal("nothing waits")
 	}
 	held.Release()
@@ -413,7 +413,7 @@ func TestSave_L_waiterElsewhere_handoff(t *testing.T) {
 // An exchange is stored although the right to release the lock is missing.
 func TestSave_C_withoutTheRightToRelease_stored(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	seen := new(outcomes)
 	r := newRig(t, redis.Options{Addr: server.Addr()}, &distlock.Options{Observer: seen}, nil)
 	must(t, r.memory.Save(t.Context(), "first", "re: first"))
@@ -455,7 +455,7 @@ func TestSave_L_callerLeaves_lockIsReleased(t *testing.T) {
 // free.
 func TestSave_slotMovesOnCluster_storedOnce(t *testing.T) {
 	t.Parallel()
-	cluster := testservers.StartCluster(t)
+	cluster := servers.StartCluster(t)
 	r := newRigOver(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()}), nil, nil)
 	must(t, r.memory.Save(t.Context(), "first", "re: first"))
 	for _, moved := range []string{r.log(), r.lock(), r.mark()} {
@@ -487,7 +487,7 @@ func TestSave_localWaiters_handoffs(t *testing.T) {
 			}
 		})
 	}
-	testservers.Await(t, 10*time.Second, "all waiters", func() bool {
+	servers.Await(t, 10*time.Second, "all waiters", func() bool {
 		var busy *distlock.BusyError
 		_, err := r.locker.TryAcquire(t.Context(), r.key)
 		return errors.As(err, &busy) && busy.Waiters == n

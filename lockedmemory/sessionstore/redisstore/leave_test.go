@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -20,9 +20,9 @@ import (
 // Each method of the driver returns when its ctx ends, even if no server answers and go-redis has
 // never connected.
 func TestDriver_L_returnsWithItsContext(t *testing.T) {
-	cluster := testservers.SharedTopology("cluster").Addrs()
+	cluster := servers.SharedTopology("cluster").Addrs()
 	for topology, options := range map[string]redis.UniversalOptions{
-		"node":    {Addrs: []string{testservers.SharedServer().Addr()}},
+		"node":    {Addrs: []string{servers.SharedServer().Addr()}},
 		"cluster": {Addrs: cluster},
 	} {
 		for _, connected := range []bool{true, false} {

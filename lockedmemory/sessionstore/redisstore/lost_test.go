@@ -17,8 +17,8 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
@@ -28,7 +28,7 @@ import (
 // A Save that was never sent has a known outcome: nothing is written.
 func TestSave_C_noServer_nothingWritten(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	r := newRig(t, redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true}, &distlock.Options{Wait: 3 * time.Second}, nil)
 	must(t, r.memory.Save(t.Context(), "q", "a"))
 	server.Kill()
@@ -54,7 +54,7 @@ func TestSave_C_silentRedis_nothingWritten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := testservers.StartRedis(t)
+			server := servers.StartRedis(t)
 			r := newRig(t, redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: with.ctxOn}, &distlock.Options{Wait: with.wait}, nil)
 			must(t, r.memory.Save(t.Context(), "q", "a"))
 			server.Pause()
@@ -81,7 +81,7 @@ func TestStore_O_veryLatePacket_refused(t *testing.T) {
 	for _, clear := range []bool{false, true} {
 		t.Run(fmt.Sprint("clear=", clear), func(t *testing.T) {
 			t.Parallel()
-			proxy := faultnet.New(t, testservers.SharedServer().Addr())
+			proxy := faultnet.New(t, servers.SharedServer().Addr())
 			r := newRig(t, redis.Options{Addr: proxy.Addr(), ReadTimeout: time.Second / 2}, &distlock.Options{TTL: 2 * time.Second}, nil)
 			must(t, r.memory.Save(t.Context(), "before", "re: before"))
 			held := proxy.HoldRequests(faultnet.First(1, faultnet.Containing("re: late")))
@@ -113,7 +113,7 @@ func TestSave_O_latePacket_clearStands(t *testing.T) {
 	for name, leaves := range map[string]bool{"the caller waits": false, "the caller leaves early": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			proxy := faultnet.New(t, testservers.SharedServer().Addr())
+			proxy := faultnet.New(t, servers.SharedServer().Addr())
 			r := newRig(t, redis.Options{Addr: proxy.Addr(), ReadTimeout: time.Second, MaxRetries: -1}, nil, nil)
 			must(t, r.client.Ping(t.Context()).Err())
 			other := newRig(t, redis.Options{}, nil, nil)
@@ -145,7 +145,7 @@ func TestSave_O_latePacket_clearStands(t *testing.T) {
 // A SaveOnce with a known ID succeeds although Redis is full, and shows its token: a stale Save is refused.
 func TestStore_S2_knownID_fullMemory(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	old, next := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil), newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
 	must(t, old.memory.SaveOnce(t.Context(), "id", "q", "a"))
 	err := old.memory.Turn(t.Context(), func(ctx context.Context) error {
@@ -240,7 +240,7 @@ func TestSave_tokensUsedUp_nothingUnreadable(t *testing.T) {
 // An error after the write of an entry does not cause a second entry.
 func TestSave_O_errorAfterWrite_oneEntry(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	if _, err := server.Do("ACL", "SETUSER", "default", "-pexpire"); err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestStore_S2_knownID_staleLease(t *testing.T) {
 // exchanges are stored once, and no exchange twice.
 func TestStore_O_randomFailures(t *testing.T) {
 	t.Parallel()
-	proxy := faultnet.New(t, testservers.SharedServer().Addr())
+	proxy := faultnet.New(t, servers.SharedServer().Addr())
 	var n atomic.Int64
 	proxy.DropReplies(func(b []byte) bool { return bytes.Contains(b, []byte("{"+t.Name()+"}:")) && n.Add(1)%13 == 0 })
 	var mu sync.Mutex
@@ -356,7 +356,7 @@ func TestStore_O_randomFailures(t *testing.T) {
 // the end of the move.
 func TestStore_slotMoves_onCluster(t *testing.T) {
 	t.Parallel()
-	cluster := testservers.StartCluster(t)
+	cluster := servers.StartCluster(t)
 	r := newRigOver(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ContextTimeoutEnabled: true}), nil, nil)
 	memory := r.memory
 	must(t, memory.Save(t.Context(), "before", ""))
@@ -391,7 +391,7 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 	r := newRig(t, redis.Options{}, nil, nil)
 	lease, err := r.locker.Acquire(t.Context(), r.key)
 	must(t, err)
-	replica := testservers.StartRedis(t)
+	replica := servers.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: replica.Addr()})
 	defer client.Close()
 	d, err := redisstore.NewDriver(client, nil)

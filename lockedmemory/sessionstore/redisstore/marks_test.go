@@ -16,7 +16,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -121,7 +121,7 @@ func TestSave_S2_staleHolder_noNewSession(t *testing.T) {
 // would be a second entry.
 func TestSave_O_idNotWritten_noEntry(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	s := newRig(t, redis.Options{Addr: server.Addr()}, &distlock.Options{Wait: time.Second}, nil)
 	must(t, s.memory.Save(t.Context(), "q", "a"))
 	for _, rule := range []string{"-hset", "+hset"} {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
@@ -102,7 +102,7 @@ func higher(a, b lockedmemory.Place) lockedmemory.Place {
 // a history whose beginning its holder has seen.
 func TestDriver_S2_tableOfStates(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
+	client := redis.NewClient(&redis.Options{Addr: servers.SharedServer().Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	d, err := redisstore.NewDriver(client, &storedriver.Retention{Namespace: "session"})
 	must(t, err)

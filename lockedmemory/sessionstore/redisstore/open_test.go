@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
@@ -21,7 +21,7 @@ import (
 // owner. Both end with the Locker.
 func TestOpen_lockAndStore_oneClient(t *testing.T) {
 	t.Parallel()
-	server := testservers.SharedServer()
+	server := servers.SharedServer()
 	key := lockedmemory.FixedKey(t.Name())
 	locker, store, err := redisstore.Open(t.Context(), "redis://"+server.Addr(), key, sessionstore.JSON[string]{},
 		&redisstore.Options{
@@ -62,7 +62,7 @@ func TestOpen_lockAndStore_oneClient(t *testing.T) {
 // Two applications that differ in the namespace of their locks share no session.
 func TestOpen_namespaceOfTheLocks_keepsSessionsApart(t *testing.T) {
 	t.Parallel()
-	server := testservers.SharedServer()
+	server := servers.SharedServer()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 	key := lockedmemory.FixedKey(t.Name())
@@ -85,7 +85,7 @@ func TestOpen_namespaceOfTheLocks_keepsSessionsApart(t *testing.T) {
 
 func TestOpen_badInput_nothingStaysOpen(t *testing.T) {
 	t.Parallel()
-	url, key, codec := "redis://"+testservers.SharedServer().Addr(), lockedmemory.FixedKey("s"),
+	url, key, codec := "redis://"+servers.SharedServer().Addr(), lockedmemory.FixedKey("s"),
 		sessionstore.JSON[string]{}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -11,17 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // Ping advises on two settings, if one master or more shows them and has other values.
 func TestPing_advice(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	cluster := testservers.StartCluster(t)
-	testservers.SetUser(t, server, "store", []string{"session", "distlock"}, testservers.DocumentedRights(t, "doc.go").Needed...)
+	server := servers.StartRedis(t)
+	cluster := servers.StartCluster(t)
+	servers.SetUser(t, server, "store", []string{"session", "distlock"}, servers.DocumentedRights(t, "doc.go").Needed...)
 	node := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
-	as := newRig(t, redis.Options{Addr: server.Addr(), Username: "store", Password: testservers.UserPassword}, nil, nil)
+	as := newRig(t, redis.Options{Addr: server.Addr(), Username: "store", Password: servers.UserPassword}, nil, nil)
 	many := newRigOver(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()}), nil, nil)
 	advises := func(what string, r *rig, words ...string) {
 		t.Helper()
@@ -36,7 +36,7 @@ func TestPing_advice(t *testing.T) {
 			}
 		}
 	}
-	set := func(on *testservers.Redis, name, value string) {
+	set := func(on *servers.Redis, name, value string) {
 		t.Helper()
 		if _, err := on.Do("CONFIG", "SET", name, value); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/redisconn"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -505,7 +505,7 @@ func (m *editModel) lose() {
 // content; of erased content nothing is left; no reader sees a mixture.
 func TestReplace_S2_stepsFollowTheModel(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t, "--rdbcompression", "no")
+	server := servers.StartRedis(t, "--rdbcompression", "no")
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
 	for seed := uint64(150); seed < 250; seed++ { // seed 206 is the first in which a log grows behind a swap
@@ -533,7 +533,7 @@ func newEditModel(t *testing.T, client *redis.Client, seed uint64) *editModel {
 // on with its own content, although the staging is that of the second.
 func TestReplace_O_stagingOfAnother_notContinued(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t, "--rdbcompression", "no").Addr()})
+	client := redis.NewClient(&redis.Options{Addr: servers.StartRedis(t, "--rdbcompression", "no").Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	m := newEditModel(t, client, 0)
 	for n := range 3 {

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/faultnet"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -72,7 +72,7 @@ func TestReplace_S2_staleLease_stagesNothing(t *testing.T) {
 // log, the mark and the turn IDs remains.
 func TestReplace_O_erasedTexts_inNoKey(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t, "--rdbcompression", "no")
+	server := servers.StartRedis(t, "--rdbcompression", "no")
 	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
 	erased := func(want int, texts ...string) {
 		t.Helper()
@@ -115,7 +115,7 @@ func TestReplace_O_erasedTexts_inNoKey(t *testing.T) {
 // fails: before its last step nothing is replaced, and then the outcome is unknown.
 func TestReplace_O_lostAnswers_outcome(t *testing.T) {
 	t.Parallel()
-	proxy := faultnet.New(t, testservers.SharedServer().Addr())
+	proxy := faultnet.New(t, servers.SharedServer().Addr())
 	r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
 	outcomes := make(map[string]int)
 	for _, large := range []bool{false, true} {
@@ -226,7 +226,7 @@ func TestForward_O_replacedAmidPage_whole(t *testing.T) {
 // After a Delete, the keys of the session are its mark and the record of its lock. Both have a TTL.
 func TestDelete_keysThatRemain(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t, "--rdbcompression", "no")
+	server := servers.StartRedis(t, "--rdbcompression", "no")
 	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
 	for n := range 200 {
 		must(t, r.memory.SaveOnce(t.Context(), fmt.Sprint("id ", n), "question", "secret"))
@@ -249,9 +249,9 @@ func TestDelete_keysThatRemain(t *testing.T) {
 // While a Replace copies, a hand empties the log again and again. The Replace ends.
 func TestReplace_C_logEmptiedByHand_ends(t *testing.T) {
 	t.Parallel()
-	proxy := faultnet.New(t, testservers.SharedServer().Addr())
+	proxy := faultnet.New(t, servers.SharedServer().Addr())
 	r := newRig(t, redis.Options{Addr: proxy.Addr()}, &distlock.Options{TTL: time.Second}, nil)
-	hand := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
+	hand := redis.NewClient(&redis.Options{Addr: servers.SharedServer().Addr()})
 	defer hand.Close()
 	must(t, r.memory.Save(t.Context(), "q", "a"))
 	must(t, r.memory.Save(t.Context(), "q2", "a2"))
@@ -435,7 +435,7 @@ func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
 // before. The copy expires. Only the last step works without memory.
 func TestReplace_C_fullMemory_refused(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	proxy := faultnet.New(t, server.Addr())
 	r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
 	memory := func(limit string) {
@@ -509,7 +509,7 @@ func TestReplace_steps_copyLives(t *testing.T) {
 // Before each last step, a hand removes the copy. The Replace ends as if the service did not answer.
 func TestReplace_C_copyRemovedByHand_unavailable(t *testing.T) {
 	t.Parallel()
-	proxy := faultnet.New(t, testservers.SharedServer().Addr())
+	proxy := faultnet.New(t, servers.SharedServer().Addr())
 	r := newRig(t, redis.Options{Addr: proxy.Addr()}, &distlock.Options{TTL: time.Second}, nil)
 	hand := newRig(t, redis.Options{}, nil, nil).client
 	must(t, r.memory.Save(t.Context(), "q", "a"))

@@ -15,7 +15,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
@@ -29,27 +29,27 @@ const docOfLock = "../../../distlock/redislock/doc.go"
 // lock if both have one client, and alone if the lock has its own client.
 func TestConformance_documentedRights(t *testing.T) {
 	t.Parallel()
-	ofStore, ofLock := testservers.DocumentedRights(t, "doc.go"), testservers.DocumentedRights(t, docOfLock)
-	as := func(t *testing.T, server *testservers.Redis, user string) redis.UniversalOptions {
+	ofStore, ofLock := servers.DocumentedRights(t, "doc.go"), servers.DocumentedRights(t, docOfLock)
+	as := func(t *testing.T, server *servers.Redis, user string) redis.UniversalOptions {
 		t.Cleanup(func() {
-			if refused := testservers.RefusedToUsers(t, server); refused != "" {
+			if refused := servers.RefusedToUsers(t, server); refused != "" {
 				t.Errorf("the server has refused %s", refused)
 			}
 		})
-		return redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: user, Password: testservers.UserPassword}
+		return redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: user, Password: servers.UserPassword}
 	}
 	t.Run("oneClient", func(t *testing.T) {
 		t.Parallel()
-		server := testservers.StartRedis(t)
-		testservers.SetUser(t, server, "both", []string{"session", "listed", "distlock"},
+		server := servers.StartRedis(t)
+		servers.SetUser(t, server, "both", []string{"session", "listed", "distlock"},
 			slices.Concat(ofStore.Needed, ofStore.Lists, ofLock.Needed, ofLock.Notified)...)
 		storetest.Run(t, service(as(t, server, "both"), nil))
 	})
 	t.Run("twoClients", func(t *testing.T) {
 		t.Parallel()
-		server := testservers.StartRedis(t)
-		testservers.SetUser(t, server, "store", []string{"session", "listed"}, slices.Concat(ofStore.Needed, ofStore.Lists)...)
-		testservers.SetUser(t, server, "locker", []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Notified)...)
+		server := servers.StartRedis(t)
+		servers.SetUser(t, server, "store", []string{"session", "listed"}, slices.Concat(ofStore.Needed, ofStore.Lists)...)
+		servers.SetUser(t, server, "locker", []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Notified)...)
 		locks := as(t, server, "locker")
 		storetest.Run(t, service(as(t, server, "store"), &locks))
 	})
@@ -60,10 +60,10 @@ func TestConformance_documentedRights(t *testing.T) {
 // repeated.
 func TestStore_C_withoutARight(t *testing.T) {
 	t.Parallel()
-	ofStore, ofLock := testservers.DocumentedRights(t, "doc.go"), testservers.DocumentedRights(t, docOfLock)
-	server := testservers.StartRedis(t)
+	ofStore, ofLock := servers.DocumentedRights(t, "doc.go"), servers.DocumentedRights(t, docOfLock)
+	server := servers.StartRedis(t)
 	newClient := func(user string) *redis.Client {
-		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: testservers.UserPassword})
+		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: servers.UserPassword})
 		t.Cleanup(func() { _ = client.Close() })
 		return client
 	}
@@ -75,10 +75,10 @@ func TestStore_C_withoutARight(t *testing.T) {
 				without := ofStore.Without(missing)
 				user, locker := fmt.Sprintf("store-%d-%t", i, apart), "locker"
 				if apart {
-					testservers.SetUser(t, server, locker, []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Notified)...)
+					servers.SetUser(t, server, locker, []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Notified)...)
 				} else { // the locker has its rights, except one that both need
 					locker = user
-					without = testservers.Rights{Needed: append(without.Needed, ofLock.Without(missing).Needed...)}
+					without = servers.Rights{Needed: append(without.Needed, ofLock.Without(missing).Needed...)}
 					if strings.HasPrefix(missing, "~") { // only the store needs it
 						without.Needed = slices.DeleteFunc(without.Needed, func(right string) bool { return right == missing })
 						without.Needed = append(without.Needed, "~distlock:*")
@@ -86,9 +86,9 @@ func TestStore_C_withoutARight(t *testing.T) {
 				}
 				grant := func(rights []string) {
 					if apart {
-						testservers.SetUser(t, server, user, []string{"session"}, rights...)
+						servers.SetUser(t, server, user, []string{"session"}, rights...)
 					} else {
-						testservers.SetUser(t, server, user, []string{"session", "distlock"}, rights...)
+						servers.SetUser(t, server, user, []string{"session", "distlock"}, rights...)
 					}
 				}
 				grant(slices.Concat(ofStore.Needed, ofLock.Needed))
@@ -115,7 +115,7 @@ func TestStore_C_withoutARight(t *testing.T) {
 				r.saved, r.unknown = nil, nil
 				r.round("again")
 				if r.failed == 0 {
-					t.Errorf("no call has failed, and the server has refused %s", testservers.RefusedToUsers(t, server))
+					t.Errorf("no call has failed, and the server has refused %s", servers.RefusedToUsers(t, server))
 				}
 				grant(slices.Concat(ofStore.Needed, ofLock.Needed))
 				r.repeat()

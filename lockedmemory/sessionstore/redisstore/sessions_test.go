@@ -10,7 +10,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
@@ -29,10 +29,10 @@ func begin(t *testing.T, client redis.UniversalClient, namespace string, session
 // A job removes each session that is listed, while others begin. It finds all that were there before.
 func TestSessions_removedWhileListed_allFound(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	for topology, client := range map[string]redis.UniversalClient{
 		"node":    redis.NewClient(&redis.Options{Addr: server.Addr()}),
-		"cluster": redis.NewClusterClient(&redis.ClusterOptions{Addrs: testservers.SharedTopology("cluster").Addrs()}),
+		"cluster": redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.SharedTopology("cluster").Addrs()}),
 	} {
 		r := newRigOver(t, client, nil, &sessionstore.Retention{Namespace: "many"})
 		want := make(map[string]bool)
@@ -90,9 +90,9 @@ func TestSessions_foreignKeys_leftOut(t *testing.T) {
 // Without the right to SCAN, the error says which right is missing.
 func TestSessions_C_withoutRight_refused(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
-	testservers.SetUser(t, server, "store", []string{"session", "distlock"}, testservers.DocumentedRights(t, "doc.go").Needed...)
-	r := newRig(t, redis.Options{Addr: server.Addr(), Username: "store", Password: testservers.UserPassword}, nil, nil)
+	server := servers.StartRedis(t)
+	servers.SetUser(t, server, "store", []string{"session", "distlock"}, servers.DocumentedRights(t, "doc.go").Needed...)
+	r := newRig(t, redis.Options{Addr: server.Addr(), Username: "store", Password: servers.UserPassword}, nil, nil)
 	for _, err := range r.store.Sessions(t.Context()) {
 		if !errors.Is(err, distlock.ErrRefused) || !errors.Is(err, driver.ErrRights) || !strings.Contains(err.Error(), "scan") {
 			t.Errorf("Sessions: %v", err)

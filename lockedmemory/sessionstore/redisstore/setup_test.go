@@ -11,8 +11,8 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 
 // rig is one instance of a service: a client, a Locker, and the session with the test's name.
@@ -40,7 +40,7 @@ type rig struct {
 func newRig(t testing.TB, o redis.Options, lo *distlock.Options, keep *sessionstore.Retention) *rig {
 	t.Helper()
 	if o.Addr == "" {
-		o.Addr = testservers.SharedServer().Addr()
+		o.Addr = servers.SharedServer().Addr()
 	}
 	return newRigOver(t, redis.NewClient(&o), lo, keep)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -92,7 +92,7 @@ func TestRead_longLog_oneRoundTrip(t *testing.T) {
 // Redis for the time of all their bytes.
 func TestReplace_copy_readsSmallTogether(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000")
+	server := servers.StartRedis(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000")
 	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
 	for name, c := range map[string]struct {
 		exchanges, size int
@@ -134,7 +134,7 @@ func TestReplace_step_atMost50Entries(t *testing.T) {
 		"large":         {20, []string{strings.Repeat("x", 30<<10)}, 3},
 		"many messages": {20, slices.Repeat([]string{"xx"}, 256), 4},
 	} {
-		server := testservers.StartRedis(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000")
+		server := servers.StartRedis(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000")
 		r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
 		r.fill(t, c.exchanges, c.messages...)
 		all := r.places(t)
@@ -163,7 +163,7 @@ func TestReplace_step_atMost50Entries(t *testing.T) {
 // Redis does not stop to free long keys that were removed: the log, the turn IDs, and a staging.
 func TestRemovedKeys_freedInBackground(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
 	ids := "session:{" + r.key + "}:ids"
 	freed := func() (n int) {
@@ -193,7 +193,7 @@ func TestRemovedKeys_freedInBackground(t *testing.T) {
 		}
 		before := freed()
 		must(t, r.memory.Turn(t.Context(), c.call))
-		testservers.Await(t, 5*time.Second, fmt.Sprintf("%s: %d keys freed in the background", name, c.want),
+		servers.Await(t, 5*time.Second, fmt.Sprintf("%s: %d keys freed in the background", name, c.want),
 			func() bool { return freed() == before+c.want })
 	}
 }
@@ -230,7 +230,7 @@ func TestTrim_longLog_partByPart(t *testing.T) {
 // A first access with nothing to trim does not read many exchanges into the memory of the script.
 func TestTrim_nothingToTrim_readsLittle(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, &sessionstore.Retention{MaxAge: time.Hour})
 	script := func() (n int) {
 		info := r.client.Info(t.Context(), "memory").Val()
@@ -255,7 +255,7 @@ func TestTrim_nothingToTrim_readsLittle(t *testing.T) {
 // A Save after the first access of its lease is one XADD.
 func TestSave_inTurn_bareXADD(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	r := newRig(t, redis.Options{Addr: server.Addr()}, &distlock.Options{RenewEvery: -1}, nil)
 	must(t, r.memory.Save(t.Context(), "q", "a"))
 	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {

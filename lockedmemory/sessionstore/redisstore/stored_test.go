@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
@@ -117,7 +117,7 @@ func TestTrim_O_turnsStayWhole(t *testing.T) {
 // cleared.
 func TestSession_empty_isSmallAndExpires(t *testing.T) {
 	t.Parallel()
-	server := testservers.StartRedis(t)
+	server := servers.StartRedis(t)
 	s := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
 	ctx := t.Context()
 	bytes := func() (sum int64) {
@@ -161,7 +161,7 @@ func TestSession_empty_isSmallAndExpires(t *testing.T) {
 // expired IDs.
 func TestIDs_areInOneKey(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: testservers.StartRedis(t).Addr()})
+	client := redis.NewClient(&redis.Options{Addr: servers.StartRedis(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	long, short := driverOf(t, client, storedriver.Retention{RememberIDs: time.Hour}), driverOf(t, client, storedriver.Retention{RememberIDs: time.Second})
 	markKnown(t, client)
@@ -222,7 +222,7 @@ func (leaving) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 // A caller may clear after it has left a Save. No second request of the Save may follow.
 func TestSave_O_callerLeft_noSecondRequest(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: testservers.SharedServer().Addr()})
+	client := redis.NewClient(&redis.Options{Addr: servers.SharedServer().Addr()})
 	s := newRigOver(t, struct{ redis.UniversalClient }{client}, nil, nil) // which sends the calls itself
 	must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
 		must(t, s.memory.Save(ctx, "q", "a"))

@@ -21,8 +21,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/incidents"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/incidents"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/tracing"
 )
 
@@ -89,7 +89,7 @@ func TestJaeger_linksOfWaitersResolve(t *testing.T) {
 func play(t *testing.T, client *http.Client, otlp string) incidents.Report {
 	t.Helper()
 	var providers []*sdktrace.TracerProvider
-	scene, err := incidents.Play(t.Context(), testservers.SharedServer().Addr(), incidents.Options{
+	scene, err := incidents.Play(t.Context(), servers.SharedServer().Addr(), incidents.Options{
 		Telemetry: func(instance string) incidents.Telemetry {
 			exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(otlp+"/v1/traces"),
 				otlptracehttp.WithHTTPClient(client))
@@ -127,7 +127,7 @@ func await(t *testing.T, client *http.Client, address *url.URL, record string,
 	t.Helper()
 	var body []byte
 	var err error
-	if !testservers.Within(30*time.Second, func() bool {
+	if !servers.Within(30*time.Second, func() bool {
 		if body, err = get(t.Context(), client, address); err == nil {
 			if traces, err = read(body); err == nil {
 				err = wanted(traces)

@@ -5,11 +5,11 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // of go-redis
-	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/incidents"
+	"github.com/belugalock/belugalock/internal/test/incidents"
 )
 
 // The answers were recorded with the preview of Jaeger 2 in release 1.62, by make test-jaeger with

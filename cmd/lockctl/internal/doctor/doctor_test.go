@@ -10,14 +10,14 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-func TestMain(m *testing.M) { leakcheck.VerifyTestMain(testservers.Sharing{M: m}) }
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(servers.Sharing{M: m}) }
 
 // examine examines the locks of a URL, and the sessions of another one unless it is empty.
 func examine(t *testing.T, lockURL, storeURL string) []Finding {
@@ -83,7 +83,7 @@ func shows(t *testing.T, findings []Finding, level Level, check, text string) {
 	t.Errorf("no %s %q shows %q: %+v", level, check, text, findings)
 }
 
-func do(t *testing.T, r *testservers.Redis, args ...string) {
+func do(t *testing.T, r *servers.Redis, args ...string) {
 	t.Helper()
 	if _, err := r.Do(args...); err != nil {
 		t.Fatalf("%s: %v", args, err)
@@ -158,9 +158,9 @@ func TestFailover_adviceIsNoFinding(t *testing.T) {
 // The tries are those of the rights that the packages document.
 func TestRights_documented(t *testing.T) {
 	const root = "../../../../"
-	lock := testservers.DocumentedRights(t, root+"distlock/redislock/doc.go")
-	quorumLock := testservers.DocumentedRights(t, root+"distlock/redlock/doc.go")
-	store := testservers.DocumentedRights(t, root+"lockedmemory/sessionstore/redisstore/doc.go")
+	lock := servers.DocumentedRights(t, root+"distlock/redislock/doc.go")
+	quorumLock := servers.DocumentedRights(t, root+"distlock/redlock/doc.go")
+	store := servers.DocumentedRights(t, root+"lockedmemory/sessionstore/redisstore/doc.go")
 	for name, c := range map[string]struct {
 		of   redisServer
 		want [][]string

@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/belugalock/belugalock/internal/migrated"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/migrated"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // sound are the settings of a healthy server, which those of a server for tests are not.
 var sound = []string{"fsync=on"}
 
-func sql(t *testing.T, db *testservers.PostgresDatabase, text string) {
+func sql(t *testing.T, db *servers.PostgresDatabase, text string) {
 	t.Helper()
 	if _, err := db.Do(text); err != nil {
 		t.Fatalf("%s: %v", text, err)
@@ -20,7 +20,7 @@ func sql(t *testing.T, db *testservers.PostgresDatabase, text string) {
 
 func TestExamine_plantedInPostgres(t *testing.T) {
 	t.Parallel()
-	server := testservers.SharedPostgres(t)
+	server := servers.SharedPostgres(t)
 	for _, c := range []struct{ name, plant, parameters, want, text string }{
 		{"no schema", "DROP SCHEMA belugalock CASCADE", "", "problem locks", "pglock.Migrate"},
 		{"another schema", "", "&schema=other", "problem locks", `"other"`},
@@ -43,7 +43,7 @@ func TestExamine_plantedInPostgres(t *testing.T) {
 
 func TestExamine_postgresRights(t *testing.T) {
 	t.Parallel()
-	db := migrated.Database(t, testservers.SharedPostgres(t))
+	db := migrated.Database(t, servers.SharedPostgres(t))
 	role := "role_" + db.Name()
 	sql(t, db, "CREATE ROLE "+role+" LOGIN PASSWORD 'secret'")
 	t.Cleanup(func() { sql(t, db, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
@@ -60,7 +60,7 @@ func TestExamine_postgresRights(t *testing.T) {
 
 func TestExamine_healthyStandby(t *testing.T) {
 	t.Parallel()
-	p := testservers.StartPostgresPair(t, true, sound...)
+	p := servers.StartPostgresPair(t, true, sound...)
 	db := migrated.Database(t, p.Primary)
 	converse(t, db.URL(), db.URL())
 	p.AwaitStandby()

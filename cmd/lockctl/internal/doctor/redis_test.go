@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	lockdriver "github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/migrated"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/migrated"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -20,8 +20,8 @@ import (
 // durable are the settings of a healthy node.
 var durable = []string{"--appendonly", "yes", "--lazyfree-lazy-expire", "yes", "--stream-node-max-bytes", "1024"}
 
-func startRedis(t *testing.T) *testservers.Redis {
-	return testservers.StartRedis(t, durable...)
+func startRedis(t *testing.T) *servers.Redis {
+	return servers.StartRedis(t, durable...)
 }
 
 func TestExamine_healthyRedis(t *testing.T) {
@@ -86,25 +86,25 @@ func TestExamine_plantedInRedis(t *testing.T) {
 func TestExamine_missingRight(t *testing.T) {
 	t.Parallel()
 	r := startRedis(t)
-	address := "redis://agent:" + testservers.UserPassword + "@" + r.Addr()
-	lock := testservers.DocumentedRights(t, "../../../../distlock/redislock/doc.go")
-	store := testservers.DocumentedRights(t, "../../../../lockedmemory/sessionstore/redisstore/doc.go")
+	address := "redis://agent:" + servers.UserPassword + "@" + r.Addr()
+	lock := servers.DocumentedRights(t, "../../../../distlock/redislock/doc.go")
+	store := servers.DocumentedRights(t, "../../../../lockedmemory/sessionstore/redisstore/doc.go")
 	all := slices.Concat([]string{"resetchannels"}, lock.Needed, lock.Notified, lock.Lists, store.Needed, []string{"+info", "+config|get", "&distlock:*"})
 	namespaces := []string{"distlock", "session"}
-	testservers.SetUser(t, r, "agent", namespaces, all...)
+	servers.SetUser(t, r, "agent", namespaces, all...)
 	finds(t, address, address)
 	for right, want := range map[string]string{
 		"+getex": "problem", "+zadd": "problem", "+hset": "problem", "+setrange": "problem", "+evalsha": "problem",
 		"+publish": "warning", "+subscribe": "warning", "&<namespace>:*": "warning", "~<namespace>:*": "problem",
 		"+xadd": "problem", "+hrandfield": "problem", "+xinfo|stream": "problem",
 	} {
-		testservers.SetUser(t, r, "agent", namespaces,
+		servers.SetUser(t, r, "agent", namespaces,
 			slices.DeleteFunc(slices.Clone(all), func(each string) bool { return each == right || right[0] == '&' && each[0] == '&' })...)
 		findings := examine(t, address, address)
 		shows(t, findings, Level(want), "rights", strings.ReplaceAll(right, "<namespace>", "distlock"))
 	}
 	// Managed Redis refuses CONFIG GET: that is a note, and the rest goes on.
-	testservers.SetUser(t, r, "agent", namespaces, slices.DeleteFunc(slices.Clone(all), func(each string) bool {
+	servers.SetUser(t, r, "agent", namespaces, slices.DeleteFunc(slices.Clone(all), func(each string) bool {
 		return each == "+config|get" || each == "+info"
 	})...)
 	shows(t, finds(t, address, ""), Note, "settings", "INFO or CONFIG GET")
@@ -114,13 +114,13 @@ func TestExamine_missingRight(t *testing.T) {
 func TestExamine_reader(t *testing.T) {
 	t.Parallel()
 	r := startRedis(t)
-	address := "redis://agent:" + testservers.UserPassword + "@" + r.Addr()
+	address := "redis://agent:" + servers.UserPassword + "@" + r.Addr()
 	converse(t, r.URL(), r.URL())
 	all := []string{"~<namespace>:*"}
 	for command := range strings.FieldsSeq("evalsha eval get pttl time scan zrange zcard hget xrange xrevrange info config|get") {
 		all = append(all, "+"+command)
 	}
-	testservers.SetUser(t, r, "agent", []string{"distlock", "session"}, all...)
+	servers.SetUser(t, r, "agent", []string{"distlock", "session"}, all...)
 	shows(t, finds(t, address, address), Note, "rights", "may not write")
 }
 
@@ -186,7 +186,7 @@ func TestExamine_noServer(t *testing.T) {
 }
 
 func freeAddr(t *testing.T) string {
-	l, err := testservers.Listen()
+	l, err := servers.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestExamine_namespaceMismatch(t *testing.T) {
 
 func TestExamine_storeNamespaceWithoutSessions(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{startRedis(t).URL(), migrated.Database(t, testservers.SharedPostgres(t)).URL()} {
+	for _, url := range []string{startRedis(t).URL(), migrated.Database(t, servers.SharedPostgres(t)).URL()} {
 		at := func(namespace string) string {
 			if strings.Contains(url, "?") {
 				return url + "&namespace=" + namespace

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestExamine_Cluster(t *testing.T) {
 	t.Parallel()
-	c := testservers.StartCluster(t, durable...)
+	c := servers.StartCluster(t, durable...)
 	converse(t, c.URL(), c.URL())
 	shows(t, finds(t, c.URL(), c.URL()), OK, "namespace", "the locks of 1 sessions")
 	slow := slices.Repeat([]string{"warning failover time"}, len(c.Nodes())) // cluster-node-timeout is 1 s
@@ -26,25 +26,25 @@ func TestExamine_Cluster(t *testing.T) {
 	shows(t, examine(t, c.URL(), ""), Problem, "slots", "16383 of 16384 slots")
 	nothing := examine(t, "redis+cluster://"+freeAddr(t), "")
 	shows(t, nothing, Problem, "slots", "connection refused")
-	alone := testservers.StartRedis(t, durable...)
+	alone := servers.StartRedis(t, durable...)
 	shows(t, examine(t, "redis+cluster://"+alone.Addr(), ""), Problem, "slots", "Use redis://")
 }
 
 func ready(t *testing.T, is func() bool) {
 	t.Helper()
-	if !testservers.Within(10*time.Second, is) {
+	if !servers.Within(10*time.Second, is) {
 		t.Fatal("not ready within 10 s")
 	}
 }
 
 func TestExamine_Sentinel(t *testing.T) {
 	t.Parallel()
-	s := testservers.StartSentinel(t, slices.Concat(durable, []string{"--min-replicas-to-write", "1"})...)
+	s := servers.StartSentinel(t, slices.Concat(durable, []string{"--min-replicas-to-write", "1"})...)
 	finds(t, s.URL(), "")
 	shows(t, examine(t, strings.Replace(s.URL(), "master_name=", "master_name=x", 1), ""), Problem, "sentinel", "SENTINEL MASTERS")
 	slow := slices.Repeat([]string{"warning failover time"}, 3) // down-after-milliseconds is 1 s
 	finds(t, s.URL()+"&ttl=1s&read_timeout=300ms", "", slow...)
-	silent, err := testservers.Listen() // and never accepts
+	silent, err := servers.Listen() // and never accepts
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestExamine_Sentinel(t *testing.T) {
 
 func TestExamine_Redlock3(t *testing.T) {
 	t.Parallel()
-	q := testservers.StartQuorum(t, 3)
+	q := servers.StartQuorum(t, 3)
 	a := q.Addrs()
 	const delay = "?restart_delay=1s&ttl=1s&read_timeout=300ms"
 	url := "redlock+redis://" + strings.Join(a, ",")

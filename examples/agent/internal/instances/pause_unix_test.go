@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
 )
 
 func TestRun_pausesAnInstance(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/belugalock/belugalock/examples/agent/internal/report"
-	"github.com/belugalock/belugalock/internal/integrity"
+	"github.com/belugalock/belugalock/internal/test/conversation"
 )
 
 // excerpt is how many messages of a conversation the page shows.
@@ -76,7 +76,7 @@ func questions(runs [][]report.Line, from int) bool {
 // with it.
 func damage(runs [][]report.Line, from int) (n int) {
 	for _, lines := range runs {
-		seen := map[integrity.Kind]bool{}
+		seen := map[conversation.Kind]bool{}
 		for _, l := range part(lines, from) {
 			for _, f := range l.Wrong {
 				n++
@@ -122,27 +122,27 @@ func chatOf(r *report.Result, lines []report.Line, from int) chat {
 }
 
 // why is the reason of a finding in a few words.
-func why(l report.Line, f integrity.Finding) string {
+func why(l report.Line, f conversation.Finding) string {
 	switch f.Kind {
-	case integrity.Stale:
+	case conversation.Stale:
 		before := slices.Min(f.Places)
 		if l.Seen < before {
 			return fmt.Sprintf("saw %d of the %d messages before it", l.Seen, before)
 		}
 		return fmt.Sprintf("saw %d messages, but %d stand before it", l.Seen, before)
-	case integrity.Doubled:
+	case conversation.Doubled:
 		return "stored a second time"
-	case integrity.Torn:
+	case conversation.Torn:
 		if l.Role == "user" {
 			return "its answer does not follow"
 		}
 		return "does not follow its question"
-	case integrity.Lost:
+	case conversation.Lost:
 		if l.Missing {
 			return "acknowledged, but not stored"
 		}
 		return "question and answer are not both stored"
-	case integrity.OutOfOrder:
+	case conversation.OutOfOrder:
 		return "stands before an earlier message"
 	}
 	return f.Text

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
-	"github.com/belugalock/belugalock/internal/integrity"
+	"github.com/belugalock/belugalock/internal/test/conversation"
 )
 
 // Comparison is three runs: without a lock, with a lock around Save alone, and with a lock around
@@ -72,14 +72,14 @@ func (c *Comparison) row(name, meaning string, text func(*Result) string) Row {
 // Damage are the rows about messages that went wrong.
 func (c *Comparison) Damage() (rows []Row) {
 	for _, d := range []struct {
-		kind    integrity.Kind
+		kind    conversation.Kind
 		meaning string
 	}{
-		{integrity.Lost, "question or answer is not stored"},
-		{integrity.Torn, "answer not right after its question"},
-		{integrity.Stale, "answered from an outdated history"},
-		{integrity.Doubled, "delivered twice, answered twice"},
-		{integrity.OutOfOrder, "before an earlier message"},
+		{conversation.Lost, "question or answer is not stored"},
+		{conversation.Torn, "answer not right after its question"},
+		{conversation.Stale, "answered from an outdated history"},
+		{conversation.Doubled, "delivered twice, answered twice"},
+		{conversation.OutOfOrder, "before an earlier message"},
 	} {
 		r := c.row(string(d.kind), d.meaning, func(run *Result) string { return fmt.Sprint(run.Count(d.kind)) })
 		for i, run := range c.Runs() {

@@ -8,7 +8,7 @@ import (
 	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
-	"github.com/belugalock/belugalock/internal/integrity"
+	"github.com/belugalock/belugalock/internal/test/conversation"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
@@ -17,9 +17,9 @@ type Result struct {
 	Locked    Locked
 	Began     time.Time
 	Took      time.Duration
-	Messages  int                 // of users
-	Histories [][]history.Message // of each conversation, as they are stored in the end
-	Reports   []integrity.Report  // the findings about each conversation
+	Messages  int                   // of users
+	Histories [][]history.Message   // of each conversation, as they are stored in the end
+	Reports   []conversation.Report // the findings about each conversation
 	Spans     []spans.Span
 	Tally     balancer.Tally
 	Events    []balancer.Event
@@ -30,31 +30,31 @@ type Result struct {
 // well: every message was delivered until an instance reported that it had dealt with it. So each
 // message must be stored, even if earlier tries failed.
 func (r *Result) Judge(session int, messages []history.Message, turns int) {
-	var attempts []integrity.Attempt
+	var attempts []conversation.Attempt
 	for _, s := range r.Spans {
 		if s.Name == spans.Turn && s.Session == session {
-			attempts = append(attempts, integrity.Attempt{Turn: s.Message, Writer: s.Instance, Acknowledged: s.Error == "",
+			attempts = append(attempts, conversation.Attempt{Turn: s.Message, Writer: s.Instance, Acknowledged: s.Error == "",
 				Begun: s.Start.UnixNano(), Ended: s.End.UnixNano()})
 		}
 	}
 	for turn := range turns { // whatever became of its span
-		attempts = append(attempts, integrity.Attempt{Turn: turn, Writer: "an instance", Acknowledged: true})
+		attempts = append(attempts, conversation.Attempt{Turn: turn, Writer: "an instance", Acknowledged: true})
 	}
-	stored := make([]integrity.Message, len(messages))
+	stored := make([]conversation.Message, len(messages))
 	for i, m := range messages {
-		stored[i] = integrity.Message{Turn: m.Turn, Role: integrity.Answer, Writer: m.Instance, Seen: m.Seen}
+		stored[i] = conversation.Message{Turn: m.Turn, Role: conversation.Answer, Writer: m.Instance, Seen: m.Seen}
 		if m.Role == "user" {
-			stored[i].Role = integrity.Question
+			stored[i].Role = conversation.Question
 		}
 	}
 	r.Messages += turns
 	r.Histories = append(r.Histories, messages)
-	r.Reports = append(r.Reports, integrity.Judge(stored, attempts))
+	r.Reports = append(r.Reports, conversation.Judge(stored, attempts))
 }
 
 // Count returns how many messages of users went wrong in one of these ways, or in any if none is
 // given.
-func (r *Result) Count(kinds ...integrity.Kind) (n int) {
+func (r *Result) Count(kinds ...conversation.Kind) (n int) {
 	for _, report := range r.Reports {
 		n += len(report.Turns(kinds...))
 	}
@@ -74,12 +74,12 @@ func (r *Result) Refused() (n int) {
 // Finding is what went wrong with a message of a conversation.
 type Finding struct {
 	Session int
-	integrity.Finding
+	conversation.Finding
 }
 
 // Findings returns the first n findings of each kind.
 func (r *Result) Findings(n int) (first []Finding) {
-	seen := map[integrity.Kind]int{}
+	seen := map[conversation.Kind]int{}
 	for session, report := range r.Reports {
 		for _, f := range report {
 			if seen[f.Kind]++; seen[f.Kind] <= n {

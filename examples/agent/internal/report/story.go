@@ -3,7 +3,7 @@ package report
 import (
 	"fmt"
 
-	"github.com/belugalock/belugalock/internal/integrity"
+	"github.com/belugalock/belugalock/internal/test/conversation"
 )
 
 // Headline says the result in one sentence.
@@ -30,7 +30,7 @@ func (c *Comparison) Story() (paragraphs []string) {
 	} else {
 		paragraphs = append(paragraphs, "Without a lock, instances load the same history, answer without each other's messages, and write between each other's messages.")
 	}
-	if stale := c.SaveOnly.Count(integrity.Stale); stale > 0 {
+	if stale := c.SaveOnly.Count(conversation.Stale); stale > 0 {
 		paragraphs = append(paragraphs, fmt.Sprintf("A lock around Save alone comes too late. An instance has loaded its history before it waits, "+
 			"so %d of %d answers come from an outdated history.", stale, c.SaveOnly.Messages))
 	}

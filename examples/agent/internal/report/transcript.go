@@ -4,14 +4,14 @@ import (
 	"slices"
 
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
-	"github.com/belugalock/belugalock/internal/integrity"
+	"github.com/belugalock/belugalock/internal/test/conversation"
 )
 
 // Line is a message of a transcript.
 type Line struct {
 	history.Message
-	Missing bool                // the message is lost: the line stands where the message should stand
-	Wrong   []integrity.Finding // empty if the message is as it should be
+	Missing bool                   // the message is lost: the line stands where the message should stand
+	Wrong   []conversation.Finding // empty if the message is as it should be
 }
 
 // Transcript returns a conversation as it is stored in the end, with the findings about each
@@ -27,7 +27,7 @@ func (r *Result) Transcript(session int) (lines []Line) {
 		}
 	}
 	for _, f := range r.Reports[session] { // only now, because places count stored messages
-		if f.Kind == integrity.Lost {
+		if f.Kind == conversation.Lost {
 			lines = withMissing(lines, f)
 		}
 	}
@@ -36,7 +36,7 @@ func (r *Result) Transcript(session int) (lines []Line) {
 
 // wrong returns the places of the messages that a finding blames: of a stale turn the answer, and
 // of a doubled one each copy.
-func wrong(stored []history.Message, f integrity.Finding) (places []int) {
+func wrong(stored []history.Message, f conversation.Finding) (places []int) {
 	first := map[string]bool{}
 	for _, place := range f.Places {
 		m := stored[place]
@@ -44,8 +44,8 @@ func wrong(stored []history.Message, f integrity.Finding) (places []int) {
 		first[m.Role] = true
 		switch {
 		case m.Turn != f.Turn:
-		case f.Kind == integrity.Stale && m.Role == "user":
-		case f.Kind == integrity.Doubled && original:
+		case f.Kind == conversation.Stale && m.Role == "user":
+		case f.Kind == conversation.Doubled && original:
 		default:
 			places = append(places, place)
 		}
@@ -55,12 +55,12 @@ func wrong(stored []history.Message, f integrity.Finding) (places []int) {
 
 // withMissing inserts the messages of a lost turn that are not stored: beside the part that is
 // stored, or before the first later turn.
-func withMissing(lines []Line, lost integrity.Finding) []Line {
+func withMissing(lines []Line, lost conversation.Finding) []Line {
 	find := func(role string) int {
 		return slices.IndexFunc(lines, func(l Line) bool { return l.Turn == lost.Turn && l.Role == role })
 	}
 	insert := func(at int, role string) {
-		lines = slices.Insert(lines, at, Line{history.Message{Role: role, Turn: lost.Turn}, true, []integrity.Finding{lost}})
+		lines = slices.Insert(lines, at, Line{history.Message{Role: role, Turn: lost.Turn}, true, []conversation.Finding{lost}})
 	}
 	question, answer := find("user"), find("assistant")
 	switch {

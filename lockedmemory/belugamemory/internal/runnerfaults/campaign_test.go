@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/integrity"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/conversation"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
@@ -43,10 +43,10 @@ type campaign struct {
 	done  atomic.Int64 // requests
 
 	mu       sync.Mutex
-	attempts map[string][]integrity.Attempt // by session
-	seen     map[int]string                 // the answers, by turn
-	failed   map[int]string                 // the last error of each turn without an answer
-	report   []string                       // what must not happen
+	attempts map[string][]conversation.Attempt // by session
+	seen     map[int]string                    // the answers, by turn
+	failed   map[int]string                    // the last error of each turn without an answer
+	report   []string                          // what must not happen
 	kills    int
 	pauses   int
 	repeats  int // of messages
@@ -78,7 +78,7 @@ func TestRunner_withoutLock_losesTurns(t *testing.T) {
 	c := &campaign{plan: plan{5, 5, 2, config{Think: 4 * time.Millisecond, Unlocked: true}}}
 	verdict := c.play(t)
 	t.Log(verdict)
-	if verdict.faults[integrity.Lost] == 0 {
+	if verdict.faults[conversation.Lost] == 0 {
 		t.Error("no turn is lost")
 	}
 }
@@ -90,8 +90,8 @@ func (c *campaign) play(t *testing.T) *verdict {
 	}
 	t.Logf("seed %d", *seed)
 	start := time.Now()
-	c.config.URL = testservers.SharedRedis(t).URL()
-	c.attempts, c.seen, c.failed = map[string][]integrity.Attempt{}, map[int]string{}, map[int]string{}
+	c.config.URL = servers.SharedRedis(t).URL()
+	c.attempts, c.seen, c.failed = map[string][]conversation.Attempt{}, map[int]string{}, map[int]string{}
 	var instances, all sync.WaitGroup
 	for n := range processes {
 		s := newSlot(c, n)
@@ -144,7 +144,7 @@ func (c *campaign) say(s *slot, r request) {
 		acknowledged := answer.Code == ""
 		c.mu.Lock()
 		c.attempts[r.Session] = append(c.attempts[r.Session],
-			integrity.Attempt{Turn: r.Turn, Writer: r.Client, Acknowledged: acknowledged, Begun: began.UnixNano(),
+			conversation.Attempt{Turn: r.Turn, Writer: r.Client, Acknowledged: acknowledged, Begun: began.UnixNano(),
 				Ended: ended.UnixNano()})
 		if acknowledged {
 			c.seen[r.Turn] = answer.Answer

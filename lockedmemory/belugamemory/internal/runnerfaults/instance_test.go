@@ -14,7 +14,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 	"github.com/lookatitude/beluga-ai/v2/tool"
 
-	"github.com/belugalock/belugalock/internal/childproc"
+	"github.com/belugalock/belugalock/internal/test/child"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
@@ -44,7 +44,7 @@ type reply struct {
 }
 
 // instance runs turns until its parent stops it.
-func instance(_ context.Context, parent *childproc.Line, c config) error {
+func instance(_ context.Context, parent *child.Line, c config) error {
 	runner, err := open(c, writer{c.Think})
 	if err != nil {
 		return err

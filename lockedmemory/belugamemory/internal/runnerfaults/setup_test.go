@@ -3,12 +3,12 @@ package runnerfaults
 import (
 	"testing"
 
-	"github.com/belugalock/belugalock/internal/childproc"
-	"github.com/belugalock/belugalock/internal/leakcheck"
-	"github.com/belugalock/belugalock/internal/testservers"
+	"github.com/belugalock/belugalock/internal/test/child"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) {
-	childproc.Serve(map[string]childproc.Work{"instance": childproc.Role(instance)})
-	leakcheck.VerifyTestMain(testservers.Sharing{M: m})
+	child.Serve(map[string]child.Work{"instance": child.Role(instance)})
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }

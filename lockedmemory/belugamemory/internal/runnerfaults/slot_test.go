@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/belugalock/belugalock/internal/childproc"
+	"github.com/belugalock/belugalock/internal/test/child"
 )
 
 // slot is the place of a process. Another process follows a killed one.
@@ -14,9 +14,9 @@ type slot struct {
 	n        int
 
 	mu      sync.Mutex
-	changed *sync.Cond       // child or over
-	child   *childproc.Child // nil: none
-	paused  *childproc.Child // nil: none
+	changed *sync.Cond   // child or over
+	child   *child.Child // nil: none
+	paused  *child.Child // nil: none
 	over    bool
 	waiting map[int]chan reply // the clients of the child, by turn
 }
@@ -31,7 +31,7 @@ func newSlot(c *campaign, n int) *slot {
 func (s *slot) employ() {
 	defer s.dismiss() // also after a failure
 	for {
-		child, err := childproc.StartRole(context.Background(), "instance", s.campaign.config, nil)
+		child, err := child.StartRole(context.Background(), "instance", s.campaign.config, nil)
 		if err != nil {
 			s.campaign.wrong("a process does not start: %v", err)
 			return
@@ -132,7 +132,7 @@ func (s *slot) resume() {
 }
 
 // victim returns the process if it has clients and is not paused.
-func (s *slot) victim() *childproc.Child {
+func (s *slot) victim() *child.Child {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.waiting) == 0 || s.paused != nil {

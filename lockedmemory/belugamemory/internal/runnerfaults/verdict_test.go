@@ -12,7 +12,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/runtime"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
-	"github.com/belugalock/belugalock/internal/integrity"
+	"github.com/belugalock/belugalock/internal/test/conversation"
 )
 
 // verdict has the counts of a campaign.
@@ -21,7 +21,7 @@ type verdict struct {
 	acknowledged int
 	errors       map[core.ErrorCode]int // turns whose client has seen no answer, by the last error
 	stored       map[core.ErrorCode]int // those of them that are stored
-	faults       map[integrity.Kind]int
+	faults       map[conversation.Kind]int
 	text         string
 }
 
@@ -35,7 +35,7 @@ func (c *campaign) judge(t *testing.T, took time.Duration) *verdict {
 	}
 	defer reader.close()
 	v := &verdict{acknowledged: len(c.seen), errors: map[core.ErrorCode]int{}, stored: map[core.ErrorCode]int{},
-		faults: map[integrity.Kind]int{}}
+		faults: map[conversation.Kind]int{}}
 	for n := range c.sessions {
 		id := fmt.Sprint("session-", n)
 		session, err := reader.sessions.Get(t.Context(), id)
@@ -65,7 +65,7 @@ func (c *campaign) compare(session *runtime.Session, v *verdict) {
 	if err != nil {
 		c.wrong("%s: %v", session.ID, err)
 	}
-	for _, finding := range integrity.Judge(messages, c.attempts[session.ID]) {
+	for _, finding := range conversation.Judge(messages, c.attempts[session.ID]) {
 		v.faults[finding.Kind]++
 		c.wrong("%s: %s", session.ID, finding)
 	}
@@ -79,11 +79,11 @@ func (c *campaign) compare(session *runtime.Session, v *verdict) {
 }
 
 // messagesOf returns the messages of a session, and the answers by turn.
-func messagesOf(session *runtime.Session) (messages []integrity.Message, answers map[int]string, err error) {
+func messagesOf(session *runtime.Session) (messages []conversation.Message, answers map[int]string, err error) {
 	answers = map[int]string{}
 	for i, turn := range session.Turns {
-		q := integrity.Message{Role: integrity.Question}
-		a := integrity.Message{Role: integrity.Answer}
+		q := conversation.Message{Role: conversation.Question}
+		a := conversation.Message{Role: conversation.Answer}
 		question, answer := textOf(turn.Input), textOf(turn.Output)
 		_, e1 := fmt.Sscanf(question, "question %d of %s after %d turns", &q.Turn, &q.Writer, new(int))
 		_, e2 := fmt.Sscanf(answer, "answer to question %d of %s after %d turns", &a.Turn, &a.Writer, &a.Seen)
@@ -121,7 +121,7 @@ func TestVerdict_namesEachFault(t *testing.T) {
 		},
 		"unexpected": func(turns []schema.Turn) []schema.Turn { turns[3].Output = nil; return turns },
 	} {
-		c := &campaign{attempts: map[string][]integrity.Attempt{}, seen: map[int]string{}}
+		c := &campaign{attempts: map[string][]conversation.Attempt{}, seen: map[int]string{}}
 		session := &runtime.Session{ID: "s"}
 		for n := range 4 {
 			r := request{n, "s", "client"}
@@ -131,10 +131,10 @@ func TestVerdict_namesEachFault(t *testing.T) {
 				schema.Turn{Input: schema.NewHumanMessage(question), Output: schema.NewAIMessage(answer)})
 			c.seen[n] = answer
 			c.attempts["s"] = append(c.attempts["s"],
-				integrity.Attempt{Turn: n, Writer: "client", Acknowledged: true, Begun: int64(2*n + 1), Ended: int64(2*n + 2)})
+				conversation.Attempt{Turn: n, Writer: "client", Acknowledged: true, Begun: int64(2*n + 1), Ended: int64(2*n + 2)})
 		}
 		session.Turns = change(session.Turns)
-		c.compare(session, &verdict{faults: map[integrity.Kind]int{}, stored: map[core.ErrorCode]int{}})
+		c.compare(session, &verdict{faults: map[conversation.Kind]int{}, stored: map[core.ErrorCode]int{}})
 		if report := strings.Join(c.report, "\n"); (report == "") != (want == "") || !strings.Contains(report, want) {
 			t.Errorf("%q: the report is %q", want, report)
 		}

@@ -1,0 +1,290 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/history"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/servers"
+)
+
+// plan is what a campaign on one topology is to do.
+type plan struct {
+	on                                    string
+	seed                                  uint64
+	lasts, ttl, rotate                    time.Duration
+	calm                                  time.Duration // at most, between two faults of one party
+	workers, proxied, goroutines, lockers int
+	strikes                               int      // at most, of each party; 0: as many as there is time for
+	faults                                []string // names; nil: all that apply
+	broken                                string
+	hammers                               bool
+	parted                                bool     // the first worker's Lockers have another Namespace
+	server                                []string // arguments of the servers
+	// The campaign ends after a finding of each of these kinds; nil: it runs on.
+	until []string
+}
+
+// planFor is the ordinary plan of a topology.
+func planFor(on string, seed uint64, lasts time.Duration) plan {
+	p := plan{
+		on: on, seed: seed, lasts: lasts, ttl: time.Second, rotate: 10 * time.Second, calm: 500 * time.Millisecond,
+		workers: 4, proxied: 2, goroutines: 6, lockers: 1,
+	}
+	if lasts > 3*time.Minute {
+		p.calm = 3 * time.Second
+	}
+	if on == "mem" {
+		p.workers, p.proxied, p.lockers = 1, 0, 4
+	}
+	return p
+}
+
+// campaign is the parent of the workers of one topology.
+type campaign struct {
+	t         *testing.T
+	plan      plan
+	service   *servers.Topology // of Redis, or nil
+	sessions  *servers.Redis    // of a quorum; nil: the sessions are beside the locks
+	postgres  *servers.Postgres // or nil; mem has neither
+	database  *servers.PostgresDatabase
+	version   string // of the servers, with their name
+	socket    net.Listener
+	register  *register
+	ledger    *ledger
+	histories *histories
+	slots     []*slot
+	windows   windows
+	watch     *leakcheck.Watch
+	start     int64
+	took      time.Duration
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	serving sync.WaitGroup
+	crew    sync.WaitGroup
+	alone   sync.RWMutex // held to write by who strikes alone
+	watches sync.WaitGroup
+
+	mu       sync.Mutex
+	runs     int
+	aims     map[int]chan *attempt // that faults wait for, by run
+	findings []*finding
+	wrong    []*finding // after attribute
+	stats    map[*fault]*stat
+	log      []string // of strikes
+	unseen   int      // waits for keys without any other waiter
+	starved  int      // late notices in a process that the machine did not run; known after attribute
+	failing  bool     // during a failover
+	looks    int      // of guard
+}
+
+func newCampaign(t *testing.T, p plan) *campaign {
+	c := &campaign{t: t, plan: p, stats: make(map[*fault]*stat), aims: make(map[int]chan *attempt)}
+	c.startServers()
+	c.windows.ttl = p.ttl
+	c.register, c.ledger, c.histories = newRegister(c), newLedger(c), newHistories(c)
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	t.Cleanup(c.end)
+	var err error
+	if c.socket, err = net.Listen("unix", filepath.Join(t.TempDir(), "r")); err != nil {
+		t.Fatal(err)
+	}
+	for n := range p.workers {
+		s := &slot{n: n}
+		if n < p.proxied {
+			s.network, s.via = faultnet.NewNet(t), make(map[string]string)
+			for _, addr := range c.addrs() {
+				s.via[addr] = s.network.Only(addr).Addr()
+			}
+		}
+		c.slots = append(c.slots, s)
+	}
+	return c
+}
+
+// addrs are those of all servers.
+func (c *campaign) addrs() (addrs []string) {
+	if c.postgres != nil {
+		return []string{c.postgres.Addr()}
+	}
+	for _, server := range slices.Concat(c.service.Nodes(), c.service.Sentinels()) {
+		addrs = append(addrs, server.Addr())
+	}
+	if c.sessions != nil {
+		addrs = append(addrs, c.sessions.Addr())
+	}
+	return addrs
+}
+
+// run returns when the time is over, all workers have ended, and everything is judged.
+func (c *campaign) run() {
+	c.start, c.watch = now(), leakcheck.NewWatch()
+	defer c.watch.Stop()
+	c.serving.Add(1)
+	go c.serve()
+	for _, s := range c.slots {
+		c.crew.Add(1)
+		go c.fill(s)
+	}
+	done := make(chan struct{})
+	c.watches.Go(func() { c.tend(done) })
+	if c.service != nil {
+		c.watches.Go(func() { c.guard(done) })
+	}
+	c.strikeFor(c.plan.lasts)
+	c.took = time.Duration(now() - c.start)
+	if c.plan.on == "mem" { // its sessions end with it
+		c.ledger.judging.Lock()
+		if r := c.ledger.order(doRest, ""); r.err != nil {
+			c.t.Errorf("the worker does not rest: %v", r.err)
+		}
+		c.ledger.judging.Unlock()
+		c.ledger.judgeUntil(now(), true)
+	}
+	c.end()
+	c.register.overdue(true)
+	close(done)
+	c.watches.Wait()
+	if c.plan.on != "mem" {
+		c.ledger.judgeUntil(now(), true)
+	}
+	c.histories.checkUntil(epoch(now(), c.start, c.plan.rotate)+1, firstTry)
+	c.histories.tryAgain(min(2*time.Minute, c.plan.lasts/2))
+	if err := c.histories.events.Close(); err != nil {
+		c.t.Errorf("the history of the faults is not whole: %v", err)
+	}
+	c.attribute()
+}
+
+// end ends all workers, whatever has happened. A second call does nothing.
+func (c *campaign) end() {
+	c.cancel()
+	c.crew.Wait()
+	if c.socket != nil {
+		_ = c.socket.Close()
+	}
+	c.serving.Wait()
+}
+
+// tend judges finished epochs, at intervals.
+func (c *campaign) tend(done <-chan struct{}) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		c.register.overdue(false)
+		if n%10 == 0 {
+			c.register.sweep(now() - int64(c.plan.rotate) - int64(grace))
+			if c.ctx.Err() == nil {
+				c.ledger.judgeUntil(now()-int64(grace), false)
+				c.histories.checkUntil(epoch(now()-int64(grace), c.start, c.plan.rotate), firstTry)
+			}
+		}
+	}
+}
+
+// grace is for how long attempts may go on with a session after its time.
+const grace = 15 * time.Second
+
+// guard notices when servers replace a master that no fault has killed: a busy machine lets their
+// timeouts pass. From then on, the acknowledgements of the old master are void.
+func (c *campaign) guard(done <-chan struct{}) {
+	known, seen := c.service.State(), now()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+		c.mu.Lock()
+		failing := c.failing
+		c.mu.Unlock()
+		state, at := c.service.State(), now()
+		c.mu.Lock()
+		c.looks++
+		c.mu.Unlock()
+		if state == "" {
+			continue
+		}
+		if !failing && known != "" && state != known {
+			v := c.windows.open(replaced, 0, seen-int64(missed))
+			c.windows.forget(v, seen-int64(missed), at+int64(c.plan.ttl))
+			c.windows.close(v)
+			p := c.histories.events.Begin(history.Op{Kind: history.Forgot, Call: history.Now() - (at - v.from)})
+			p.End(nil)
+			c.mu.Lock()
+			c.stat(replaced).times++
+			c.mu.Unlock()
+			c.say("a master was replaced that was alive")
+		}
+		known, seen = state, at
+	}
+}
+
+// failOver tells guard that masters are about to be replaced, and when that is over and guard has
+// seen the new ones.
+func (c *campaign) failOver(under bool) {
+	looks := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.looks
+	}
+	if before := looks(); !under {
+		// The first look from now on may have begun before; the second is to be over, with what it
+		// has seen noted.
+		servers.Within(5*time.Second, func() bool { return looks() > before+2 })
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failing = under
+}
+
+// say adds to the log of strikes.
+func (c *campaign) say(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.log = append(c.log, fmt.Sprintf("%9s %s", time.Duration(now()-c.start).Round(time.Millisecond), fmt.Sprintf(format, args...)))
+}
+
+// keys of an epoch.
+func hotKey(epoch, n int) string { return fmt.Sprintf("e%d/hot-%d%s", epoch, n, strangeEnd(epoch, n)) }
+func talkOf(epoch, n int) string {
+	return fmt.Sprintf("e%d/talk-%d%s", epoch, n, strangeEnd(epoch, n+1))
+}
+func noteOf(epoch, n int) string {
+	return fmt.Sprintf("e%d/notes-%d%s", epoch, n, strangeEnd(epoch, n+2))
+}
+
+// epochOf is that of a key; -1 for others.
+func epochOf(key string) int {
+	number, _, ok := strings.Cut(strings.TrimPrefix(key, "e"), "/")
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil {
+		return -1
+	}
+	return n
+}
+
+// deserted reports whether a key may have had no waiter at some time after since.
+func (c *campaign) deserted(key string, since int64, bar time.Duration) bool {
+	e := epochOf(key)
+	over := c.start + int64(e+1)*int64(c.plan.rotate)
+	return e >= 0 && now() > over && since+int64(bar) > over || c.ctx.Err() != nil
+}

@@ -1,0 +1,22 @@
+// Package campaign lets worker processes use locks and session stores, on one Redis, Sentinel,
+// Cluster, quorums, PostgreSQL and in memory, while faults strike at random. It judges everything
+// that the workers do.
+//
+//	make faults MINUTES=30
+//	make faults MINUTES=5 ON=cluster SEED=42
+//	make chaos  MINUTES=5        # strikes at exact moments of turns, and killed masters
+//	make hammer MINUTES=5        # no faults: many processes compete for few locks
+//
+// The ordinary run of TestCampaign takes about a minute. All choices of a run are drawn from one
+// seed, which is printed: the faults, their order, their victims and how long they last. SEED
+// repeats the choices. The effects on the machine differ from run to run.
+//
+// Begin to read in run_test.go and campaign_test.go. The parent, which is the test's process,
+// starts the servers, the workers and the faults (strikes_test.go and the files named faults). The
+// parent keeps the register of critical sections (register_test.go) and the ledger of turns
+// (ledger_test.go), and judges both (findings_test.go, verdict_test.go, kept_test.go). Workers
+// (worker_test.go, leases_test.go, turns_test.go, drafts_test.go) report over a Unix socket
+// (wire_test.go). broken_test.go has defective workers, each of which a run must find.
+//
+// The rules, their windows and their limits stand in docs/design/campaign.md.
+package campaign

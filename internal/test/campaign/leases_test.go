@@ -1,0 +1,205 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+)
+
+// leaseWork acquires a lock in some way, works, and releases it.
+func (h *hand) leaseWork() {
+	if h.rng.IntN(500) == 0 || h.config.Broken == anyName && h.rng.IntN(10) == 0 {
+		h.forbiddenWork()
+	}
+	key, lone := hotKey(h.epoch(), h.rng.IntN(hotKeys)), false
+	if h.n == 0 || h.rng.IntN(2) == 0 {
+		key, lone = fmt.Sprintf("e%d/own-%d-%d-%d%s", h.epoch(), h.config.Run, h.room.n, h.n, strangeEnd(h.epoch(), h.config.Run)), true
+	}
+	ctx, cancel := h.limited()
+	defer cancel()
+	if h.config.Histories != "" && key == hotKey(epochOf(key), recordedKey) {
+		h.recordedWork(ctx, key)
+		return
+	}
+	l := h.room.now().locker
+	began := now()
+	switch h.rng.IntN(6) {
+	case 0:
+		lease, err := l.TryAcquire(ctx, key)
+		h.under(ctx, lease, err, began, lone)
+	case 1, 2:
+		worked := false
+		err := l.Do(ctx, key, func(ctx context.Context) error {
+			if lease, ok := l.FromContext(ctx, key); ok {
+				worked = true
+				h.section(lease, began, lone, h.think)
+			}
+			return nil
+		}, distlock.WithWait(-1))
+		h.ended(err, worked)
+	default:
+		lease, err := l.Acquire(ctx, key, distlock.WithWait(-1))
+		h.under(ctx, lease, err, began, lone)
+	}
+}
+
+// under works under a lease, if there is one, and releases it, half of the time under a context
+// that may have ended.
+func (h *hand) under(ctx context.Context, lease *distlock.Lease, err error, began int64, lone bool) {
+	if err != nil {
+		h.ended(err, false)
+		return
+	}
+	h.section(lease, began, lone, h.think)
+	if h.rng.IntN(50) == 0 {
+		ttl := h.config.TTL
+		if h.rng.IntN(2) == 0 {
+			ttl = ttl * 2 / 3
+		}
+		if err := lease.Extend(ctx, ttl); err == nil {
+			h.counts["extended"]++
+			h.think(lease)
+		} else {
+			h.ended(err, true)
+		}
+	}
+	if h.rng.IntN(2) == 0 {
+		ctx = context.WithoutCancel(ctx)
+	}
+	h.ended(lease.Release(ctx), true)
+}
+
+// think is the work under a lease: mostly nothing, or up to 2 ms; at times long enough for a renewal.
+func (h *hand) think(lease *distlock.Lease) {
+	var d time.Duration
+	switch n := h.rng.IntN(4000); {
+	case now() < h.slow.Load():
+		d = between(h.rng, h.config.TTL/2, 3*h.config.TTL/2)
+	case n == 0:
+		d = between(h.rng, 0, h.config.TTL)
+	case n < 800:
+		d = between(h.rng, 0, 2*time.Millisecond)
+	default:
+		return
+	}
+	if h.config.Broken == blindTrust && h.rng.IntN(4) == 0 {
+		d = 3 * h.config.TTL / 2
+	}
+	done := lease.Context().Done()
+	if h.config.Broken == blindTrust || h.config.Broken == lateNotice {
+		done = nil
+	}
+	select {
+	case <-time.After(d):
+	case <-done:
+		// Half of the work takes some time to end when it is told, and may meet the next holder, as
+		// it may.
+		time.Sleep(max(0, between(h.rng, -100*time.Millisecond, 100*time.Millisecond)))
+	}
+}
+
+// section is a critical section, from one access to the register to the other. It reports whether
+// the register has let it in.
+func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside func(*distlock.Lease)) bool {
+	s := &said{What: sayEnter, Key: lease.Key(), Lease: h.leases.Add(1), Fence: lease.Fence(), Began: began, Got: now(), Lone: lone}
+	if h.config.Broken == falling {
+		s.Fence -= h.rng.Int64N(1e6)
+	}
+	if !h.trusts(lease) {
+		h.counts["lost"]++ // it was over when it was there: after a pause
+		return false
+	}
+	var ended atomic.Int64
+	told := make(chan struct{})
+	stop := context.AfterFunc(lease.Context(), func() {
+		defer close(told)
+		ended.Store(now())
+	})
+	if h.tell(s).Refused {
+		stop()
+		at := now()
+		if h.trusts(lease) {
+			h.tell(&said{What: sayTrusted, Key: s.Key, Fence: s.Fence, Trusted: at})
+		}
+		return false
+	}
+	inside(lease)
+	if h.stopped(s.Got) {
+		h.tell(&said{What: sayWrite, Key: s.Key, Fence: s.Fence}) // it goes on after a stop, without another check
+	}
+	leave := &said{What: sayLeave, Key: s.Key, Lease: s.Lease}
+	if at := now(); h.trusts(lease) {
+		leave.Trusted = at
+	} else if !stop() { // the context was cancelled, and its time is noted, or about to be
+		<-told
+		leave.Ended = ended.Load()
+	} else {
+		// Only the clock has said so far that the lease has ended.
+		for range 20 { // a process that is stopped misses one of these, and not all
+			select {
+			case <-lease.Context().Done():
+				leave.Ended = now()
+			case <-time.After(50 * time.Millisecond):
+				continue
+			}
+			break
+		}
+	}
+	if h.config.Broken == lateNotice && leave.Ended != 0 {
+		leave.Ended += int64(h.config.TTL)
+	}
+	if leave.Trusted == 0 {
+		h.counts["lost"]++
+		leave.Naps = spansOf(h.watch, s.Got, now())
+		leave.Closed = errors.Is(context.Cause(lease.Context()), distlock.ErrNotHeld)
+	}
+	h.tell(leave)
+	stop()
+	return true
+}
+
+// trusts is whether the lease is held, by its own word.
+func (h *hand) trusts(lease *distlock.Lease) bool {
+	return lease.Err() == nil || h.config.Broken == blindTrust
+}
+
+// ended counts how something ended, and tells of what should not have happened.
+func (h *hand) ended(err error, had bool) {
+	if had {
+		h.counts["acquired"]++
+		h.failed = 0
+	} else if err != nil {
+		h.failed++
+	}
+	h.witness.err(err)
+	h.counts["texts"] += int(h.witness.texts.Swap(0))
+	switch {
+	case err == nil:
+	case errors.Is(err, distlock.ErrClosed):
+		h.counts["closed"]++
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		h.counts["cancelled"]++
+	case errors.Is(err, distlock.ErrNotAcquired):
+		h.counts["busy"]++
+	case errors.Is(err, distlock.ErrLost), errors.Is(err, distlock.ErrNotHeld) && h.ending.Load():
+		h.counts["lost"]++
+	// Faults put data of another program in the place of sessions, not of locks.
+	case errors.Is(err, distlock.ErrRefused) && (!errors.Is(err, driver.ErrForeign) || strings.HasPrefix(err.Error(), "sessionstore: ")),
+		errors.Is(err, distlock.ErrUnavailable), errors.Is(err, distlock.ErrOutcomeUnknown):
+		h.counts["unavailable"]++
+	case errors.Is(err, sessionstore.ErrGone): // deleted in the turn, or the server has lost it
+		h.counts["gone"]++
+	case errors.Is(err, sessionstore.ErrDeleted): // while the turn waited
+		h.counts["deleted"]++
+	case errors.Is(err, errPaused):
+	default:
+		h.tell(&said{What: sayWrong, Text: fmt.Sprintf("an error that should not be: %v", err)})
+	}
+}

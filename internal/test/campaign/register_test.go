@@ -1,0 +1,264 @@
+package campaign
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// register is what critical sections access. It knows for each key who is inside, and the highest
+// token it has seen.
+type register struct {
+	mu     sync.Mutex
+	c      *campaign
+	places map[string]*place
+	visits map[visitID]*visit // that have begun and not ended
+
+	sections, strange, stale, unopposed, told, closed, undecided int
+	counts                                                       counts
+	waited                                                       int64 // by the patient, at most
+}
+
+// place is the state of one key.
+type place struct {
+	lone   bool
+	inside *visit
+	top    int64 // the highest token that was inside
+	since  int64 // when it came
+	by     int   // the run it was of
+	grants []*grant
+	waits  []*wait
+	used   int64
+}
+
+// grant is a lease that the register was told of. Its token was granted between two times.
+type grant struct {
+	run               int
+	began, got, fence int64
+}
+
+// remembered is how many grants of a key are compared with the next one.
+const remembered = 32
+
+type visitID struct {
+	run   int
+	lease int64
+}
+
+// visit is a critical section.
+type visit struct {
+	id      visitID
+	key     string
+	fence   int64
+	at      int64 // when it began
+	got     int64
+	clashes []clash
+}
+
+// clash is a visit that began during another one.
+type clash struct {
+	by visitID
+	at int64
+}
+
+func newRegister(c *campaign) *register {
+	return &register{c: c, places: make(map[string]*place), visits: make(map[visitID]*visit), counts: make(counts)}
+}
+
+func (r *register) place(key string) *place {
+	p := r.places[key]
+	if p == nil {
+		p = &place{}
+		r.places[key] = p
+	}
+	return p
+}
+
+// enter is the access that begins a critical section. A lower token than one that was there is
+// refused. So is a worker without a token, if another one is inside.
+func (r *register) enter(s *said) (a answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := now()
+	p := r.place(s.Key)
+	p.lone, p.used = s.Lone, at
+	if s.Fence == 0 && p.inside != nil {
+		return answer{Refused: true}
+	}
+	if s.Fence != 0 {
+		r.rising(p, s)
+	}
+	if s.Fence != 0 && s.Fence <= p.top {
+		r.stale++
+		return answer{Refused: true}
+	}
+	v := &visit{id: visitID{s.Run, s.Lease}, key: s.Key, fence: s.Fence, at: at, got: s.Got}
+	if p.inside != nil {
+		p.inside.clashes = append(p.inside.clashes, clash{v.id, at})
+	}
+	p.inside, p.top, p.since, p.by = v, max(p.top, s.Fence), at, s.Run
+	r.visits[v.id] = v
+	r.sections++
+	if strange(s.Key) {
+		r.strange++
+	}
+	p.waits = r.arrived(p.waits, s, at)
+	return answer{}
+}
+
+// write is an access within a critical section by one that was stopped in it, and looks at nothing.
+func (r *register) write(s *said) (a answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.Refused = s.Fence < r.place(s.Key).top; a.Refused {
+		r.stale++
+	} else {
+		r.unopposed++
+	}
+	return a
+}
+
+// rising checks that tokens rise in the order of their grants: a request that began during another
+// lease gets a higher one.
+func (r *register) rising(p *place, s *said) {
+	for _, g := range p.grants {
+		if g.got < s.Began && g.fence >= s.Fence {
+			r.c.blame(&finding{kind: "fence", key: s.Key, at: s.Got, text: fmt.Sprintf(
+				"%s: run %d was granted token %d, %s after %d had been granted", s.Key, s.Run, s.Fence, time.Duration(s.Began-g.got), g.fence)})
+		}
+	}
+	if p.grants = append(p.grants, &grant{s.Run, s.Began, s.Got, s.Fence}); len(p.grants) > remembered {
+		p.grants = p.grants[1:]
+	}
+}
+
+// leave ends a critical section, and says what has become of those that met it. The answer to a worker
+// without a token says whether another one came in.
+func (r *register) leave(s *said) (a answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := visitID{s.Run, s.Lease}
+	v := r.visits[id]
+	if v == nil {
+		return a
+	}
+	delete(r.visits, id)
+	p := r.place(v.key)
+	if p.inside == v {
+		p.inside = nil
+	}
+	for _, w := range p.waits {
+		if w.fromLeave {
+			w.since, w.fromLeave = now(), false
+		}
+	}
+	if v.fence == 0 {
+		return answer{Refused: len(v.clashes) > 0}
+	}
+	for _, c := range v.clashes {
+		r.met(v, c, s)
+	}
+	return a
+}
+
+// ahead is how long before the next holder comes a lease's context is to be cancelled at a TTL of 1
+// s, and somewhat more: a process that is not let run in that time tells its holders late.
+const ahead = 40 * time.Millisecond
+
+// met judges two who were inside at once: the first says when it last trusted its lease, and when
+// it was told that it is lost.
+func (r *register) met(v *visit, c clash, s *said) {
+	if s.Trusted > c.at {
+		r.c.blame(&finding{kind: "S1", key: v.key, at: c.at, text: fmt.Sprintf(
+			"%s: run %d trusted its lease under token %d, %s after run %d had come in",
+			v.key, v.id.run, v.fence, time.Duration(s.Trusted-c.at), c.by.run)})
+		return
+	}
+	switch late := time.Duration(s.Ended - c.at); {
+	case s.Trusted != 0: // its work was over before the other came, and the word of it was under way
+		r.told++
+	// A release just after the notice may be reported later than the next holder.
+	case s.Closed && s.Ended != 0 && late <= hiccup:
+		r.closed++
+	case s.Ended == 0:
+		r.c.blame(&finding{kind: "N", key: v.key, at: c.at, never: true, text: fmt.Sprintf(
+			"%s: run %d lost its lease under token %d, run %d came in, and its context was never cancelled", v.key, v.id.run, v.fence, c.by.run)})
+	case late <= 0:
+		r.told++
+	default:
+		stood := overlap(s.Naps, c.at-int64(ahead), s.Ended)
+		r.c.blame(&finding{kind: "N", key: v.key, at: c.at, until: s.Ended, run: v.id.run, starved: late <= stood, text: fmt.Sprintf(
+			"%s: the context of run %d, under token %d, was cancelled %s after run %d had come in; it was not run for %s of that and the %s before",
+			v.key, v.id.run, v.fence, late, c.by.run, stood, ahead)})
+	}
+}
+
+// trusted is what one says who was refused although its lease is held: at that moment another one,
+// under a higher token, had been inside.
+func (r *register) trusted(s *said) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.place(s.Key)
+	if p.top < s.Fence {
+		return
+	}
+	r.c.blame(&finding{kind: "S1", key: s.Key, at: s.Trusted, text: fmt.Sprintf(
+		"%s: run %d trusts its lease under token %d, %s after run %d had come in under %d",
+		s.Key, s.Run, s.Fence, time.Duration(s.Trusted-p.since), p.by, p.top)})
+}
+
+// gone removes the visits of a killed run, and the keys that only it wanted: a dead process does
+// nothing any more.
+func (r *register) gone(run int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, v := range r.visits {
+		if id.run != run {
+			continue
+		}
+		r.undecided += len(v.clashes)
+		delete(r.visits, id)
+		if p := r.place(v.key); p.inside == v {
+			p.inside = nil
+		}
+	}
+	for _, p := range r.places {
+		p.waits = slices.DeleteFunc(p.waits, func(w *wait) bool {
+			if w.by == run {
+				r.c.unseen++
+			}
+			return w.by == run
+		})
+	}
+}
+
+// used reports whether any worker has worked yet.
+func (r *register) used() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sections > 0
+}
+
+// holds returns the keys inside which a run is now and that others want too.
+func (r *register) holds(run int) (keys []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, v := range r.visits {
+		if p := r.place(v.key); id.run == run && p.inside == v && !p.lone {
+			keys = append(keys, v.key)
+		}
+	}
+	return keys
+}
+
+// sweep removes keys that no worker has used since a time.
+func (r *register) sweep(before int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, p := range r.places {
+		if p.used < before && p.inside == nil && len(p.waits) == 0 {
+			delete(r.places, key)
+		}
+	}
+}

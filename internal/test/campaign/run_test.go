@@ -1,0 +1,204 @@
+package campaign
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/internal/test/child"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+)
+
+var (
+	minutes = flag.Float64("minutes", 0, "last for so long, over all topologies; 0: about a minute, and then -seed is drawn")
+	seed    = flag.Uint64("seed", 0, "repeat the choices of a run; 0: draw one")
+	on      = flag.String("on", strings.Join(everywhere, ","), "`topologies`: "+strings.Join(everywhere, ", "))
+	only    = flag.String("faults", "", "`names` of faults, with commas between them; chaos: those of make chaos; none: all")
+	keep    = flag.String("keep", "", "`directory` for the histories of violations")
+	page    = flag.String("table", "", "`file` to which the tables are written too")
+	server  = flag.String("server", "", "`arguments` of the Redis servers, as in '--appendonly yes'")
+	verbose = flag.Bool("strikes", false, "print every strike")
+)
+
+func TestMain(m *testing.M) {
+	child.Serve(map[string]child.Work{"worker": child.Role(work)})
+	redis.SetLogger(quiet{})
+	leakcheck.VerifyTestMain(m)
+}
+
+// quiet keeps the clients of the parent from writing of each fault between its tables.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+// TestCampaign strikes at random, on one topology after the other.
+func TestCampaign(t *testing.T) {
+	lasts, drawn := 66*time.Second, drawn() // with what starts and ends, 80 s
+	if *minutes > 0 {
+		lasts = time.Duration(*minutes * float64(time.Minute))
+	}
+	var topologies []string
+	for _, name := range strings.Split(*on, ",") {
+		if !slices.Contains(everywhere, name) {
+			t.Fatalf("-on names %q, but there are %s", name, strings.Join(everywhere, ", "))
+		}
+		topologies = append(topologies, name)
+	}
+	command := fmt.Sprintf("make faults MINUTES=%.3g SEED=%d ON=%s", lasts.Minutes(), drawn, *on)
+	if *only != "" {
+		command += fmt.Sprintf(" FLAGS=%q", "-faults '"+*only+"'")
+	}
+	t.Logf("seed %d: %s", drawn, command)
+	shares := shares(topologies, lasts)
+	var all []*campaign
+	for _, name := range topologies {
+		t.Run(name, func(t *testing.T) {
+			p := planFor(name, drawn, shares[name])
+			p.server = strings.Fields(*server)
+			switch *only {
+			case "":
+			case "chaos":
+				p.faults = chaos
+			default:
+				p.faults = strings.Split(*only, ",")
+			}
+			c := newCampaign(t, p)
+			all = append(all, c)
+			c.run()
+			c.tell()
+			if struck, _ := c.struck(); c.register.sections == 0 || c.ledger.tally.turns == 0 || c.register.counts["drafts"] == 0 || *only == "" && struck == 0 {
+				t.Error("this tests nothing")
+			}
+		})
+	}
+	if len(all) == 0 {
+		return // no servers
+	}
+	text := summary(all, lasts, drawn, command)
+	fmt.Print("\n", text, "\n") // not by the test's log, which would indent it: documents take it as it is
+	if *page != "" {
+		if err := os.WriteFile(*page, []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := failure(all); err != nil {
+		t.Error(err)
+	}
+}
+
+// drawn is the seed of a run.
+func drawn() uint64 {
+	if *seed != 0 {
+		return *seed
+	}
+	return rand.Uint64N(1e9)
+}
+
+// shares are how long each topology has: the fewer faults it has, the less.
+func shares(topologies []string, lasts time.Duration) map[string]time.Duration {
+	weights, sum, shares := map[string]int{
+		"node": 10, "sentinel": 12, "cluster": 13, "redlock3": 12, "redlock5": 8, "postgres": 12, "mem": 5,
+	}, 0, make(map[string]time.Duration)
+	for _, name := range topologies {
+		sum += weights[name]
+	}
+	for _, name := range topologies {
+		shares[name] = lasts * time.Duration(weights[name]) / time.Duration(sum)
+	}
+	return shares
+}
+
+// tell fails the test with its findings, and reports the rest.
+func (c *campaign) tell() {
+	c.t.Log(c.report())
+	if *verbose || len(c.wrong) > 0 {
+		c.t.Log("strikes:\n" + strings.Join(c.log, "\n"))
+	}
+	if err := c.histories.doubt(); err != nil {
+		c.t.Error(err)
+	}
+	for i, f := range c.wrong {
+		if i == 30 {
+			c.t.Errorf("and %d more", len(c.wrong)-i)
+			break
+		}
+		c.t.Error(f)
+	}
+}
+
+// A campaign against workers that do something wrong finds it. Some kinds are found while it goes
+// on, and end it.
+func TestCampaign_findsWhatIsBroken(t *testing.T) {
+	var running sync.WaitGroup
+	free := make(chan struct{}, 4) // they wait more than they work: more at once than the machine has processors
+	for _, test := range []struct {
+		broken string
+		lasts  time.Duration
+		faults string // none if empty
+		kinds  []string
+		until  []string
+	}{
+		{noFence, 8 * time.Second, "holder stopped", []string{"S2"}, nil},
+		{longTTL, 11 * time.Second, holderKilled, []string{"L"}, []string{"L"}},
+		{lateNotice, 6 * time.Second, "cut off", []string{"N"}, []string{"N"}},
+		{blindTrust, 6 * time.Second, "", []string{"S1"}, []string{"S1"}},
+		{noLock, 2 * time.Second, "", []string{"S1", "history", "lost", "torn"}, nil},
+		{falling, 6 * time.Second, "", []string{"fence"}, []string{"fence"}},
+		{anyName, 6 * time.Second, "", []string{"failure"}, []string{"failure"}},
+		{lostSave, 2 * time.Second, "", []string{"lost"}, nil},
+		{doubledSave, 2 * time.Second, "", []string{"doubled"}, nil},
+		{noClear, 3 * time.Second, "", []string{"O"}, nil},
+		{mangled, 2 * time.Second, "", []string{"content"}, nil},
+		{noTurn, 2 * time.Second, "", []string{"stale"}, nil},
+		{noOrder, 2 * time.Second, "", []string{"O"}, nil},
+		{noIdentity, 2 * time.Second, "", []string{"doubled"}, nil},
+		{stepwise, 3 * time.Second, "", []string{"history"}, nil},
+		{halfClear, 3 * time.Second, "", []string{"history"}, nil},
+		{mixedPages, 6 * time.Second, "", []string{"history"}, nil},
+		{outspoken, 6 * time.Second, "", []string{"name shown"}, []string{"name shown"}},
+	} {
+		running.Go(func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			t.Run(test.broken, func(t *testing.T) {
+				kinds := make(map[string]int)
+				for try := range uint64(6) { // a fault may come at a bad moment, or the machine may stand
+					for kind, n := range findingsOf(t, test.broken, test.faults, test.lasts, test.until, try) {
+						kinds[kind] += n
+					}
+					if !slices.ContainsFunc(test.kinds, func(kind string) bool { return kinds[kind] == 0 }) {
+						return
+					}
+				}
+				t.Errorf("the findings are %s, want some of each of %v", list(kinds), test.kinds)
+			})
+		})
+	}
+	running.Wait()
+}
+
+// findingsOf are the findings of a run with broken workers, by kind.
+func findingsOf(t *testing.T, broken, fault string, lasts time.Duration, until []string, seed uint64) map[string]int {
+	p := planFor("node", seed, lasts)
+	p.broken, p.faults, p.strikes, p.until, p.workers = broken, []string{fault}, 5, until, 3
+	if broken == longTTL {
+		p.strikes = 1
+	}
+	c := newCampaign(t, p)
+	c.run()
+	kinds := make(map[string]int)
+	for _, f := range c.wrong {
+		kinds[f.kind]++
+	}
+	t.Log(list(kinds))
+	return kinds
+}

@@ -1,0 +1,199 @@
+package campaign
+
+import (
+	"encoding/gob"
+	"net"
+	"time"
+
+	"github.com/belugalock/belugalock/internal/test/conversation"
+)
+
+// config is what a worker is told when it starts.
+type config struct {
+	On         string
+	Addrs      []string
+	MasterName string            `json:",omitempty"`
+	Nodes      []string          `json:",omitempty"` // of a quorum; Addrs has the sessions
+	Postgres   string            `json:",omitempty"` // the URL
+	Via        map[string]string `json:",omitempty"` // proxies, by the servers' addresses
+	Register   string            // path of its socket
+	Run        int
+	Seed       uint64
+	TTL        time.Duration
+	Start      int64         // of the campaign
+	Rotate     time.Duration // keys and sessions are new after each
+	Lockers    int           // with goroutines each
+	Goroutines int
+	Punctual   bool   // its client keeps deadlines
+	Histories  string // where they are written; none if empty
+	Hammers    bool
+	Broken     string
+	Namespace  string // of its Lockers
+}
+
+// epoch counts the sets of keys and sessions.
+func epoch(at, start int64, rotate time.Duration) int { return int((at - start) / int64(rotate)) }
+
+// The keys of an epoch, without those that a goroutine has for itself.
+const (
+	hotKeys = 3
+	talks   = 3 // sessions with turns
+	notes   = 2 // sessions with Clears, and with Saves outside turns
+)
+
+// order is what the parent tells a worker while it runs, a line of JSON each.
+type order struct {
+	Do     string
+	Locker int
+	Key    string
+	For    time.Duration
+	Aim    *aim `json:",omitempty"` // of doReach; nil: none any more
+	Turn   int  // of doMeet: the turn, and what to do; 0: another one
+	Kind   kind
+}
+
+// What a worker may be told to do.
+const (
+	doStarve = "starve" // busy loops have its processor
+	doPool   = "pool"   // the application takes all connections
+	doCancel = "cancel" // contexts end within milliseconds
+	doExpire = "expire" // renewals fail, and holders hold for longer than their lease lasts; mem
+	doSlow   = "slow"   // holders hold for longer than their lease lasts
+	doClose  = "close"  // close a Locker under load; mem
+	doHold   = "hold"   // hold a key for a time
+	doStand  = "stand"  // wait in the queue of a key
+	doBlock  = "block"  // the application's hooks block
+	doPanic  = "panic"  // the application's hooks panic
+	doRest   = "rest"   // end all work, and begin nothing; mem
+	doRead   = "read"   // tell what stands in a session; mem
+	doReach  = "reach"  // tell when a task comes to a moment
+	doMeet   = "meet"   // work with a key or session where data of another program may stand
+)
+
+// reply is what a worker sends to the parent for doRest and doRead.
+type reply struct {
+	Stored []message
+	Error  string
+}
+
+// What a worker says to the register.
+const (
+	sayReached = iota + 1 // a task has come to the moment of a strike; answered
+	sayEnter              // a critical section begins; answered
+	sayLeave              // it ends
+	sayWrite              // an access that looks at nothing, by one that was stopped; answered
+	sayTrusted            // a call was refused although the lease is held
+	sayAttempt            // a turn, Save or Clear has ended
+	sayWrong              // something happened that should not
+	sayShown              // a name was shown
+	sayAlive              // nothing but counts
+)
+
+// said is what a worker says. The register answers each.
+type said struct {
+	What  int
+	Run   int
+	Key   string
+	Lease int64 // counts the leases of a run
+	Fence int64
+	// Of a lease: when its acquisition began and returned.
+	Began, Got int64
+	// Trusted is a moment at which the lease was held, by its own word: the clock was read before
+	// the lease was asked. Ended is when its context was cancelled; 0: it was not. Naps are when,
+	// since Got, the process was not let run.
+	Trusted, Ended int64
+	Naps           []span
+	Closed         bool // its Locker was closed, which gave it back
+	Lone           bool // no other worker wants the key
+	Counts         counts
+	Waited         int64 // by the patient, for a lock
+	Attempt        *attempt
+	Text           string
+}
+
+type answer struct {
+	Refused bool // a higher token has been here
+}
+
+// counts are of acquisitions, by how they ended, and of other things.
+type counts map[string]int
+
+// message is what the sessions are made of.
+type message struct {
+	Turn  int               `json:"t"`
+	Role  conversation.Role `json:"r"`
+	Write string            `json:"w"`           // the writer
+	Seen  int               `json:"n,omitempty"` // of an answer: how many messages stood before its question
+	Fence int64             `json:"f,omitempty"` // the token of the lease it was written under, if it was a turn's
+	Body  []byte            `json:"b,omitempty"` // see bodyOf
+}
+
+// kind is what an attempt does.
+type kind string
+
+const (
+	aTurn       kind = "turn"             // loads, thinks, saves
+	aNote       kind = "turn that adds"   // loads, saves what does not depend on what it saw
+	aTurnClear  kind = "turn that clears" //
+	aSave       kind = "save"             // outside a turn
+	aClear      kind = "clear"            // outside a turn
+	aStrayWrite kind = "write past all checks"
+)
+
+// ending is how an attempt ended.
+type ending string
+
+const (
+	saved   ending = "saved"   // acknowledged by the Save or Clear
+	found   ending = "found"   // acknowledged: it stood there when the history was loaded
+	refused ending = "refused" // not written: the store has seen a higher token
+	held    ending = "held"    // not written: the lease had ended, or there was none
+	unknown ending = "unknown" // written or not
+	wrong   ending = "wrong"   // what should not happen
+)
+
+// attempt is what a worker knows of one attempt. Times that are 0 were not reached.
+type attempt struct {
+	Run          int
+	Session      string
+	Kind         kind
+	Turn         int
+	Write        string // the writer of the acknowledged turn
+	Fence        int64  // under which this worked; of found: under which the entry was written
+	Mine         int64  // under which this worked
+	Begun, Ended int64
+	Asked        int64 // the Load was sent
+	Loaded       int64 // and answered
+	Seen         int   // messages
+	Sent, Done   int64 // the first Save or Clear; of found, the Load that showed it
+	End          ending
+	Past         bool // it was written past all checks, see manner
+	Error        string
+}
+
+func (a *attempt) acknowledged() bool { return a.End == saved || a.End == found }
+
+// line is a connection to the register. It is used by one goroutine.
+type line struct {
+	conn net.Conn
+	out  *gob.Encoder
+	in   *gob.Decoder
+}
+
+func newLine(conn net.Conn) *line { return &line{conn, gob.NewEncoder(conn), gob.NewDecoder(conn)} }
+
+func dialRegister(path string) (*line, error) {
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return newLine(conn), nil
+}
+
+// tell says something and waits for the answer.
+func (l *line) tell(s *said) (a answer, err error) {
+	if err = l.out.Encode(s); err == nil {
+		err = l.in.Decode(&a)
+	}
+	return a, err
+}

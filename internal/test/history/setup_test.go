@@ -1,0 +1,69 @@
+package history
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+)
+
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
+
+// The histories of the tests are written with these, all for one key.
+
+func granted(process string, fence, call, end int64) Op {
+	return Op{Kind: Acquire, Process: process, Key: "k", Fence: fence, Call: call, Return: end, Outcome: OK}
+}
+
+func released(process string, fence, call, end int64, outcome Outcome) Op {
+	return Op{Kind: Release, Process: process, Key: "k", Fence: fence, Call: call, Return: end, Outcome: outcome}
+}
+
+func lost(process string, fence, alive, at int64) Op {
+	return Op{Kind: Lost, Process: process, Key: "k", Fence: fence, Alive: alive, Call: at, Return: at}
+}
+
+func done(kind Kind, process string, at int64) Op {
+	return Op{Kind: kind, Process: process, Call: at, Return: at}
+}
+
+func save(fence, call, end int64, entry string, outcome Outcome) Op {
+	return Op{Kind: Save, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Entry: entry, Outcome: outcome}
+}
+
+func (o Op) as(turn string) Op { o.Turn = turn; return o }
+
+func (o Op) marked(mark int64) Op { o.Mark = mark; return o }
+
+func load(fence, call, end int64, seen ...string) Op {
+	return Op{Kind: Load, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Seen: seen, Outcome: OK}
+}
+
+func staleLoad(fence, call, end, mark int64) Op {
+	return Op{Kind: Load, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Outcome: Stale, Mark: mark}
+}
+
+func cleared(fence, call, end int64, outcome Outcome) Op {
+	return Op{Kind: Clear, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Outcome: outcome}
+}
+
+func deleted(fence, call, end int64, outcome Outcome) Op {
+	return Op{Kind: Delete, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Outcome: outcome}
+}
+
+// replaced is a Replace of the entries of a range, "A B", by others.
+func replaced(fence, call, end int64, old, with string, outcome Outcome) Op {
+	return Op{Kind: Replace, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Outcome: outcome,
+		Range: strings.Fields(old), With: strings.Fields(with)}
+}
+
+// waited is a call of a turn that was refused because of a Delete.
+func (o Op) waited(began int64) Op { o.Began, o.Outcome, o.Seen = began, Deleted, nil; return o }
+
+// last is a Load of the last entries.
+func (o Op) last(most int) Op { o.Most = most; return o }
+
+// three is a session with three entries, and then more.
+func three(more ...Op) []Op {
+	return append([]Op{save(4, 0, 1, "A", OK), save(4, 2, 3, "B", OK), save(4, 4, 5, "C", OK)}, more...)
+}

@@ -1,0 +1,398 @@
+package matrix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/servers"
+)
+
+// prompt is how late a call may return after its context has ended.
+const prompt = 50 * time.Millisecond
+
+// soon reports whether a call returns at once when it is due, a time after its start.
+// Stalls of this process do not count.
+func soon(start time.Time, due time.Duration) bool {
+	return time.Since(start) <= due+prompt+stalls.Stalled(start, time.Now())
+}
+
+// A hundred holders, at different points of their renewals, are cut off at once. Every one is told
+// while the server still has its lock, by the server's clock.
+//
+// It takes a process that runs: a holder at whose end this one was not given a processor for a
+// while shows nothing. There are rounds until a hundred have shown it.
+func holdersCutOff(t *testing.T, s *service) {
+	const rounds, enough = 20, 100
+	shown := 0
+	for round := range rounds {
+		start := time.Now()
+		ends := cutOff(t, s, fmt.Sprint("holdersCutOff-", round, "-"))
+		inTime, last := 0, ends[0].left
+		for i, e := range ends {
+			last = min(last, e.left)
+			if e.left > 0 {
+				inTime++
+				continue
+			}
+			// Before it was told, when its timer may have been late, and while the server was asked.
+			stalled := stalls.Stalled(e.told.Add(-250*time.Millisecond), e.asked)
+			if stalled == 0 && e.asked.Sub(e.told) < 20*time.Millisecond {
+				t.Fatalf("holder %d was told too late, without an excuse: the lock had %s left", i, e.left)
+			}
+		}
+		t.Logf("%d of %d holders were told before the lock had expired, the last one %s before; the process stood %d times",
+			inTime, len(ends), last, len(stalls.Spans(start, time.Now())))
+		if shown += inTime; shown >= enough {
+			return
+		}
+	}
+	t.Fatalf("in %d rounds %d holders have shown that they are told in time, and %d should", rounds, shown, enough)
+}
+
+// end is that of a lease whose holder was cut off.
+type end struct {
+	told, asked time.Time     // the holder; the server, which has answered by then
+	left        time.Duration // of the lock's TTL
+}
+
+// holdersPerClient: clients that follow Sentinels, or many nodes, are expensive.
+var holdersPerClient = map[string]int{"node": 1, "sentinel": 10, "cluster": 5, "postgres": 10, "redlock3": 10, "redlock5": 10}
+
+// lifetimes returns a function that asks the server for the rest of a lock's TTL, over n connections.
+func (s *service) lifetimes(t *testing.T, n int) func(ctx context.Context, key string) (time.Duration, error) {
+	c := s.client(t, setting{
+		redis:    func(o *redis.UniversalOptions) { o.MinIdleConns, o.PoolSize = n, n },
+		postgres: func(o *pgxpool.Config) { o.MaxConns = int32(n) },
+	})
+	if c.nodes != nil {
+		return s.lifetimesOfAll(c)
+	}
+	return func(ctx context.Context, key string) (time.Duration, error) {
+		if c.postgres == nil {
+			left, err := c.redis.PTTL(ctx, lockKey(key)).Result()
+			return left - recordKeep, err
+		}
+		var micros int64
+		err := c.postgres.QueryRow(ctx, "SELECT expires_at - "+microsNow+" FROM belugalock.lease WHERE key = $1", key).Scan(&micros)
+		return time.Duration(micros) * time.Microsecond, err
+	}
+}
+
+// cutOff cuts a hundred holders off.
+func cutOff(t *testing.T, s *service, prefix string) []end {
+	const holders, ttl = 100, 2 * time.Second
+	network := faultnet.NewNet(t)
+	left := s.lifetimes(t, holders)
+	lockers := make([]*distlock.Locker, holders/holdersPerClient[s.Name])
+	for i := range lockers {
+		lockers[i] = locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{TTL: ttl})
+	}
+	tick := time.NewTicker(ttl / 3 / holders)
+	defer tick.Stop()
+	var told sync.WaitGroup
+	ends := make([]end, holders)
+	for i := range ends {
+		var lease *distlock.Lease
+		// A busy machine may take longer for an answer than the lock would last.
+		if err := answered(func() (err error) {
+			lease, err = lockers[i%len(lockers)].Acquire(t.Context(), fmt.Sprint(prefix, i))
+			return err
+		}); err != nil {
+			t.Fatalf("Acquire: %v", err)
+		}
+		key := lease.Key()
+		if _, err := left(t.Context(), key); err != nil { // connects
+			t.Fatal(err)
+		}
+		told.Go(func() {
+			<-lease.Context().Done()
+			e := &ends[i]
+			e.told = time.Now()
+			var err error
+			e.left, err = left(t.Context(), key)
+			e.asked = time.Now()
+			if cause := context.Cause(lease.Context()); err != nil || !errors.Is(cause, distlock.ErrLost) {
+				t.Errorf("holder %d was told %v; the server: %v", i, cause, err)
+			}
+		})
+		<-tick.C
+	}
+	network.Cut()
+	defer network.Heal()
+	told.Wait()
+	return ends
+}
+
+// A server that is slow, or answers nothing for a while: the caller leaves when its time is up, and
+// nothing stays behind.
+func slowServer(t *testing.T, s *service) {
+	const wait = 100 * time.Millisecond
+	network := faultnet.NewNet(t)
+	ways := map[string]func(key string) (end func()){
+		"latency": func(string) func() {
+			network.Latency(wait)
+			return func() { network.Latency(0) }
+		},
+		"CLIENT PAUSE": func(key string) func() {
+			for _, server := range s.deciding(key) {
+				mustDo(t, server, "CLIENT", "PAUSE", "300", "ALL")
+			}
+			return func() {}
+		},
+		"stopped": s.pause,
+	}
+	if s.postgres != nil {
+		delete(ways, "CLIENT PAUSE")
+	}
+	for name, slow := range ways {
+		unlessStalled(t, "slowServer", func(t testing.TB, key string) {
+			l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{Wait: wait, TTL: 10 * time.Second})
+			lease, err := l.Acquire(t.Context(), key, distlock.WithWait(10*time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustRelease(t, lease) // and everything is connected
+			end := slow(key)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			for by, c := range map[string]struct {
+				ctx  func() context.Context
+				wait time.Duration
+				want error
+			}{
+				"Options.Wait": {t.Context, 0, distlock.ErrUnavailable},
+				"ctx": {func() context.Context {
+					ctx, cancel = context.WithTimeout(ctx, wait)
+					return ctx
+				}, 10 * wait, context.DeadlineExceeded},
+			} {
+				start := time.Now()
+				_, err := l.Acquire(c.ctx(), key, distlock.WithWait(c.wait))
+				if !soon(start, wait) || !errors.Is(err, c.want) {
+					t.Errorf("%s, by %s: %v after %s", name, by, err, time.Since(start))
+				}
+			}
+			end()
+			servers.Within(time.Second, func() bool { _, err := s.asked(isHeld, key); return err == nil })
+			s.gone(t, key)
+		})
+	}
+}
+
+// operation is what can be cancelled half-way: it is prepared, and then run under a context.
+type operation func(ctx context.Context, l *distlock.Locker, held *distlock.Lease, key string) (*distlock.Lease, error)
+
+var operations = map[string]operation{
+	"acquire": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease, key string) (*distlock.Lease, error) {
+		return l.Acquire(ctx, key)
+	},
+	"extend": func(ctx context.Context, _ *distlock.Locker, held *distlock.Lease, _ string) (*distlock.Lease, error) {
+		return held, held.Extend(ctx, time.Minute)
+	},
+	"release": func(ctx context.Context, _ *distlock.Locker, held *distlock.Lease, _ string) (*distlock.Lease, error) {
+		return nil, held.Release(ctx)
+	},
+}
+
+// The context ends at the first, second, … read or write of a connection, on which everything takes
+// its time. The call returns at once, and what it may have left is gone soon.
+func cancelledAnywhere(t *testing.T, s *service) {
+	others := locker(t, s.client(t), distlock.Options{TTL: 20 * time.Second})
+	operations := maps.Clone(operations)
+	operations["wait"] = waits(s)
+	for name, run := range operations {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cancelled, more := 0, true
+			step := int64(1)
+			if s.beside != nil {
+				step = int64(len(s.Nodes())) // of the reads and writes at about one time
+			}
+			for n := int64(1); more && !t.Failed(); n += step {
+				unlessStalled(t, fmt.Sprint("cancelled-", name, "-", n), func(t testing.TB, key string) {
+					network := faultnet.NewNet(t)
+					ctx, cancel := context.WithCancel(t.Context())
+					var armed atomic.Bool
+					var count, reached atomic.Int64
+					dial := faultnet.Dialer(network.Dial, func(int) error {
+						if armed.Load() && count.Add(1) == n {
+							reached.Store(time.Now().UnixNano())
+							cancel()
+						}
+						return nil
+					})
+					l := locker(t, s.client(t, dialedBy(dial)), distlock.Options{TTL: 20 * time.Second})
+					var held *distlock.Lease
+					switch name {
+					case "acquire":
+					case "wait":
+						held = mustAcquire(t, others, key)
+						if _, err := l.Inspect(t.Context(), key); err != nil { // to connect is part of acquire
+							t.Fatal(err)
+						}
+					default:
+						held = mustAcquire(t, l, key)
+					}
+					network.Latency(prompt / 2)
+					armed.Store(true)
+					lease, err := run(ctx, l, held, key)
+					if at := time.Unix(0, reached.Load()); count.Load() >= n && !soon(at, 0) {
+						t.Errorf("%s, I/O %d: it returned %s late", name, n, time.Since(at))
+					}
+					armed.Store(false)
+					network.Latency(0)
+					cancel()
+					if name == "wait" {
+						s.queueGone(t, key)
+						mustRelease(t, held)
+					}
+					switch {
+					case err == nil && lease != nil:
+						mustRelease(t, lease)
+					case err == nil:
+					case errors.Is(err, context.Canceled) && count.Load() >= n:
+						cancelled++
+						if name == "extend" {
+							mustRelease(t, held)
+						}
+					default:
+						t.Errorf("%s, I/O %d: %v", name, n, err)
+					}
+					s.gone(t, key)
+					more = count.Load() >= n // or the call needs fewer
+				})
+			}
+			t.Logf("%s was cancelled at %d of its reads and writes", name, cancelled)
+			if cancelled == 0 {
+				t.Errorf("%s: it was never cancelled", name)
+			}
+		})
+	}
+}
+
+// The request of a call that was cancelled reaches the server when everything is over.
+func cancelledPacketIsLate(t *testing.T, s *service) {
+	for name, run := range operations {
+		key := "late-" + name
+		network := faultnet.NewNet(t)
+		l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{TTL: 20 * time.Second})
+		warm := mustAcquire(t, l, key) // connections are open, and scripts known
+		if err := warm.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, warm)
+		var held *distlock.Lease
+		if name != "acquire" {
+			held = mustAcquire(t, l, key)
+		}
+
+		what := s.calls() // all that follows
+		if name == "acquire" {
+			what = s.acquires() // alone: what cleans up after them comes through
+		}
+		packet := network.HoldRequests(faultnet.Containing(what))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(prompt, cancel)
+		start := time.Now()
+		_, err := run(ctx, l, held, key)
+		if !soon(start, prompt) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v after %s, cancelled after %s", name, err, time.Since(start), prompt)
+		}
+		packet.Wait(1)
+		if name == "acquire" {
+			s.gone(t, key)
+		}
+		packet.Release()
+		if name == "extend" {
+			mustRelease(t, held)
+		}
+		s.gone(t, key)
+		if servers.Within(200*time.Millisecond, func() bool { reply, err := s.asked(isHeld, key); return err != nil || reply != "0" }) {
+			t.Errorf("%s: the packet that came late has raised a lock", name)
+		}
+		next := mustAcquire(t, locker(t, s.client(t), distlock.Options{}), key)
+		mustRelease(t, next)
+	}
+}
+
+// The server has done what it was asked, and its answer is lost with the connection. Nodes of a quorum are
+// asked once: the answers of a minority are lost, or those of all nodes.
+func repliesLost(t *testing.T, s *service) {
+	const ttl = 2 * time.Second
+	for name, client := range map[string]setting{"replays": ofRedis(func(*redis.UniversalOptions) {}), "sendsOnce": withoutReplays} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if s.postgres != nil && name == "replays" {
+				return // its client sends everything once
+			}
+			unlessStalled(t, "repliesLost-"+name, func(t testing.TB, key string) {
+				replays := name == "replays" // of a quorum, a majority answers
+				network := faultnet.NewNet(t)
+				l := locker(t, s.client(t, dialedBy(network.Dial), client), distlock.Options{TTL: ttl})
+				lost := func() (wait func()) {
+					var waits []func()
+					for _, server := range s.behind(network, replays) {
+						dropped := server.DropReplies(faultnet.First(1, faultnet.Containing(s.calls())))
+						waits = append(waits, func() { dropped.Wait(1) })
+					}
+					return func() {
+						for _, wait := range waits {
+							wait()
+						}
+					}
+				}
+				warm := mustAcquire(t, l, key)
+				if err := warm.Extend(t.Context(), ttl); err != nil {
+					t.Fatal(err)
+				}
+				mustRelease(t, warm)
+
+				wait := lost()
+				lease, err := l.Acquire(t.Context(), key)
+				wait()
+				if err != nil {
+					if replays {
+						t.Errorf("Acquire: %v", err)
+					}
+					wants(t, "Acquire", err, distlock.ErrUnavailable)
+					s.gone(t, key)
+					lease = mustAcquire(t, l, key)
+				}
+				info, err := l.Inspect(t.Context(), key)
+				if err != nil || info.Fence != lease.Fence() {
+					t.Errorf("the lease has the fence %d, the server says %d, %v", lease.Fence(), info.Fence, err)
+				}
+
+				lost()
+				if err := lease.Extend(t.Context(), 2*ttl); err != nil {
+					wants(t, "Extend", err, distlock.ErrOutcomeUnknown)
+				}
+				if err := lease.Extend(t.Context(), ttl); err != nil {
+					t.Errorf("the next Extend: %v", err)
+				}
+				lost()() // of a renewal
+				keeps(t, lease, ttl+ttl/2)
+
+				lost()
+				if err := lease.Release(t.Context()); err != nil {
+					if replays {
+						t.Errorf("Release: %v", err)
+					}
+					wants(t, "Release", err, distlock.ErrOutcomeUnknown)
+				}
+				s.gone(t, key)
+			})
+		})
+	}
+}

@@ -1,0 +1,134 @@
+package matrix
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock"
+)
+
+// slotMoves: the slots of locks move to another master under load, again and again. No lease is lost,
+// no two clients hold a lock, and tokens rise. While a slot moves, a call is redirected and takes two
+// round trips, so the 99th percentile of acquire and release without contention is at most twice that of
+// a lock whose slot stays. More means that calls wait for something else.
+func slotMoves(t *testing.T, s *service) {
+	const (
+		key, ttl      = "slotMoves", 2 * time.Second
+		during, after = 30 * time.Millisecond, 270 * time.Millisecond // a move
+		moves, rounds = 10, 8                                         // one round has to be within the limit
+		limit         = 2
+	)
+	opts := distlock.Options{TTL: ttl, Wait: -1}
+	moved, contended := key+"-moved", key+"-contended"
+	stays := s.keyAt(key+"-stays", moved)
+	kept := mustAcquire(t, locker(t, s.client(t), opts), moved+"-kept") // renewed all the time
+	alone := locker(t, s.client(t), opts)
+
+	load, stop := context.WithCancel(t.Context())
+	var contenders sync.WaitGroup
+	var inside, sections atomic.Int32
+	var fence atomic.Int64
+	for range 3 {
+		l := locker(t, s.client(t), opts)
+		contenders.Go(func() {
+			for load.Err() == nil {
+				lease, err := l.Acquire(t.Context(), contended)
+				if err != nil {
+					t.Errorf("a contender: %v", err)
+					return
+				}
+				if n := inside.Add(1); n > 1 || lease.Fence() <= fence.Swap(lease.Fence()) {
+					t.Errorf("%d holders, fence %d", n, lease.Fence())
+				}
+				time.Sleep(time.Millisecond)
+				inside.Add(-1)
+				sections.Add(1)
+				mustRelease(t, lease)
+			}
+		})
+	}
+
+	for round := 1; ; round++ {
+		p99 := make(map[string][]time.Duration)
+		for range moves {
+			for name, took := range uncontended(t, alone, []string{moved, stays}, func() {
+				var finish []func()
+				for _, key := range []string{moved, contended, kept.Key()} {
+					finish = append(finish, s.Cluster.BeginMove(lockKey(key)))
+				}
+				time.Sleep(during)
+				for _, finish := range finish {
+					finish()
+				}
+				time.Sleep(after)
+			}) {
+				p99[name] = append(p99[name], percentile(took, 99))
+			}
+		}
+		moving, still := percentile(p99[moved], 50), percentile(p99[stays], 50)
+		t.Logf("in %d moves the 99th percentile is %s, and %s where the slot stays", moves, moving, still)
+		if moving <= limit*still {
+			break
+		}
+		if round == rounds {
+			t.Error("too slow")
+			break
+		}
+	}
+	stop()
+	contenders.Wait()
+	t.Logf("%d critical sections", sections.Load())
+	if sections.Load() == 0 {
+		t.Error("no contender was granted the lock, so this shows nothing")
+	}
+	if err := kept.Err(); err != nil {
+		t.Errorf("a lease that is renewed: %v", err)
+	}
+	mustRelease(t, kept)
+	for _, key := range []string{moved, stays, contended, kept.Key()} {
+		s.gone(t, key)
+		s.expires(t, key)
+	}
+}
+
+// uncontended acquires and releases locks one after the other while during runs, each in a goroutine
+// of its own, and returns how long each pair of calls took.
+func uncontended(t *testing.T, l *distlock.Locker, keys []string, during func()) map[string][]time.Duration {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	all := make([][]time.Duration, len(keys))
+	var workers sync.WaitGroup
+	for i, key := range keys {
+		workers.Go(func() {
+			for fence := int64(0); ctx.Err() == nil; {
+				start := time.Now()
+				lease, err := l.Acquire(t.Context(), key)
+				if err != nil {
+					t.Errorf("without contenders: %v", err)
+					return
+				}
+				mustRelease(t, lease)
+				all[i] = append(all[i], time.Since(start))
+				rises(t, fence, lease.Fence())
+				fence = lease.Fence()
+			}
+		})
+	}
+	during()
+	stop()
+	workers.Wait()
+	took := make(map[string][]time.Duration)
+	for i, key := range keys {
+		took[key] = all[i]
+	}
+	return took
+}
+
+func percentile(all []time.Duration, p int) time.Duration {
+	all = slices.Sorted(slices.Values(all))
+	return all[len(all)*p/100]
+}

@@ -1,0 +1,126 @@
+// Package recipetest runs a program of examples/recipes as a process of its own. The test binary is the
+// program, so the program has the race detector, too.
+//
+//	func TestMain(m *testing.M) { recipetest.Main(m, main) }
+package recipetest
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/belugalock/belugalock/internal/test/child"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/migrated"
+	"github.com/belugalock/belugalock/internal/test/servers"
+)
+
+const asProgram = "BELUGALOCK_RECIPE"
+
+// Main runs the program in a process of Start, and else the tests, which may share servers.
+func Main(m *testing.M, main func()) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		os.Exit(0)
+	}
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
+}
+
+// EachBackend runs a test with the URL of an empty Redis, and of a database with the schemas.
+func EachBackend(t *testing.T, test func(t *testing.T, lock string)) {
+	t.Run("redis", func(t *testing.T) { test(t, servers.SharedRedis(t).URL()) })
+	t.Run("postgres", func(t *testing.T) {
+		test(t, migrated.Database(t, servers.SharedPostgres(t)).URL())
+	})
+}
+
+// Process is the program as a process. The test ends the process.
+type Process struct {
+	*os.Process
+
+	tb    testing.TB
+	ended chan struct{}
+	err   error // of the process, once ended
+
+	mu     sync.Mutex
+	output strings.Builder
+}
+
+// Start starts the program with these arguments.
+func Start(tb testing.TB, args ...string) *Process {
+	tb.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	// Without this setting, the race detector lets every process sleep for a second before its end.
+	cmd.Env = append(os.Environ(), asProgram+"=yes", "GORACE=atexit_sleep_ms=0")
+	out, in, err := os.Pipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = in, in
+	p := &Process{tb: tb, ended: make(chan struct{})}
+	if err := child.Start(cmd, func() { p.read(out); p.err = cmd.Wait(); close(p.ended) }); err != nil {
+		tb.Fatal(err)
+	}
+	_ = in.Close() // the program has a copy
+	p.Process = cmd.Process
+	tb.Cleanup(func() {
+		_ = p.Kill()
+		<-p.ended
+		if tb.Failed() {
+			tb.Logf("output of a process:\n%s", p.Output())
+		}
+	})
+	return p
+}
+
+func (p *Process) read(out io.ReadCloser) {
+	defer out.Close()
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		p.mu.Lock()
+		p.output.WriteString(lines.Text() + "\n")
+		p.mu.Unlock()
+	}
+}
+
+// Output returns the lines of stdout and stderr until now.
+func (p *Process) Output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.output.String()
+}
+
+// Await waits for a line that contains a text, and returns the part of the line after the text.
+func (p *Process) Await(text string) (rest string) {
+	p.tb.Helper()
+	servers.Await(p.tb, 30*time.Second, "the program prints "+text, func() bool {
+		ended := p.hasEnded()
+		_, after, found := strings.Cut(p.Output(), text)
+		if ended && !found {
+			p.tb.Fatalf("the program ends without printing %q: %v", text, p.err)
+		}
+		rest, _, _ = strings.Cut(after, "\n")
+		return found
+	})
+	return rest
+}
+
+// Wait waits for at most 30 s for the end of the process. It returns the error of exec.Cmd.Wait.
+func (p *Process) Wait() error {
+	p.tb.Helper()
+	servers.Await(p.tb, 30*time.Second, "the program ends", p.hasEnded)
+	return p.err
+}
+
+func (p *Process) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,216 @@
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	slots          = 16384
+	clusterMasters = 3
+	nodeTimeout    = "1000" // milliseconds
+)
+
+// Cluster is a Redis Cluster of three masters with a replica each. Its methods are
+// safe for concurrent use; they report failures to the test that started it.
+type Cluster struct {
+	tb    testing.TB
+	nodes []*Redis
+	ids   map[string]*Redis // by node ID
+}
+
+// StartCluster starts the six servers on free ports of 127.0.0.1 and returns once
+// all of them find the cluster well and the replicas have their masters' data. The
+// args are added to the command line of each node; they must leave alone what
+// StartRedis names, and demand no password.
+//
+// A node is taken for dead that has not answered for a second, and a dead master is
+// replaced a second or two later; until then, the whole cluster refuses its keys. A
+// replica may take over however old its data is. A node that is restarted has its
+// nodes.conf, and so its place in the cluster, but no data: a master that is back
+// before it was missed is empty, and empties its replica. It refuses its keys for
+// its first two seconds, and AwaitMaster waits for that.
+//
+// It fails the test if redis-server is not installed, does not answer within 10
+// seconds, or if the nodes do not agree within 30.
+func StartCluster(tb testing.TB, args ...string) *Cluster {
+	tb.Helper()
+	c := &Cluster{tb: tb, ids: make(map[string]*Redis)}
+	for range 2 * clusterMasters {
+		node := newServer(tb, "redis-server", slices.Concat(replicated, []string{
+			"--cluster-node-timeout", nodeTimeout,
+			"--cluster-replica-validity-factor", "0",
+			"--cluster-allow-replica-migration", "no",
+		}, args))
+		node.cluster = true
+		c.nodes = append(c.nodes, node)
+	}
+	launch(tb, c.nodes...)
+	if err := c.assemble(); err != nil {
+		tb.Fatalf("start Cluster: %v", err)
+	}
+	return c
+}
+
+// assemble makes nodes that know nothing of each other a cluster.
+func (c *Cluster) assemble() error {
+	masters, replicas := c.nodes[:clusterMasters], c.nodes[clusterMasters:]
+	for i, node := range c.nodes {
+		id, err := node.Do("CLUSTER", "MYID")
+		if err != nil {
+			return err
+		}
+		c.ids[id] = node
+		// Equal epochs are a conflict, which the nodes would take time to resolve.
+		if _, err := node.Do("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
+			return err
+		}
+	}
+	for i, master := range masters {
+		first, end := i*slots/clusterMasters, (i+1)*slots/clusterMasters
+		if _, err := master.Do("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(end-1)); err != nil {
+			return err
+		}
+	}
+	if err := c.meet(); err != nil {
+		return err
+	}
+	met := time.Now()
+	for i, replica := range replicas {
+		// Refused until the two have met.
+		if err := await(func() error {
+			_, err := replica.Do("CLUSTER", "REPLICATE", c.id(masters[i]))
+			if err != nil && time.Since(met) > 2*time.Second { // a node gives up a slow handshake
+				met = time.Now()
+				err = errors.Join(err, c.meet())
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return await(func() error {
+		if _, err := c.agreed(); err != nil {
+			return err
+		}
+		for i, master := range masters {
+			if err := master.followed(replicas[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// meet introduces each node to all others, because gossip alone takes seconds.
+func (c *Cluster) meet() error {
+	for i, node := range c.nodes {
+		for _, other := range c.nodes[i+1:] {
+			if _, err := node.Do("CLUSTER", "MEET", "127.0.0.1",
+				strconv.Itoa(other.port), strconv.Itoa(other.busPort)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Addrs returns the hosts and ports of all nodes.
+func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
+
+// URL returns the nodes' addresses as a redis+cluster:// URL.
+func (c *Cluster) URL() string { return "redis+cluster://" + strings.Join(c.Addrs(), ",") }
+
+// Nodes returns masters and replicas. Their order stays the same.
+func (c *Cluster) Nodes() []*Redis { return slices.Clone(c.nodes) }
+
+// MasterOf returns the node that serves key: the one that all running nodes name,
+// which may just have died.
+func (c *Cluster) MasterOf(key string) *Redis {
+	c.tb.Helper()
+	slot := c.slotOf(key)
+	var master *Redis
+	if err := await(func() (err error) {
+		master, err = c.owner(slot)
+		return err
+	}); err != nil {
+		c.tb.Fatalf("master of slot %d: %v", slot, err)
+	}
+	return master
+}
+
+// ReplicaOf returns a running replica of a master, which itself may be dead.
+func (c *Cluster) ReplicaOf(master *Redis) *Redis {
+	c.tb.Helper()
+	var found *Redis
+	if err := await(func() error {
+		for _, node := range running(without(c.nodes, master)) {
+			view, err := c.view(node)
+			if err != nil {
+				return err
+			}
+			if view[node].master == master {
+				found = node
+				return nil
+			}
+		}
+		return errors.New("no running node is its replica")
+	}); err != nil {
+		c.tb.Fatalf("replica of %s: %v", master.Addr(), err)
+	}
+	return found
+}
+
+// AwaitMaster waits for another master of key than old, which the test has killed
+// or paused, and returns it. By then all running nodes name it and find the cluster
+// well, and it takes writes to key. If old is nil, any master will do.
+func (c *Cluster) AwaitMaster(key string, old *Redis) *Redis {
+	c.tb.Helper()
+	slot := c.slotOf(key)
+	var master *Redis
+	if err := await(func() error {
+		view, err := c.agreed()
+		if err != nil {
+			return err
+		}
+		master = view.owner(slot)
+		if master == nil || master == old {
+			return fmt.Errorf("slot %d has no other master", slot)
+		}
+		return master.writable(key)
+	}); err != nil {
+		c.tb.Fatalf("await a new master of slot %d: %v", slot, err)
+	}
+	return master
+}
+
+func (c *Cluster) slotOf(key string) int {
+	c.tb.Helper()
+	for _, node := range running(c.nodes) {
+		reply, err := node.Do("CLUSTER", "KEYSLOT", key)
+		if err != nil {
+			continue // it may be about to die
+		}
+		slot, err := strconv.Atoi(reply)
+		if err != nil {
+			c.tb.Fatalf("slot of %q: %v", key, err)
+		}
+		return slot
+	}
+	c.tb.Fatalf("slot of %q: no node answers", key)
+	return 0
+}
+
+func (c *Cluster) id(node *Redis) string {
+	for id, n := range c.ids {
+		if n == node {
+			return id
+		}
+	}
+	return ""
+}

@@ -1,0 +1,43 @@
+package servers
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Quorums are the names of the topologies of 3 and of 5 independent servers. StartTopology takes them,
+// too.
+var Quorums = []string{"redlock3", "redlock5"}
+
+// Quorum is an odd number of independent redis-servers, each with its own data. Together they keep the
+// locks of distlock/redlock.
+type Quorum struct{ nodes []*Redis }
+
+// StartQuorum starts n servers side by side. The args are those of StartRedis.
+func StartQuorum(tb testing.TB, n int, args ...string) *Quorum {
+	tb.Helper()
+	q := &Quorum{}
+	for range n {
+		q.nodes = append(q.nodes, newServer(tb, "redis-server", args))
+	}
+	launch(tb, q.nodes...)
+	return q
+}
+
+// RunQuorum is StartQuorum for a program that is no test. The servers run until stop is called.
+func RunQuorum(n int, args ...string) (q *Quorum, stop func(), err error) {
+	return run(func(tb testing.TB) *Quorum { return StartQuorum(tb, n, args...) })
+}
+
+// URL returns the servers as a redlock+redis:// URL of database 0.
+func (q *Quorum) URL() string { return "redlock+redis://" + strings.Join(q.Addrs(), ",") + "/0" }
+
+// Addrs returns the hosts and ports of the servers.
+func (q *Quorum) Addrs() []string { return addrs(q.nodes) }
+
+// Nodes returns the servers. Their order stays the same.
+func (q *Quorum) Nodes() []*Redis { return slices.Clone(q.nodes) }
+
+// Size returns how many servers are a quorum.
+func (q *Quorum) Size() int { return len(q.nodes)/2 + 1 }
