@@ -281,26 +281,3 @@ func TestOpen_unixSocket(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// A Locker that was opened by URL queues its waiters at the server, too.
-func TestOpen_waitsInQueue(t *testing.T) {
-	t.Parallel()
-	url := servers.SharedRedis(t).URL()
-	one, other := open(t, url), open(t, url)
-	lease := acquire(t, one)
-	got := make(chan error)
-	go func() {
-		next, err := other.Acquire(t.Context(), "key")
-		if err == nil {
-			err = next.Release(t.Context())
-		}
-		got <- err
-	}()
-	awaitWaiter(t, one)
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
-}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
@@ -82,55 +81,6 @@ func checkLocks(t *testing.T, url string) {
 		if err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
-	}
-}
-
-// A lease that the replica has stored outlives the master. Its client finds the new master in time
-// to renew the lease and to work under it.
-func TestOpen_leaseOutlivesTheMaster_onSentinel(t *testing.T) { leaseOutlivesTheMaster(t, "sentinel") }
-
-func TestOpen_leaseOutlivesTheMaster_onCluster(t *testing.T) { leaseOutlivesTheMaster(t, "cluster") }
-
-func leaseOutlivesTheMaster(t *testing.T, topology string) {
-	t.Parallel()
-	const lock = "distlock:{key}:lock"
-	on := servers.StartTopology(t, topology)
-	master := on.Master(lock)
-	holder, other := open(t, on.URL()), open(t, on.URL())
-	lease := acquire(t, holder)
-	if _, err := other.TryAcquire(t.Context(), "key"); !errors.Is(err, distlock.ErrNotAcquired) {
-		t.Fatal(err)
-	}
-	if err := lease.Extend(t.Context(), time.Minute); err != nil { // goes over a client of its own
-		t.Fatal(err)
-	}
-	data, err := redislock.ParseURL(on.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer data.Close()
-	if err := data.Set(t.Context(), "{key}", "history", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	for _, replica := range on.Replicas(master) {
-		servers.Await(t, 10*time.Second, "the replica has the lock", func() bool {
-			return do(t, replica, "DBSIZE") == do(t, master, "DBSIZE")
-		})
-	}
-	master.Kill()
-	on.AwaitMaster(lock, master)
-	servers.Await(t, 10*time.Second, "the lease can be extended", func() bool {
-		return lease.Extend(t.Context(), time.Minute) == nil
-	})
-	servers.Await(t, 10*time.Second, "other Lockers see the holder", func() bool {
-		_, err := other.TryAcquire(t.Context(), "key")
-		return errors.Is(err, distlock.ErrNotAcquired)
-	})
-	servers.Await(t, 10*time.Second, "the data can be reached", func() bool {
-		return data.Get(t.Context(), "{key}").Err() == nil
-	})
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
 

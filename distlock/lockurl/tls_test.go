@@ -2,7 +2,6 @@ package lockurl_test
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"log/slog"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
@@ -118,12 +116,6 @@ func TestOpen_tlsTrustsEnvironmentAuthority(t *testing.T) {
 	if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("%v\n%s", err, out)
 	}
-}
-
-func TestOpen_tlsSkipVerify(t *testing.T) {
-	t.Parallel()
-	url := startSecured(t).url("rediss", "127.0.0.1") + "?skip_verify=true"
-	checkHandoff(t, open(t, url), open(t, url))
 }
 
 func TestOpen_tlsSkipVerify_warnsOnce(t *testing.T) {
@@ -250,25 +242,6 @@ func TestOpen_tlsRefusesBadFiles(t *testing.T) {
 			checkRefusal(t, query, err, text)
 		}
 	}
-}
-
-// All connections of a Locker use the TLSConfig of the caller's client.
-func TestRedislock_tlsOfTheClient(t *testing.T) {
-	t.Parallel()
-	s := startSecured(t)
-	locker := func() *distlock.Locker {
-		client := redis.NewClient(&redis.Options{
-			Addr: s.addr, Password: tlsPassword, TLSConfig: &tls.Config{RootCAs: s.roots},
-		})
-		t.Cleanup(func() { _ = client.Close() })
-		l, err := redislock.New(client, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = l.Close(context.Background()) })
-		return l
-	}
-	checkHandoff(t, locker(), locker())
 }
 
 // checkHandoff uses each kind of connection: for commands, for extends, and for notifications.

@@ -206,15 +206,6 @@ func TestOpenDriver_C_schemaMissing_callsRefused(t *testing.T) {
 	}
 }
 
-func TestOpenDriver_refusesBadURLs(t *testing.T) {
-	t.Parallel()
-	for _, url := range []string{"postgres://h/db?schema=a-b", "postgres://h/db?schema=", "postgres://h/db?ttl=1s", "postgres://u:s3@cret@h/db"} {
-		if _, err := pglock.OpenDriver(url); !errors.Is(err, distlock.ErrInvalidOption) || strings.Contains(err.Error(), "cret") {
-			t.Errorf("OpenDriver(%q): %v", url, err)
-		}
-	}
-}
-
 // The driver alone meets such names: the Locker refuses them.
 func TestDriver_C_nameNotUTF8_refused(t *testing.T) {
 	t.Parallel()

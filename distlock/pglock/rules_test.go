@@ -2,7 +2,6 @@ package pglock_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -61,86 +60,6 @@ func TestFunctions_S1_durability(t *testing.T) {
 				t.Errorf("%s: messages below %s are hidden", name, got)
 			}
 			s.must("ROLLBACK; RESET synchronous_commit; RESET client_min_messages")
-		}
-	}
-}
-
-// A grant is there after a crash, whatever the server has set.
-func TestAcquire_S1_serverCrash_grantStays(t *testing.T) {
-	t.Parallel()
-	server := servers.StartPostgres(t, "synchronous_commit=off", "wal_writer_delay=10s")
-	db := server.NewDatabase(t)
-	migrate(t, db.URL())
-	do(t, db, "CHECKPOINT")
-	d := drivers(db.URL())(t)
-	grant, err := d.Acquire(context.Background(), acquire(owner1, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Kill()
-	server.Restart()
-	for {
-		state, err := d.Inspect(context.Background(), name)
-		if err != nil {
-			continue // a connection from before the crash
-		}
-		if !state.Held || state.Fence != grant.Fence {
-			t.Errorf("after the crash the name is shown as %+v, granted was %+v", state, grant)
-		}
-		return
-	}
-}
-
-// With a stricter default isolation, a call that has waited does not decide by an old snapshot.
-func TestFunctions_L_repeatableRead_neverStale(t *testing.T) {
-	t.Parallel()
-	const hold = "SELECT belugalock.acquire_v1('n', 'k', 'a', 60000000, '', 0, 0, 0, '')"
-	const release = "SELECT coalesce(to_message, 'none') FROM belugalock.release_v1('n', 'k', 'a', 0, false)"
-	db := migrated(t)
-	old, other := newSession(t, db.URL()), newSession(t, db.URL())
-	for change, sql := range map[string]string{
-		"keepalive": "SELECT belugalock.acquire_v1('n', 'k', 'b', 60000000, '', 60000000, 2, 0, '')",
-		"enqueue":   "SELECT belugalock.acquire_v1('n', 'k', 'c', 60000000, '', 60000000, 1, 0, '')",
-		"leave":     "SELECT belugalock.release_v1('n', 'k', 'b', 0, true)",
-		"tombstone": "SELECT belugalock.release_v1('n', 'k', 'c', 60000000, false)",
-	} {
-		other.must("TRUNCATE belugalock.lease, belugalock.waiter, belugalock.tomb")
-		other.must(hold)
-		other.must("SELECT belugalock.acquire_v1('n', 'k', 'b', 60000000, '', 1000000, 1, 0, '')")
-		old.must("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 'a snapshot'")
-		other.must(sql)
-		if got := old.answer(release); got != "40001" {
-			t.Errorf("a release whose snapshot is older than a %s answers %s, want 40001", change, got)
-		}
-		old.must("ROLLBACK")
-	}
-}
-
-// The functions run at READ COMMITTED, whatever the database has as its default.
-func TestDriver_L_strictIsolation_noFailures(t *testing.T) {
-	t.Parallel()
-	for _, isolation := range []string{"serializable", "repeatable read"} {
-		db := migrated(t)
-		do(t, db, "ALTER DATABASE "+db.Name()+" SET default_transaction_isolation = '"+isolation+"'")
-		a, b := drivers(db.URL())(t), drivers(db.URL())(t)
-		failed := make(chan error, 8)
-		for i, d := range []driver.Driver{a, a, a, a, b, b, b, b} {
-			go func() {
-				var err error
-				for n := 0; n < 30 && err == nil; n++ {
-					req := driver.AcquireRequest{Name: name, Owner: fmt.Sprintf("%016d%016d", i, n), TTL: time.Minute, Alive: time.Second, Seq: 1}
-					_, err = d.Acquire(context.Background(), req)
-					if err == nil {
-						_, err = d.Release(context.Background(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Leave: true})
-					}
-				}
-				failed <- err
-			}()
-		}
-		for range cap(failed) {
-			if err := <-failed; err != nil {
-				t.Errorf("at %s: %v", isolation, err)
-			}
 		}
 	}
 }

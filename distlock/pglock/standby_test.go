@@ -2,7 +2,6 @@ package pglock_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -102,22 +101,5 @@ func TestAcquire_S1_polledHandoffNotOnStandby_oneHolder(t *testing.T) {
 			t.Error("two holders: the waiter believes a handoff that the promoted standby lacks")
 		}
 	default:
-	}
-}
-
-// A standby answers no call with "no".
-func TestDriver_C_onStandby_neverNo(t *testing.T) {
-	pair := servers.StartPostgresPair(t, false)
-	db := pair.Primary.NewDatabase(t)
-	migrate(t, db.URL())
-	pair.AwaitStandby()
-	d := drivers(pair.Standby.URL(db.Name()))(t)
-	_, acquired := d.Acquire(context.Background(), acquire(owner1, time.Minute))
-	_, released := d.Release(context.Background(), driver.ReleaseRequest{Name: name, Owner: owner1})
-	extended := d.Extend(context.Background(), []driver.ExtendRequest{{Name: name, Owner: owner1, TTL: time.Minute}})[0].Err
-	for call, err := range map[string]error{"Acquire": acquired, "Release": released, "Extend": extended} {
-		if !errors.Is(err, driver.ErrTemporary) || driver.MayHaveEffect(err) {
-			t.Errorf("%s on a standby: %v, want ErrTemporary", call, err)
-		}
 	}
 }

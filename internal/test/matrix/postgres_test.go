@@ -2,7 +2,6 @@ package matrix
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,13 +34,10 @@ func newPostgres(tb testing.TB, server *servers.Postgres) *service {
 	return &service{Name: "postgres", postgres: &postgres{server: server, database: database, url: url}}
 }
 
-// synchronous is the argument for a pair whose commits wait for the standby.
-const synchronous = "synchronous"
-
 // startPair starts a primary and a standby. Clients look for the one that takes writes.
-func startPair(tb testing.TB, args ...string) *service {
+func startPair(tb testing.TB) *service {
 	tb.Helper()
-	pair := servers.StartPostgresPair(tb, slices.Contains(args, synchronous))
+	pair := servers.StartPostgresPair(tb, false)
 	s := newPostgres(tb, pair.Primary)
 	pair.AwaitStandby()
 	s.Name, s.postgres.pair = "standby", pair

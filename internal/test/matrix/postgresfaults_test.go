@@ -26,30 +26,6 @@ func (p *postgres) mustDo(tb testing.TB, sql string) string {
 	return answer
 }
 
-// repeats sends SQL again and again. end returns the sum of its answers.
-func (p *postgres) repeats(tb testing.TB, pause time.Duration, sql string) (end func() (sum int)) {
-	var sending sync.WaitGroup
-	over := make(chan struct{})
-	sum := 0
-	sending.Go(func() {
-		for {
-			select {
-			case <-over:
-				return
-			case <-time.After(pause):
-			}
-			var n int
-			_, _ = fmt.Sscan(p.mustDo(tb, sql), &n)
-			sum += n
-		}
-	})
-	return func() int {
-		close(over)
-		sending.Wait()
-		return sum
-	}
-}
-
 // setByDefault changes a setting of new connections.
 func (p *postgres) setByDefault(tb testing.TB, setting, value string) {
 	tb.Helper()
@@ -149,54 +125,6 @@ func compete(t *testing.T, lockers []*distlock.Locker, key string, lasts time.Du
 	}
 }
 
-// connectionsDropped: the server ends all connections again and again. Leases are rows, so they stay.
-func connectionsDropped(t *testing.T, s *service) {
-	const key, ttl, lasts = "connectionsDropped", 2 * time.Second, 2 * time.Second
-	s = newPostgres(t, s.postgres.server)
-	kept := mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: ttl}), key+"-kept")
-	lockers := competitors(t, s)
-	end := s.postgres.repeats(t, 100*time.Millisecond, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "+
-		"WHERE datname = current_database() AND pid <> pg_backend_pid()")
-	compete(t, lockers, key, lasts, distlock.ErrUnavailable, distlock.ErrOutcomeUnknown)
-	dropped := end()
-	if err := kept.Err(); err != nil || dropped < 50 {
-		t.Errorf("the lease that is renewed: %v; %d connections were dropped", err, dropped)
-	}
-	mustRelease(t, kept)
-}
-
-// rowLocked: a stranger's transaction keeps the row of a lock. Its calls fail in time, and its lease
-// ends at its deadline. All other leases of the same Locker are renewed.
-func rowLocked(t *testing.T, s *service) {
-	const key, ttl, others = "rowLocked", 2 * time.Second, 20
-	l := locker(t, s.client(t), distlock.Options{TTL: ttl, RenewEvery: ttl / 10})
-	lease := mustAcquire(t, l, key)
-	held := []*distlock.Lease{}
-	for n := range others {
-		held = append(held, mustAcquire(t, l, fmt.Sprint(key, "-", n)))
-	}
-	end := s.postgres.locksRow(t, key)
-	other := locker(t, s.client(t), distlock.Options{})
-	start := time.Now()
-	_, err := other.TryAcquire(t.Context(), key)
-	wants(t, "TryAcquire", err, distlock.ErrUnavailable)
-	if !soon(start, 2*time.Second) {
-		t.Errorf("TryAcquire took %s", time.Since(start))
-	}
-	lostWithin(t, lease, ttl)
-	for _, each := range held {
-		keeps(t, each, ttl/others)
-	}
-	mustRelease(t, mustAcquire(t, other, key+"-free"))
-	end()
-	next := mustAcquire(t, locker(t, s.client(t), distlock.Options{Wait: ttl}), key)
-	rises(t, lease.Fence(), next.Fence())
-	mustRelease(t, next)
-	for _, each := range held {
-		mustRelease(t, each)
-	}
-}
-
 // longSnapshot: a transaction with a snapshot stays open, so no dead row can be removed. Nothing else
 // changes: docs/performance.md says how slow it gets.
 func longSnapshot(t *testing.T, s *service) {
@@ -206,27 +134,6 @@ func longSnapshot(t *testing.T, s *service) {
 	end := s.postgres.stranger(t, "BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM belugalock.lease")
 	compete(t, competitors(t, s), key, time.Second)
 	end()
-}
-
-// serializableDefault: the database has a stricter default isolation. The drivers call at READ
-// COMMITTED, so locks and sessions work as before.
-func serializableDefault(t *testing.T, s *service) {
-	const key = "serializableDefault"
-	for _, level := range []string{"repeatable read", "serializable"} {
-		s := newPostgres(t, s.postgres.server)
-		s.postgres.setByDefault(t, "default_transaction_isolation", level)
-		compete(t, competitors(t, s), key, time.Second)
-		instances := []*instance{s.instance(t, distlock.Options{Wait: -1}), s.instance(t, distlock.Options{Wait: -1})}
-		for _, apart := range []bool{false, true} {
-			b := new(book)
-			for n := range 6 {
-				turn := instances[n%2].session(fmt.Sprint(key, apart), apart).begin(t)
-				b.check(t, turn.history(t, turn.ctx))
-				b.mustSave(t, turn.ctx, turn.session, fmt.Sprint(n))
-				turn.mustEnd(t)
-			}
-		}
-	}
 }
 
 // statementTimeout: the server cancels a statement that waits for a stranger's lock. Nothing is done,
@@ -309,30 +216,4 @@ func poolerRestarted(t *testing.T, s *service) {
 	}
 	mustRelease(t, kept)
 	s.gone(t, key)
-}
-
-// commitCancelled: a commit waits for the synchronous standby, and an operator cancels it. The server
-// answers success with a warning, so the outcome is unknown: no caller gets the lock by this answer.
-func commitCancelled(t *testing.T, s *service) {
-	const key, wait = "commitCancelled", time.Second
-	l := locker(t, s.client(t), distlock.Options{Wait: wait})
-	lease := mustAcquire(t, l, key)
-	mustRelease(t, lease)
-	s.postgres.pair.Standby.Pause()
-	end := s.postgres.repeats(t, 10*time.Millisecond,
-		"SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
-	got, err := l.Acquire(t.Context(), key)
-	cancelled := end()
-	s.postgres.pair.Standby.Resume()
-	if err == nil {
-		t.Errorf("a lease without a commit on the standby: fence %d", got.Fence())
-	}
-	wantsWrite(t, "Acquire", err)
-	if cancelled == 0 {
-		t.Error("no commit was cancelled")
-	}
-	s.awaitAnswer(t, 2*check, "0", key, isHeld) // in the background
-	next := mustAcquire(t, locker(t, s.client(t), distlock.Options{Wait: wait}), key)
-	rises(t, lease.Fence(), next.Fence())
-	mustRelease(t, next)
 }

@@ -247,27 +247,6 @@ func busyScript(t *testing.T, s *service) {
 	looping.Wait()
 }
 
-// The slot of a lock that is held, and waited for, goes to another master.
-func slotMoved(t *testing.T, s *service) {
-	const key, ttl = "slotMoved", time.Second
-	l := locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1})
-	lease := mustAcquire(t, l, key)
-	waiter := enqueue(t, s, locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1}), key, 1)
-	for range 3 {
-		s.Cluster.MoveSlot(lockKey(key))
-		keeps(t, lease, ttl)
-	}
-	if err := lease.Extend(t.Context(), ttl); err != nil {
-		t.Errorf("Extend: %v", err)
-	}
-	fence := lease.Fence()
-	mustRelease(t, lease)
-	next := waiter.lease(time.Minute)
-	rises(t, fence, next.Fence())
-	mustRelease(t, next)
-	s.gone(t, key)
-}
-
 // The record is at one master already, and missing keys would be at another. Scripts with the record
 // alone go on, and the others work without the queue.
 func slotOnTheMove(t *testing.T, s *service) {

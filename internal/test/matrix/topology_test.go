@@ -40,7 +40,7 @@ func startService(tb testing.TB, topology string, args ...string) *service {
 	case "postgres":
 		return startPostgres(tb, args...)
 	case "standby":
-		return startPair(tb, args...)
+		return startPair(tb)
 	}
 	s := &service{Name: topology, Topology: servers.StartTopology(tb, topology, args...)}
 	if s.Quorum != nil {
