@@ -147,7 +147,7 @@ mutants: deps ## Take out the guards of the code, one at a time: does a test not
 	go run ./internal/repo/mutants -only '$(ONLY)' -since '$(SINCE)' -minutes '$(or $(MINUTES),0)'
 
 .PHONY: faults
-faults: deps ## Run internal/test/campaign: all faults at random, for MINUTES (30); SEED=s repeats one, ON=mem,node,sentinel,cluster,redlock3,redlock5,postgres, FLAGS="-table FILE"
+faults: deps ## Run internal/test/campaign: all faults at random, for MINUTES (30); SEED=s repeats one, ON=node,sentinel,cluster,redlock3,redlock5,postgres, FLAGS="-table FILE"
 	go test -count=1 -v -timeout $$(($(firstword $(subst ., ,$(or $(MINUTES),30))) + 15))m -run 'TestCampaign$$' ./internal/test/campaign -args -minutes $(or $(MINUTES),30) -seed $(or $(SEED),0) $(if $(ON),-on $(ON)) $(FLAGS)
 
 .PHONY: vuln

@@ -102,16 +102,6 @@ func TestAttribute_windows(t *testing.T) {
 	}
 }
 
-// No fault is an excuse for a name that is shown.
-func TestAttribute_shownNames(t *testing.T) {
-	c := book(t)
-	c.windows.open(serverFaults[0], 0, 0)
-	c.receive(&said{What: sayShown, Run: 1, Text: "a name"})
-	if got, want := c.judged(), "1 (1 name shown), apart 0"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}
-
 // A note that outlives an acknowledged Clear is a violation, unless servers have lost the Clear.
 func TestAttribute_survivesAClear(t *testing.T) {
 	note, stored := savedTurn(1, 10, 103, 0)

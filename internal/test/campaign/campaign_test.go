@@ -20,17 +20,16 @@ import (
 
 // plan is what a campaign on one topology is to do.
 type plan struct {
-	on                                    string
-	seed                                  uint64
-	lasts, ttl, rotate                    time.Duration
-	calm                                  time.Duration // at most, between two faults of one party
-	workers, proxied, goroutines, lockers int
-	strikes                               int      // at most, of each party; 0: as many as there is time for
-	faults                                []string // names; nil: all that apply
-	broken                                string
-	hammers                               bool
-	parted                                bool     // the first worker's Lockers have another Namespace
-	server                                []string // arguments of the servers
+	on                           string
+	seed                         uint64
+	lasts, ttl, rotate           time.Duration
+	calm                         time.Duration // at most, between two faults of one party
+	workers, proxied, goroutines int
+	strikes                      int      // at most, of each party; 0: as many as there is time for
+	faults                       []string // names; nil: all that apply
+	broken                       string
+	hammers                      bool
+	server                       []string // arguments of the servers
 	// The campaign ends after a finding of each of these kinds; nil: it runs on.
 	until []string
 }
@@ -39,13 +38,10 @@ type plan struct {
 func planFor(on string, seed uint64, lasts time.Duration) plan {
 	p := plan{
 		on: on, seed: seed, lasts: lasts, ttl: time.Second, rotate: 10 * time.Second, calm: 500 * time.Millisecond,
-		workers: 4, proxied: 2, goroutines: 6, lockers: 1,
+		workers: 4, proxied: 2, goroutines: 6,
 	}
 	if lasts > 3*time.Minute {
 		p.calm = 3 * time.Second
-	}
-	if on == "mem" {
-		p.workers, p.proxied, p.lockers = 1, 0, 4
 	}
 	return p
 }
@@ -56,7 +52,7 @@ type campaign struct {
 	plan      plan
 	service   *servers.Topology // of Redis, or nil
 	sessions  *servers.Redis    // of a quorum; nil: the sessions are beside the locks
-	postgres  *servers.Postgres // or nil; mem has neither
+	postgres  *servers.Postgres // or nil
 	database  *servers.PostgresDatabase
 	version   string // of the servers, with their name
 	socket    net.Listener
@@ -144,21 +140,11 @@ func (c *campaign) run() {
 	}
 	c.strikeFor(c.plan.lasts)
 	c.took = time.Duration(now() - c.start)
-	if c.plan.on == "mem" { // its sessions end with it
-		c.ledger.judging.Lock()
-		if r := c.ledger.order(doRest, ""); r.err != nil {
-			c.t.Errorf("the worker does not rest: %v", r.err)
-		}
-		c.ledger.judging.Unlock()
-		c.ledger.judgeUntil(now(), true)
-	}
 	c.end()
 	c.register.overdue(true)
 	close(done)
 	c.watches.Wait()
-	if c.plan.on != "mem" {
-		c.ledger.judgeUntil(now(), true)
-	}
+	c.ledger.judgeUntil(now(), true)
 	c.histories.checkUntil(epoch(now(), c.start, c.plan.rotate)+1, firstTry)
 	c.histories.tryAgain(min(2*time.Minute, c.plan.lasts/2))
 	if err := c.histories.events.Close(); err != nil {
@@ -264,13 +250,9 @@ func (c *campaign) say(format string, args ...any) {
 }
 
 // keys of an epoch.
-func hotKey(epoch, n int) string { return fmt.Sprintf("e%d/hot-%d%s", epoch, n, strangeEnd(epoch, n)) }
-func talkOf(epoch, n int) string {
-	return fmt.Sprintf("e%d/talk-%d%s", epoch, n, strangeEnd(epoch, n+1))
-}
-func noteOf(epoch, n int) string {
-	return fmt.Sprintf("e%d/notes-%d%s", epoch, n, strangeEnd(epoch, n+2))
-}
+func hotKey(epoch, n int) string { return fmt.Sprintf("e%d/hot-%d", epoch, n) }
+func talkOf(epoch, n int) string { return fmt.Sprintf("e%d/talk-%d", epoch, n) }
+func noteOf(epoch, n int) string { return fmt.Sprintf("e%d/notes-%d", epoch, n) }
 
 // epochOf is that of a key; -1 for others.
 func epochOf(key string) int {

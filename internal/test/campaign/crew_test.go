@@ -82,20 +82,16 @@ func (c *campaign) startWorker(s *slot) (*worker, error) {
 	config := config{
 		On: c.plan.on, Via: s.via, Register: c.socket.Addr().String(), Run: run, Seed: c.plan.seed,
 		TTL: c.plan.ttl, Start: c.start, Rotate: c.plan.rotate,
-		Lockers: c.plan.lockers, Goroutines: c.plan.goroutines, Punctual: (s.started+s.n)%2 == 0, Histories: c.histories.dir,
-		Hammers: c.plan.hammers, Broken: c.plan.broken, Namespace: namespace,
+		Goroutines: c.plan.goroutines, Punctual: (s.started+s.n)%2 == 0, Histories: c.histories.dir,
+		Hammers: c.plan.hammers, Broken: c.plan.broken,
 	}
-	if c.plan.parted && s.n == 0 {
-		config.Namespace = "another"
-	}
-	if c.service != nil {
+	if c.postgres != nil {
+		config.Postgres = c.database.URL()
+	} else {
 		config.Addrs, config.MasterName = c.storeAddrs(), c.service.MasterName()
 		if c.service.Quorum != nil {
 			config.Nodes = c.service.Addrs()
 		}
-	}
-	if c.postgres != nil {
-		config.Postgres = c.database.URL()
 	}
 	child, err := child.StartRole(context.Background(), "worker", config, nil)
 	return &worker{Child: child, run: run}, err
@@ -185,8 +181,6 @@ func (c *campaign) receive(s *said) (a answer) {
 			kind: "failure", key: s.Key, at: now(), asked: s.Began, answered: s.Got,
 			text: fmt.Sprintf("run %d: %s", s.Run, s.Text),
 		})
-	case sayShown:
-		c.blame(&finding{kind: "name shown", at: now(), text: fmt.Sprintf("run %d: %s", s.Run, s.Text)})
 	}
 	c.register.mu.Lock()
 	defer c.register.mu.Unlock()

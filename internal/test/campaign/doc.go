@@ -1,6 +1,6 @@
 // Package campaign lets worker processes use locks and session stores, on one Redis, Sentinel,
-// Cluster, quorums, PostgreSQL and in memory, while faults strike at random. It judges everything
-// that the workers do.
+// Cluster, quorums and PostgreSQL, while faults strike at random. It judges everything that the
+// workers do.
 //
 //	make faults MINUTES=30
 //	make faults MINUTES=5 ON=cluster SEED=42

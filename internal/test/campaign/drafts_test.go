@@ -16,7 +16,7 @@ import (
 
 // draftOf is the session of an epoch whose exchanges are replaced and deleted. Each call is recorded, and
 // the histories judge them.
-func draftOf(epoch int) string { return fmt.Sprintf("e%d/draft%s", epoch, strangeEnd(epoch, 3)) }
+func draftOf(epoch int) string { return fmt.Sprintf("e%d/draft", epoch) }
 
 // editing is a store of the sessions that can replace and delete.
 type editing interface {
@@ -46,9 +46,8 @@ type named struct {
 
 // draftWork reads the session of drafts, or changes it in a turn.
 func (h *hand) draftWork(session string) {
-	t := h.room.now()
-	store, ok := t.store.(editing)
-	recorder := h.recorders.at(epochOf(session), t.name)
+	store, ok := h.store.(editing)
+	recorder := h.recorders.at(epochOf(session), h.name())
 	if !ok || recorder == nil {
 		return
 	}
@@ -65,10 +64,10 @@ func (h *hand) draftWork(session string) {
 		return
 	}
 	worked := false
-	err := t.memory.Turn(ctx, func(ctx context.Context) error {
+	err := h.memory.Turn(ctx, func(ctx context.Context) error {
 		worked = true
 		for range 1 + h.rng.IntN(6) {
-			if err := d.edit(ctx, t.memory); err != nil {
+			if err := d.edit(ctx, h.memory); err != nil {
 				return err
 			}
 			h.rest(between(h.rng, 0, 2*time.Millisecond))

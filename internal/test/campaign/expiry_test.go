@@ -10,14 +10,14 @@ import (
 // expire begins a session with a turn of two Saves. Half of these sessions are deleted between the
 // two, as an idle session expires. The history may end after the first Save, but never lacks it.
 func (h *hand) expire() {
-	if h.mem != nil || h.config.Broken != "" {
+	if h.config.Broken != "" {
 		return
 	}
 	session := fmt.Sprint("expiry-", h.next())
 	ctx, cancel := h.limited()
 	defer cancel()
 	ctx = lockedmemory.WithSession(ctx, session)
-	memory := h.room.now().memory
+	memory := h.memory
 	save := func(ctx context.Context, n int) error {
 		question, answer := exchange(n, "expiry", 0, 0)
 		return memory.Save(ctx, question, answer)

@@ -9,7 +9,7 @@ import (
 // finding is one thing that is wrong. Whether it lies in the window of a fault that may cause it is
 // known when the run is over: some faults are noticed late.
 type finding struct {
-	kind  string // S1, S2, fence, N, O, L, lost, stale, foreign, name shown, failure
+	kind  string // S1, S2, fence, N, O, L, lost, stale, failure
 	key   string
 	at    int64
 	run   int   // the run whose windows count, with the windows of all runs
@@ -47,11 +47,7 @@ func (c *campaign) attribute() {
 	for _, f := range c.findings {
 		if f.answered != 0 {
 			if forgot := c.windows.forgot(f.key, position{}, f.asked, f.answered); forgot != nil {
-				kind := "lost"
-				if f.kind == "foreign" {
-					kind = f.kind
-				}
-				c.stat(forgot).apart[kind]++
+				c.stat(forgot).apart["lost"]++
 				continue
 			}
 		}

@@ -42,8 +42,8 @@ func TestHammer(t *testing.T) {
 // hammer acquires one of the few locks in some way. The first goroutine of a worker is patient, the
 // others leave at some moment.
 func (h *hand) hammer() {
-	key := hotKey(0, 2*h.rng.IntN(hammeredKeys)) // names without a strange end
-	l, began := h.room.now().locker, now()
+	key := hotKey(0, h.rng.IntN(hammeredKeys))
+	l, began := h.locker, now()
 	limit := between(h.rng, 0, 50*time.Millisecond)
 	if h.n == 0 {
 		limit = patience

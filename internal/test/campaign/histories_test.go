@@ -73,8 +73,8 @@ func (r *recorders) err() (err error) {
 
 // recordedWork is leaseWork for a key whose history is recorded.
 func (h *hand) recordedWork(ctx context.Context, key string) {
-	t := h.room.now()
-	r := h.recorders.at(epochOf(key), t.name)
+	t := h.tools
+	r := h.recorders.at(epochOf(key), h.name())
 	began := now()
 	inside := func(held *history.Held) func(*distlock.Lease) {
 		return func(lease *distlock.Lease) {
@@ -125,7 +125,7 @@ func (t *task) recorded(m memory) memory {
 	if t.kind != aTurn || t.session != talkOf(epochOf(t.session), recordedTalk) {
 		return m
 	}
-	r := t.recorders.at(epochOf(t.session), t.name)
+	r := t.recorders.at(epochOf(t.session), t.name())
 	if r == nil {
 		return m
 	}
@@ -199,27 +199,16 @@ func answered(p *history.Pending, ctx context.Context, err error) {
 	p.End(func(o *history.Op) { o.Outcome, o.Fence, o.Mark = outcome, token, mark })
 }
 
-// processName is that of a Locker in histories.
-func processName(run, room, generation int) string {
-	return fmt.Sprint(run, "/", room, "/", generation)
-}
+// processName is that of a run in histories.
+func processName(run int) string { return fmt.Sprint("run-", run) }
 
 // struck notes a fault of a worker in advance: a stop, or a kill or a shutdown, which releases its
 // locks.
 func (h *histories) struck(w *worker, stopped bool) {
-	if name := processName(w.run, 0, 0); stopped {
+	if name := processName(w.run); stopped {
 		h.events.Stop(name)
 	} else {
 		h.events.Kill(name)
-	}
-}
-
-// closed notes that a Locker of this process is about to be closed.
-func (r *recorders) closed(epoch int, name string) {
-	for _, e := range []int{epoch - 1, epoch} {
-		if rec := r.at(e, "closing "+name); rec != nil {
-			rec.Kill(name)
-		}
 	}
 }
 

@@ -15,12 +15,9 @@ import (
 
 // leaseWork acquires a lock in some way, works, and releases it.
 func (h *hand) leaseWork() {
-	if h.rng.IntN(500) == 0 || h.config.Broken == anyName && h.rng.IntN(10) == 0 {
-		h.forbiddenWork()
-	}
 	key, lone := hotKey(h.epoch(), h.rng.IntN(hotKeys)), false
 	if h.n == 0 || h.rng.IntN(2) == 0 {
-		key, lone = fmt.Sprintf("e%d/own-%d-%d-%d%s", h.epoch(), h.config.Run, h.room.n, h.n, strangeEnd(h.epoch(), h.config.Run)), true
+		key, lone = fmt.Sprintf("e%d/own-%d-%d", h.epoch(), h.config.Run, h.n), true
 	}
 	ctx, cancel := h.limited()
 	defer cancel()
@@ -28,8 +25,7 @@ func (h *hand) leaseWork() {
 		h.recordedWork(ctx, key)
 		return
 	}
-	l := h.room.now().locker
-	began := now()
+	l, began := h.locker, now()
 	switch h.rng.IntN(6) {
 	case 0:
 		lease, err := l.TryAcquire(ctx, key)
@@ -178,8 +174,6 @@ func (h *hand) ended(err error, had bool) {
 	} else if err != nil {
 		h.failed++
 	}
-	h.witness.err(err)
-	h.counts["texts"] += int(h.witness.texts.Swap(0))
 	switch {
 	case err == nil:
 	case errors.Is(err, distlock.ErrClosed):

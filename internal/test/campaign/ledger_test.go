@@ -1,11 +1,8 @@
 package campaign
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"maps"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -19,7 +16,6 @@ type ledger struct {
 
 	mu       sync.Mutex
 	sessions map[string][]*attempt
-	foreign  map[string]foreign // what other programs have done to them
 	judging  sync.Mutex
 
 	tally ledgerTally
@@ -28,7 +24,7 @@ type ledger struct {
 // ledgerTally counts the judged turns.
 type ledgerTally struct {
 	turns, notes, clears, stray, strayRefused int
-	stored, hostile                           int
+	stored                                    int
 	before, unread                            int // before servers were emptied
 	forgotten, outlived, sessions             int
 	endings                                   map[ending]int
@@ -36,13 +32,12 @@ type ledgerTally struct {
 
 type reading struct {
 	stored []message
-	named  []string // places of entries that cannot be read
 	err    error
 }
 
 func newLedger(c *campaign) *ledger {
 	return &ledger{
-		c: c, sessions: make(map[string][]*attempt), foreign: make(map[string]foreign),
+		c: c, sessions: make(map[string][]*attempt),
 		tally: ledgerTally{endings: make(map[ending]int)},
 	}
 }
@@ -102,8 +97,7 @@ func (l *ledger) judgeUntil(moment int64, last bool) {
 			continue // later
 		}
 		l.mu.Lock()
-		attempts, foreign := slices.Clone(l.sessions[session]), l.foreign[session]
-		// The marks of faults stay: a very late report of an attempt has the session judged again.
+		attempts := slices.Clone(l.sessions[session])
 		delete(l.sessions, session)
 		l.tally.sessions++
 		l.mu.Unlock()
@@ -111,11 +105,10 @@ func (l *ledger) judgeUntil(moment int64, last bool) {
 			l.c.blame(&finding{kind: "failure", at: now(), text: "reading a session in the end: " + r.err.Error()})
 			continue
 		}
-		v := &verdict{c: l.c, session: session, stored: r.stored, attempts: attempts, named: r.named, foreign: foreign}
+		v := &verdict{c: l.c, session: session, stored: r.stored, attempts: attempts}
 		v.judge()
 		l.mu.Lock()
 		l.tally.stored += v.pairs
-		l.tally.hostile += v.hostile
 		l.tally.forgotten += v.forgotten
 		l.tally.outlived += v.outlived
 		l.mu.Unlock()
@@ -143,8 +136,7 @@ func (l *ledger) judgeSoFar() {
 		}
 		l.mu.Lock()
 		v := &verdict{
-			c: l.c, session: session, stored: r.stored, attempts: soFar(l.sessions[session], moment), named: r.named, foreign: l.foreign[session],
-			again: true,
+			c: l.c, session: session, stored: r.stored, attempts: soFar(l.sessions[session], moment), again: true,
 		}
 		l.mu.Unlock()
 		v.judge()
@@ -172,45 +164,19 @@ func soFar(attempts []*attempt, moment int64) (over []*attempt) {
 
 // reader reads sessions as they are stored.
 func (l *ledger) reader() (read func(string) reading, closing func()) {
-	if l.c.plan.on == "mem" {
-		return l.ask, func() {}
-	}
-	var skipped bytes.Buffer
-	store, closing, err := l.c.store(&skipped)
+	store, closing, err := l.c.store()
 	if err != nil {
 		l.c.t.Fatal(err)
 	}
 	return func(session string) (r reading) {
 		for range 3 {
 			ctx, cancel := context.WithTimeout(lockedmemory.WithSession(context.Background(), session), 5*time.Second)
-			skipped.Reset()
 			r.stored, r.err = store.Load(ctx, "")
 			cancel()
 			if r.err == nil {
-				for _, each := range regexp.MustCompile(`place=(\S+)`).FindAllStringSubmatch(skipped.String(), -1) {
-					r.named = append(r.named, each[1])
-				}
 				break
 			}
 		}
 		return r
 	}, closing
-}
-
-// ask has a worker read a session.
-func (l *ledger) ask(session string) reading { return l.order(doRead, session) }
-
-// order has a worker do what it answers with the content of a session. It needs l.judging.
-func (l *ledger) order(do, session string) (r reading) {
-	w := l.c.slots[0].now()
-	if w == nil {
-		return reading{err: errors.New("there is no worker")}
-	}
-	w.tell(order{Do: do, Key: session})
-	var s reply
-	if r.err = w.ReceiveWithin(20*time.Second, &s); r.err == nil && s.Error != "" {
-		r.err = errors.New(s.Error)
-	}
-	r.stored = s.Stored
-	return r
 }

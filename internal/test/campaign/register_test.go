@@ -15,9 +15,9 @@ type register struct {
 	places map[string]*place
 	visits map[visitID]*visit // that have begun and not ended
 
-	sections, strange, stale, unopposed, told, closed, undecided int
-	counts                                                       counts
-	waited                                                       int64 // by the patient, at most
+	sections, stale, unopposed, told, closed, undecided int
+	counts                                              counts
+	waited                                              int64 // by the patient, at most
 }
 
 // place is the state of one key.
@@ -100,9 +100,6 @@ func (r *register) enter(s *said) (a answer) {
 	p.inside, p.top, p.since, p.by = v, max(p.top, s.Fence), at, s.Run
 	r.visits[v.id] = v
 	r.sections++
-	if strange(s.Key) {
-		r.strange++
-	}
 	p.waits = r.arrived(p.waits, s, at)
 	return answer{}
 }

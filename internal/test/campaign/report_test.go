@@ -38,7 +38,7 @@ func (c *campaign) report() string {
 	struck, missed := c.struck()
 	fmt.Fprintf(&text, "%s, %s, seed %d: %d faults, and %d that came to nothing\n",
 		c.plan.on, c.took.Round(100*time.Millisecond), c.plan.seed, struck, missed)
-	line("what came of acquisitions and Loads, and texts that were searched for names: %s", list[string](r.counts))
+	line("what came of acquisitions and Loads: %s", list[string](r.counts))
 	line("%d turns, %d notes, %d Clears acknowledged; %d sessions judged", l.tally.turns, l.tally.notes, l.tally.clears, l.tally.sessions)
 	line("exchanges that stood there: %d in the end, %d before servers were emptied, when %d sessions could not be read",
 		l.tally.stored, l.tally.before, l.tally.unread)

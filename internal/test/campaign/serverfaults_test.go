@@ -3,7 +3,6 @@ package campaign
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +20,7 @@ import (
 var serverFaults = []*fault{
 	{name: "server restarted empty", on: redises, breaks: true, of: ofServer, strike: restartEmpty},
 	{name: "clients paused", on: scripted, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: pauseClients},
-	{name: "server stopped for a moment", on: kept, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: pauseServer},
+	{name: "server stopped for a moment", on: everywhere, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: pauseServer},
 	{name: "scripts flushed", on: scripted, of: ofServer, short: 300 * ms, long: 1000 * ms, strike: flushScripts},
 	{name: "out of memory", on: scripted, of: ofServer, short: 200 * ms, long: 1500 * ms, strike: sets("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0")},
 	{name: "busy script", on: scripted, of: ofServer, short: 200 * ms, long: 1000 * ms, strike: busyScript},
@@ -31,8 +30,8 @@ var serverFaults = []*fault{
 	{name: "no right to notify", on: scripted, of: ofServer, short: 500 * ms, long: 2000 * ms, strike: withRights("resetchannels -publish -subscribe", "allchannels +publish +subscribe")},
 	{name: "no right to run scripts", on: scripted, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: withRights("-eval -evalsha", "+eval +evalsha")},
 	{name: "slot moved", on: []string{"cluster"}, of: ofServer, strike: moveSlot},
-	{name: "subscribers disconnected", on: kept, of: ofServer, strike: hangUp("pubsub")},
-	{name: "clients disconnected", on: kept, of: ofServer, strike: hangUp("normal")},
+	{name: "subscribers disconnected", on: everywhere, of: ofServer, strike: hangUp("pubsub")},
+	{name: "clients disconnected", on: everywhere, of: ofServer, strike: hangUp("normal")},
 }
 
 // masterFor is the server that the fault hits.
@@ -84,19 +83,19 @@ func (c *campaign) nodes() []*servers.Redis {
 	return c.service.Nodes()
 }
 
-// store is one of the parent. It writes the places of skipped entries to skipped.
-func (c *campaign) store(skipped io.Writer) (store memory, closing func(), err error) {
+// store is one of the parent.
+func (c *campaign) store() (store memory, closing func(), err error) {
 	worker := &config{Broken: c.plan.broken}
 	if c.postgres != nil {
 		pool, err := openPostgres(c.database.URL(), nil)
 		if err != nil {
 			return nil, nil, err
 		}
-		store, err := openStore(nil, pool, worker, skipped)
+		store, err := openStore(nil, pool, worker)
 		return store, pool.Close, err
 	}
 	client := c.client()
-	store, err = openStore(client, nil, worker, skipped)
+	store, err = openStore(client, nil, worker)
 	return store, func() { _ = client.Close() }, err
 }
 

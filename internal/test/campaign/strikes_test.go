@@ -52,8 +52,7 @@ type hit struct {
 var (
 	redises    = []string{"node", "sentinel", "cluster"} // locks and sessions are on one server
 	scripted   = slices.Concat(redises, servers.Quorums)
-	kept       = append(slices.Clone(scripted), "postgres")
-	everywhere = append(slices.Clone(kept), "mem")
+	everywhere = append(slices.Clone(scripted), "postgres")
 )
 
 // chaos are the faults of make chaos.
@@ -63,7 +62,7 @@ var chaos = []string{
 }
 
 var allFaults = slices.Concat(
-	workerFaults, networkFaults, serverFaults, foreignFaults, failoverFaults, quorumFaults, postgresFaults)
+	workerFaults, networkFaults, serverFaults, failoverFaults, quorumFaults, postgresFaults)
 
 // replaced is what servers do by themselves when the machine is too busy for them.
 var replaced = &fault{name: "a live master is replaced", on: []string{"sentinel", "cluster"}, breaks: true, of: ofServer}

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 )
 
@@ -122,14 +121,6 @@ func table(all []*campaign) string {
 			c.mu.Unlock()
 		}
 	}
-	// How often the work itself was hostile: critical sections under such names, and messages in
-	// which there was something.
-	for _, c := range all {
-		named := c.count(func(f *finding) bool { return strange(f.key) })
-		row(c, hostileNames, fmt.Sprint(c.register.strange), named, &stat{})
-		changed := c.count(func(f *finding) bool { return f.kind == "content" })
-		row(c, hostileContent, fmt.Sprint(c.ledger.tally.hostile), changed, &stat{})
-	}
 	return text.String()
 }
 
@@ -143,37 +134,4 @@ func (c *campaign) count(is func(*finding) bool) (n int) {
 		}
 	}
 	return n
-}
-
-// A stale write, or a killed holder that is waited for too long, fails a run.
-func TestFailure(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		kills  []time.Duration
-		kind   string
-		fails  bool
-		totals string // of two such runs
-	}{
-		{"nothing", nil, "", false, "| 0, 0 | 0 | 0 | 0 |"},
-		{"in time", []time.Duration{time.Millisecond, 2 * time.Second}, "N", false, "| 0, 0 | 2 | 0 | 0 |"},
-		{"too late", []time.Duration{2*time.Second + 1, time.Millisecond}, "N", true, "| 0, 0 | 2 | 0 | 0 |"},
-		{"a stale write", nil, "S2", true, "| 0, 0 | 2 | 0 | 2 |"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := book(t)
-			c.histories = newHistories(c)
-			if test.kind != "" {
-				c.wrong = []*finding{{kind: test.kind}}
-			}
-			s := c.stat(workerFaults[0])
-			s.recovered, s.disturbed = test.kills, []time.Duration{time.Minute}
-			if err := failure([]*campaign{c, c}); (err != nil) != test.fails {
-				t.Errorf("%v, want a failure: %t", err, test.fails)
-			}
-			text := summary([]*campaign{c, c}, time.Minute, 1, "")
-			if _, all, _ := strings.Cut(text, "| all |"); !strings.Contains(strings.SplitN(all, "\n", 2)[0], test.totals) {
-				t.Errorf("the totals are\n%s\nwant %s", text, test.totals)
-			}
-		})
-	}
 }

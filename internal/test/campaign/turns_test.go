@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -24,7 +23,7 @@ func (h *hand) sessionWork() {
 	e := h.epoch()
 	most := talks
 	if now() < h.config.Start+int64(e)*int64(h.config.Rotate)+int64(recordedFor) {
-		if h.rng.IntN(4) == 0 || slices.Contains(brokenEdits, h.config.Broken) {
+		if h.rng.IntN(4) == 0 || h.config.Broken == stepwise {
 			h.draftWork(draftOf(e))
 			return
 		}
@@ -50,7 +49,7 @@ func (h *hand) sessionWork() {
 		a := t.do()
 		h.tell(&said{What: sayAttempt, Attempt: a})
 		switch {
-		case h.over() || !t.named || h.epoch() > e+1 || try > 8:
+		case h.ending.Load() || !t.named || h.epoch() > e+1 || try > 8:
 			return
 		case a.acknowledged():
 			if repeat++; repeat > 1 || h.rng.IntN(20) > 0 || t.kind == aNote {
@@ -70,7 +69,7 @@ func (h *hand) next() int64 { return int64(h.config.Run)<<32 | h.leases.Add(1)&(
 func (h *hand) read(session string) {
 	ctx, cancel := h.limited()
 	defer cancel()
-	history, err := h.room.now().memory.Load(lockedmemory.WithSession(ctx, session), "")
+	history, err := h.memory.Load(lockedmemory.WithSession(ctx, session), "")
 	if err != nil {
 		h.ended(err, false)
 		return
@@ -87,19 +86,17 @@ func (h *hand) read(session string) {
 // task is a message that is to be answered, or something else that is to be done with a session.
 type task struct {
 	*hand
-	kind    kind
-	session string
-	turn    int
-	named   bool // it has an ID, and may be repeated
-	tools
-	inner, outer memory // those of the tools, or what records their calls
+	kind         kind
+	session      string
+	turn         int
+	named        bool   // it has an ID, and may be repeated
+	inner, outer memory // those of the worker, or what records their calls
 	begun        int64  // of the attempt
 	aimed        *aimed // nil: no strike is aimed at this
 }
 
 // do is one attempt.
 func (t *task) do() *attempt {
-	t.tools = t.room.now()
 	t.inner, t.outer = t.recorded(t.store), t.recorded(t.memory)
 	t.aimed, t.begun = nil, now()
 	a := &attempt{Run: t.config.Run, Session: t.session, Kind: t.kind, Turn: t.turn, Begun: t.begun}
@@ -214,18 +211,12 @@ func (t *task) save(ctx context.Context, a *attempt, question, answer message) e
 	saves := func(ctx context.Context) error { return t.outer.Save(ctx, question, answer) }
 	if t.named {
 		id := fmt.Sprint(t.turn)
-		if t.config.Broken == noIdentity {
-			id = fmt.Sprint(t.config.Run, "-", t.next())
-		}
 		saves = func(ctx context.Context) error { return t.outer.SaveOnce(ctx, id, question, answer) }
 	}
 	a.Sent = now()
 	if t.config.Broken == lostSave && t.rng.IntN(10) == 0 {
 		a.Done, a.End = now(), saved
 		return nil
-	}
-	if t.config.Broken == mangled && t.rng.IntN(10) == 0 {
-		answer.Body = append(slices.Clone(answer.Body), ' ')
 	}
 	first, cancel := ctx, func() {}
 	if t.named && t.rng.IntN(30) == 0 { // so little time that it may be stored or not
@@ -306,7 +297,6 @@ func (t *task) past(ctx context.Context, lease *distlock.Lease, a *attempt) erro
 	default:
 		b.End, b.Error = unknown, err.Error()
 	}
-	t.witness.err(err)
 	t.tell(&said{What: sayAttempt, Attempt: b})
 	return errPaused
 }

@@ -1,7 +1,6 @@
 package campaign
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"strings"
@@ -16,13 +15,11 @@ type verdict struct {
 	session  string
 	stored   []message
 	attempts []*attempt
-	again    bool     // it will be judged once more
-	named    []string // places that the Load has called broken
-	foreign  foreign
+	again    bool // it will be judged once more
 
-	pairs, hostile, forgotten, outlived int
-	writes                              map[string]bool // that stand there
-	turns                               map[int]int     // and how often
+	pairs, forgotten, outlived int
+	writes                     map[string]bool // that stand there
+	turns                      map[int]int     // and how often
 }
 
 func (v *verdict) blame(kind string, at int64, turn int, format string, args ...any) {
@@ -52,12 +49,6 @@ func (v *verdict) look() {
 	v.writes, v.turns = make(map[string]bool), make(map[int]int)
 	last := int64(0)
 	for i, m := range v.stored {
-		if want := bodyOf(m.Turn, m.Role); !bytes.Equal(m.Body, want) {
-			v.blame("content", now(), m.Turn, "the %s of turn %d, at %d, has other %d bytes than the %d that were saved",
-				m.Role, m.Turn, i, len(m.Body), len(want))
-		} else if len(want) > 0 {
-			v.hostile++
-		}
 		if m.Role != conversation.Answer {
 			continue
 		}
@@ -70,7 +61,6 @@ func (v *verdict) look() {
 		last = max(last, m.Fence)
 	}
 	v.fenced()
-	v.strangers()
 }
 
 // fenced checks that the store accepted no write that was sent after a Load with a higher token. A

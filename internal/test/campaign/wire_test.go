@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/internal/test/conversation"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // config is what a worker is told when it starts.
@@ -22,13 +23,11 @@ type config struct {
 	TTL        time.Duration
 	Start      int64         // of the campaign
 	Rotate     time.Duration // keys and sessions are new after each
-	Lockers    int           // with goroutines each
 	Goroutines int
 	Punctual   bool   // its client keeps deadlines
 	Histories  string // where they are written; none if empty
 	Hammers    bool
 	Broken     string
-	Namespace  string // of its Lockers
 }
 
 // epoch counts the sets of keys and sessions.
@@ -43,38 +42,24 @@ const (
 
 // order is what the parent tells a worker while it runs, a line of JSON each.
 type order struct {
-	Do     string
-	Locker int
-	Key    string
-	For    time.Duration
-	Aim    *aim `json:",omitempty"` // of doReach; nil: none any more
-	Turn   int  // of doMeet: the turn, and what to do; 0: another one
-	Kind   kind
+	Do   string
+	Key  string
+	For  time.Duration
+	Aim  *aim `json:",omitempty"` // of doReach; nil: none any more
+	Turn int  // of doMeet: the turn, and what to do; 0: another one
+	Kind kind
 }
 
 // What a worker may be told to do.
 const (
 	doStarve = "starve" // busy loops have its processor
-	doPool   = "pool"   // the application takes all connections
 	doCancel = "cancel" // contexts end within milliseconds
-	doExpire = "expire" // renewals fail, and holders hold for longer than their lease lasts; mem
 	doSlow   = "slow"   // holders hold for longer than their lease lasts
-	doClose  = "close"  // close a Locker under load; mem
 	doHold   = "hold"   // hold a key for a time
 	doStand  = "stand"  // wait in the queue of a key
-	doBlock  = "block"  // the application's hooks block
-	doPanic  = "panic"  // the application's hooks panic
-	doRest   = "rest"   // end all work, and begin nothing; mem
-	doRead   = "read"   // tell what stands in a session; mem
 	doReach  = "reach"  // tell when a task comes to a moment
-	doMeet   = "meet"   // work with a key or session where data of another program may stand
+	doMeet   = "meet"   // take over what a struck worker was about, or clear its session
 )
-
-// reply is what a worker sends to the parent for doRest and doRead.
-type reply struct {
-	Stored []message
-	Error  string
-}
 
 // What a worker says to the register.
 const (
@@ -85,7 +70,6 @@ const (
 	sayTrusted            // a call was refused although the lease is held
 	sayAttempt            // a turn, Save or Clear has ended
 	sayWrong              // something happened that should not
-	sayShown              // a name was shown
 	sayAlive              // nothing but counts
 )
 
@@ -125,7 +109,18 @@ type message struct {
 	Write string            `json:"w"`           // the writer
 	Seen  int               `json:"n,omitempty"` // of an answer: how many messages stood before its question
 	Fence int64             `json:"f,omitempty"` // the token of the lease it was written under, if it was a turn's
-	Body  []byte            `json:"b,omitempty"` // see bodyOf
+}
+
+// codec is that of the sessions.
+type codec struct {
+	sessionstore.JSON[message]
+}
+
+// exchange is what a turn saves.
+func exchange(turn int, write string, fence int64, seen int) (question, answer message) {
+	question = message{Turn: turn, Role: conversation.Question, Write: write, Fence: fence}
+	answer = message{Turn: turn, Role: conversation.Answer, Write: write, Fence: fence, Seen: seen}
+	return question, answer
 }
 
 // kind is what an attempt does.

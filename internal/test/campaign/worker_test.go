@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -28,7 +27,6 @@ import (
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
@@ -51,21 +49,19 @@ const pool = 10
 
 // process is a worker.
 type process struct {
-	config    config
-	parent    *child.Line
-	rooms     []*room
-	client    redis.UniversalClient   // or nil
-	nodes     []redis.UniversalClient // of a quorum, where client is for the sessions
-	pool      *pgxpool.Pool           // or nil
-	mem       *memService             // or nil: one of the three is there
+	config config
+	parent *child.Line
+	client redis.UniversalClient   // or nil
+	nodes  []redis.UniversalClient // of a quorum, where client is for the sessions
+	pool   *pgxpool.Pool           // or nil
+	tools
 	leases    atomic.Int64
 	hasty     atomic.Int64        // contexts end soon until then
+	slow      atomic.Int64        // holders hold for long until then
 	aim       atomic.Pointer[aim] // to come; nil: none
 	watch     *leakcheck.Watch
 	recorders recorders
-	witness   *witness
 	ending    atomic.Bool
-	resting   atomic.Bool // hands end, and the process goes on
 	working   sync.WaitGroup
 	bye       chan struct{} // closed with ending
 
@@ -73,29 +69,15 @@ type process struct {
 	line *line // for what has no line of its own
 }
 
-// room is one Locker, with what works over it.
-type room struct {
-	*process
-	n          int
-	generation int
-	slow       atomic.Int64 // holders hold for long until then
-	mu         sync.RWMutex
-	tools
-}
-
-// tools are what a room has until its Locker is closed.
+// tools are what a process works with.
 type tools struct {
 	locker *distlock.Locker
 	store  memory // the inner one
 	memory *locked
-	name   string // in histories
 }
 
-func (r *room) now() tools {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.tools
-}
+// name is that of the process in histories.
+func (p *process) name() string { return processName(p.config.Run) }
 
 // work is the process: it works until the parent stops it or it is told to shut down. Serve would
 // take an error for none after the parent has stopped it.
@@ -117,10 +99,7 @@ func (p *process) work() error {
 		return err
 	}
 	p.line = l
-	if p.witness, err = newWitness(p.config.Broken, func(s *said) { p.tell(s) }); err != nil {
-		return err
-	}
-	redis.SetLogger(p.witness)
+	redis.SetLogger(quiet{})
 	if err := p.open(); err != nil {
 		return err
 	}
@@ -128,14 +107,12 @@ func (p *process) work() error {
 	if err := p.parent.Send("ready"); err != nil { // a SIGTERM would do nothing before
 		return err
 	}
-	for _, r := range p.rooms {
-		for g := range p.config.Goroutines {
-			h, err := r.hand(g, fmt.Sprint(p.config.On, p.config.Run, r.n, g))
-			if err != nil {
-				return err
-			}
-			p.working.Go(h.work)
+	for g := range p.config.Goroutines {
+		h, err := p.hand(g, fmt.Sprint(p.config.On, p.config.Run, g))
+		if err != nil {
+			return err
 		}
+		p.working.Go(h.work)
 	}
 	orders := make(chan struct{})
 	go func() {
@@ -177,39 +154,26 @@ func (p *process) end() {
 	}
 }
 
-func (p *process) close() (err error) {
+func (p *process) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 12*time.Second)
 	defer cancel()
-	for _, r := range p.rooms {
-		err = errors.Join(err, r.now().locker.Close(ctx))
-	}
-	return err
+	return p.locker.Close(ctx)
 }
 
 func (p *process) open() error {
 	c := &p.config
-	switch c.On {
-	case "mem":
-		p.mem = newMemService()
-	case "postgres":
+	if c.Postgres != "" {
 		var err error
 		if p.pool, err = openPostgres(c.Postgres, c.dialer()); err != nil {
 			return err
 		}
-	default:
+	} else {
 		p.client = c.openRedis(c.Addrs)
 		for _, node := range c.Nodes {
 			p.nodes = append(p.nodes, c.openRedis([]string{node}))
 		}
 	}
-	for n := range c.Lockers {
-		r := &room{process: p, n: n}
-		if err := r.furnish(); err != nil {
-			return err
-		}
-		p.rooms = append(p.rooms, r)
-	}
-	return nil
+	return p.furnish()
 }
 
 // openRedis makes an application's client.
@@ -233,75 +197,59 @@ func (c *config) dialer() func(ctx context.Context, network, addr string) (net.C
 	}
 }
 
-// options are those of all Lockers.
+// options are those of a Locker.
 func (p *process) options() *distlock.Options {
-	return &distlock.Options{Namespace: p.config.Namespace, TTL: p.config.TTL, Logger: p.witness.logger, Observer: p.witness}
+	return &distlock.Options{Namespace: namespace, TTL: p.config.TTL, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// openStore opens the store of the sessions in Redis or PostgreSQL. The parent adds entries of another
-// program to some sessions. The store writes their places to skipped.
-func openStore(client redis.UniversalClient, pool *pgxpool.Pool, c *config, skipped io.Writer) (memory, error) {
-	opts := sessionstore.Options{SkipBroken: true, Logger: slog.New(slog.NewTextHandler(skipped, nil))}
+// openStore opens the store of the sessions in Redis or PostgreSQL.
+func openStore(client redis.UniversalClient, pool *pgxpool.Pool, c *config) (memory, error) {
 	if pool != nil {
-		return pgstore.New(pool, lockedmemory.SessionKey, codec{}, &pgstore.Options{Store: opts})
+		return pgstore.New(pool, lockedmemory.SessionKey, codec{}, nil)
 	}
-	switch c.Broken {
-	case noFence, noLock:
+	if c.Broken == noFence || c.Broken == noLock {
 		return &document{client: client}, nil
-	case noOrder:
-		return newCounted(client), nil
 	}
-	store, err := redisstore.New(client, lockedmemory.SessionKey, codec{}, nil, &opts)
-	if slices.Contains(brokenEdits, c.Broken) {
-		return &edited{store, c.Broken}, err
+	store, err := redisstore.New(client, lockedmemory.SessionKey, codec{}, nil, nil)
+	if c.Broken == stepwise {
+		return &edited{store}, err
 	}
 	return store, err
 }
 
-// furnish gives a room its Locker and memory.
-func (r *room) furnish() error {
-	c := &r.config
-	t, err := r.broken()
+// furnish gives the process its Locker and memory.
+func (p *process) furnish() error {
+	c := &p.config
+	t, err := p.broken()
 	if err != nil {
 		return err
 	}
 	switch {
 	case t.locker != nil:
-	case r.mem != nil:
-		t.locker, err = r.mem.locker(r.n, r.options())
-	case r.pool != nil:
+	case p.pool != nil:
 		// The server may be down just now. New connects, as that of Redis does not.
 		servers.Within(10*time.Second, func() bool {
-			t.locker, err = pglock.New(context.Background(), r.pool, &pglock.Options{Options: *r.options()})
+			t.locker, err = pglock.New(context.Background(), p.pool, &pglock.Options{Options: *p.options()})
 			return !errors.Is(err, distlock.ErrUnavailable)
 		})
-	case r.nodes != nil:
+	case p.nodes != nil:
 		// A node does not count before the largest TTL is over.
-		t.locker, err = redlock.New(r.nodes, &redlock.Options{Options: *r.options(), RestartDelay: c.TTL})
+		t.locker, err = redlock.New(p.nodes, &redlock.Options{Options: *p.options(), RestartDelay: c.TTL})
 	default:
-		t.locker, err = redislock.New(r.client, r.options())
+		t.locker, err = redislock.New(p.client, p.options())
 	}
 	if err != nil {
 		return err
 	}
-	switch {
-	case t.store != nil:
-	case r.mem != nil:
-		t.store, err = r.mem.store()
-	default:
-		t.store, err = openStore(r.client, r.pool, c, io.Discard)
-	}
-	if err != nil {
-		return err
+	if t.store == nil {
+		if t.store, err = openStore(p.client, p.pool, c); err != nil {
+			return err
+		}
 	}
 	if t.memory, err = lockedmemory.New(t.store, t.locker, lockedmemory.SessionKey, nil); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t.name = processName(c.Run, r.n, r.generation)
-	r.generation++
-	r.tools = t
+	p.tools = t
 	return nil
 }
 
@@ -316,7 +264,7 @@ func (p *process) tell(s *said) answer {
 
 // hand is a goroutine that works.
 type hand struct {
-	*room
+	*process
 	n      int
 	line   *line
 	rng    *rand.Rand
@@ -326,9 +274,9 @@ type hand struct {
 }
 
 // hand is a new one, which draws from a stream of its own.
-func (r *room) hand(n int, purpose string) (*hand, error) {
-	l, err := dialRegister(r.config.Register)
-	return &hand{room: r, n: n, line: l, rng: stream(r.config.Seed, purpose), counts: make(counts)}, err
+func (p *process) hand(n int, purpose string) (*hand, error) {
+	l, err := dialRegister(p.config.Register)
+	return &hand{process: p, n: n, line: l, rng: stream(p.config.Seed, purpose), counts: make(counts)}, err
 }
 
 // tell says something; the counts go along.
@@ -344,7 +292,7 @@ func (h *hand) tell(s *said) answer {
 
 // work does what hands do until the process ends. Half of them are for locks, the others for sessions.
 func (h *hand) work() {
-	for !h.over() {
+	for !h.ending.Load() {
 		switch {
 		case h.config.Hammers:
 			h.hammer()
@@ -359,9 +307,6 @@ func (h *hand) work() {
 	}
 	h.tell(&said{What: sayAlive})
 }
-
-// over reports whether nothing is to be begun any more.
-func (h *hand) over() bool { return h.ending.Load() || h.resting.Load() }
 
 func (h *hand) rest(d time.Duration) {
 	select {

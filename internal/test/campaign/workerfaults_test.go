@@ -14,19 +14,14 @@ import (
 const holderKilled = "holder killed"
 
 var workerFaults = []*fault{
-	{name: holderKilled, on: kept, of: ofWorker, barred: true, strike: killHolder},
-	{name: "holder stopped", on: kept, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: stop},
-	{name: "killed at a moment of a turn", on: kept, of: ofWorker, barred: true, strike: killAt},
-	{name: "stopped at a moment of a turn", on: kept, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: stopAt},
-	{name: "waiter killed in the queue", on: kept, of: ofWorker, barred: true, strike: killWaiter},
-	{name: "shut down", on: kept, of: ofWorker, barred: true, strike: shutDown},
-	{name: "connections used up", on: kept, of: ofWorker, short: 300 * ms, long: 1500 * ms, strike: command(doPool)},
+	{name: holderKilled, on: everywhere, of: ofWorker, barred: true, strike: killHolder},
+	{name: "holder stopped", on: everywhere, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: stop},
+	{name: "killed at a moment of a turn", on: everywhere, of: ofWorker, barred: true, strike: killAt},
+	{name: "stopped at a moment of a turn", on: everywhere, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: stopAt},
+	{name: "waiter killed in the queue", on: everywhere, of: ofWorker, barred: true, strike: killWaiter},
+	{name: "shut down", on: everywhere, of: ofWorker, barred: true, strike: shutDown},
 	{name: "contexts cancelled", on: everywhere, of: ofWorker, short: 300 * ms, long: 1200 * ms, strike: command(doCancel)},
-	{name: "hooks block", on: everywhere, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: breakHooks(doBlock)},
-	{name: "hooks panic", on: everywhere, of: ofWorker, short: 300 * ms, long: 1200 * ms, strike: breakHooks(doPanic)},
 	{name: "starved", on: everywhere, of: ofWorker, short: 500 * ms, long: 2000 * ms, strike: command(doStarve)},
-	{name: "leases expire", on: []string{"mem"}, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: command(doExpire)},
-	{name: "Locker closed under load", on: []string{"mem"}, of: ofWorker, short: 200 * ms, long: 600 * ms, strike: command(doClose)},
 }
 
 // killHolder kills a worker, in a moment in which it works with something that others want.
@@ -149,23 +144,7 @@ func shutDown(c *campaign, h *hit) {
 func command(what string) func(*campaign, *hit) {
 	return func(c *campaign, h *hit) {
 		if w := c.someone(h); w != nil {
-			w.tell(order{Do: what, For: h.lasts, Locker: h.victim / len(c.slots) % max(1, c.plan.lockers)})
-		}
-	}
-}
-
-// breakHooks breaks the hooks of a worker, and waits until the library has called one of them.
-func breakHooks(how string) func(*campaign, *hit) {
-	return func(c *campaign, h *hit) {
-		calls := func() int {
-			c.register.mu.Lock()
-			defer c.register.mu.Unlock()
-			return c.register.counts[brokenHooks]
-		}
-		before := calls()
-		command(how)(c, h)
-		if !h.missed && !servers.Within(h.lasts, func() bool { return calls() > before }) {
-			c.misses(h, "no hook was called")
+			w.tell(order{Do: what, For: h.lasts})
 		}
 	}
 }
