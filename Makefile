@@ -113,8 +113,6 @@ fuzz: ## Look for names, replies, messages and entries that break the drivers, F
 	go test -run '^$$' -fuzz FuzzStateOf -fuzztime $(or $(FUZZTIME),1m) ./distlock/redlock
 	go test -run '^$$' -fuzz FuzzEntries -fuzztime $(or $(FUZZTIME),1m) ./lockedmemory/sessionstore/redisstore
 	$(CONTRACT) go test -run '^$$' -fuzz FuzzDecode -fuzztime $(or $(FUZZTIME),1m) ./lockedmemory/belugamemory
-	$(CONTRACT) go test -run '^$$' -fuzz FuzzEncode -fuzztime $(or $(FUZZTIME),1m) ./lockedmemory/belugamemory
-	$(CONTRACT) go test -run '^$$' -fuzz FuzzSessionKey -fuzztime $(or $(FUZZTIME),1m) ./lockedmemory/belugamemory
 
 .PHONY: hammer
 hammer: deps ## Let 8 processes of 64 goroutines compete for a few locks, without faults, for MINUTES (5)

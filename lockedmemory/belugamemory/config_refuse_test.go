@@ -67,20 +67,6 @@ func TestNew_refusesUnknownOptions(t *testing.T) {
 	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
 }
 
-// A wrong configuration always gives the same error.
-func TestNew_repeatedMistakes_sameError(t *testing.T) {
-	all := make(map[string]any)
-	for name, values := range wrongValues {
-		all[name] = values[0]
-	}
-	_, first := New(config.ProviderConfig{BaseURL: "mem://", Options: all})
-	for range 20 {
-		if _, err := New(config.ProviderConfig{BaseURL: "mem://", Options: all}); err == nil || err.Error() != first.Error() {
-			t.Fatalf("once %v, then %v", first, err)
-		}
-	}
-}
-
 func TestNew_refusesWrongFields(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg  config.ProviderConfig

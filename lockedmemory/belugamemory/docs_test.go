@@ -172,41 +172,6 @@ func TestDocs_options(t *testing.T) {
 	}
 }
 
-func TestDocs_limitsOfOptions(t *testing.T) {
-	for _, c := range []struct {
-		option, text    string // the row has to say that
-		allowed, beyond any
-	}{
-		{"busy", "`\"queue\"`, `\"refuse\"`", "refuse", "drop"},
-		{"idle_ttl", "`\"1s\"` to", "1s", "999ms"},
-		{"idle_ttl", "to `\"87600h\"`", "87600h", "87601h"},
-		{"max_exchanges", "0: all", 0.0, 0.5},
-		{"max_exchanges", "up to `1000000000`", 1000000000.0, 1000000001.0},
-		{"max_hold", "positive", "1s", "-1s"},
-		{"namespace", "1 to 120 bytes", strings.Repeat("n", 120), strings.Repeat("n", 121)},
-		{"namespace", "no braces", "n", "n}"},
-		{"namespace", "no control characters", "n", "n\n"},
-		{"session_id", "not empty", "s", ""},
-		{"ttl", "`\"100ms\"` or more", "100ms", "99ms"},
-		{"wait", "positive", "1ms", "0s"},
-		{"wait", "or negative", "-1s", "0"},
-		{"window", "positive", 1.0, -1.0},
-	} {
-		rows := optionsPlace.Table(t)
-		if !slices.ContainsFunc(rows, func(row []string) bool {
-			return row[0] == c.option && (strings.Contains(row[3]+row[4], c.text) || row[4] == strings.Trim(c.text, "`"))
-		}) {
-			t.Errorf("the row of %s does not say %q", c.option, c.text)
-		}
-		for value, want := range map[any]bool{c.allowed: true, c.beyond: false} {
-			opts := map[string]any{c.option: value}
-			if err := take(t, config.ProviderConfig{Options: opts}); (err == nil) != want {
-				t.Errorf("%s %#v: %v", c.option, value, err)
-			}
-		}
-	}
-}
-
 func TestDocs_optionsOfARunner(t *testing.T) {
 	var documented, want []string
 	for _, row := range runnerOptionsPlace.Table(t) {

@@ -130,14 +130,6 @@ func TestErrors_everySentinelIsListed(t *testing.T) {
 	}
 }
 
-func TestErrors_unknownSave_notRetryable(t *testing.T) {
-	unknown := fmt.Errorf("store: %w", distlock.ErrOutcomeUnknown)
-	err := saved(t, t.Context(), unknown)
-	mustHaveCode(t, err, ErrOutcomeUnknown, distlock.ErrOutcomeUnknown)
-	m, _ := Wrap(failing{unknown}, localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
-	mustHaveCode(t, m.Clear(t.Context()), ErrOutcomeUnknown, distlock.ErrOutcomeUnknown)
-}
-
 // A missing right is an ErrAuth, which is not retryable. This includes the rights of the lock.
 func TestErrors_C_refusal_code(t *testing.T) {
 	right := fmt.Errorf("%w: %w", distlock.ErrRefused, driver.ErrRights)
@@ -159,30 +151,6 @@ func TestErrors_C_refusal_code(t *testing.T) {
 				t.Errorf("retryable: %t: %v", core.IsRetryable(err), err)
 			}
 		})
-	}
-}
-
-func TestErrors_C_missingRightInRedis(t *testing.T) {
-	server := servers.StartRedis(t)
-	m := open(t, server.URL(), nil)
-	ctx := inSession(t, "s")
-	save(t, ctx, m, "1")
-	for _, command := range []string{"evalsha", "xrange"} {
-		if _, err := server.Do("ACL", "SETUSER", "default", "-"+command); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err := m.Load(ctx, "")
-	for operation, err := range map[string]error{
-		"Save":  m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a")),
-		"Clear": m.Clear(ctx),
-		"Turn":  m.Turn(ctx, func(context.Context) error { return errors.New("it ran") }),
-		"Load":  err,
-	} {
-		mustHaveCode(t, err, core.ErrAuth, distlock.ErrRefused)
-		if core.IsRetryable(err) {
-			t.Errorf("%s: retryable: %v", operation, err)
-		}
 	}
 }
 
@@ -251,57 +219,6 @@ func TestErrors_failedTurnAndLoss_bothReturned(t *testing.T) {
 	}
 }
 
-func TestErrors_cancelledCaller_contextError(t *testing.T) {
-	m := open(t, sharedURL(t), nil)
-	ctx := inSession(t, "s")
-	hold(t, ctx, m)
-	cancelled, cancel := context.WithCancel(ctx)
-	time.AfterFunc(50*time.Millisecond, cancel)
-	for operation, call := range map[string]func() error{
-		"Save":  func() error { return m.Save(cancelled, schema.NewHumanMessage("q"), schema.NewAIMessage("a")) },
-		"Clear": func() error { return m.Clear(cancelled) },
-		"Turn":  func() error { return m.Turn(cancelled, func(context.Context) error { return nil }) },
-		"Load":  func() error { _, err := m.Load(cancelled, ""); return err },
-	} {
-		err := call()
-		var coded *core.Error
-		if operation == "Load" && err == nil {
-			continue // it came before
-		}
-		if !errors.Is(err, context.Canceled) || errors.As(err, &coded) {
-			t.Errorf("%s: %v", operation, err)
-		}
-	}
-}
-
-func TestErrors_busySession_isTimeout(t *testing.T) {
-	url := sharedURL(t)
-	holder, m := open(t, url+"?client_name=other", nil), open(t, url, map[string]any{"wait": "1s"})
-	ctx := inSession(t, "s")
-	hold(t, ctx, holder)
-	if _, err := m.Load(ctx, ""); err != nil { // connects before the wait
-		t.Fatal(err)
-	}
-	limited := func(fn func(ctx context.Context) error) error {
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		return fn(ctx)
-	}
-	for operation, err := range map[string]error{
-		"Save":  m.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a")),
-		"Clear": m.Clear(ctx),
-		"Turn": limited(func(ctx context.Context) error {
-			return m.Turn(ctx, func(context.Context) error { return errors.New("it ran") })
-		}),
-	} {
-		mustHaveCode(t, err, core.ErrTimeout, distlock.ErrNotAcquired)
-		var busy *distlock.BusyError
-		if !core.IsRetryable(err) || !errors.As(err, &busy) || busy.Self || busy.Holder == "" {
-			t.Errorf("%s: %v", operation, err)
-		}
-	}
-}
-
 // Without a server nothing was written, so the request may be repeated.
 func TestErrors_deadServer_isDownWritesNothing(t *testing.T) {
 	server := servers.StartRedis(t)
@@ -336,33 +253,6 @@ func TestErrors_deadServer_isDownWritesNothing(t *testing.T) {
 	})
 	if got := history(t, ctx, m); got != "" { // it has kept nothing
 		t.Errorf("the history is %q", got)
-	}
-}
-
-// A Save in a turn without an answer has an unknown outcome.
-func TestErrors_hangingServer_saveNotRetryable(t *testing.T) {
-	server := servers.StartRedis(t)
-	for id, want := range map[string]core.ErrorCode{"": ErrOutcomeUnknown, "id": core.ErrProviderDown} {
-		m := open(t, server.URL(), nil)
-		_ = m.Turn(inSession(t, "s"), func(ctx context.Context) error {
-			save(t, ctx, m, "1") // and so the memory has a connection, over which the next Save is sent
-			server.Pause()
-			defer server.Resume()
-			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-			defer cancel()
-			messages := []schema.Message{schema.NewHumanMessage("q"), schema.NewAIMessage("a")}
-			var err error
-			if id == "" {
-				err = m.Save(ctx, messages[0], messages[1])
-			} else {
-				err = m.SaveOnce(ctx, id, messages...)
-			}
-			mustHaveCode(t, err, want, distlock.ErrOutcomeUnknown)
-			if core.IsRetryable(err) != (id != "") {
-				t.Errorf("with the ID %q: retryable is %t", id, core.IsRetryable(err))
-			}
-			return nil
-		})
 	}
 }
 

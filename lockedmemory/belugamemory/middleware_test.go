@@ -57,33 +57,6 @@ func locks(t testing.TB, locker *distlock.Locker) memory.Middleware {
 
 func recall() memory.Memory { return memory.NewRecall(&list{}) }
 
-func TestMiddleware_tracingIsOutsideOrInside(t *testing.T) {
-	for name, test := range map[string]struct {
-		tracingFirst  bool
-		parent, child string
-	}{
-		"outside": {true, "memory.save", "lockedmemory.save"},
-		"inside":  {false, "lockedmemory.save", "memory.save"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			spans := record()
-			lock := locks(t, localLocker(t, observed(t)))
-			order := []memory.Middleware{lock, memory.WithTracing()}
-			if test.tracingFirst {
-				order = []memory.Middleware{memory.WithTracing(), lock}
-			}
-			save(t, inSession(t, "s"), memory.ApplyMiddleware(recall(), order...), "1")
-			parent, child := spans()[test.parent], spans()[test.child]
-			if parent == nil || child == nil {
-				t.Fatalf("spans: %v", spans())
-			}
-			if parent.SpanContext().SpanID() != child.Parent().SpanID() {
-				t.Errorf("%s is no child of %s", test.child, test.parent)
-			}
-		})
-	}
-}
-
 // A Turn is one tree of spans, including those of the application.
 func TestNew_turnsUseTheTracer(t *testing.T) {
 	spans := record()
@@ -139,21 +112,6 @@ func TestMiddleware_orderOfHooksAndLock(t *testing.T) {
 			}
 		})
 	}
-}
-
-// An outer hook sees the error with its code. An inner hook sees the error of the inner memory.
-func TestMiddleware_hooksSeeTheErrorsWithTheirCodes(t *testing.T) {
-	var outside error
-	lock := locks(t, localLocker(t, nil))
-	hooks := memory.WithHooks(memory.Hooks{OnError: func(_ context.Context, err error) error {
-		outside = err
-		return err
-	}})
-	m := memory.ApplyMiddleware(recall(), hooks, lock)
-	if err := m.Save(t.Context(), schema.NewHumanMessage("q"), schema.NewAIMessage("a")); err == nil {
-		t.Error("no session, and no error")
-	}
-	mustHaveCode(t, outside, core.ErrInvalidInput, distlock.ErrInvalidKey)
 }
 
 func TestWrap_optionsHaveTheirEffect(t *testing.T) {

@@ -208,32 +208,6 @@ func TestMemory_lifecycle(t *testing.T) {
 	}
 }
 
-// A go-redis client connects when it is made, so a client that only validates the URL would
-// connect, too.
-func TestNew_connectsWithOneClient(t *testing.T) {
-	server := servers.StartRedis(t)
-	url := server.URL() + "?min_idle_conns=200&pool_size=200"
-	received := func() (n int) {
-		info, err := server.Do("INFO", "stats")
-		must(t, err)
-		_, after, _ := strings.Cut(info, "total_connections_received:")
-		_, err = fmt.Sscan(after, &n)
-		must(t, err)
-		return n
-	}
-	before, polls := received(), 0
-	m := open(t, url, nil)
-	servers.Await(t, 10*time.Second, "its connections are there", func() bool {
-		polls++
-		list, err := server.Do("CLIENT", "LIST", "TYPE", "normal")
-		return err == nil && strings.Count(list, "\n") > 200
-	})
-	must(t, m.Close(t.Context()))
-	if n := received() - before; n > 210+polls {
-		t.Errorf("%d connections for a pool of 200", n)
-	}
-}
-
 func TestClose_laterCallsFail(t *testing.T) {
 	for name, url := range backends(t) {
 		t.Run(name, func(t *testing.T) {

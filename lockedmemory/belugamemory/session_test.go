@@ -75,21 +75,6 @@ func TestSessionKey_isUnique(t *testing.T) {
 	}
 }
 
-func FuzzSessionKey(f *testing.F) {
-	f.Add("a", "b:c", "a:b", "c")
-	f.Add("", "a:s", "a", "s")
-	f.Add("", "a%3As", "a", "s")
-	f.Fuzz(func(t *testing.T, tenant1, session1, tenant2, session2 string) {
-		if session1 == "" || session2 == "" {
-			return
-		}
-		same := sessionKey(t, tenant1, session1) == sessionKey(t, tenant2, session2)
-		if same != (tenant1 == tenant2 && session1 == session2) {
-			t.Errorf("one key: %t", same)
-		}
-	})
-}
-
 func TestSessionKey_noSession_noLock(t *testing.T) {
 	for name, url := range map[string]string{"mem": "mem://", "redis": sharedURL(t)} {
 		for who, ctx := range map[string]context.Context{

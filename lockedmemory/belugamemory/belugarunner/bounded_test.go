@@ -24,9 +24,7 @@ var long = strings.Repeat("why? ", 200)
 func runs(t testing.TB, r *belugarunner.Runner, from, to int) {
 	t.Helper()
 	for n := from; n < to; n++ {
-		if _, errs := say(t.Context(), r, "s", fmt.Sprintf("%08d %s", n, long)); errs != nil {
-			t.Fatal(errs)
-		}
+		succeeds(t)(say(t.Context(), r, "s", fmt.Sprintf("%08d %s", n, long)))
 	}
 }
 
@@ -101,9 +99,7 @@ func TestRunner_O_unreadTurns_stay(t *testing.T) {
 			}}}})
 			ask := func(n int) {
 				t.Helper()
-				if _, errs := say(t.Context(), r, "s", fmt.Sprint(n)); errs != nil {
-					t.Fatal(errs)
-				}
+				succeeds(t)(say(t.Context(), r, "s", fmt.Sprint(n)))
 			}
 			for n := range 6 {
 				ask(n) // 8 tokens for two messages, and about 4 for their texts
@@ -135,9 +131,7 @@ func TestMaxTurns_keepsTheNewest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRunner(t, answers(echo), url, belugarunner.Options{Namespace: "max", MaxTurns: 3})
 			for n := range 9 {
-				if _, errs := say(t.Context(), r, "s", fmt.Sprint(n)); errs != nil {
-					t.Fatal(errs)
-				}
+				succeeds(t)(say(t.Context(), r, "s", fmt.Sprint(n)))
 			}
 			if got := said(t, t.Context(), r, "s"); got != "5 6 7 8" { // a run removes the turns before its own
 				t.Errorf("the session has %s", got)

@@ -45,9 +45,7 @@ func TestErrors_deletedWhileWaiting_notFound(t *testing.T) {
 			other := newRunner(t, answers(echo), url, belugarunner.Options{TTL: 20 * time.Second}) // not the Locker
 			begin := func() {
 				t.Helper()
-				if _, errs := say(t.Context(), r, "s", "hi"); errs != nil {
-					t.Fatal(errs)
-				}
+				succeeds(t)(say(t.Context(), r, "s", "hi"))
 			}
 			begin()
 			deletedMeanwhile(t, r, func() {

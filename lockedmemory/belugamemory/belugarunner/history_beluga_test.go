@@ -39,11 +39,7 @@ func TestHistory_onBeluga_hooksAndPipelines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &asked{}
 			r := newRunner(t, test.agent(m), "mem://", belugarunner.Options{Namespace: "beluga " + name})
-			for _, input := range []string{"my order?", "bye"} {
-				if _, errs := say(t.Context(), r, "s", input); errs != nil {
-					t.Fatal(errs)
-				}
-			}
+			talk(t, r, "s", "my order?", "bye")
 			if m.last() != test.want {
 				t.Errorf("the model got\n%s\nwant\n%s", m.last(), test.want)
 			}

@@ -62,6 +62,14 @@ func (m *asked) ModelID() string                                 { return "asked
 // last returns the newest request.
 func (m *asked) last() string { return m.requests[len(m.requests)-1] }
 
+// got checks the newest request.
+func (m *asked) got(t testing.TB, want string) {
+	t.Helper()
+	if m.last() != want {
+		t.Errorf("the model got\n%q\nwant\n%q", m.last(), want)
+	}
+}
+
 // remembering makes an agent with a tool, whose model has a History.
 func remembering(m llm.ChatModel, result string) agent.Agent {
 	return agent.New("agent", agent.WithLLM(belugarunner.History(m)), agent.WithTools([]tool.Tool{
@@ -81,9 +89,7 @@ func TestHistory_reachesTheModelOfTheNextInstance(t *testing.T) {
 			b := newRunner(t, remembering(second, "Friday"), url, belugarunner.Options{Namespace: t.Name()})
 			ask := func(r *belugarunner.Runner, input string) {
 				t.Helper()
-				if _, errs := say(t.Context(), r, "s", input); errs != nil {
-					t.Fatal(errs)
-				}
+				succeeds(t)(say(t.Context(), r, "s", input))
 			}
 			ask(a, "my order?")
 			ask(b, "thanks")
@@ -137,14 +143,8 @@ func TestHistory_followsTheSystemMessage_withinTheBudget(t *testing.T) {
 			session, options.SessionService = created.ID, all
 		}
 		r := newRunner(t, assistant, "mem://", options)
-		for _, input := range []string{"1", "2", "3", "4"} {
-			if _, errs := say(t.Context(), r, session, input); errs != nil {
-				t.Fatal(errs)
-			}
-		}
-		if want := "system be kind|human 2|ai re 2|human 3|ai re 3|human 4"; m.last() != want {
-			t.Errorf("the model got\n%s\nwant\n%s", m.last(), want)
-		}
+		talk(t, r, session, "1", "2", "3", "4")
+		m.got(t, "system be kind|human 2|ai re 2|human 3|ai re 3|human 4")
 	}
 }
 
@@ -157,14 +157,8 @@ func TestHistory_systemMessagesAlone_stayFirst(t *testing.T) {
 		answer, err := model.Generate(ctx, []schema.Message{schema.NewSystemMessage(input)})
 		return answer.Text(), err
 	}), "mem://", belugarunner.Options{Namespace: t.Name()})
-	for _, input := range []string{"one", "two"} {
-		if _, errs := say(t.Context(), r, "s", input); errs != nil {
-			t.Fatal(errs)
-		}
-	}
-	if want := "system two|human one|ai re one"; m.last() != want {
-		t.Errorf("the model got\n%s\nwant\n%s", m.last(), want)
-	}
+	talk(t, r, "s", "one", "two")
+	m.got(t, "system two|human one|ai re one")
 }
 
 // The calls of tools count: otherwise long arguments would exceed the budget.
@@ -173,11 +167,7 @@ func TestHistory_callsCountInTheBudget(t *testing.T) {
 	for tokens, want := range map[int]string{25: "human hi", 26: `human my order?|ai [{1 order {"id":"7"}}]|tool Fri|ai re Fri|human hi`} {
 		m := &asked{}
 		r := newRunner(t, remembering(m, "Fri"), "mem://", belugarunner.Options{History: tokens, Namespace: fmt.Sprint(t.Name(), tokens)})
-		for _, input := range []string{"my order?", "hi"} {
-			if _, errs := say(t.Context(), r, "s", input); errs != nil {
-				t.Fatal(errs)
-			}
-		}
+		talk(t, r, "s", "my order?", "hi")
 		if m.last() != want {
 			t.Errorf("with %d tokens the model got\n%s\nwant\n%s", tokens, m.last(), want)
 		}
@@ -207,29 +197,17 @@ func TestHistory_isAsPluginsLeaveIt(t *testing.T) {
 	t.Parallel()
 	m := &asked{}
 	r := newRunner(t, remembering(m, "secret"), "mem://", belugarunner.Options{Namespace: t.Name(), Plugins: []runtime.Plugin{&hiding{}}})
-	for _, input := range []string{"one", "my order?", "bye"} {
-		if _, errs := say(t.Context(), r, "s", input); errs != nil {
-			t.Fatal(errs)
-		}
-	}
+	talk(t, r, "s", "one", "my order?", "bye")
 	const call = `ai [{1 order {"id":"7"}}]|tool no result: the call was refused, or a plugin has removed its result|`
-	if want := "human my order?|" + call + "ai re secret|human bye"; m.last() != want {
-		t.Errorf("the model got\n%s\nwant\n%s", m.last(), want)
-	}
+	m.got(t, "human my order?|"+call+"ai re secret|human bye")
 }
 
 func TestHistory_toolWithBytes_isStoredAsJSONShowsIt(t *testing.T) {
 	t.Parallel()
 	m := &asked{}
 	r := newRunner(t, remembering(m, "a\xffb"), "mem://", belugarunner.Options{Namespace: t.Name(), Plugins: []runtime.Plugin{&answerless{}}})
-	for _, input := range []string{"my order?", "bye"} {
-		if _, errs := say(t.Context(), r, "s", input); errs != nil {
-			t.Fatal(errs)
-		}
-	}
-	if want := "human my order?|ai [{1 order {\"id\":\"7\"}}]|tool a\ufffdb|human bye"; m.last() != want {
-		t.Errorf("the model got\n%q\nwant\n%q", m.last(), want)
-	}
+	talk(t, r, "s", "my order?", "bye")
+	m.got(t, "human my order?|ai [{1 order {\"id\":\"7\"}}]|tool a\ufffdb|human bye")
 }
 
 // answerless removes the text of answers.
@@ -260,14 +238,8 @@ func TestHistory_agentsAtOnce_keepTheirResults(t *testing.T) {
 	t.Parallel()
 	m := &asked{}
 	r := newRunner(t, remembering(m, ""), "mem://", belugarunner.Options{Namespace: t.Name(), Plugins: []runtime.Plugin{&atOnce{}}})
-	for _, input := range []string{"one", "bye"} {
-		if _, errs := say(t.Context(), r, "s", input); errs != nil {
-			t.Fatal(errs)
-		}
-	}
-	if want := "human one|ai [{a of a }]|tool for a|ai [{b of b }]|tool for b|ai re one|human bye"; m.last() != want {
-		t.Errorf("the model got\n%s\nwant\n%s", m.last(), want)
-	}
+	talk(t, r, "s", "one", "bye")
+	m.got(t, "human one|ai [{a of a }]|tool for a|ai [{b of b }]|tool for b|ai re one|human bye")
 }
 
 // these is a plugin that adds events of tools to the first turn.
@@ -319,11 +291,7 @@ func TestHistory_everyCall_hasItsResult(t *testing.T) {
 			t.Parallel()
 			m := &asked{}
 			r := newRunner(t, remembering(m, ""), "mem://", belugarunner.Options{Namespace: "results " + name, Plugins: []runtime.Plugin{&these{events: test.events}}})
-			for _, input := range []string{"one", "bye"} {
-				if _, errs := say(t.Context(), r, "s", input); errs != nil {
-					t.Fatal(errs)
-				}
-			}
+			talk(t, r, "s", "one", "bye")
 			want := "human one"
 			for pair := range strings.SplitSeq(test.want, ";") {
 				id, text, _ := strings.Cut(pair, ":")
@@ -343,14 +311,8 @@ func TestHistory_ofAPipeline_hasTheAnswers(t *testing.T) {
 	member := remembering(m, "Friday")
 	r := newRunner(t, answers(func(ctx context.Context, input string) (string, error) { return member.Invoke(ctx, input) }),
 		"mem://", belugarunner.Options{Namespace: t.Name()})
-	for _, input := range []string{"my order?", "bye"} {
-		if _, errs := say(t.Context(), r, "s", input); errs != nil {
-			t.Fatal(errs)
-		}
-	}
-	if want := "human my order?|ai re Friday|human bye"; m.last() != want {
-		t.Errorf("the model got\n%s\nwant\n%s", m.last(), want)
-	}
+	talk(t, r, "s", "my order?", "bye")
+	m.got(t, "human my order?|ai re Friday|human bye")
 }
 
 func TestHistory_outsideOfARun_isRefused(t *testing.T) {
@@ -371,9 +333,7 @@ func TestHistory_outsideOfARun_isRefused(t *testing.T) {
 func TestHistory_notUsed_storesNoTools(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t, agent.New("agent", agent.WithLLM(&asked{})), "mem://", belugarunner.Options{Namespace: t.Name()})
-	if _, errs := say(t.Context(), r, "s", "my order?"); errs != nil {
-		t.Fatal(errs)
-	}
+	succeeds(t)(say(t.Context(), r, "s", "my order?"))
 	session, err := r.Sessions().Get(t.Context(), "s")
 	must(t, err)
 	if session.Turns[0].Metadata != nil {

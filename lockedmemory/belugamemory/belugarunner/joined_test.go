@@ -79,12 +79,8 @@ func TestRun_joins(t *testing.T) {
 		if !p.free(t, a) {
 			t.Error("the lock stands")
 		}
-		if answer, errs := p.say(t.Context(), a, "q"); answer != "done" || errs != nil {
-			t.Errorf("%q, %v", answer, errs)
-		}
-		if _, errs := p.say(t.Context(), b, "next"); errs != nil {
-			t.Error(errs)
-		}
+		answered(t, "done")(p.say(t.Context(), a, "q"))
+		succeeds(t)(p.say(t.Context(), b, "next"))
 		saved, err := mem.Load(ctx, "")
 		if err != nil || len(saved) != 8 {
 			t.Errorf("%d messages, %v; want 8", len(saved), err)

@@ -80,9 +80,7 @@ func TestMaxHold_L_refusesLateUpdate(t *testing.T) {
 		a, b := p.with(t, slow.agent, belugarunner.Options{MaxHold: age}), p.with(t, echo, belugarunner.Options{Wait: -1})
 		start := time.Now()
 		p.cancelled(t, a, slow, "late")
-		if _, errs := p.say(t.Context(), b, "next"); errs != nil {
-			t.Fatal(errs)
-		}
+		succeeds(t)(p.say(t.Context(), b, "next"))
 		if took := time.Since(start); took != age {
 			t.Errorf("the next run began after %s, want %s", took, age)
 		}
@@ -170,9 +168,7 @@ func TestRun_closeEndsTheLingering(t *testing.T) {
 		p.cancelled(t, a, slow, "late")
 		var next sync.WaitGroup
 		next.Go(func() {
-			if _, errs := p.say(t.Context(), b, "next"); errs != nil {
-				t.Error(errs)
-			}
+			succeeds(t)(p.say(t.Context(), b, "next"))
 		})
 		synctest.Wait()
 		start := time.Now()

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
-	"github.com/lookatitude/beluga-ai/v2/runtime"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -49,46 +48,6 @@ func TestRun_S1_runsFollowEachOther(t *testing.T) {
 		if turns := strings.Fields(p.turns(t)); len(turns) != runs {
 			t.Errorf("the turns %v, want %d", turns, runs)
 		}
-	})
-}
-
-// Without the lock, the test above fails.
-func TestRun_withoutALock_losesTurns(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, p *place) {
-		runner := runtime.NewRunner(answers(func(ctx context.Context, input string) (string, error) {
-			time.Sleep(5 * time.Millisecond)
-			return echo(ctx, input)
-		}), runtime.WithSessionService(p.sessions))
-		var all sync.WaitGroup
-		for n := range 8 {
-			all.Go(func() {
-				for range runner.Run(t.Context(), p.session, schema.NewHumanMessage(strconv.Itoa(n))) {
-				}
-			})
-		}
-		all.Wait()
-		if turns := strings.Fields(p.turns(t)); len(turns) != 1 {
-			t.Errorf("the turns %v: this runner does not lose what Beluga's does", turns)
-		}
-	})
-}
-
-func TestRun_S1_sessionsAreIndependent(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, p *place) {
-		first := newThinks()
-		a := p.with(t, first.agent)
-		go p.say(t.Context(), a, "long")
-		<-first.begun
-		b := p.with(t, echo)
-		for _, err := range b.Run(core.WithTenant(t.Context(), "another"), p.session, schema.NewHumanMessage("short")) {
-			if err != nil {
-				t.Error(err)
-			}
-		}
-		if got := p.turns(t); got != "short" {
-			t.Errorf("the turns %q", got)
-		}
-		close(first.goOn)
 	})
 }
 
@@ -203,9 +162,7 @@ func TestRun_L_slowReaderHoldsNothing(t *testing.T) {
 			if err != nil || event.Text != "answer to first" || !p.free(t, a) {
 				t.Fatalf("event %v, error %v; the lock is free: %t, want it free", event, err, p.free(t, a))
 			}
-			if _, errs := p.say(t.Context(), b, "next"); errs != nil {
-				t.Error(errs)
-			}
+			succeeds(t)(p.say(t.Context(), b, "next"))
 		}
 		if got := p.turns(t); got != "first next" {
 			t.Errorf("turns %q", got)
@@ -264,19 +221,6 @@ func TestRun_busy(t *testing.T) {
 		}
 		close(first.goOn)
 		done.Wait()
-	})
-}
-
-func TestRun_withoutSession_refused(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, p *place) {
-		a := p.with(t, func(context.Context, string) (string, error) { panic("it has no session") })
-		p.session = ""
-		// The context names another session.
-		answer, errs := p.say(core.WithSessionID(t.Context(), "other"), a, "q")
-		if answer != "" || len(errs) != 1 {
-			t.Fatalf("%q, %v", answer, errs)
-		}
-		refusedWith(t, errs[0], core.ErrInvalidInput, distlock.ErrInvalidKey)
 	})
 }
 

@@ -102,9 +102,7 @@ func TestNew_readsTheID(t *testing.T) {
 		n := 0
 		r := newRunner(t, called{echo, func() string { n++; return strings.Repeat("x", n) }}, "mem://")
 		for range 2 {
-			if answer, errs := say(t.Context(), r, "s", "q"); answer != "answer to q" || errs != nil {
-				t.Errorf("%q, %v", answer, errs)
-			}
+			answered(t, "answer to q")(say(t.Context(), r, "s", "q"))
 		}
 		stored, err := r.Sessions().Get(t.Context(), "s")
 		if err != nil || stored.AgentID != "x" {
@@ -118,9 +116,7 @@ func TestStore_serverOfItsOwn(t *testing.T) {
 	t.Parallel()
 	locks, store := servers.StartRedis(t), servers.StartRedis(t)
 	r := newRunner(t, answers(echo), locks.URL(), belugarunner.Options{Store: store.URL(), Namespace: "n", IdleTTL: time.Hour})
-	if answer, errs := say(t.Context(), r, "s", "q"); answer != "answer to q" || errs != nil {
-		t.Errorf("%q, %v", answer, errs)
-	}
+	answered(t, "answer to q")(say(t.Context(), r, "s", "q"))
 	if list, err := locks.Do("KEYS", "*"); err != nil || !strings.Contains(list, "n:{s}") || strings.Contains(list, "run") {
 		t.Errorf("the server of the locks has %q, %v", list, err)
 	}

@@ -65,6 +65,34 @@ func say(ctx context.Context, r *belugarunner.Runner, session, input string) (an
 	return answer, errs
 }
 
+// answered returns a check of the result of say.
+func answered(t testing.TB, want string) func(answer string, errs []error) {
+	return func(answer string, errs []error) {
+		t.Helper()
+		if answer != want || errs != nil {
+			t.Errorf("%q, %v; want %q", answer, errs, want)
+		}
+	}
+}
+
+// succeeds returns a check of say's errors.
+func succeeds(t testing.TB) func(string, []error) {
+	return func(_ string, errs []error) {
+		t.Helper()
+		if errs != nil {
+			t.Error(errs)
+		}
+	}
+}
+
+// talk makes a turn of each input.
+func talk(t testing.TB, r *belugarunner.Runner, session string, inputs ...string) {
+	t.Helper()
+	for _, input := range inputs {
+		succeeds(t)(say(t.Context(), r, session, input))
+	}
+}
+
 // said returns the inputs of a session's turns.
 func said(t testing.TB, ctx context.Context, r *belugarunner.Runner, session string) string {
 	t.Helper()
@@ -229,34 +257,6 @@ func TestRunner_L_panicFreesItsSession(t *testing.T) {
 	}
 }
 
-func TestRunner_S1_runsOfTwoRunners(t *testing.T) {
-	const runs = 10
-	for name, url := range belugarunner.Backends(t) {
-		t.Run(name, func(t *testing.T) {
-			var all sync.WaitGroup
-			var first *belugarunner.Runner
-			for i := range 2 {
-				r := newRunner(t, answers(echo), url, belugarunner.Options{Namespace: "two", TTL: time.Duration(20+i) * time.Second})
-				first = r
-				all.Go(func() {
-					for n := range runs {
-						if answer, errs := say(t.Context(), r, "new", fmt.Sprint(n)); answer != fmt.Sprint("answer to ", n) || errs != nil {
-							t.Errorf("%q, %v", answer, errs)
-						}
-					}
-				})
-			}
-			all.Wait()
-			if turns := strings.Fields(said(t, t.Context(), first, "new")); len(turns) != 2*runs {
-				t.Errorf("the turns %v, want %d", turns, 2*runs)
-			}
-			if got := said(t, core.WithTenant(t.Context(), "another"), first, "new"); got != "no session" {
-				t.Errorf("another tenant has the turns %q", got)
-			}
-		})
-	}
-}
-
 // The first request acquires the lock, the second reads the session. The third stores the session and
 // releases the lock.
 func TestRunner_threeRequests(t *testing.T) {
@@ -266,9 +266,7 @@ func TestRunner_threeRequests(t *testing.T) {
 	own := requests(t, server) - before
 	for n := range 3 {
 		before = requests(t, server)
-		if answer, errs := say(t.Context(), r, "s", "q"); answer != "answer to q" || errs != nil {
-			t.Errorf("%q, %v", answer, errs)
-		}
+		answered(t, "answer to q")(say(t.Context(), r, "s", "q"))
 		if got := requests(t, server) - before - own; n > 1 && got != 3 { // the first two load scripts
 			t.Errorf("%d requests", got)
 		}
@@ -280,9 +278,7 @@ func TestRunner_S1_insideADo_keepsItsLock(t *testing.T) {
 	r := newRunner(t, answers(echo), url, belugarunner.Options{Namespace: t.Name()})
 	must(t, r.Locker().Do(t.Context(), "s", func(ctx context.Context) error {
 		for range 2 {
-			if answer, errs := say(ctx, r, "s", "q"); answer != "answer to q" || errs != nil {
-				t.Errorf("%q, %v", answer, errs)
-			}
+			answered(t, "answer to q")(say(ctx, r, "s", "q"))
 			if info, err := r.Locker().Inspect(ctx, "s"); err != nil || !info.Held {
 				t.Errorf("the lock: %+v, %v", info, err)
 			}
@@ -319,9 +315,7 @@ func TestNew_sharesTheLocker(t *testing.T) {
 		return "saved", mem.Save(ctx, in, out)
 	}), server.URL())
 	for range 2 {
-		if answer, errs := say(t.Context(), saves, "s", "q"); answer != "saved" || errs != nil {
-			t.Errorf("%q, %v", answer, errs)
-		}
+		answered(t, "saved")(say(t.Context(), saves, "s", "q"))
 	}
 	messages, err := mem.Load(ctx, "")
 	if got := said(t, ctx, saves, "s"); err != nil || len(messages) != 4 || got != "q q" {
@@ -374,9 +368,7 @@ func TestRunner_sessionOfAnotherAgent_refused(t *testing.T) {
 		// A session that names no agent is for all.
 		_, err := first.Sessions().Create(core.WithSessionID(t.Context(), "open"), "")
 		must(t, err)
-		if answer, errs := say(t.Context(), first, "open", "q"); answer != "answer to q" || errs != nil {
-			t.Errorf("%q, %v", answer, errs)
-		}
+		answered(t, "answer to q")(say(t.Context(), first, "open", "q"))
 		stored, err := first.Sessions().Get(t.Context(), "s")
 		if err != nil || stored.AgentID != "agent" || stored.ID != "s" {
 			t.Errorf("%+v, %v", stored, err)
@@ -409,9 +401,7 @@ func TestRunner_L_nestedRuns(t *testing.T) {
 		var all sync.WaitGroup
 		for n := range runs {
 			all.Go(func() {
-				if answer, errs := say(t.Context(), r, fmt.Sprint("outer ", n), fmt.Sprint(n, " ok")); answer != "ok" || errs != nil {
-					t.Errorf("%q, %v", answer, errs)
-				}
+				answered(t, "ok")(say(t.Context(), r, fmt.Sprint("outer ", n), fmt.Sprint(n, " ok")))
 			})
 		}
 		all.Wait()
@@ -461,29 +451,6 @@ func TestRunner_L_worker(t *testing.T) {
 			})
 		})
 	}
-}
-
-// An agent that ignores its context holds the session until MaxHold.
-func TestRunner_L_maxHold(t *testing.T) {
-	onMem(t, func(t *testing.T) {
-		slow := newThinks()
-		r := newRunner(t, answers(slow.agent), "mem://", belugarunner.Options{MaxHold: time.Minute})
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() { <-slow.begun; cancel() }()
-		say(ctx, r, "s", "late")
-		start := time.Now()
-		lease, err := r.Locker().Acquire(t.Context(), "s", distlock.WithWait(time.Hour))
-		must(t, err)
-		must(t, lease.Release(t.Context()))
-		if took := time.Since(start); took != time.Minute {
-			t.Errorf("the session was held for %s", took)
-		}
-		close(slow.goOn)
-		synctest.Wait()
-		if got := said(t, t.Context(), r, "s"); got != "" {
-			t.Errorf("the turns %q", got)
-		}
-	})
 }
 
 // onMem runs a test with mem:// on a clock of its own.

@@ -272,9 +272,7 @@ func TestShutdown_insideARun_refused(t *testing.T) {
 			return input, errors.Join(refused(ctx), other.Shutdown(ctx))
 		}), "mem://", belugarunner.Options{Plugins: []runtime.Plugin{&hooks{before: refused}}})
 		other = newRunner(t, answers(echo), "mem://")
-		if answer, errs := say(t.Context(), r, "s", "q"); answer != "q" || errs != nil {
-			t.Errorf("%q, %v", answer, errs)
-		}
+		answered(t, "q")(say(t.Context(), r, "s", "q"))
 	})
 }
 
@@ -289,9 +287,7 @@ func TestShutdown_othersStay(t *testing.T) {
 			all.Go(func() { must(t, first.Shutdown(t.Context())) })
 		}
 		all.Wait()
-		if answer, errs := say(t.Context(), second, "s", "q"); answer != "answer to q" || errs != nil {
-			t.Errorf("%q, %v", answer, errs)
-		}
+		answered(t, "answer to q")(say(t.Context(), second, "s", "q"))
 		must(t, second.Shutdown(t.Context()))
 		in, out := question("q")
 		must(t, mem.Save(core.WithSessionID(t.Context(), "s"), in, out))
