@@ -17,8 +17,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.7.0
 LICENCES := github.com/google/go-licenses@v1.6.0
 
-# The build tags of tests that need more than servers. A comma in a call would end its argument.
-TAGS := browser,jaeger
+# The build tag of tests that need more than servers.
+TAGS := browser
 
 # A module is tested as its users get it, never through a workspace file.
 export GOWORK := off
@@ -73,12 +73,6 @@ test-beluga: deps ## Test what imports Beluga against the real one, where it can
 test-browser: ## Look at the page of the example in a real browser
 	@scripts/deps.sh browser
 	cd examples/agent/browsertest && go test -tags browser -count=1 -timeout 4m ./...
-
-.PHONY: test-jaeger
-test-jaeger: ## Send a contended run to a running Jaeger and follow the links there: JAEGER=http://host:16686, OTLP=http://host:4318
-	@test -n "$(JAEGER)" || { echo "make test-jaeger needs a running Jaeger, as one of compose.yaml: make test-jaeger JAEGER=http://localhost:16686"; exit 1; }
-	@scripts/deps.sh
-	cd tracing/collectortest && JAEGER='$(JAEGER)' OTLP='$(OTLP)' RECORD='$(RECORD)' go test -race -tags jaeger -count=1 -v -run TestJaeger ./jaeger
 
 .PHONY: check
 check: ## Check formatting, vet, staticcheck, import directions, go.mod

@@ -2,22 +2,18 @@ package tracing_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/tracing"
 )
 
@@ -108,40 +104,5 @@ func TestQuorum_spansShowTheNodes(t *testing.T) {
 func TestQuorum_unsampled_nodesAreNotAsked(t *testing.T) {
 	if n, _ := onQuorum(t, sdktrace.NeverSample()); n.asks != 0 {
 		t.Errorf("%d calls were to show answers of nodes", n.asks)
-	}
-}
-
-// On real nodes, a quorum of answers comes before the end of an operation.
-func TestQuorum_Redlock3_spansShowTheNodes(t *testing.T) {
-	nodes := servers.StartQuorum(t, 3)
-	spans := tracetest.NewInMemoryExporter()
-	observer, err := tracing.New(tracing.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))))
-	must(t, err)
-	locker, err := lockurl.Open(t.Context(), nodes.URL()+"?restart_delay=-1s", &distlock.Options{Observer: observer})
-	must(t, err)
-	defer func() { must(t, locker.Close(context.Background())) }()
-	lease, err := locker.Acquire(t.Context(), session)
-	must(t, err)
-	_, busy := locker.TryAcquire(t.Context(), session)
-	must(t, lease.Extend(t.Context(), time.Minute))
-	must(t, lease.Release(t.Context()))
-	if !errors.Is(busy, distlock.ErrNotAcquired) {
-		t.Errorf("TryAcquire: %v", busy)
-	}
-	ended := spans.GetSpans()
-	if len(ended) != 4 {
-		t.Fatalf("%d spans", len(ended))
-	}
-	for i, answer := range []string{"granted", "busy", "held", "released"} {
-		attrs, answers := attributes(ended[i]), 0
-		for _, e := range ended[i].Events {
-			if slices.Contains(e.Attributes, attribute.String("distlock.node.answer", answer)) {
-				answers++
-			}
-		}
-		if attrs["distlock.backend"].AsString() != "redlock" || attrs["distlock.nodes"].AsInt64() != 3 ||
-			attrs["distlock.quorum"].AsInt64() != 2 || answers < 2 {
-			t.Errorf("%s has %d answers %q: %v %v", ended[i].Name, answers, answer, ended[i].Attributes, ended[i].Events)
-		}
 	}
 }

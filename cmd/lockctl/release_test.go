@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
@@ -66,65 +65,6 @@ func TestRelease_holderLosesAndWaiterWins(t *testing.T) {
 		}
 		lockctl(t, "release", "apple", "--token", number, "--yes", "--url", url).is(t, exitFinding, "the lock is free")
 	})
-}
-
-// A local handoff raises the token within the block of the grant. A release names the shown token alone.
-func TestRelease_afterALocalHandoff_namesOneToken(t *testing.T) {
-	onBackends(t, func(t *testing.T, url string) {
-		l, d := locker(t, url), open(t, url)
-		breaker, _ := driver.As[driver.Breaker](d)
-		second := handedOff(t, l)
-		state, err := d.Inspect(t.Context(), driver.Name{Namespace: "distlock", Key: "apple"})
-		if err != nil || state.Fence != second.Fence()-1 {
-			t.Fatalf("the backend shows the token %d, the lease has %d, %v", state.Fence, second.Fence(), err)
-		}
-		for _, other := range []int64{state.Fence - 1, state.Fence + 1, state.Fence + 2, second.Fence() + 1} {
-			lockctl(t, "release", "apple", "--token", strconv.FormatInt(other, 10), "--yes", "--url", url).
-				is(t, exitFinding, "the lock has the token "+strconv.FormatInt(state.Fence, 10), "nothing was changed")
-			if broken, err := breaker.Break(t.Context(), driver.Name{Namespace: "distlock", Key: "apple"}, other); broken || err != nil {
-				t.Errorf("the driver ends the grant %d by the token %d, %v", state.Fence, other, err)
-			}
-		}
-		if err := second.Err(); err != nil {
-			t.Errorf("the holder under %d: %v", second.Fence(), err)
-		}
-		lockctl(t, "release", "apple", "--token", strconv.FormatInt(state.Fence, 10), "--yes", "--url", url).is(t, 0, "Released.")
-	})
-}
-
-// handedOff returns the second lease under a grant.
-func handedOff(t *testing.T, l *distlock.Locker) *distlock.Lease {
-	t.Helper()
-	for range 100 {
-		first, err := l.Acquire(t.Context(), "apple")
-		if err != nil {
-			t.Fatal(err)
-		}
-		next := make(chan *distlock.Lease)
-		go func() {
-			second, err := l.Acquire(t.Context(), "apple")
-			if err != nil {
-				t.Error(err)
-			}
-			next <- second
-		}()
-		time.Sleep(time.Millisecond) // the waiter may come later: then another try follows
-		if err := first.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		second := <-next
-		if second == nil {
-			t.FailNow()
-		}
-		if second.Fence() == first.Fence()+1 {
-			return second
-		}
-		if err := second.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Fatal("no local handoff in 100 tries")
-	return nil
 }
 
 func TestRelease_asksAndNeedsTheToken(t *testing.T) {
