@@ -38,7 +38,9 @@ func (c *campaign) clash(says func(at int64) said) {
 	enter(2, 20)
 	leave := says(now())
 	leave.Run, leave.Lease, leave.Key = 1, 1, "key"
-	c.register.leave(&leave)
+	if c.register.leave(&leave).Refused && leave.Text == "released" {
+		c.register.trusted(&said{Run: 1, Key: "key", Fence: 10, Trusted: now()})
+	}
 }
 
 // Two who trust their leases at once break S1, unless a fault is felt that may do that, by one of
@@ -68,6 +70,12 @@ func TestAttribute_windows(t *testing.T) {
 		}, "1 (1 N), apart 0"},
 		{"never told", nil, func(int64) said { return said{} }, "1 (1 N), apart 0"},
 		{"told in time", nil, func(at int64) said { return said{Ended: at - int64(time.Second)} }, "0, apart 0"},
+		{"told in time, and its release has ended another lease", nil, func(at int64) said {
+			return said{Ended: at - int64(time.Second), Text: "released"}
+		}, "1 (1 S1), apart 0"},
+		{"released by Close, and again", nil, func(at int64) said {
+			return said{Ended: at - int64(time.Second), Closed: true, Text: "released"}
+		}, "0, apart 0"},
 		{"over before", nil, func(at int64) said { return said{Trusted: at - int64(time.Second)} }, "0, apart 0"},
 		{"a fault that breaks nothing", func(c *campaign) { c.windows.open(serverFaults[1], 0, now()) }, trusts, "1 (1 S1), apart 0"},
 		{"the server restarts empty", func(c *campaign) { c.windows.open(serverFaults[0], 0, now()) }, trusts, "0, apart 1 (1 S1)"},

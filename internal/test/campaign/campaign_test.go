@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/internal/test/faultnet"
-	"github.com/belugalock/belugalock/internal/test/history"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
@@ -147,9 +146,6 @@ func (c *campaign) run() {
 	c.ledger.judgeUntil(now(), true)
 	c.histories.checkUntil(epoch(now(), c.start, c.plan.rotate)+1, firstTry)
 	c.histories.tryAgain(min(2*time.Minute, c.plan.lasts/2))
-	if err := c.histories.events.Close(); err != nil {
-		c.t.Errorf("the history of the faults is not whole: %v", err)
-	}
 	c.attribute()
 }
 
@@ -213,8 +209,6 @@ func (c *campaign) guard(done <-chan struct{}) {
 			v := c.windows.open(replaced, 0, seen-int64(missed))
 			c.windows.forget(v, seen-int64(missed), at+int64(c.plan.ttl))
 			c.windows.close(v)
-			p := c.histories.events.Begin(history.Op{Kind: history.Forgot, Call: history.Now() - (at - v.from)})
-			p.End(nil)
 			c.mu.Lock()
 			c.stat(replaced).times++
 			c.mu.Unlock()

@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,13 +19,9 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// The key and the session of each epoch whose history is recorded. The session has only the first
-// few seconds of an epoch: each Load tells all that stands there.
-const (
-	recordedKey  = 0
-	recordedTalk = talks
-	recordedFor  = 4 * time.Second
-)
+// recordedFor is for how long the session of drafts of an epoch is in use: each Load tells all that
+// stands there.
+const recordedFor = 4 * time.Second
 
 // recorders are those of one process, by epoch: so that the history of an epoch can be read when it
 // is over.
@@ -71,107 +66,6 @@ func (r *recorders) err() (err error) {
 	return err
 }
 
-// recordedWork is leaseWork for a key whose history is recorded.
-func (h *hand) recordedWork(ctx context.Context, key string) {
-	t := h.tools
-	r := h.recorders.at(epochOf(key), h.name())
-	began := now()
-	inside := func(held *history.Held) func(*distlock.Lease) {
-		return func(lease *distlock.Lease) {
-			held.Check()
-			h.think(lease)
-			held.Check()
-		}
-	}
-	if h.rng.IntN(3) == 0 {
-		worked := false
-		lease := func(ctx context.Context) (*distlock.Lease, bool) { return t.locker.FromContext(ctx, key) }
-		take := func(ctx context.Context, fn func(context.Context) error) error {
-			return t.locker.Do(ctx, key, fn, distlock.WithWait(-1))
-		}
-		err := r.Do(ctx, key, lease, take, func(_ context.Context, held *history.Held) error {
-			worked = true
-			h.section(held.Lease, began, false, inside(held))
-			return nil
-		})
-		h.ended(err, worked)
-		return
-	}
-	acquire := t.locker.Acquire
-	if h.rng.IntN(2) == 0 {
-		acquire = t.locker.TryAcquire
-	}
-	held, err := r.Acquire(ctx, acquire, key, distlock.WithWait(-1))
-	if err != nil {
-		h.ended(err, false)
-		return
-	}
-	h.section(held.Lease, began, false, inside(held))
-	if h.rng.IntN(2) == 0 {
-		ctx = context.WithoutCancel(ctx)
-	}
-	h.ended(held.Release(ctx), true)
-}
-
-// recording is a memory whose calls are recorded.
-type recording struct {
-	memory
-	recorder *history.Recorder
-	session  string
-}
-
-// recorded is the memory of a task: that of a session whose history is recorded notes all calls.
-func (t *task) recorded(m memory) memory {
-	if t.kind != aTurn || t.session != talkOf(epochOf(t.session), recordedTalk) {
-		return m
-	}
-	r := t.recorders.at(epochOf(t.session), t.name())
-	if r == nil {
-		return m
-	}
-	return recording{m, r, t.session}
-}
-
-func (r recording) begin(ctx context.Context, op history.Op) *history.Pending {
-	op.Key, op.Fence = r.session, fenceOf(ctx)
-	return r.recorder.Begin(op)
-}
-
-func (r recording) Save(ctx context.Context, input, output message) error {
-	p := r.begin(ctx, history.Op{Kind: history.Save, Entry: input.Write})
-	err := r.memory.Save(ctx, input, output)
-	answered(p, ctx, err)
-	return err
-}
-
-func (r recording) SaveOnce(ctx context.Context, id string, messages ...message) error {
-	p := r.begin(ctx, history.Op{Kind: history.Save, Entry: messages[0].Write, Turn: id})
-	err := r.memory.SaveOnce(ctx, id, messages...)
-	answered(p, ctx, err)
-	return err
-}
-
-func (r recording) Load(ctx context.Context, query string) ([]message, error) {
-	p := r.begin(ctx, history.Op{Kind: history.Load})
-	stored, err := r.memory.Load(ctx, query)
-	if err != nil {
-		answered(p, ctx, err)
-		return nil, err
-	}
-	var seen []string
-	for i := 0; i < len(stored); i++ {
-		entry := stored[i].Write
-		if i+1 < len(stored) && stored[i+1].Write == entry && stored[i+1].Role != stored[i].Role {
-			i++
-		} else {
-			entry = "torn: " + entry
-		}
-		seen = append(seen, entry)
-	}
-	p.End(func(o *history.Op) { o.Outcome, o.Fence, o.Seen = history.OK, fenceOf(ctx), seen })
-	return stored, nil
-}
-
 func fenceOf(ctx context.Context) int64 {
 	if lease, ok := lockedmemory.Lease(ctx); ok {
 		return lease.Fence()
@@ -199,24 +93,10 @@ func answered(p *history.Pending, ctx context.Context, err error) {
 	p.End(func(o *history.Op) { o.Outcome, o.Fence, o.Mark = outcome, token, mark })
 }
 
-// processName is that of a run in histories.
-func processName(run int) string { return fmt.Sprint("run-", run) }
-
-// struck notes a fault of a worker in advance: a stop, or a kill or a shutdown, which releases its
-// locks.
-func (h *histories) struck(w *worker, stopped bool) {
-	if name := processName(w.run); stopped {
-		h.events.Stop(name)
-	} else {
-		h.events.Kill(name)
-	}
-}
-
 // histories are those of a run, with their findings.
 type histories struct {
-	c      *campaign
-	dir    string
-	events *history.Recorder // the faults of workers and servers
+	c   *campaign
+	dir string
 
 	mu                    sync.Mutex
 	checked, ops, skipped int
@@ -229,8 +109,6 @@ type histories struct {
 // postponed is the history of a key or session that was not decided in time.
 type postponed struct {
 	epoch int
-	check func([]history.Op, history.Options) history.Verdict
-	what  string
 	ops   []history.Op
 }
 
@@ -249,12 +127,7 @@ const (
 )
 
 func newHistories(c *campaign) *histories {
-	h := &histories{c: c, dir: c.t.TempDir()}
-	var err error
-	if h.events, err = history.Create(filepath.Join(h.dir, "events"), "parent"); err != nil {
-		c.t.Fatal(err)
-	}
-	return h
+	return &histories{c: c, dir: c.t.TempDir()}
 }
 
 // checkUntil checks the histories of the epochs before one, and removes them.
@@ -272,7 +145,7 @@ func (h *histories) check(epoch int, limit time.Duration) {
 	if len(paths) == 0 {
 		return
 	}
-	ops, err := history.ReadFiles(append(paths, filepath.Join(h.dir, "events"))...)
+	ops, err := history.ReadFiles(paths...)
 	for _, path := range paths {
 		_ = os.Remove(path)
 	}
@@ -280,46 +153,29 @@ func (h *histories) check(epoch int, limit time.Duration) {
 		h.c.blame(&finding{kind: "failure", at: now(), text: "reading a history: " + err.Error()})
 		return
 	}
-	ops = endedByOthers(ops)
-	opts := history.Options{Timeout: limit}
-	h.verdict(epoch, "leases", ops, history.CheckLeases, opts)
-	for what, session := range map[string]string{"sessions": talkOf(epoch, recordedTalk), "drafts": draftOf(epoch)} {
-		if from, until := used(ops, session); h.c.windows.forgetful(session, from, until) != nil {
-			h.skipped++ // what the servers have kept is not known
-			continue
-		}
-		of := slices.DeleteFunc(slices.Clone(ops), func(o history.Op) bool { return o.Key != history.Hash(session) })
-		h.verdict(epoch, what, of, history.CheckSessions, opts)
+	if from, until := used(ops); h.c.windows.forgetful(draftOf(epoch), from, until) != nil {
+		h.skipped++ // what the servers have kept is not known
+		return
+	}
+	v := history.CheckSessions(ops, history.Options{Timeout: limit})
+	h.checked += v.Keys
+	h.ops += v.Ops
+	h.blame(epoch, ops, v)
+	if len(v.Undecided) > 0 {
+		h.doubtful++
+		h.c.say("epoch %d, drafts, %d operations: undecided", epoch, v.Ops)
+		h.postponed = append(h.postponed, postponed{epoch, ops})
 	}
 }
 
 // used is from when until when a session was, on the clock of now.
-func used(ops []history.Op, session string) (from, until int64) {
+func used(ops []history.Op) (from, until int64) {
 	ahead := now() - history.Now()
 	from = math.MaxInt64
 	for _, o := range ops {
-		if o.Key == history.Hash(session) {
-			from, until = min(from, o.Call+ahead), max(until, o.Call+ahead, o.Return+ahead)
-		}
+		from, until = min(from, o.Call+ahead), max(until, o.Call+ahead, o.Return+ahead)
 	}
 	return from, until
-}
-
-// verdict checks histories, and keeps those that are not decided for another try.
-func (h *histories) verdict(
-	epoch int, what string, ops []history.Op, check func([]history.Op, history.Options) history.Verdict, opts history.Options,
-) {
-	v := check(ops, opts)
-	h.checked += v.Keys
-	h.ops += v.Ops
-	h.blame(epoch, what, ops, v)
-	for _, key := range v.Undecided {
-		h.doubtful++
-		h.c.say("epoch %d, %s, %d operations: undecided", epoch, what, v.Ops)
-		// What has no key concerns all.
-		of := slices.DeleteFunc(slices.Clone(ops), func(o history.Op) bool { return o.Key != key && o.Key != "" })
-		h.postponed = append(h.postponed, postponed{epoch, check, what, of})
-	}
 }
 
 // tryAgain checks the undecided histories, one after the other, within limit. The run is over, so
@@ -330,11 +186,11 @@ func (h *histories) tryAgain(limit time.Duration) {
 	deadline := time.Now().Add(limit)
 	for _, p := range h.postponed {
 		// A limit of 0 would be the ordinary one.
-		v := p.check(p.ops, history.Options{Timeout: max(1, min(secondTry, time.Until(deadline)))})
-		h.blame(p.epoch, p.what, p.ops, v)
+		v := history.CheckSessions(p.ops, history.Options{Timeout: max(1, min(secondTry, time.Until(deadline)))})
+		h.blame(p.epoch, p.ops, v)
 		h.undecided += len(v.Undecided)
-		for _, key := range v.Undecided {
-			h.keep(p.epoch, "undecided-"+p.what, key, p.ops)
+		if len(v.Undecided) > 0 {
+			h.keep(p.epoch, "undecided", p.ops)
 		}
 	}
 	h.postponed = nil
@@ -350,59 +206,32 @@ func (h *histories) doubt() error {
 }
 
 // blame reports the faults of a history.
-func (h *histories) blame(epoch int, what string, ops []history.Op, v history.Verdict) {
+func (h *histories) blame(epoch int, ops []history.Op, v history.Verdict) {
 	blame := func(text string) {
 		h.c.blame(&finding{kind: "history", at: h.c.start + int64(epoch)*int64(h.c.plan.rotate), never: true,
-			text: fmt.Sprintf("%s of epoch %d: %s", what, epoch, text)})
+			text: fmt.Sprintf("drafts of epoch %d: %s", epoch, text)})
 	}
 	if v.Malformed != nil {
 		blame(v.Malformed.Error())
 	}
 	for _, each := range v.Violations {
-		h.keep(epoch, what, each.Key, ops)
+		h.keep(epoch, "wrong", ops)
 		blame(each.String())
 	}
 }
 
-// keep writes the operations on a key to a file, for people: one on each line, after the process
-// that made it.
-func (h *histories) keep(epoch int, what, key string, ops []history.Op) {
+// keep writes operations to a file, for people: one on each line, after the process that made it.
+func (h *histories) keep(epoch int, what string, ops []history.Op) {
 	if *keep == "" {
 		return
 	}
 	var text bytes.Buffer
 	lines := json.NewEncoder(&text)
 	for _, o := range ops {
-		if o.Key == key || o.Key == "" {
-			_ = lines.Encode(map[string]any{"Process": o.Process, "Op": o})
-		}
+		_ = lines.Encode(map[string]any{"Process": o.Process, "Op": o})
 	}
 	name := fmt.Sprintf("%s-%d-%d-%s.jsonl", h.c.plan.on, h.c.plan.seed, epoch, what)
 	if err := os.WriteFile(filepath.Join(*keep, name), text.Bytes(), 0o600); err != nil {
 		h.c.t.Error(err)
 	}
-}
-
-// endedByOthers leaves out what holders say of the end of leases that Close released, as at a
-// shutdown. The history has such a process as killed. A grant in the moment between that note and
-// its end has no end in the history, and is left out too.
-func endedByOthers(ops []history.Op) []history.Op {
-	ended := make(map[string]int64)
-	for _, o := range ops {
-		if o.Kind == history.Killed && (ended[o.Process] == 0 || o.Call < ended[o.Process]) {
-			ended[o.Process] = o.Call
-		}
-	}
-	for i := range ops {
-		if o := &ops[i]; o.Kind == history.Release && ended[o.Process] != 0 && o.Return >= ended[o.Process] {
-			o.Outcome, o.Return = history.Unknown, 0
-		}
-		if o := &ops[i]; o.Kind == history.Acquire && ended[o.Process] != 0 && o.Call >= ended[o.Process] {
-			o.Outcome, o.Return = history.Unknown, 0
-		}
-	}
-	return slices.DeleteFunc(ops, func(o history.Op) bool {
-		at := ended[o.Process]
-		return at != 0 && o.Call >= at && (o.Kind == history.Release || o.Kind == history.Lost)
-	})
 }

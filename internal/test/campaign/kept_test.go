@@ -49,7 +49,7 @@ func (c *campaign) kept(replicas []*servers.Redis) map[*servers.Redis]map[string
 func (l *ledger) inUse() (sessions []string) {
 	this := epoch(now(), l.c.start, l.c.plan.rotate)
 	for _, e := range []int{this, this + 1} {
-		for n := range talks + 1 {
+		for n := range talks {
 			sessions = append(sessions, talkOf(e, n), noteOf(e, n))
 		}
 	}

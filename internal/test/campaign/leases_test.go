@@ -21,10 +21,6 @@ func (h *hand) leaseWork() {
 	}
 	ctx, cancel := h.limited()
 	defer cancel()
-	if h.config.Histories != "" && key == hotKey(epochOf(key), recordedKey) {
-		h.recordedWork(ctx, key)
-		return
-	}
 	l, began := h.locker, now()
 	switch h.rng.IntN(6) {
 	case 0:
@@ -53,7 +49,7 @@ func (h *hand) under(ctx context.Context, lease *distlock.Lease, err error, bega
 		h.ended(err, false)
 		return
 	}
-	h.section(lease, began, lone, h.think)
+	met := h.section(lease, began, lone, h.think) == overtaken
 	if h.rng.IntN(50) == 0 {
 		ttl := h.config.TTL
 		if h.rng.IntN(2) == 0 {
@@ -69,7 +65,11 @@ func (h *hand) under(ctx context.Context, lease *distlock.Lease, err error, bega
 	if h.rng.IntN(2) == 0 {
 		ctx = context.WithoutCancel(ctx)
 	}
-	h.ended(lease.Release(ctx), true)
+	err = lease.Release(ctx)
+	if met && err == nil { // it has ended the lease of another one, or none
+		h.tell(&said{What: sayTrusted, Key: lease.Key(), Fence: lease.Fence(), Trusted: now()})
+	}
+	h.ended(err, true)
 }
 
 // think is the work under a lease: mostly nothing, or up to 2 ms; at times long enough for a renewal.
@@ -101,16 +101,24 @@ func (h *hand) think(lease *distlock.Lease) {
 	}
 }
 
-// section is a critical section, from one access to the register to the other. It reports whether
-// the register has let it in.
-func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside func(*distlock.Lease)) bool {
+// passage is what has become of a critical section.
+type passage int
+
+const (
+	turnedAway passage = iota // by the register, or the lease was over before
+	alone
+	overtaken // another worker came in during it
+)
+
+// section is a critical section, from one access to the register to the other.
+func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside func(*distlock.Lease)) passage {
 	s := &said{What: sayEnter, Key: lease.Key(), Lease: h.leases.Add(1), Fence: lease.Fence(), Began: began, Got: now(), Lone: lone}
 	if h.config.Broken == falling {
 		s.Fence -= h.rng.Int64N(1e6)
 	}
 	if !h.trusts(lease) {
 		h.counts["lost"]++ // it was over when it was there: after a pause
-		return false
+		return turnedAway
 	}
 	var ended atomic.Int64
 	told := make(chan struct{})
@@ -124,7 +132,7 @@ func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside fun
 		if h.trusts(lease) {
 			h.tell(&said{What: sayTrusted, Key: s.Key, Fence: s.Fence, Trusted: at})
 		}
-		return false
+		return turnedAway
 	}
 	inside(lease)
 	if h.stopped(s.Got) {
@@ -156,9 +164,11 @@ func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside fun
 		leave.Naps = spansOf(h.watch, s.Got, now())
 		leave.Closed = errors.Is(context.Cause(lease.Context()), distlock.ErrNotHeld)
 	}
-	h.tell(leave)
-	stop()
-	return true
+	defer stop()
+	if h.tell(leave).Refused {
+		return overtaken
+	}
+	return alone
 }
 
 // trusts is whether the lease is held, by its own word.

@@ -156,7 +156,6 @@ func killAt(c *campaign, h *hit) {
 		return
 	}
 	keys := c.register.holds(w.run)
-	c.histories.struck(w, false)
 	w.strike("killed", syscall.SIGKILL)
 	c.await(h, w.run, keys, c.plan.bar())
 	<-w.Done()
@@ -172,7 +171,6 @@ func stopAt(c *campaign, h *hit) {
 	if w == nil {
 		return
 	}
-	c.histories.struck(w, true)
 	c.windows.begin(h.window)
 	_ = w.Signal(syscall.SIGSTOP)
 	h.at = now() // it lasts from then

@@ -130,8 +130,8 @@ func (r *register) rising(p *place, s *said) {
 	}
 }
 
-// leave ends a critical section, and says what has become of those that met it. The answer to a worker
-// without a token says whether another one came in.
+// leave ends a critical section, and says what has become of those that met it. The answer says whether
+// another one came in before the lease was released.
 func (r *register) leave(s *said) (a answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,8 +150,9 @@ func (r *register) leave(s *said) (a answer) {
 			w.since, w.fromLeave = now(), false
 		}
 	}
+	a.Refused = len(v.clashes) > 0 && !s.Closed
 	if v.fence == 0 {
-		return answer{Refused: len(v.clashes) > 0}
+		return a
 	}
 	for _, c := range v.clashes {
 		r.met(v, c, s)
@@ -191,8 +192,8 @@ func (r *register) met(v *visit, c clash, s *said) {
 	}
 }
 
-// trusted is what one says who was refused although its lease is held: at that moment another one,
-// under a higher token, had been inside.
+// trusted is what one says who was refused although its lease is held, or who has released its lease
+// without an error after another one came in: at that moment a higher token had been inside.
 func (r *register) trusted(s *said) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

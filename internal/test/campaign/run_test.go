@@ -151,7 +151,7 @@ func TestCampaign_findsWhatIsBroken(t *testing.T) {
 		{longTTL, 11 * time.Second, holderKilled, []string{"L"}, []string{"L"}},
 		{lateNotice, 6 * time.Second, "cut off", []string{"N"}, []string{"N"}},
 		{blindTrust, 6 * time.Second, "", []string{"S1"}, []string{"S1"}},
-		{noLock, 2 * time.Second, "", []string{"S1", "history", "lost", "torn"}, nil},
+		{noLock, 2 * time.Second, "", []string{"S1", "lost", "torn", "stale"}, nil},
 		{falling, 6 * time.Second, "", []string{"fence"}, []string{"fence"}},
 		{lostSave, 2 * time.Second, "", []string{"lost"}, nil},
 		{doubledSave, 2 * time.Second, "", []string{"doubled"}, nil},

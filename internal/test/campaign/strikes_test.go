@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/test/history"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
@@ -178,11 +177,7 @@ func (c *campaign) misses(h *hit, format string, args ...any) {
 // there is a master that takes writes.
 func (c *campaign) forgets(h *hit) (over func()) {
 	c.windows.begin(h.window)
-	p := c.histories.events.Begin(history.Op{Kind: history.Forgot})
-	return func() {
-		p.End(nil)
-		c.windows.close(h.window)
-	}
+	return func() { c.windows.close(h.window) }
 }
 
 // causeAlone causes a fault when no other is felt, and none begins before others work again.

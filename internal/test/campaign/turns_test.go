@@ -21,15 +21,13 @@ const strays = 1 << 60
 // sessionWork does something with a session, and repeats it if its outcome is not known.
 func (h *hand) sessionWork() {
 	e := h.epoch()
-	most := talks
 	if now() < h.config.Start+int64(e)*int64(h.config.Rotate)+int64(recordedFor) {
 		if h.rng.IntN(4) == 0 || h.config.Broken == stepwise {
 			h.draftWork(draftOf(e))
 			return
 		}
-		most++
 	}
-	t := &task{hand: h, kind: aTurn, session: talkOf(e, h.rng.IntN(most)), turn: int(h.next()), named: h.rng.IntN(10) > 0}
+	t := &task{hand: h, kind: aTurn, session: talkOf(e, h.rng.IntN(talks)), turn: int(h.next()), named: h.rng.IntN(10) > 0}
 	switch n := h.rng.IntN(20); {
 	case n == 0 && h.rng.IntN(2) == 0:
 		h.expire()
@@ -86,19 +84,18 @@ func (h *hand) read(session string) {
 // task is a message that is to be answered, or something else that is to be done with a session.
 type task struct {
 	*hand
-	kind         kind
-	session      string
-	turn         int
-	named        bool   // it has an ID, and may be repeated
-	inner, outer memory // those of the worker, or what records their calls
-	begun        int64  // of the attempt
-	aimed        *aimed // nil: no strike is aimed at this
+	kind    kind
+	session string
+	turn    int
+	named   bool   // it has an ID, and may be repeated
+	outer   memory // the decorator, or the store itself: past all checks
+	begun   int64  // of the attempt
+	aimed   *aimed // nil: no strike is aimed at this
 }
 
 // do is one attempt.
 func (t *task) do() *attempt {
-	t.inner, t.outer = t.recorded(t.store), t.recorded(t.memory)
-	t.aimed, t.begun = nil, now()
+	t.outer, t.aimed, t.begun = t.memory, nil, now()
 	a := &attempt{Run: t.config.Run, Session: t.session, Kind: t.kind, Turn: t.turn, Begun: t.begun}
 	a.Write = a.own()
 	ctx, cancel := t.limited()
@@ -132,7 +129,7 @@ func (t *task) do() *attempt {
 			past = func() { _ = t.past(ctx, lease, a) }
 			var failed error
 			inside := func(*distlock.Lease) { failed = t.inside(ctx, lease, a) }
-			if !t.section(lease, a.Begun, false, inside) {
+			if t.section(lease, a.Begun, false, inside) == turnedAway {
 				inside(lease) // also where it is too late: the store is to refuse it
 			}
 			return failed
@@ -287,7 +284,7 @@ func (t *task) past(ctx context.Context, lease *distlock.Lease, a *attempt) erro
 	b.Write = b.own()
 	question, answer := exchange(b.Turn, b.Write, b.Mine, a.Seen)
 	b.Sent = now()
-	err := t.inner.Save(ctx, question, answer)
+	err := t.store.Save(ctx, question, answer)
 	b.Done, b.Ended = now(), now()
 	switch {
 	case err == nil:
@@ -303,10 +300,10 @@ func (t *task) past(ctx context.Context, lease *distlock.Lease, a *attempt) erro
 
 // unasked does what the turn was about to do, by the store itself.
 func (t *task) unasked(ctx context.Context, a *attempt) error {
-	t.outer, a.Past = t.inner, true
+	t.outer, a.Past = t.store, true
 	if a.Loaded == 0 { // a refused Load must not be all that keeps it from writing
 		asked := now()
-		if history, err := t.inner.Load(ctx, ""); err == nil {
+		if history, err := t.store.Load(ctx, ""); err == nil {
 			a.Asked, a.Loaded, a.Seen = asked, now(), len(history)
 		}
 	}

@@ -34,7 +34,6 @@ func killHolder(c *campaign, h *hit) {
 	if len(keys) == 0 {
 		return
 	}
-	c.histories.struck(w, false)
 	w.strike("killed", syscall.SIGKILL)
 	c.await(h, w.run, keys, c.plan.bar())
 	<-w.Done()
@@ -54,7 +53,6 @@ func (c *campaign) catch(h *hit, w *worker, kind string) (keys []string) {
 		if !wanted() {
 			continue
 		}
-		c.histories.struck(w, true)
 		c.windows.begin(h.window)
 		_ = w.Signal(syscall.SIGSTOP)
 		if wanted() {
@@ -102,7 +100,6 @@ func killWaiter(c *campaign, h *hit) {
 	time.Sleep(100 * time.Millisecond)
 	next.tell(order{Do: doStand, Key: key})
 	time.Sleep(between(h.rng, 50*time.Millisecond, hold-150*time.Millisecond)) // the release comes later
-	c.histories.struck(victim, false)
 	victim.strike("killed", syscall.SIGKILL)
 	<-victim.Done()
 	c.register.mu.Lock()
@@ -128,7 +125,6 @@ func shutDown(c *campaign, h *hit) {
 		return
 	}
 	keys := c.register.holds(w.run)
-	c.histories.struck(w, false)
 	w.strike("shut down", syscall.SIGTERM)
 	c.await(h, w.run, keys, c.plan.bar())
 	select {

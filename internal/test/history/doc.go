@@ -1,32 +1,20 @@
-// Package history records the operations of the clients of a run and their outcomes. It checks whether
-// the record is possible. The linearizability checker porcupine compares the record with two models: a
-// lease with expiry, see [CheckLeases], and the fenced log of a session, see [CheckSessions].
+// Package history records the operations of the clients of a session and their outcomes. It checks
+// whether the record is possible: the linearizability checker porcupine compares the record with a model of
+// the fenced log of a session, see [CheckSessions].
 //
 //	rec, err := history.Create(path, "instance-3")   // in each process; a restarted process has a new name
-//	…
-//	h, err := rec.Acquire(ctx, locker.Acquire, key)  // leases
-//	h.Check()                                        // now and then, while work goes on
-//	err = h.Release(ctx)
 //	…
 //	save := rec.Begin(history.Op{Kind: history.Save, Key: session, Fence: lease.Fence(), Entry: entry})
 //	err = memory.Save(ctx, input, output)            // the input names its entry
 //	save.End(func(o *history.Op) { o.Outcome = history.OK }) // if err is nil; otherwise the outcome is unknown
 //	…
 //	ops, err := history.ReadFiles(paths...)          // after all processes have ended
-//	err = history.CheckLeases(ops, history.Options{}).Err()
+//	err = history.CheckSessions(ops, history.Options{}).Err()
 //
 // # Records
 //
 // The client records its calls, and these outcomes:
 //
-//	acquire   ok       it has a lease with this Fence
-//	          nothing  it has none
-//	          unknown  a lease may be granted at any later time, and ends by itself
-//	release            the client's work ends at the call
-//	          ok       this release has ended the lease
-//	          gone     the lease was lost before
-//	          unknown  the lease ends at some time
-//	lost               the moment at which the context had ended with ErrLost. The lease was held at Alive
 //	load      ok       Seen was the whole history. If Most is not 0: the end of the history
 //	save      ok       the entry is stored, now or before under its Turn
 //	          conflict, nothing, stale, deleted: the call stores nothing, now or later
@@ -40,27 +28,10 @@
 // made outside a turn, and a write had a token that its client does not know. The store refuses a stale
 // Fence. It refuses a turn that waited for a Delete as deleted.
 //
-// The process that causes a fault records the fault before:
-//
-//	killed    any lease of Process may end from now on. Calls of Process that have not returned never return
-//	stopped   any lease of Process may end from now on, before its holder has a notice, unless it was
-//	          seen Alive later
-//	forgot    see below
-//
 // Times are those of [Now]. Call is read before the operation can have an effect, and is in the file before
 // the request is sent. Return is read after the answer. An interval that is too long hides a fault. One that
 // is too short blames a right history. If an effect is not certain, the outcome is unknown. An Entry is the
-// identity of one Save, or of all Saves with one Turn. [Recorder.Acquire] and [Recorder.Do] record leases.
-//
-// Alive is the last moment at which [distlock.Lease.Err] was nil. The clock is read before the call. So a
-// notice is known to be late only if it is later than the time since the last [Held.Check].
-//
-// # Servers that lose data
-//
-// A Forgot says that a failover or restart between Call and Return lost data. Every earlier lease may then
-// end without notice. Tokens still rise. Record Call before the server is killed, and Return after its
-// successor serves. The model has no place for a master that answers while its successor serves. Leave out
-// the sessions that lost data.
+// identity of one Save, or of all Saves with one Turn.
 //
 // # Promises
 //
@@ -68,18 +39,18 @@
 // clause without which the history would be right. For each clause, the tests have histories that no other
 // clause finds. A check that takes too long is no success: Err of the verdict says so.
 //
-// If a client cannot know a fact, the model takes the possibility that is right. A process may be killed
-// between a grant and its record: the lease is unknown. A Save that is known by its turn ID may have shown
-// its token or not. A write outside a turn has a token above all tokens seen before it.
+// If a client cannot know a fact, the model takes the possibility that is right. A Save that is known by
+// its turn ID may have shown its token or not. A write outside a turn has a token above all tokens seen
+// before it.
 //
 // # Limits
 //
 //   - A run shows its own operations. A right history is no proof of the next one.
-//   - Liveness: no clause bounds the time of a call, or the time until the lease of a killed holder ends.
+//   - Liveness: no clause bounds the time of a call.
+//   - Sessions of servers that have lost data.
 //   - Sessions that expire or are trimmed. Search, and the reads of one turn ID.
 //   - How many entries a Load of the last ones returns, as long as they are the end of the history.
-//   - A lease keeps its first token in the history of leases if a store has raised the token, see
-//     fencing.RaiseToken. In the history of sessions, a raised call of unknown outcome has the token before.
+//   - A call of unknown outcome has the token from before a store has raised it, see fencing.RaiseToken.
 //   - Effects of an unknown Save that no Load has shown.
 //   - Histories of one key with many times 10,000 operations: porcupine keeps a bit for each pair of them.
 package history

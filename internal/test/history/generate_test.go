@@ -54,8 +54,6 @@ func (s *simulated) add(o Op) { s.ops = append(s.ops, o) }
 func (s *simulated) tenure() {
 	s.fence += 1 + int64(s.IntN(5))
 	f := s.fence
-	grant := s.moment(Op{Kind: Acquire, Fence: f, Outcome: OK})
-	s.add(grant)
 	for range s.IntN(6) {
 		if s.IntN(4) == 0 {
 			s.besides()
@@ -73,21 +71,6 @@ func (s *simulated) tenure() {
 			s.clear(f, Clear)
 		}
 	}
-	// It ends, and may not have noticed.
-	o := s.moment(Op{Kind: Release, Fence: f, Outcome: OK})
-	switch s.IntN(6) {
-	case 0:
-		o = Op{Kind: Lost, Process: o.Process, Key: "k", Fence: f, Alive: o.Call, Call: o.Return, Return: o.Return}
-		o.Alive = max(o.Alive, grant.Call)
-	case 1:
-		o.Outcome, o.Return = Unknown, 0
-	case 2:
-		o = Op{Kind: Killed, Process: o.Process, Call: o.Call, Return: o.Call}
-		o.Call = max(o.Call, grant.Call)
-	case 3:
-		o = Op{Kind: Stopped, Process: o.Process, Call: max(o.Call, grant.Call), Return: max(o.Call, grant.Call)}
-	}
-	s.add(o)
 	s.old = append(s.old, f)
 	if s.IntN(4) == 0 {
 		s.save(0)

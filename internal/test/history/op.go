@@ -6,18 +6,17 @@ import (
 	"encoding/json"
 )
 
-// Op is one operation with the outcome that its caller knows, or one fault that the test has caused. The
-// package documentation explains the fields for each Kind.
+// Op is one operation with the outcome that its caller knows. The package documentation explains the
+// fields for each Kind.
 type Op struct {
 	Kind    Kind    `json:"kind"`
-	Process string  `json:"-"`             // its client, or the victim of Killed and Stopped
-	Key     string  `json:"key,omitempty"` // Hash of the key; empty for what concerns all keys
+	Process string  `json:"-"`             // its client
+	Key     string  `json:"key,omitempty"` // Hash of the key
 	Call    int64   `json:"call"`          // just before it was sent; see Now
 	Return  int64   `json:"return,omitempty"`
 	Outcome Outcome `json:"outcome,omitempty"`
 
 	Fence int64  `json:"fence,omitempty"` // of the lease; 0: made outside of a turn
-	Alive int64  `json:"alive,omitempty"` // of Lost and Release: when the lease was last known to be held
 	Entry string `json:"entry,omitempty"` // of Save: the identity of what it stores
 	Turn  string `json:"turn,omitempty"`  // of Save: its turn ID
 	// Seen are the entries that a Load returned, in order. Most is how many of the last entries the Load
@@ -37,15 +36,8 @@ type Op struct {
 // Kind is what an Op is.
 type Kind string
 
-// The kinds of operations. Acquire, Release and Lost make histories of leases. Load, Save, Replace, Clear and
-// Delete make histories of sessions. Killed, Stopped and Forgot are faults.
+// The kinds of operations.
 const (
-	Acquire Kind = "acquire"
-	Release Kind = "release"
-	Lost    Kind = "lost"
-	Killed  Kind = "killed"
-	Stopped Kind = "stopped"
-	Forgot  Kind = "forgot"
 	Load    Kind = "load"
 	Save    Kind = "save" // an Append, too: an entry has any number of messages
 	Replace Kind = "replace"
@@ -67,8 +59,6 @@ const (
 	Stale Outcome = "stale"
 	// Conflict, of Save: the turn ID is known with other messages.
 	Conflict Outcome = "conflict"
-	// Gone, of Release: the lease had been lost.
-	Gone Outcome = "gone"
 	// Deleted: the store has refused the turn, because the session was deleted while the turn waited.
 	Deleted Outcome = "deleted"
 )

@@ -5,12 +5,7 @@ package history
 type promise uint32
 
 const (
-	exclusion promise = 1 << iota
-	notice
-	ownRelease
-	risingFences
-
-	staleWrites
+	staleWrites promise = 1 << iota
 	staleLoads
 	refusedWrites
 	unfoundedRefusals
@@ -33,11 +28,6 @@ var promises = []struct {
 	promise
 	letter, text string
 }{
-	{ownRelease, "S1", "a release that answers ok has ended its own lease, which was held until then"},
-	{notice, "N", "a holder is told that its lease is lost before another client holds the lock"},
-	{risingFences, "S2", "a lease has a higher fencing token than every lease that was granted before"},
-	{exclusion, "S1", "at most one lease of a key is live: the one before was released, told lost, or its process was killed or stopped"},
-
 	{refusedWrites, "S2", "a write that was refused is not stored"},
 	{entriesOnce, "O", "an entry that was saved once stands there once"},
 	{turnsOnce, "O", "a Save that is repeated with its turn ID is stored once"},

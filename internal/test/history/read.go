@@ -55,11 +55,6 @@ func read(path string) ([]Op, error) {
 			ops[i].Process = process
 		}
 	}
-	for i := range ops {
-		if o := &ops[i]; o.Kind == Killed || o.Kind == Stopped {
-			o.Process, o.Turn = o.Turn, ""
-		}
-	}
 	return ops, nil
 }
 

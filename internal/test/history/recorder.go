@@ -87,15 +87,6 @@ func (p *Pending) End(fill func(*Op)) {
 	})
 }
 
-// Note notes something that is over as it is noted, with the Call that op has, or none: then it is now.
-func (r *Recorder) Note(op Op) { r.Begin(op).End(nil) }
-
-// Kill is called before a process is sent SIGKILL.
-func (r *Recorder) Kill(process string) { r.Note(Op{Kind: Killed, Turn: process}) }
-
-// Stop is called before a process is sent SIGSTOP.
-func (r *Recorder) Stop(process string) { r.Note(Op{Kind: Stopped, Turn: process}) }
-
 func (r *Recorder) write(l line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

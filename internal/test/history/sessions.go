@@ -14,7 +14,7 @@ import (
 // and whose turn ID no other Save has found known. Such a Save may have shown its token to the store, so it
 // explains a refusal.
 func CheckSessions(ops []Op, opts Options) Verdict {
-	keys, of, _ := byKey(ops, Load, Save, Replace, Clear, Delete)
+	keys, of := byKey(ops)
 	var histories []prepared
 	for _, key := range keys {
 		s, err := newSession(of[key])

@@ -2,6 +2,13 @@ package history
 
 import "testing"
 
+// wrong is a history that has to be caught, and the promise it breaks.
+type wrong struct {
+	name    string
+	promise promise
+	ops     []Op
+}
+
 var wrongSessions = []wrong{
 	{"S2: a stale write is accepted, after a Load", staleWrites, []Op{load(5, 0, 1), save(4, 2, 3, "A", OK), load(0, 4, 5, "A")}},
 	{"S2: a stale write is accepted, after a Save", staleWrites, []Op{save(5, 0, 1, "A", OK), save(4, 2, 3, "B", OK)}},
@@ -172,6 +179,51 @@ var rightSessions = map[string][]Op{
 	"a Load at the time of a Save": {save(4, 0, 5, "A", OK), load(0, 1, 2, "A"), load(4, 3, 9, "A")},
 }
 
-func TestCheckSessions_wrong(t *testing.T) { caught(t, wrongSessions, CheckSessions) }
+func TestCheckSessions_wrong(t *testing.T) { caught(t, wrongSessions) }
 
-func TestCheckSessions_right(t *testing.T) { accepted(t, rightSessions, CheckSessions) }
+func TestCheckSessions_right(t *testing.T) { accepted(t, rightSessions) }
+
+// caught checks that each is found, by its name, and by the one clause that is named: without that,
+// it is not.
+func caught(t *testing.T, histories []wrong) {
+	used := promise(0)
+	for _, h := range histories {
+		used |= h.promise
+		t.Run(h.name, func(t *testing.T) {
+			v := CheckSessions(h.ops, Options{})
+			if v.Malformed != nil || len(v.Undecided) > 0 || len(v.Violations) != 1 || v.Err() == nil {
+				t.Fatalf("%+v, want one violation", v)
+			}
+			if got := v.Violations[0]; got.promise != h.promise || got.Key != "k" || len(got.Around) == 0 {
+				t.Errorf("found was %s", got)
+			}
+			if err := CheckSessions(h.ops, Options{without: h.promise}).Err(); err != nil {
+				t.Errorf("without its clause it is caught as well: %v", err)
+			}
+			for _, p := range promises {
+				if p.promise == h.promise && p.letter != h.name[:len(p.letter)] {
+					t.Errorf("the promise is one of %s", p.letter)
+				}
+			}
+		})
+	}
+	for _, p := range promises {
+		if used&p.promise == 0 {
+			t.Errorf("nothing here breaks the promise %q", p.text)
+		}
+	}
+}
+
+func accepted(t *testing.T, histories map[string][]Op) {
+	for name, ops := range histories {
+		t.Run(name, func(t *testing.T) {
+			v := CheckSessions(ops, Options{})
+			if err := v.Err(); err != nil {
+				t.Error(err)
+			}
+			if v.Keys != 1 || v.Ops == 0 {
+				t.Errorf("nothing was checked: %+v", v)
+			}
+		})
+	}
+}

@@ -11,22 +11,6 @@ func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
 
 // The histories of the tests are written with these, all for one key.
 
-func granted(process string, fence, call, end int64) Op {
-	return Op{Kind: Acquire, Process: process, Key: "k", Fence: fence, Call: call, Return: end, Outcome: OK}
-}
-
-func released(process string, fence, call, end int64, outcome Outcome) Op {
-	return Op{Kind: Release, Process: process, Key: "k", Fence: fence, Call: call, Return: end, Outcome: outcome}
-}
-
-func lost(process string, fence, alive, at int64) Op {
-	return Op{Kind: Lost, Process: process, Key: "k", Fence: fence, Alive: alive, Call: at, Return: at}
-}
-
-func done(kind Kind, process string, at int64) Op {
-	return Op{Kind: kind, Process: process, Call: at, Return: at}
-}
-
 func save(fence, call, end int64, entry string, outcome Outcome) Op {
 	return Op{Kind: Save, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Entry: entry, Outcome: outcome}
 }

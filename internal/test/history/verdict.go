@@ -147,24 +147,18 @@ func stuck(ops []porcupine.Operation, info porcupine.LinearizationInfo) (culprit
 	return ops[at].Metadata.(Op), around
 }
 
-// byKey sorts the operations of the given kinds by key and time, and gives those that concern all keys apart.
-func byKey(ops []Op, kinds ...Kind) (keys []string, of map[string][]Op, all []Op) {
+// byKey sorts the operations by key and time.
+func byKey(ops []Op) (keys []string, of map[string][]Op) {
 	of = make(map[string][]Op)
 	for _, o := range ops {
-		switch {
-		case !slices.Contains(kinds, o.Kind):
-		case o.Key == "":
-			all = append(all, o)
-		default:
-			if of[o.Key] == nil {
-				keys = append(keys, o.Key)
-			}
-			of[o.Key] = append(of[o.Key], o)
+		if of[o.Key] == nil {
+			keys = append(keys, o.Key)
 		}
+		of[o.Key] = append(of[o.Key], o)
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
 		slices.SortStableFunc(of[key], func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
 	}
-	return keys, of, all
+	return keys, of
 }
