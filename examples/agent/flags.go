@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/belugalock/belugalock/examples/agent/internal/instances"
+	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/page"
 	"github.com/belugalock/belugalock/examples/agent/internal/scratch"
 )
@@ -44,7 +44,7 @@ func parse(args []string) (cfg config, err error) {
 		return cfg, errors.New("-instances must be 1 to 64, -sessions and -turns at least 1")
 	case cfg.Chaos && cfg.Instances < 2:
 		return cfg, errors.New("-chaos needs two -instances at least: others go on where one was killed or paused")
-	case cfg.Chaos && !instances.CanPause:
+	case cfg.Chaos && !balancer.CanPause:
 		return cfg, fmt.Errorf("-chaos cannot work here: it pauses processes by SIGSTOP, which %s does not have", runtime.GOOS)
 	case *otlp != "" && (err != nil || endpoint.Host == "" || !strings.HasPrefix(endpoint.Scheme, "http")):
 		return cfg, fmt.Errorf("-otlp is %q, but must be a URL such as http://localhost:4318", *otlp)

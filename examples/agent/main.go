@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/belugalock/belugalock/examples/agent/internal/instances"
+	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/report"
 )
 
@@ -35,7 +35,7 @@ type config struct {
 }
 
 func main() {
-	instances.Serve(runAgent)
+	balancer.Serve(runAgent)
 
 	cfg, err := parse(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {

@@ -13,28 +13,6 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-func TestAgent_leavesNothingOnARealRedis(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	var store spanStore
-	collector := httptest.NewServer(&store)
-	defer collector.Close()
-	checkReport(t, finish(t, program(t, "-lock", server.URL(), "-turns", "12", "-sessions", "2", "-otlp", collector.URL)), 2*12)
-	store.check(t, 2*(12+3))
-	if keys, err := server.Do("KEYS", "*"); keys != "" || err != nil {
-		t.Errorf("keys are left: %q, error %v", keys, err)
-	}
-}
-
-func TestAgent_leavesNothingOnAPostgres(t *testing.T) {
-	t.Parallel()
-	db := servers.StartPostgres(t).NewDatabase(t)
-	checkReport(t, finish(t, program(t, "-lock", db.URL()+"&schema=unused", "-turns", "12", "-sessions", "2")), 2*12)
-	if left, err := db.Do(`SELECT nspname FROM pg_namespace WHERE nspname ~ 'agent|unused'`); left != "" || err != nil {
-		t.Errorf("schemas are left: %q, error %v", left, err)
-	}
-}
-
 // calls returns how often clients have sent a command to a server.
 func calls(t *testing.T, server *servers.Redis, command string) int {
 	t.Helper()
@@ -115,41 +93,6 @@ func TestConfig_aboutServers(t *testing.T) {
 	}
 }
 
-func TestAgent_leavesNothingOnASentinel(t *testing.T) {
-	t.Parallel()
-	s := servers.StartSentinel(t)
-	checkReport(t, finish(t, program(t, "-lock", s.URL(), "-turns", "25", "-sessions", "2")), 2*25)
-	if keys, err := s.Master().Do("KEYS", "*"); keys != "" || err != nil {
-		t.Errorf("keys are left: %q, error %v", keys, err)
-	}
-}
-
-func TestAgent_saysThatRedisCannotBeReached(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewServer(nil)
-	address := server.Listener.Addr().String()
-	server.Close() // no server listens there now
-	got := finish(t, program(t, "-lock", "redis://"+address))
-	if got.code != 1 || !strings.Contains(got.stderr, "agent: no answer from Redis: ") || !strings.Contains(got.stderr, address) || !strings.Contains(got.stderr, "refused") {
-		t.Errorf("exit code %d, want 1 and the cause", got.code)
-	}
-	if n := strings.Count(got.stderr, "\n"); n != 1 {
-		t.Errorf("stderr has %d lines, want one", n)
-	}
-}
-
-func TestAgent_saysThatPostgresCannotBeReached(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewServer(nil)
-	address := server.Listener.Addr().String()
-	server.Close() // the port is free now
-	got := finish(t, program(t, "-lock", "postgres://u:s3cret@"+address+"/db?sslmode=disable"))
-	if got.code != 1 || !strings.Contains(got.stderr, "agent: no answer from PostgreSQL: ") || !strings.Contains(got.stderr, address) ||
-		!strings.Contains(got.stderr, "refused") || strings.Contains(got.stderr, "s3cret") {
-		t.Errorf("exit code %d, want 1, the cause, and no password", got.code)
-	}
-}
-
 // works reports whether instances have written to a server.
 func works(server *servers.Redis) bool {
 	keys, err := server.Do("KEYS", "agent-*")
@@ -176,5 +119,22 @@ func TestAgent_saysThatRedisWentAwayAndLeavesTheLastPage(t *testing.T) {
 	}
 	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
 		t.Errorf("error %v, and there are %v", err, files)
+	}
+}
+
+func TestAgent_saysThatAServerCannotBeReached(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(nil)
+	address := server.Listener.Addr().String()
+	server.Close() // no server listens there now
+	for url, want := range map[string]string{
+		"redis://:s3cret@" + address:                             "agent: no answer from Redis: ",
+		"postgres://u:s3cret@" + address + "/db?sslmode=disable": "agent: no answer from PostgreSQL: ",
+	} {
+		got := finish(t, program(t, "-lock", url))
+		if got.code != 1 || !strings.HasPrefix(got.stderr, want) || !strings.Contains(got.stderr, address) ||
+			!strings.Contains(got.stderr, "refused") || strings.Contains(got.stderr, "s3cret") || strings.Count(got.stderr, "\n") > 3 {
+			t.Errorf("exit code %d, want 1, the cause, and no password", got.code)
+		}
 	}
 }

@@ -1,16 +1,16 @@
-// Package balancer plays the load balancer in front of the instances, and the chaos among them: it
-// delivers every message of a user until an instance has reported that it is dealt with, and kills
-// and pauses instances in the middle of turns.
+// Package balancer starts the instances, each a process, and plays the load balancer in front of them and
+// the chaos among them: it delivers every message of a user until an instance has reported that it is dealt
+// with, and kills and pauses instances in the middle of turns.
 package balancer
 
 import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/belugalock/belugalock/examples/agent/internal/hitch"
-	"github.com/belugalock/belugalock/examples/agent/internal/instances"
 	"github.com/belugalock/belugalock/examples/agent/internal/metrics"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 )
@@ -70,10 +70,10 @@ type Event struct {
 
 // Run has instances with cfg deal with all messages. Line is told every span, and the tally so far;
 // page is told the metrics of an instance. The events are in the order of their times.
-func Run[C any](ctx context.Context, cfg C, plan Plan, line func(spans.Span, Tally),
+func Run(ctx context.Context, cfg any, plan Plan, line func(spans.Span, Tally),
 	page func(instance int, metrics []byte) error,
 ) (Tally, []Event, error) {
-	b := &balancer{Plan: plan, open: plan.Deliveries(), posts: make([]post, plan.Instances)}
+	b := &balancer{Plan: plan, line: line, page: page, open: plan.Deliveries(), posts: make([]post, plan.Instances)}
 	for n := range plan.Turns * plan.Sessions {
 		turn, session := n/plan.Sessions, n%plan.Sessions
 		b.enqueue(turn, Delivery{Session: session, Message: turn})
@@ -88,26 +88,7 @@ func Run[C any](ctx context.Context, cfg C, plan Plan, line func(spans.Span, Tal
 		}
 		b.strikes = append(b.strikes, s)
 	}
-	err := instances.Run(ctx, plan.Instances, cfg, instances.Orders[Delivery, report]{
-		Begun:   b.begun,
-		Killed:  b.killed,
-		Resumed: func(i *instance) { b.note(i, Resumed) },
-		Line: func(i *instance, r report) error {
-			if r.Metrics != nil {
-				return page(i.Number, r.Metrics)
-			}
-			s := r.Span
-			defer func() { line(s, b.tally) }()
-			switch s.Name {
-			case hitch.Span:
-				return b.strike(i)
-			case spans.Turn:
-				return b.ended(i, s.Error)
-			}
-			return nil
-		},
-		Pauses: plan.Strikes > 0,
-	})
+	err := b.run(ctx, cfg)
 	return b.tally, b.events, err
 }
 
@@ -120,19 +101,36 @@ type report struct {
 // twice tells which messages reach two instances, as after a retry.
 func twice(message int) bool { return message%5 == 0 }
 
-type instance = instances.Instance[Delivery]
-
 type balancer struct {
 	Plan
-	open    int // deliveries that have not been dealt with
+	line func(spans.Span, Tally)
+	page func(instance int, metrics []byte) error
+
+	mu      sync.Mutex // of all that follows
+	open    int        // deliveries that have not been dealt with
 	posts   []post
 	strikes []strike // that have not begun
 	tally   Tally
 	events  []Event
 }
 
+// heard deals with a line of an instance.
+func (b *balancer) heard(i *instance, r report) error {
+	if r.Metrics != nil {
+		return b.page(i.number, r.Metrics)
+	}
+	defer func() { b.line(r.Span, b.tally) }()
+	switch r.Name {
+	case hitch.Span:
+		return b.strike(i)
+	case spans.Turn:
+		return b.ended(i, r.Error)
+	}
+	return nil
+}
+
 func (b *balancer) note(i *instance, what Happening) {
-	b.events = append(b.events, Event{i.Number, what, time.Now()})
+	b.events = append(b.events, Event{i.number, what, time.Now()})
 }
 
 // post is where an instance works; one that was killed leaves it to another.
@@ -156,7 +154,7 @@ func (b *balancer) enqueue(number int, d Delivery) {
 	p.queue = append(p.queue, d)
 }
 
-func (b *balancer) of(i *instance) *post { return b.post(i.Number - 1) }
+func (b *balancer) of(i *instance) *post { return b.post(i.number - 1) }
 
 func (b *balancer) begun(i *instance) {
 	b.note(i, Started)
@@ -169,12 +167,12 @@ func (b *balancer) next(p *post) {
 	switch {
 	case p.instance == nil || p.at != nil:
 	case b.open == 0:
-		p.instance.Dismiss()
+		p.instance.tell(nil) // there will be no more
 	case len(p.queue) > 0:
 		d := p.queue[0]
 		p.at, p.queue = &d, p.queue[1:]
 		b.aim(p)
-		p.instance.Give(*p.at)
+		p.instance.tell(*p.at)
 	}
 }
 
@@ -203,11 +201,16 @@ func (b *balancer) strike(i *instance) error {
 	if p.struck = nil; s.kill {
 		b.tally.Kills++
 		b.note(i, Killed)
-		return i.Kill()
+		return i.kill()
 	}
 	b.tally.Pauses++
 	b.note(i, Paused)
-	return i.Pause(b.Pause)
+	return i.pause(b.Pause, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		_ = resume(i.cmd.Process) // unless it has ended
+		b.note(i, Resumed)
+	})
 }
 
 // ended is the end of a turn that was reported.
@@ -249,7 +252,7 @@ func (b *balancer) killed(i *instance) {
 func (b *balancer) again(i *instance, d Delivery) {
 	b.tally.Again++
 	d.Tries++
-	p := b.post(i.Number) // the next one: numbers count from 1, posts from 0
+	p := b.post(i.number) // the next one: numbers count from 1, posts from 0
 	p.queue = slices.Insert(p.queue, 0, d)
 	b.next(p)
 }

@@ -14,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/belugalock/belugalock/examples/agent/internal/hitch"
-	"github.com/belugalock/belugalock/examples/agent/internal/instances"
 	"github.com/belugalock/belugalock/examples/agent/internal/metrics"
 	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 )
@@ -26,7 +25,7 @@ type order struct {
 }
 
 func TestMain(m *testing.M) {
-	instances.Serve(func(ctx context.Context, number int, o order, deliveries <-chan Delivery) error {
+	Serve(func(ctx context.Context, number int, o order, deliveries <-chan Delivery) error {
 		said := json.NewEncoder(os.Stdout)
 		for d := range deliveries {
 			if d.Hitch != "" {
@@ -118,7 +117,7 @@ func TestRun_endsIfAMessageFailsEachTime(t *testing.T) {
 }
 
 func TestRun_strikes(t *testing.T) {
-	if !instances.CanPause {
+	if !CanPause {
 		return // there is no chaos here
 	}
 	chaos := Chaos{Strikes: 5, Pause: 10 * time.Millisecond}

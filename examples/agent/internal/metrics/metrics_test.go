@@ -96,25 +96,3 @@ func TestServer_showsTheLastPageOfEachInstance(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func TestServer_refusesAPageThatIsNoPage(t *testing.T) {
-	s, err := Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if err := s.Put("instance-1", []byte("no page")); err == nil || !strings.HasPrefix(err.Error(), "the metrics of instance-1: ") {
-		t.Errorf("the error is %v", err)
-	}
-}
-
-func TestServer_hasAURLForABrowser(t *testing.T) {
-	s, err := Listen(":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if !strings.HasPrefix(s.URL(), "http://localhost:") || !strings.HasSuffix(s.URL(), "/metrics") {
-		t.Errorf("it is %s", s.URL())
-	}
-}

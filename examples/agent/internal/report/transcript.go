@@ -78,13 +78,3 @@ func withMissing(lines []Line, lost conversation.Finding) []Line {
 	}
 	return lines
 }
-
-// Worst returns the conversation with the most wrong messages, the first one if there are several.
-func (r *Result) Worst() (session int) {
-	for i, report := range r.Reports {
-		if len(report.Turns()) > len(r.Reports[session].Turns()) {
-			session = i
-		}
-	}
-	return session
-}

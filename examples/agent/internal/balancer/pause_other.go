@@ -1,6 +1,6 @@
 //go:build !unix
 
-package instances
+package balancer
 
 import (
 	"errors"
