@@ -128,6 +128,26 @@ func TestSend_S2_unknownScript_keepsTheOrder(t *testing.T) {
 	}
 }
 
+// The first pipeline of a client of another type meets several nodes that do not know a script.
+func TestEach_C_unknownScriptOnSeveralNodes_onCluster(t *testing.T) {
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.SharedTopology("cluster").Addrs()})
+	over := New(struct{ redis.UniversalClient }{cluster}, nil)
+	t.Cleanup(func() {
+		over.Close()
+		_ = cluster.Close()
+	})
+	script := NewScript("-- " + fmt.Sprint(rand.Uint64()) + "\nreturn redis.call('EXISTS', KEYS[1])")
+	var keys [][]string
+	for i := range 20 {
+		keys = append(keys, []string{fmt.Sprint("key ", i)})
+	}
+	for i, reply := range script.Each(t.Context(), over, keys, make([][]any, len(keys))) {
+		if err := reply.Err(); err != nil {
+			t.Errorf("key %d: %v", i, err)
+		}
+	}
+}
+
 // refusal is an error reply.
 type refusal string
 

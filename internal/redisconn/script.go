@@ -143,24 +143,22 @@ func (s *Script) Call(ctx context.Context, keys []string, args ...any) *Call {
 
 // Whole makes the call send the whole script.
 func (c *Call) Whole() *Call {
-	c.Args()[0], *c.sent, c.script = "eval", sentMark{text: c.script.source}, nil
+	c.Args()[0], *c.sent = "eval", sentMark{text: c.script.source}
 	return c
 }
 
 // isNoScript reports whether the node that a call reached does not know its script. It has not run then.
 func isNoScript(cmd redis.Cmder) bool { return redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") }
 
-// wholeFrom returns the commands from the first one with an unknown script on, to be sent again. The first
-// call of each of their scripts is whole.
+// wholeFrom returns the commands from the first one with an unknown script on, to be sent again. ⚑ All calls
+// with an unknown script become whole: a client of another type may send them to several nodes.
 func wholeFrom(cmds []redis.Cmder) []redis.Cmder {
 	first := slices.IndexFunc(cmds, isNoScript)
 	if first < 0 {
 		return nil
 	}
-	var last *Script
 	for _, cmd := range cmds[first:] {
-		if call, ok := cmd.(*Call); ok && call.script != nil && call.script != last {
-			last = call.script
+		if call, ok := cmd.(*Call); ok && call.script != nil && isNoScript(call) {
 			call.Whole()
 		}
 	}
