@@ -30,7 +30,7 @@ func newClocked(t *testing.T) *clocked {
 // at runs a script at a moment of the clock, in µs.
 func (c *clocked) at(now int64, script *redisconn.Script, keys []string, args ...any) []any {
 	c.Helper()
-	words := script.Call(context.Background(), keys, args...).Whole().Args()
+	words := script.Command(context.Background(), keys, args...).Whole().Args()
 	words[1] = strings.ReplaceAll(fmt.Sprint(words[1]), "redis.call('TIME')", fmt.Sprintf("{'%d', '%d'}", now/1e6, now%1e6))
 	reply, err := c.client.Do(context.Background(), words...).Result()
 	if err != nil {

@@ -6,14 +6,14 @@ import (
 )
 
 // Transport implements redisconn.Locks.
-func (s *service) Transport() *redisconn.Transport { return s.redis }
+func (d *lockDriver) Transport() *redisconn.Transport { return d.transport }
 
 // LockKey implements redisconn.Locks.
-func (s *service) LockKey(namespace, key string) string {
+func (d *lockDriver) LockKey(namespace, key string) string {
 	return keysOf(driver.Name{Namespace: namespace, Key: key}).lock()
 }
 
 // StoreLua implements redisconn.Locks.
-func (s *service) StoreLua() string {
+func (d *lockDriver) StoreLua() string {
 	return lua("granted", "unflagged")
 }

@@ -42,7 +42,7 @@ func (s *sent) count(cmds ...redis.Cmder) {
 
 // watched makes a service over a client with poolSize. The result sent counts the scripts that the
 // client sends.
-func watched(t *testing.T, options redis.UniversalOptions, poolSize int) (*service, *sent) {
+func watched(t *testing.T, options redis.UniversalOptions, poolSize int) (*lockDriver, *sent) {
 	t.Helper()
 	options.PoolSize = poolSize
 	s, first := open(t, options), &sent{}
@@ -58,7 +58,7 @@ type server interface {
 }
 
 // occupy keeps a connection of the service's client busy until the test ends.
-func occupy(t *testing.T, s *service, server func(key string) server) {
+func occupy(t *testing.T, s *lockDriver, server func(key string) server) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var busy sync.WaitGroup

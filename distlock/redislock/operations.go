@@ -9,22 +9,22 @@ import (
 )
 
 // Acquire implements driver.Driver.
-func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
+func (d *lockDriver) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	if len(req.Owner) != ownerLen {
 		return driver.AcquireReply{}, fmt.Errorf("redislock: %w: the owner must have %d digits", driver.ErrNotDone, ownerLen)
 	}
 	args := []any{req.Owner, req.TTL.Milliseconds(), encodePayload(req.Holder, req.Metadata)}
 	if req.Alive > 0 {
-		args = append(args, req.Alive.Milliseconds(), req.Seq, req.Ticket, s.channel)
+		args = append(args, req.Alive.Milliseconds(), req.Seq, req.Ticket, d.channel)
 	}
 	script := acquireScript
 	if req.Frees {
 		script = acquireFreeing
 	}
-	cmd, replayed := script.Run(ctx, s.redis, keysOf(req.Name).all(), args...)
+	cmd, replayed := script.Run(ctx, d.transport, keysOf(req.Name).all(), args...)
 	answer, err := cmd.Result()
 	if err != nil {
-		return driver.AcquireReply{}, s.failed(err)
+		return driver.AcquireReply{}, d.failed(err)
 	}
 	reply, err := parseAcquire(answer)
 	reply.Replayed = replayed
@@ -34,11 +34,11 @@ func (s *service) Acquire(ctx context.Context, req driver.AcquireRequest) (drive
 	return reply, err
 }
 
-func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
-	cmd, _ := raiseScript.Run(ctx, s.redis, []string{keysOf(req.Name).lock()}, req.Owner, req.Floor)
+func (d *lockDriver) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
+	cmd, _ := raiseScript.Run(ctx, d.transport, []string{keysOf(req.Name).lock()}, req.Owner, req.Floor)
 	parts, err := cmd.Slice()
 	if err != nil {
-		return driver.RaiseReply{}, s.failed(err)
+		return driver.RaiseReply{}, d.failed(err)
 	}
 	r := replyOf(parts)
 	switch r.Text() {
@@ -53,16 +53,16 @@ func (s *service) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Ra
 	return driver.RaiseReply{}, errReply
 }
 
-func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
+func (d *lockDriver) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	keys, args := make([][]string, len(reqs)), make([][]any, len(reqs))
 	for i, req := range reqs {
 		keys[i], args[i] = []string{keysOf(req.Name).lock()}, []any{req.Owner, req.TTL.Milliseconds()}
 	}
 	replies := make([]driver.ExtendReply, len(reqs))
-	for i, reply := range extendScript.Each(ctx, s.redis, keys, args) {
+	for i, reply := range extendScript.Each(ctx, d.transport, keys, args) {
 		switch answer, err := reply.Text(); {
 		case reply.Err() != nil:
-			replies[i].Err = s.failed(err)
+			replies[i].Err = d.failed(err)
 		case answer == "held":
 			replies[i].Held = true
 		case answer != "not held":
@@ -72,20 +72,20 @@ func (s *service) Extend(ctx context.Context, reqs []driver.ExtendRequest) []dri
 	return replies
 }
 
-func (s *service) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
+func (d *lockDriver) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	if req.Tombstone > 0 || req.Leave { // it needs all keys
-		return s.release(ctx, releaseScript, req.Name, req.Owner, req.Tombstone.Milliseconds(), 1)
+		return d.release(ctx, releaseScript, req.Name, req.Owner, req.Tombstone.Milliseconds(), 1)
 	}
-	return s.release(ctx, releaseMoving, req.Name, req.Owner)
+	return d.release(ctx, releaseMoving, req.Name, req.Owner)
 }
 
 // release runs a script of release.lua.
-func (s *service) release(
+func (d *lockDriver) release(
 	ctx context.Context, script *redisconn.Script, name driver.Name, args ...any,
 ) (driver.ReleaseReply, error) {
-	cmd, replayed := script.Run(ctx, s.redis, keysOf(name).all(), args...)
+	cmd, replayed := script.Run(ctx, d.transport, keysOf(name).all(), args...)
 	if err := cmd.Err(); err != nil {
-		return driver.ReleaseReply{}, s.failed(err)
+		return driver.ReleaseReply{}, d.failed(err)
 	}
 	switch answer, _ := cmd.Text(); answer {
 	case "released", "not held":
@@ -95,6 +95,6 @@ func (s *service) release(
 }
 
 // Listen implements driver.Listener. A driver has one channel in each namespace.
-func (s *service) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
-	return s.notices.Listen(ctx, name.Namespace+":wake:"+s.channel, owner)
+func (d *lockDriver) Listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
+	return d.wakes.Listen(ctx, name.Namespace+":wake:"+d.channel, owner)
 }

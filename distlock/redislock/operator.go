@@ -17,24 +17,24 @@ import (
 
 // List implements driver.Lister, for operators: Redis reads all of its keys. Each page covers about
 // 1,000 keys of one node. It leaves out free locks and data of other programs.
-func (s *service) List(ctx context.Context, req driver.ListRequest) (page driver.ListReply, err error) {
+func (d *lockDriver) List(ctx context.Context, req driver.ListRequest) (page driver.ListReply, err error) {
 	if req.Key != "" {
-		listed, err := s.inspect(ctx, driver.Name{Namespace: req.Namespace, Key: req.Key}, req.Waiters)
+		listed, err := d.inspect(ctx, driver.Name{Namespace: req.Namespace, Key: req.Key}, req.Waiters)
 		if err == nil {
 			page.Names = used(listed)
 		}
 		return page, err
 	}
-	keys, next, err := rediskeys.Names(ctx, s.redis, req.Namespace, "lock", req.After, req.Limit)
+	keys, next, err := rediskeys.Names(ctx, d.transport, req.Namespace, "lock", req.After, req.Limit)
 	if err != nil {
-		return page, s.failed(err)
+		return page, d.failed(err)
 	}
 	page.Next = next
 	names := make([]driver.Name, len(keys))
 	for i, key := range keys {
 		names[i] = driver.Name{Namespace: req.Namespace, Key: key}
 	}
-	all, err := s.inspectAll(ctx, names, req.Waiters)
+	all, err := d.inspectAll(ctx, names, req.Waiters)
 	if err != nil {
 		return driver.ListReply{}, err
 	}
@@ -48,15 +48,15 @@ func used(all ...driver.Listed) []driver.Listed {
 }
 
 // inspectAll shows names in one round trip to each of their nodes. It leaves out data of other programs.
-func (s *service) inspectAll(ctx context.Context, names []driver.Name, waiters int) (all []driver.Listed, err error) {
+func (d *lockDriver) inspectAll(ctx context.Context, names []driver.Name, waiters int) (all []driver.Listed, err error) {
 	keys, args := make([][]string, len(names)), make([][]any, len(names))
 	for i, name := range names {
 		keys[i], args[i] = keysOf(name).all()[:3], []any{waiters}
 	}
-	_, err = s.redis.Repeat(ctx, func() error {
+	_, err = d.transport.Repeat(ctx, func() error {
 		all = nil
-		for i, cmd := range inspectScript.Each(ctx, s.redis, keys, args) {
-			listed, err := s.parseListed(names[i], cmd)
+		for i, cmd := range inspectScript.Each(ctx, d.transport, keys, args) {
+			listed, err := d.parseListed(names[i], cmd)
 			switch {
 			case err == nil:
 				all = append(all, listed)
@@ -70,23 +70,23 @@ func (s *service) inspectAll(ctx context.Context, names []driver.Name, waiters i
 }
 
 // Inspect implements driver.Driver.
-func (s *service) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
-	listed, err := s.inspect(ctx, name, 0)
+func (d *lockDriver) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
+	listed, err := d.inspect(ctx, name, 0)
 	return listed.State, err
 }
 
 // inspect shows a lock and the given number of its waiters.
-func (s *service) inspect(ctx context.Context, name driver.Name, waiters int) (driver.Listed, error) {
-	cmd, _ := inspectScript.Run(ctx, s.redis, keysOf(name).all()[:3], waiters)
-	return s.parseListed(name, cmd)
+func (d *lockDriver) inspect(ctx context.Context, name driver.Name, waiters int) (driver.Listed, error) {
+	cmd, _ := inspectScript.Run(ctx, d.transport, keysOf(name).all()[:3], waiters)
+	return d.parseListed(name, cmd)
 }
 
 // parseListed reads the reply of inspect.lua.
-func (s *service) parseListed(name driver.Name, cmd *redis.Cmd) (driver.Listed, error) {
+func (d *lockDriver) parseListed(name driver.Name, cmd *redis.Cmd) (driver.Listed, error) {
 	l := driver.Listed{Name: name}
 	parts, err := cmd.Slice()
 	if err != nil {
-		return l, s.failed(err)
+		return l, d.failed(err)
 	}
 	if len(parts) == 0 {
 		return l, nil
@@ -120,7 +120,7 @@ func (s *service) parseListed(name driver.Name, cmd *redis.Cmd) (driver.Listed, 
 }
 
 // Break implements driver.Breaker, for operators.
-func (s *service) Break(ctx context.Context, name driver.Name, fence int64) (bool, error) {
-	reply, err := s.release(ctx, releaseScript, name, "", 0, 0, fence)
+func (d *lockDriver) Break(ctx context.Context, name driver.Name, fence int64) (bool, error) {
+	reply, err := d.release(ctx, releaseScript, name, "", 0, 0, fence)
 	return reply.Released, err
 }

@@ -29,12 +29,17 @@ const (
 	headerLen = 111
 )
 
-// columns replaces the names of columns in the scripts by the first and the last byte. ⚑ As local variables
+// grantKeep is the keep of a grant whose tokens begin at the clock.
+const grantKeep = driver.FenceKeep + time.Duration(driver.FenceBlock)*time.Microsecond
+
+// constants replaces names in the scripts: a column becomes its first and its last byte. ⚑ As local variables
 // of Lua they would cost a tenth of the time of an acquire.
-var columns = strings.NewReplacer(
+var constants = strings.NewReplacer(
 	"AT_ENDING", "4, 4", "AT_OWNER", "5, 36", "AT_PREVIOUS", "37, 68",
 	"AT_TOKEN", "69, 84", "AT_LAST", "85, 100", "AT_KEEP", "101, 111",
 	"BEFORE_STATE", "2", "AFTER_STATE", "4, 111", "FIRST_DIGIT", "69", "HEADER_LEN", "111",
+	"FENCE_KEEP", fmt.Sprint(driver.FenceKeep.Milliseconds()), "FENCE_BLOCK", fmt.Sprint(driver.FenceBlock), // µs
+	"GRANT_KEEP", fmt.Sprint(grantKeep.Milliseconds()), "KEEP_DIGITS", fmt.Sprintf("'%011d'", grantKeep.Milliseconds()),
 )
 
 // record is what Redis keeps of a name, apart from its queue and its tombstones.

@@ -43,36 +43,36 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 		return nil, fmt.Errorf("%w: a redis.Ring moves keys to another node when their node is down, so it keeps no lock "+
 			"and no session: use redis.NewClient", distlock.ErrInvalidOption)
 	}
-	return newService(client), nil
+	return newLockDriver(client), nil
 }
 
-func newService(client redis.UniversalClient) *service {
-	s := &service{client: client, redis: redisconn.New(client, nil), channel: rand.Text()}
-	s.notices = redisconn.NewNotices(s.redis, s.failed, parseWake)
-	return s
+func newLockDriver(client redis.UniversalClient) *lockDriver {
+	d := &lockDriver{client: client, transport: redisconn.New(client, nil), channel: rand.Text()}
+	d.wakes = redisconn.NewWakes(d.transport, d.failed, parseWake)
+	return d
 }
 
-// service is a driver.Driver.
-type service struct {
+// lockDriver is the driver.Driver on Redis.
+type lockDriver struct {
 	client     redis.UniversalClient
 	ownsClient bool                 // Close closes the client, too
-	redis      *redisconn.Transport // over the client
+	transport  *redisconn.Transport // over the client
 	channel    string               // the end of the name of the driver's channels
-	notices    *redisconn.Notices[driver.Wake]
+	wakes      *redisconn.Wakes[driver.Wake]
 }
 
-func (s *service) Capabilities() driver.Capabilities {
+func (d *lockDriver) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Backend: "redis", AcrossProcesses: true, Queues: true}
 }
 
-func (s *service) failed(err error) error { return rediskinds.Explain(s.client, "redislock", err) }
+func (d *lockDriver) failed(err error) error { return rediskinds.Explain(d.client, "redislock", err) }
 
-// Close closes the service's own connections and its subscription. The caller's client stays open.
-func (s *service) Close() error {
-	s.notices.Close()
-	s.redis.Close()
-	if s.ownsClient {
-		return s.client.Close()
+// Close closes the driver's own connections and its subscription. The caller's client stays open.
+func (d *lockDriver) Close() error {
+	d.wakes.Close()
+	d.transport.Close()
+	if d.ownsClient {
+		return d.client.Close()
 	}
 	return nil
 }

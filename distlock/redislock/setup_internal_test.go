@@ -26,7 +26,7 @@ func proxied(t *testing.T) (redis.UniversalOptions, *faultnet.Proxy) {
 }
 
 // open makes a service that the test closes, with its client.
-func open(t *testing.T, options redis.UniversalOptions) *service {
+func open(t *testing.T, options redis.UniversalOptions) *lockDriver {
 	t.Helper()
 	client := redis.NewUniversalClient(&options)
 	t.Cleanup(func() { _ = client.Close() })
@@ -35,5 +35,5 @@ func open(t *testing.T, options redis.UniversalOptions) *service {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.Close() })
-	return d.(*service)
+	return d.(*lockDriver)
 }

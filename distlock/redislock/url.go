@@ -67,7 +67,7 @@ func OpenDriver(rawURL string) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newService(client)
-	s.ownsClient = true
-	return s, nil
+	d := newLockDriver(client)
+	d.ownsClient = true
+	return d, nil
 }

@@ -88,7 +88,7 @@ func parseGrant(text string) (driver.AcquireReply, error) {
 	return driver.AcquireReply{Outcome: driver.Granted, Fence: numbers[0], FenceEnd: numbers[1], Waiters: int(numbers[2])}, nil
 }
 
-// parseWake reads a message of lua/slow.lua:
+// parseWake reads a message of lua/queue.lua:
 // "<owner> <seq> <ttl, ms> <waiters> <token> <last token of the block>".
 func parseWake(message string) (owner string, wake driver.Wake, err error) {
 	var ttl int64

@@ -39,16 +39,16 @@ type node struct {
 	*uptime
 	client     *redis.Client
 	ownsClient bool                 // Close closes the client, too
-	redis      *redisconn.Transport // over the client
-	notices    *redisconn.Notices[driver.Wake]
+	transport  *redisconn.Transport // over the client
+	wakes      *redisconn.Wakes[driver.Wake]
 }
 
 func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
 	n := &node{uptime: up, client: client, ownsClient: ownsClient}
-	n.redis = redisconn.New(client, func(o *redis.Options) {
+	n.transport = redisconn.New(client, func(o *redis.Options) {
 		o.OnConnect = up.onConnect(o.OnConnect)
 	})
-	n.notices = redisconn.NewNotices(n.redis, n.failed, parseNotice)
+	n.wakes = redisconn.NewWakes(n.transport, n.failed, parseWake)
 	return n
 }
 
@@ -69,7 +69,7 @@ func (n *node) failed(err error) error { return rediskinds.Explain(n.client, "re
 // call sends a script once. ⚑ After a repetition a copy may still come, which costs a tombstone for
 // each owner that is refused. The quorum decides about repetitions.
 func (n *node) call(ctx context.Context, script *redisconn.Script, keys []string, args ...any) (quorum.Reply, error) {
-	cmd := script.Once(ctx, n.redis, keys, args...)
+	cmd := script.Once(ctx, n.transport, keys, args...)
 	parts, err := cmd.Slice()
 	if cmd.Err() != nil {
 		return quorum.Reply{}, n.failed(err)
@@ -121,9 +121,9 @@ func notice(name driver.Name) (channel, message string) {
 	return fmt.Sprintf("%s:free:%02d", name.Namespace, sum%channels), fmt.Sprintf("%016x", sum)
 }
 
-// parseNotice reads a message of lua/release.lua.
-func parseNotice(message string) (to string, wake driver.Wake, err error) {
-	if message == "" { // Notices sends it to itself
+// parseWake reads a message of lua/release.lua.
+func parseWake(message string) (to string, wake driver.Wake, err error) {
+	if message == "" { // Wakes sends it to itself
 		err = errReply
 	}
 	return message, wake, err
@@ -131,13 +131,13 @@ func parseNotice(message string) (to string, wake driver.Wake, err error) {
 
 func (n *node) Listen(ctx context.Context, name driver.Name) (<-chan driver.Wake, func(), error) {
 	channel, message := notice(name)
-	return n.notices.Listen(ctx, channel, message)
+	return n.wakes.Listen(ctx, channel, message)
 }
 
 // Close closes the connections of the node. The caller's client stays open.
 func (n *node) Close() error {
-	n.notices.Close()
-	n.redis.Close()
+	n.wakes.Close()
+	n.transport.Close()
 	if n.ownsClient {
 		return n.client.Close()
 	}

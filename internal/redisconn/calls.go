@@ -72,7 +72,7 @@ func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed boo
 		if err == nil || ctx.Err() != nil || try == t.repetitions() {
 			break
 		}
-		lost := isLost(err)
+		lost := connectionBroke(err)
 		if !lost && !IsDial(err) && !IsTemporary(t.client, err) {
 			break
 		}
@@ -96,7 +96,7 @@ func WithEarlierCopy(replayed bool, err error) error {
 	if !replayed || err == nil {
 		return err
 	}
-	return &knownError{err, ErrReplayed}
+	return &factError{err, ErrReplayed}
 }
 
 // pause waits for d, or until ctx ends.
@@ -120,8 +120,8 @@ func (t *Transport) repetitions() int {
 	return 3 // the default of go-redis
 }
 
-// isLost reports whether the connection broke, or its time limit passed, after a copy was written.
-func isLost(err error) bool {
+// connectionBroke reports whether a connection broke after its dial, or its time limit passed.
+func connectionBroke(err error) bool {
 	if IsDial(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}

@@ -42,9 +42,9 @@ func newConn(like *redis.Options) *conn {
 	return c
 }
 
-// leave ends a call whose caller has left. ⚑ It closes the network connection alone. If go-redis takes
+// closeWire ends a call whose caller has left. ⚑ It closes the network connection alone. If go-redis takes
 // back a connection whose client was closed, it prints a line on stderr.
-func (c *conn) leave() {
+func (c *conn) closeWire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.left = true; c.wire != nil {

@@ -25,7 +25,7 @@ func TestConns_failedAreClosed(t *testing.T) {
 	if err := transport.Send(t.Context(), "", ping); err != nil || ping.Err() == nil {
 		t.Errorf("%v, %v", err, ping.Err())
 	}
-	if len(transport.exchange("").idle) != 0 {
+	if len(transport.queueOf("").idle) != 0 {
 		t.Error("a connection that has failed is kept")
 	}
 }
@@ -145,7 +145,7 @@ func TestConns_leaverDuringDial_isClosed(t *testing.T) {
 	defer client.Close()
 	c := newConn(client.Options())
 	defer c.client.Close()
-	c.leave()
+	c.closeWire()
 	wire, err := c.client.Options().Dialer(t.Context(), "tcp", "")
 	if err != nil {
 		t.Fatal(err)
@@ -156,11 +156,11 @@ func TestConns_leaverDuringDial_isClosed(t *testing.T) {
 }
 
 // A server that hangs gets no more connections than the pool of the application's client has.
-func TestExchange_connectionsAreBounded(t *testing.T) {
+func TestNodeQueue_connectionsAreBounded(t *testing.T) {
 	options, proxy := proxied(t)
 	options.PoolSize = 4
 	s := open(t, options)
-	s.shared.exchange(keyOf(name)).patience = time.Millisecond
+	s.shared.queueOf(keyOf(name)).patience = time.Millisecond
 	if _, err := s.Inspect(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
@@ -176,10 +176,10 @@ func TestExchange_connectionsAreBounded(t *testing.T) {
 		all.Go(func() { _, _ = s.Inspect(ctx, name) })
 		time.Sleep(2 * time.Millisecond)
 	}
-	x := s.shared.exchange(keyOf(name))
+	q := s.shared.queueOf(keyOf(name))
 	servers.Await(t, 10*time.Second, "all connections in use", func() bool {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		return x.inFlight == 4 && len(x.pending) > 0
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.inFlight == 4 && len(q.pending) > 0
 	})
 }

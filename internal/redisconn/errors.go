@@ -16,15 +16,15 @@ var (
 	ErrReplayed = errors.New("an earlier copy of the call may have taken effect")
 )
 
-func notSent(err error) error { return &knownError{err, ErrNotDone} }
+func notSent(err error) error { return &factError{err, ErrNotDone} }
 
-// knownError is an error with a fact that is no part of its text.
-type knownError struct {
+// factError is an error with a fact that is no part of its text.
+type factError struct {
 	error
-	known error
+	fact error
 }
 
-func (e *knownError) Unwrap() []error { return []error{e.error, e.known} }
+func (e *factError) Unwrap() []error { return []error{e.error, e.fact} }
 
 // reload makes a client of a Cluster reload the nodes if that may help against err. go-redis does so by
 // itself only when a node answers that a slot has moved, and otherwise after seconds.
@@ -54,18 +54,18 @@ func IsReply(err error) bool {
 // IsTemporary reports whether the server rejects requests for now.
 func IsTemporary(client redis.UniversalClient, err error) bool {
 	_, isCluster := client.(*redis.ClusterClient)
-	return isCluster && isRedirect(err) || HasCode(err, "LOADING", "BUSY", "READONLY", "MASTERDOWN",
+	return isCluster && wasNotRun(err) || ReplyHas(err, "LOADING", "BUSY", "READONLY", "MASTERDOWN",
 		"NOREPLICAS", "TRYAGAIN", "CLUSTERDOWN", "ERR max number of clients")
 }
 
-// isRedirect reports whether a node of a Cluster has not run a command: another node has the slot, or will.
-func isRedirect(err error) bool {
+// wasNotRun reports whether a node of a Cluster has not run a command: another node has the slot, or will.
+func wasNotRun(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "TRYAGAIN")
 }
 
-// HasCode reports whether err is an error reply with one of the codes. Redis before 7.0 quotes the
+// ReplyHas reports whether err is an error reply with one of the codes or phrases. Redis before 7.0 quotes the
 // error of a command in a script.
-func HasCode(err error, codes ...string) bool {
+func ReplyHas(err error, codes ...string) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return false

@@ -51,7 +51,7 @@ func TestReload_ifItMayHelp(t *testing.T) {
 }
 
 // The client reloads the nodes of a Cluster after a round trip that has failed.
-func TestExchange_L_failedTrip_reloadsNodes(t *testing.T) {
+func TestNodeQueue_L_failedTrip_reloadsNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
 		client := redis.NewClusterClient(&redis.ClusterOptions{
@@ -66,8 +66,8 @@ func TestExchange_L_failedTrip_reloadsNodes(t *testing.T) {
 		_ = client.ForEachMaster(t.Context(), func(context.Context, *redis.Client) error { return nil })
 		transport := New(client, nil)
 		defer transport.Close()
-		x := transport.exchange("k")
-		if x.options == nil {
+		q := transport.queueOf("k")
+		if q.options == nil {
 			t.Fatal("the client does not know its nodes")
 		}
 		before := asked.Load()

@@ -13,13 +13,13 @@ import (
 
 // Node is a node that keeps keys.
 type Node struct {
-	Addr     string
-	exchange *exchange
+	Addr  string
+	queue *nodeQueue
 }
 
 // Do sends a command to the node, see Transport.Do.
 func (n Node) Do(ctx context.Context, cmd redis.Cmder) error {
-	if err := n.exchange.send(ctx, cmd); err != nil {
+	if err := n.queue.send(ctx, cmd); err != nil {
 		return err
 	}
 	return cmd.Err()
@@ -33,7 +33,7 @@ var ErrUnknownClient = errors.New("the nodes of the client are unknown: " +
 func (t *Transport) Masters(ctx context.Context) ([]Node, error) {
 	switch c := t.client.(type) {
 	case *redis.Client:
-		return []Node{{c.Options().Addr, t.exchange("")}}, nil
+		return []Node{{c.Options().Addr, t.queueOf("")}}, nil
 	case *redis.ClusterClient:
 		// ⚑ go-redis may read on after ctx has ended while it loads the nodes. A command, whose
 		// caller can leave, therefore makes it load them. With noWait it then returns the nodes
@@ -45,7 +45,7 @@ func (t *Transport) Masters(ctx context.Context) ([]Node, error) {
 		known := c.ForEachMaster(noWait, func(_ context.Context, node *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
-			nodes = append(nodes, Node{node.Options().Addr, t.exchangeWith(node.Options().Addr, node.Options())})
+			nodes = append(nodes, Node{node.Options().Addr, t.queueWith(node.Options().Addr, node.Options())})
 			return nil
 		})
 		if known != nil {

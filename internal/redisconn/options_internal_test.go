@@ -53,11 +53,11 @@ func TestTransport_S1_followsFailovers(t *testing.T) {
 	defer client.Close()
 	transport := New(client, nil)
 	defer transport.Close()
-	if transport.exchange("k").options != nil {
+	if transport.queueOf("k").options != nil {
 		t.Error("calls go over connections of the transport")
 	}
 	client.Options().PoolSize = 0 // used up
-	if transport.exchange("k").options == nil {
+	if transport.queueOf("k").options == nil {
 		t.Error("calls go over a client without a free connection")
 	}
 }

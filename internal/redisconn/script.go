@@ -38,8 +38,9 @@ func NewScript(source string) *Script {
 // Freeing returns the script for a server without memory, where Redis checks the first write of a script
 // alone. The form begins with a write that needs no memory and changes nothing.
 func (s *Script) Freeing() *Script {
-	source := "redis.call('GETEX', KEYS[1])\n" + s.source
-	return &Script{redis.NewScript(source), source, s.mayMove}
+	with := NewScript("redis.call('GETEX', KEYS[1])\n" + s.source)
+	with.mayMove = s.mayMove
+	return with
 }
 
 // MayMove returns the script for keys whose slot may move. While it moves, no node of a Cluster accepts
@@ -65,7 +66,7 @@ func (s *Script) Run(ctx context.Context, t *Transport, keys []string, args ...a
 
 // Once sends the script once. The reply's error wraps ErrNotDone if it was not sent.
 func (s *Script) Once(ctx context.Context, t *Transport, keys []string, args ...any) *redis.Cmd {
-	call := s.Call(ctx, keys, args...)
+	call := s.Command(ctx, keys, args...)
 	err := t.Send(ctx, keys[0], call)
 	if err == nil {
 		err = call.Failure()
@@ -76,30 +77,30 @@ func (s *Script) Once(ctx context.Context, t *Transport, keys []string, args ...
 	return result(call, err)
 }
 
-// Each sends the script once for each of the keys, in one exchange for each node, and waits for all
+// Each sends the script once for each of the keys, in one round trip for each node, and waits for all
 // replies. args are the arguments for each. The error of a reply wraps ErrNotDone if no copy was
 // sent.
 func (s *Script) Each(ctx context.Context, t *Transport, keys [][]string, args [][]any) []*redis.Cmd {
-	nodes := make(map[*exchange][]int)
+	nodes := make(map[*nodeQueue][]int)
 	for i := range keys {
-		x := t.exchange(keys[i][0])
-		nodes[x] = append(nodes[x], i)
+		q := t.queueOf(keys[i][0])
+		nodes[q] = append(nodes[q], i)
 	}
 	replies := make([]*redis.Cmd, len(keys))
 	var all sync.WaitGroup
-	for x, places := range nodes {
+	for q, places := range nodes {
 		all.Go(func() {
 			calls := make([]redis.Cmder, len(places))
 			for n, i := range places {
-				calls[n] = s.Call(ctx, keys[i], args[i]...)
+				calls[n] = s.Command(ctx, keys[i], args[i]...)
 			}
-			failed := x.send(ctx, calls...)
+			failed := q.send(ctx, calls...)
 			for n, i := range places {
 				call, err := calls[n].(*Call), failed
 				if err == nil {
 					err = call.Failure()
 				}
-				if isRedirect(err) {
+				if wasNotRun(err) {
 					all.Go(func() { replies[i] = s.Once(ctx, t, keys[i], args[i]...) })
 					continue
 				}
@@ -111,7 +112,7 @@ func (s *Script) Each(ctx context.Context, t *Transport, keys [][]string, args [
 	return replies
 }
 
-// result returns the reply to a call, or another one with the error: an exchange may still write to the
+// result returns the reply to a call, or another one with the error: a round trip may still write to the
 // call.
 func result(call *Call, err error) *redis.Cmd {
 	if err == nil {
@@ -128,8 +129,8 @@ const (
 	firstKey   = 3
 )
 
-// Call is the command that runs the script by its hash.
-func (s *Script) Call(ctx context.Context, keys []string, args ...any) *Call {
+// Command runs the script by its hash.
+func (s *Script) Command(ctx context.Context, keys []string, args ...any) *Call {
 	words := make([]any, 0, firstKey+len(keys)+len(args))
 	words = append(words, "evalsha", s.Hash(), len(keys))
 	for _, key := range keys {

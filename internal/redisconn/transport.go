@@ -26,14 +26,14 @@ type Transport struct {
 	running sync.WaitGroup       // round trips
 
 	mu     sync.Mutex
-	nodes  map[string]*exchange // by the address of the node; "": over the client
+	nodes  map[string]*nodeQueue // by the address of the node; "": over the client
 	closed bool
 }
 
 // New makes a transport over client, which stays the caller's. A tune changes the options of its own
 // connections. It may be nil.
 func New(client redis.UniversalClient, tune func(*redis.Options)) *Transport {
-	return &Transport{client: client, tune: tune, nodes: make(map[string]*exchange)}
+	return &Transport{client: client, tune: tune, nodes: make(map[string]*nodeQueue)}
 }
 
 // Client returns the client of the transport.
@@ -48,8 +48,8 @@ func (t *Transport) Close() {
 	t.running.Wait()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, x := range t.nodes {
-		for _, c := range x.idle {
+	for _, q := range t.nodes {
+		for _, c := range q.idle {
 			_ = c.client.Close()
 		}
 	}
@@ -74,8 +74,8 @@ var noWait = func() context.Context {
 	return ctx
 }()
 
-// exchange returns where calls for the node of key meet.
-func (t *Transport) exchange(key string) *exchange {
+// queueOf returns the queue of the node of key.
+func (t *Transport) queueOf(key string) *nodeQueue {
 	var node *redis.Client
 	switch c := t.client.(type) {
 	case *redis.Client:
@@ -91,20 +91,20 @@ func (t *Transport) exchange(key string) *exchange {
 	if node == nil {
 		return t.overClient()
 	}
-	return t.exchangeWith(node.Options().Addr, node.Options())
+	return t.queueWith(node.Options().Addr, node.Options())
 }
 
-// overClient returns where the calls that the client itself sends meet.
-func (t *Transport) overClient() *exchange { return t.exchangeWith("", nil) }
+// overClient returns the queue of the calls that the client itself sends.
+func (t *Transport) overClient() *nodeQueue { return t.queueWith("", nil) }
 
-// exchangeWith returns the exchange with the node at an address, over connections with the given options.
+// queueWith returns the queue of the node at an address, over connections with the given options.
 // Without options, it goes over the client.
-func (t *Transport) exchangeWith(addr string, options *redis.Options) *exchange {
+func (t *Transport) queueWith(addr string, options *redis.Options) *nodeQueue {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	x := t.nodes[addr]
-	if x != nil {
-		return x
+	q := t.nodes[addr]
+	if q != nil {
+		return q
 	}
 	if options != nil {
 		options = ownOptions(options)
@@ -112,9 +112,9 @@ func (t *Transport) exchangeWith(addr string, options *redis.Options) *exchange 
 			t.tune(options)
 		}
 	}
-	x = newExchange(t, options)
-	t.nodes[addr] = x
-	return x
+	q = newNodeQueue(t, options)
+	t.nodes[addr] = q
+	return q
 }
 
 // usedUp reports whether a command has to wait for a connection of the client.
@@ -132,24 +132,28 @@ func (t *Transport) Do(ctx context.Context, key string, cmd redis.Cmder) error {
 	return cmd.Err()
 }
 
-func isElsewhere(cmd redis.Cmder) bool { return isRedirect(cmd.Err()) }
+// notRun reports whether a node of a Cluster has not run a command, see wasNotRun.
+func notRun(cmd redis.Cmder) bool { return wasNotRun(cmd.Err()) }
 
 // Send sends commands whose keys are all on the node of key, in one round trip. They take effect in their
 // order. Each has its own error. If Send fails, ctx has ended before the answers, and the commands must
 // not be read. In a Cluster that moves the keys, this needs more than one round trip.
 func (t *Transport) Send(ctx context.Context, key string, cmds ...redis.Cmder) error {
-	x := t.exchange(key)
-	if _, isCluster := t.client.(*redis.ClusterClient); x.options != nil || !isCluster {
-		err := x.send(ctx, cmds...)
-		if err != nil || !isCluster || !slices.ContainsFunc(cmds, isElsewhere) {
+	q := t.queueOf(key)
+	if _, isCluster := t.client.(*redis.ClusterClient); q.options != nil || !isCluster {
+		err := q.send(ctx, cmds...)
+		if err != nil || !isCluster || !slices.ContainsFunc(cmds, notRun) {
 			return err
 		}
 	}
 	// ⚑ A command may have taken effect before.
-	done := x.options != nil && slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return !isElsewhere(cmd) })
+	done := q.options != nil && slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return !notRun(cmd) })
 	// ⚑ A pipeline over all nodes of a Cluster will not do: while a slot moves, go-redis lets two nodes
 	// answer at the same time.
 	for i, cmd := range cmds {
+		if call, ok := cmd.(*Call); ok && notRun(call) {
+			call.sent.written = false // the copy was rejected
+		}
 		if err := t.overClient().send(ctx, cmd); err != nil {
 			return WithEarlierCopy(done || i > 0, err)
 		}

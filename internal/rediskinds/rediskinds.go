@@ -59,7 +59,7 @@ const missingRight = "the ACL user lacks a right: grant those that are listed in
 // kind, because a proxy that lost the answer of Redis sends a reply of its own.
 func kindOf(client redis.UniversalClient, err error) (advice string, kind error) {
 	_, isCluster := client.(*redis.ClusterClient)
-	has := func(codes ...string) bool { return redisconn.HasCode(err, codes...) }
+	has := func(codes ...string) bool { return redisconn.ReplyHas(err, codes...) }
 	switch {
 	case errors.Is(err, redisconn.ErrUnknownClient):
 		return "", driver.ErrRefused

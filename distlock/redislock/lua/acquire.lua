@@ -1,7 +1,7 @@
--- Grants a lock, keeps a grant, or puts an owner into the queue. It follows time.lua. record.lua,
--- slow.lua and acquirefull.lua follow.
+-- Grants a lock, keeps a grant, or puts an owner into the queue. The usual case is here, and
+-- acquire_any.lua has all cases. Takes now. Gives raw.
 --
--- KEYS  see slow.lua; while the slot moves the lock alone: then without queue and tombstones
+-- KEYS  see queue.lua; while the slot moves the lock alone: then without queue and tombstones
 -- ARGV  1 owner   2 TTL in ms   3 payload
 --       and, to wait, 4 for how many ms   5 seq   6 ticket to enter with, or 0   7 channel, or ''
 -- Reply token, last token of the block (16 digits each), waiters: a text   granted, now or before
@@ -24,12 +24,12 @@ if not ARGV[4] then
       and string.sub(raw, AT_PREVIOUS) ~= ARGV[1] and tonumber(string.sub(raw, AT_LAST))
     token = last and math.max(last + 1, now)
   end
-  local block = now + 20000 -- driver.FenceBlock, µs
+  local block = now + FENCE_BLOCK
   local tokens = token and token <= block and string.format('%d%d', token, block) or ''
   if #tokens == 32 then
     -- ⚑ no function of its own: Redis would make it for each call
-    redis.call('SET', KEYS[1], 'b2h' .. ending .. ARGV[1] .. previous .. tokens .. '00086400020' .. ARGV[3],
-      'PX', string.format('%d', ARGV[2] + 86400020))
+    redis.call('SET', KEYS[1], 'b2h' .. ending .. ARGV[1] .. previous .. tokens .. KEEP_DIGITS .. ARGV[3],
+      'PX', string.format('%d', ARGV[2] + GRANT_KEEP))
     return tokens .. '0'
   end
 end

@@ -1,4 +1,4 @@
--- For the scripts of a store on the Redis of the lock. See colocated.go.
+-- For the scripts of a store on the Redis of the lock. See colocated.go. Gives is_granted.
 
 -- is_granted reports whether a fencing token, a number, was reserved for the present holder.
 local function is_granted(lock, token)

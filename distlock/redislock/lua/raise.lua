@@ -1,4 +1,5 @@
--- Raises the token of a holder to at least a floor. It follows slow.lua.
+-- Raises the token of a holder to at least a floor. Takes now, and the functions of record.lua and
+-- queue.lua.
 --
 -- KEYS  1 the lock
 -- ARGV  1 owner   2 floor

@@ -1,5 +1,5 @@
--- The record of a lock as a table. It follows time.lua. docs/design/redis.md describes the record,
--- its invariants, and the states of an owner.
+-- The record of a lock as a table. docs/design/redis.md describes the record, its invariants, and the
+-- states of an owner. Takes now. Gives lock, now_ms, ms, read, write and mint.
 local lock = KEYS[1]
 local now_ms = math.floor(now / 1000)
 local none = string.rep('0', 32)
@@ -35,7 +35,7 @@ end
 -- write replaces the record. left is the remaining time of the lock, in ms; below 0 the time since
 -- its end. life is how long the tombstones need the flag, in ms.
 local function write(r, left, life)
-  local keep = 86400000 + math.ceil(math.max(r.last - now, 0) / 1000) -- driver.FenceKeep
+  local keep = FENCE_KEEP + math.ceil(math.max(r.last - now, 0) / 1000)
   keep = math.max(keep, life - math.min(left or 0, 0))
   keep = math.min(keep, 99999999999) -- eleven digits: three years
   local state = r.flagged and string.upper(r.state) or r.state
@@ -52,7 +52,7 @@ end
 -- mint reserves tokens above those of the record. It returns nothing, or an error.
 local function mint(r, floor)
   local token = math.max(r.last + 1, now, floor)
-  local last = math.max(token, now + 20000) -- driver.FenceBlock, µs
+  local last = math.max(token, now + FENCE_BLOCK)
   if last > 9007199254740991 then
     return redis.error_reply('FENCE the fencing token would pass 2^53')
   end

@@ -1,7 +1,7 @@
--- Ends the grant of an owner, and hands the lock off to the first waiter. It follows
--- unflagged.lua. time.lua, record.lua, slow.lua and releasefull.lua follow.
+-- Ends the grant of an owner, and hands the lock off to the first waiter. The usual case is in
+-- unflagged.lua, and release_any.lua has all cases. Takes release_lock. Gives raw.
 --
--- KEYS  see slow.lua; while the slot moves the lock alone: then without a handoff
+-- KEYS  see queue.lua; while the slot moves the lock alone: then without a handoff
 -- ARGV  1 owner
 --       and, to cancel, 2 for how many ms to leave a tombstone, or 0   3 '1' to leave the queue, too
 --       and, to break a grant, 4 its token; 1 is not used

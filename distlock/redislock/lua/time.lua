@@ -1,2 +1,3 @@
+-- Gives time, the reply of TIME, and now, in µs.
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2] -- µs
+local now = time[1] * 1000000 + time[2]

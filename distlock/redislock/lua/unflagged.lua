@@ -1,5 +1,5 @@
 -- The release of a lock without waiters and tombstones, also for the scripts of a store on the Redis of
--- the lock.
+-- the lock. Gives release_lock.
 
 -- release_lock ends the grant of an owner if the record is unflagged. It returns 'released' or
 -- 'not held'. Or it returns nothing, and what the key holds: then the full release has to decide.

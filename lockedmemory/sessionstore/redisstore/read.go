@@ -34,7 +34,7 @@ func (s *service) read(ctx context.Context, r storedriver.Read) (page storedrive
 	// ⚑ The pipeline shows the token before it reads. So no write under a lower token can follow.
 	if r.FirstAccess {
 		keys, args := s.access(r.Access, "", false)
-		load := s.scripts.load.Call(ctx, keys, args...)
+		load := s.scripts.load.Command(ctx, keys, args...)
 		add(load, func() (err error) { page.Verdict, err = parseVerdict(load.Cmd); return err })
 	}
 	// ⚑ The revision is read before the first page, and after each later one.
@@ -44,7 +44,7 @@ func (s *service) read(ctx context.Context, r storedriver.Read) (page storedrive
 	}
 	switch {
 	case r.ID != "":
-		answered := s.scripts.answered.Call(ctx, []string{k.log, k.ids}, field(r.ID), r.ID)
+		answered := s.scripts.answered.Command(ctx, []string{k.log, k.ids}, field(r.ID), r.ID)
 		add(answered, func() error { return parseAnswered(&page, answered.Cmd) })
 	case r.PinnedOnly:
 		for _, p := range r.Pinned {

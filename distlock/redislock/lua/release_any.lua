@@ -1,6 +1,6 @@
--- What release.lua does in other cases. It follows slow.lua.
+-- A release in all cases. Takes raw, now_ms, and the functions of record.lua and queue.lua.
 local owner, tombstone = ARGV[1], tonumber(ARGV[2] or 0)
-local leaves = tombstone > 0 or ARGV[3] == '1'
+local leaves_queue = tombstone > 0 or ARGV[3] == '1'
 
 local r, refused = read(raw)
 if refused then
@@ -12,12 +12,12 @@ if ARGV[4] then
   end
   owner = r.owner
 end
-local ends = r.held and r.owner == owner
+local ends_grant = r.held and r.owner == owner
 local answer = 'not held'
-if ends or r.owner == owner and r.state == 'r' or r.previous == owner and r.ending == '!' then
+if ends_grant or r.owner == owner and r.state == 'r' or r.previous == owner and r.ending == '!' then
   answer = 'released'
 end
-if ends then
+if ends_grant then
   r.state, r.held = 'r', false
 end
 
@@ -26,9 +26,9 @@ local to, dead, waiting, life = nil, {}, 0, unread_life(r)
 local seen, problem = pcall(function()
   waiting, life = redis.call('ZCARD', queue), math.max(tombstone_life(), tombstone)
   if not r.held then
-    to, dead = first(r, nil, 0, leaves and owner or nil)
+    to, dead = first(r, nil, 0, leaves_queue and owner or nil)
   end
-  if leaves and redis.call('ZSCORE', queue, owner) then
+  if leaves_queue and redis.call('ZSCORE', queue, owner) then
     local there = false
     for _, id in ipairs(dead) do
       there = there or id == owner
@@ -54,7 +54,7 @@ if to then
   end
 end
 if not to then
-  if ends then
+  if ends_grant then
     r.flagged = flag
     r.payload = #r.payload <= 64 and r.payload or '' -- no long payload stays for a day
     write(r, 0, life)

@@ -26,7 +26,7 @@ const (
 	answerGrace = 20 * time.Millisecond
 )
 
-// exchange sends the requests for one node. A lone request goes out in the goroutine of its caller. With
+// nodeQueue has the requests for one node, and sends them. A lone request goes out in the goroutine of its caller. With
 // maxInFlight round trips under way, a request waits until one ends, or patience ends. A goroutine then
 // sends all pending requests as one pipeline.
 //
@@ -34,9 +34,9 @@ const (
 // of a lone one is closed. A shared round trip goes on, with the values of its first ctx and the latest
 // deadline of all, so a departing caller costs others no answer.
 //
-// Without connections of its own, an exchange uses the application's client. Goroutines send all requests
+// Without connections of its own, a queue uses the application's client. Goroutines send all requests
 // then, because a caller cannot close the connection.
-type exchange struct {
+type nodeQueue struct {
 	transport *Transport
 	options   *redis.Options // of its own connections; nil: none of its own
 	patience  time.Duration
@@ -49,11 +49,11 @@ type exchange struct {
 	pending  []*request // in the order of arrival
 }
 
-func newExchange(t *Transport, options *redis.Options) *exchange {
-	x := &exchange{transport: t, options: options, patience: sharePatience}
-	x.timer = time.AfterFunc(time.Hour, x.endPatience)
-	x.timer.Stop()
-	return x
+func newNodeQueue(t *Transport, options *redis.Options) *nodeQueue {
+	q := &nodeQueue{transport: t, options: options, patience: sharePatience}
+	q.timer = time.AfterFunc(time.Hour, q.endPatience)
+	q.timer.Stop()
+	return q
 }
 
 // request has the commands of a caller. They take effect in their order.
@@ -67,35 +67,35 @@ type request struct {
 // send sends the commands in one round trip. Each has its own error. From a script on that the node does
 // not know, it sends them again, with the whole script. If send fails, ctx has ended before the answers,
 // and the commands must not be read.
-func (x *exchange) send(ctx context.Context, cmds ...redis.Cmder) error {
+func (q *nodeQueue) send(ctx context.Context, cmds ...redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return notSent(err)
 	}
 	r := &request{ctx, cmds, make(chan struct{})}
-	x.mu.Lock()
-	alone := x.options != nil && x.inFlight < min(maxInFlight, x.options.PoolSize) && len(x.pending) == 0
-	if alone && x.startLocked() {
-		x.mu.Unlock()
-		x.makeTrip(r)
+	q.mu.Lock()
+	alone := q.options != nil && q.inFlight < min(maxInFlight, q.options.PoolSize) && len(q.pending) == 0
+	if alone && q.startLocked() {
+		q.mu.Unlock()
+		q.serve(r)
 		return nil
 	}
-	x.pending = append(x.pending, r)
-	x.sendPendingLocked()
-	x.mu.Unlock()
+	q.pending = append(q.pending, r)
+	q.sendPendingLocked()
+	q.mu.Unlock()
 	select {
 	case <-r.answered:
 		return nil
 	case <-ctx.Done():
-		return x.leave(r)
+		return q.abandon(r)
 	}
 }
 
-// leave ends the wait for a request whose ctx has ended. Answers that came in the same moment count.
-func (x *exchange) leave(r *request) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if i := slices.Index(x.pending, r); i >= 0 {
-		x.pending = slices.Delete(x.pending, i, i+1)
+// abandon ends the wait for a request whose ctx has ended. Answers that came in the same moment count.
+func (q *nodeQueue) abandon(r *request) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.pending, r); i >= 0 {
+		q.pending = slices.Delete(q.pending, i, i+1)
 		return notSent(r.ctx.Err())
 	}
 	select {
@@ -107,29 +107,29 @@ func (x *exchange) leave(r *request) error {
 }
 
 // endPatience begins another round trip for pending requests when patience ends.
-func (x *exchange) endPatience() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.sendPendingLocked()
+func (q *nodeQueue) endPatience() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.sendPendingLocked()
 }
 
 // sendPendingLocked begins the next round trip, if it may begin.
-func (x *exchange) sendPendingLocked() {
-	for len(x.pending) > 0 {
-		if x.options != nil && x.inFlight >= x.options.PoolSize {
+func (q *nodeQueue) sendPendingLocked() {
+	for len(q.pending) > 0 {
+		if q.options != nil && q.inFlight >= q.options.PoolSize {
 			return // until another round trip ends
 		}
-		if x.inFlight >= maxInFlight {
-			if wait := time.Until(x.latest.Add(x.patience)); wait > 0 {
-				x.timer.Reset(wait)
+		if q.inFlight >= maxInFlight {
+			if wait := time.Until(q.latest.Add(q.patience)); wait > 0 {
+				q.timer.Reset(wait)
 				return
 			}
 		}
-		n := min(len(x.pending), maxShared)
-		requests := slices.Clone(x.pending[:n])
-		x.pending = slices.Delete(x.pending, 0, n)
-		if x.startLocked() {
-			go x.makeTrip(requests...)
+		n := min(len(q.pending), maxShared)
+		requests := slices.Clone(q.pending[:n])
+		q.pending = slices.Delete(q.pending, 0, n)
+		if q.startLocked() {
+			go q.serve(requests...)
 			continue
 		}
 		for _, r := range requests {
@@ -139,94 +139,100 @@ func (x *exchange) sendPendingLocked() {
 	}
 }
 
-// startLocked counts another round trip, which makeTrip ends. It reports false after Transport.Close.
-func (x *exchange) startLocked() bool {
-	if !x.transport.start() {
+// startLocked counts another round trip, which serve ends. It reports false after Transport.Close.
+func (q *nodeQueue) startLocked() bool {
+	if !q.transport.start() {
 		return false
 	}
-	x.inFlight++
-	x.latest = time.Now()
+	q.inFlight++
+	q.latest = time.Now()
 	return true
 }
 
-// makeTrip makes one round trip of the requests. Scripts that the node does not know are sent again, whole.
-func (x *exchange) makeTrip(requests ...*request) {
-	defer x.transport.running.Done()
+// serve answers requests, and then begins the round trip that waits for its end.
+func (q *nodeQueue) serve(requests ...*request) {
+	defer q.transport.running.Done()
 	ctx := requests[0].ctx
-	if len(requests) > 1 || x.options == nil {
+	if len(requests) > 1 || q.options == nil {
 		var cancel context.CancelFunc
 		ctx, cancel = lasting(requests)
 		defer cancel()
 	}
+	q.answer(ctx, requests)
+	for _, r := range requests {
+		close(r.answered)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.inFlight--
+	q.sendPendingLocked()
+}
+
+// answer makes a round trip of the requests, and another one of the scripts that the node does not know.
+func (q *nodeQueue) answer(ctx context.Context, requests []*request) {
 	var cmds, again []redis.Cmder
 	for _, r := range requests {
 		cmds = append(cmds, r.cmds...)
 	}
-	x.roundTrip(ctx, cmds)
+	q.roundTrip(ctx, cmds)
 	for _, r := range requests {
 		again = append(again, wholeFrom(r.cmds)...)
 	}
 	if len(again) > 0 {
-		x.roundTrip(ctx, again)
+		q.roundTrip(ctx, again)
 	}
-	for _, r := range requests {
-		close(r.answered)
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.inFlight--
-	x.sendPendingLocked()
 }
 
-// roundTrip sends the commands. A panic of a callback of the application is their error. If nodes of a
-// Cluster may have changed roles, its client reloads them.
-func (x *exchange) roundTrip(ctx context.Context, cmds []redis.Cmder) {
-	client := x.transport.client
-	if x.options != nil {
-		c := x.take()
+// roundTrip sends the commands over a connection. If nodes of a Cluster may have changed roles, its client
+// reloads them.
+func (q *nodeQueue) roundTrip(ctx context.Context, cmds []redis.Cmder) {
+	client := q.transport.client
+	if q.options != nil {
+		c := q.take()
 		client = c.client
-		stop := context.AfterFunc(ctx, c.leave)
-		defer func() { x.put(c, stop() && !slices.ContainsFunc(cmds, isUnanswered)) }()
+		stop := context.AfterFunc(ctx, c.closeWire)
+		defer func() { q.put(c, stop() && !slices.ContainsFunc(cmds, isUnanswered)) }()
 	}
 	exec(ctx, client, cmds)
 	for _, cmd := range cmds {
 		if ctx.Err() != nil && isUnanswered(cmd) {
 			cmd.SetErr(ctx.Err())
 		}
-		reload(x.transport.client, cmd.Err())
+		reload(q.transport.client, cmd.Err())
 	}
 }
 
 func isUnanswered(cmd redis.Cmder) bool { return cmd.Err() != nil && !IsReply(cmd.Err()) }
 
-func (x *exchange) take() *conn {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	last := len(x.idle) - 1
+func (q *nodeQueue) take() *conn {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	last := len(q.idle) - 1
 	if last < 0 {
-		return newConn(x.options)
+		return newConn(q.options)
 	}
-	c := x.idle[last]
-	x.idle = x.idle[:last]
+	c := q.idle[last]
+	q.idle = q.idle[:last]
 	return c
 }
 
 // put keeps a healthy connection. The first failure closes the connection.
-func (x *exchange) put(c *conn, healthy bool) {
+func (q *nodeQueue) put(c *conn, healthy bool) {
 	if !healthy {
 		_ = c.client.Close()
 		return
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.idle = append(x.idle, c)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.idle = append(q.idle, c)
 }
 
-// exec makes one round trip of the commands. Each has its own error.
+// exec makes one round trip of the commands. Each has its own error. A panic of a callback of the application
+// is the error of all.
 func exec(ctx context.Context, client redis.UniversalClient, cmds []redis.Cmder) {
 	defer func() {
 		if v := recover(); v != nil {
-			setErr(cmds, fmt.Errorf("%w: %v\n\n%s", errBroken, v, debug.Stack()))
+			setErr(cmds, fmt.Errorf("%w: %v\n\n%s", errPanicked, v, debug.Stack()))
 		}
 	}()
 	if len(cmds) == 1 {
@@ -264,4 +270,4 @@ func lasting(requests []*request) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, last.Add(answerGrace))
 }
 
-var errBroken = errors.New("a hook of the Redis client panicked: correct the hook")
+var errPanicked = errors.New("a hook of the Redis client panicked: correct the hook")

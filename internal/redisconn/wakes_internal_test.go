@@ -16,9 +16,9 @@ import (
 
 func unexplained(err error) error { return err }
 
-// newNotices are notices whose messages are their addressees.
-func newNotices(over *Transport) *Notices[driver.Wake] {
-	return NewNotices(over, unexplained, func(message string) (string, driver.Wake, error) {
+// newWakes are wakes whose messages are their addressees.
+func newWakes(over *Transport) *Wakes[driver.Wake] {
+	return NewWakes(over, unexplained, func(message string) (string, driver.Wake, error) {
 		if message == "" {
 			return "", driver.Wake{}, errors.New("no addressee")
 		}
@@ -27,7 +27,7 @@ func newNotices(over *Transport) *Notices[driver.Wake] {
 }
 
 // After a refusal the driver subscribes again, because the right may have been granted since.
-func TestNotices_L_rightGranted_listenAgain(t *testing.T) {
+func TestWakes_L_rightGranted_listenAgain(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	for _, missing := range []string{"-subscribe", "-publish", "resetchannels"} {
@@ -44,7 +44,7 @@ func TestNotices_L_rightGranted_listenAgain(t *testing.T) {
 		defer client.Close()
 		over := New(client, nil)
 		defer over.Close()
-		n := newNotices(over)
+		n := newWakes(over)
 		listen := func() error {
 			_, stop, err := n.Listen(t.Context(), "n:wake:x", "owner")
 			if err == nil {
@@ -74,13 +74,13 @@ func TestNotices_L_rightGranted_listenAgain(t *testing.T) {
 }
 
 // Messages are lost while the connection is down. All listeners ask Redis as soon as it is up again.
-func TestNotices_L_reconnect_allWaitersAsk(t *testing.T) {
+func TestWakes_L_reconnect_allWaitersAsk(t *testing.T) {
 	server := servers.StartRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 	over := New(client, nil)
 	defer over.Close()
-	n := newNotices(over)
+	n := newWakes(over)
 	defer n.Close()
 	wakes := make(map[string]<-chan driver.Wake)
 	for _, owner := range []string{"a", "b"} {
@@ -107,14 +107,14 @@ func TestNotices_L_reconnect_allWaitersAsk(t *testing.T) {
 }
 
 // A waiter can leave at once while the driver connects, and leaves nothing behind.
-func TestNotices_C_leaver_leavesNothing(t *testing.T) {
+func TestWakes_C_leaver_leavesNothing(t *testing.T) {
 	server := servers.StartRedis(t)
 	server.Pause()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 	over := New(client, nil)
 	defer over.Close()
-	n := newNotices(over)
+	n := newWakes(over)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	stop, start := leakcheck.Stalls(), time.Now()
@@ -132,14 +132,14 @@ func TestNotices_C_leaver_leavesNothing(t *testing.T) {
 }
 
 // Each listener of an addressee is notified. A listener that has left is not.
-func TestNotices_sharedAddressee(t *testing.T) {
+func TestWakes_sharedAddressee(t *testing.T) {
 	t.Parallel()
 	db := servers.SharedRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
 	defer client.Close()
 	over := New(client, nil)
 	defer over.Close()
-	n := newNotices(over)
+	n := newWakes(over)
 	defer n.Close()
 	channel := "shared:" + t.Name()
 	listen := func(addressee string) (<-chan driver.Wake, func()) {
@@ -180,7 +180,7 @@ func TestNotices_sharedAddressee(t *testing.T) {
 }
 
 // A server that hangs while the subscription connects does not keep Close waiting.
-func TestNotices_L_hangingServer_closesAtOnce(t *testing.T) {
+func TestWakes_L_hangingServer_closesAtOnce(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	server.Pause()
@@ -189,7 +189,7 @@ func TestNotices_L_hangingServer_closesAtOnce(t *testing.T) {
 	defer client.Close()
 	over := New(client, nil)
 	defer over.Close()
-	n := newNotices(over)
+	n := newWakes(over)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, _, err := n.Listen(ctx, "n:wake:x", "owner"); !errors.Is(err, context.DeadlineExceeded) {
@@ -203,7 +203,7 @@ func TestNotices_L_hangingServer_closesAtOnce(t *testing.T) {
 }
 
 // The goroutine of a subscription ends before Close does.
-func TestNotices_closeWaits(t *testing.T) {
+func TestWakes_closeWaits(t *testing.T) {
 	t.Parallel()
 	db := servers.SharedRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
@@ -212,7 +212,7 @@ func TestNotices_closeWaits(t *testing.T) {
 	defer over.Close()
 	reading, release := make(chan struct{}), make(chan struct{})
 	var ended atomic.Bool
-	n := NewNotices(over, unexplained, func(string) (string, driver.Wake, error) {
+	n := NewWakes(over, unexplained, func(string) (string, driver.Wake, error) {
 		close(reading) // at the message that checks the right to publish
 		<-release
 		ended.Store(true)

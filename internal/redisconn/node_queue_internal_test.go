@@ -86,50 +86,50 @@ func (w *traffic) reset() (commands int, pipelines []int) {
 	return commands, pipelines
 }
 
-// patiently makes locks on one node whose calls wait for exchanges without a limit.
-func patiently(t *testing.T, options redis.UniversalOptions) (*locks, *exchange, *traffic) {
+// patiently makes locks on one node whose calls wait for round trips without a limit.
+func patiently(t *testing.T, options redis.UniversalOptions) (*locks, *nodeQueue, *traffic) {
 	t.Helper()
 	s := open(t, options)
-	x := s.shared.exchange(keyOf(name))
-	x.patience = time.Hour
+	q := s.shared.queueOf(keyOf(name))
+	q.patience = time.Hour
 	for _, script := range []*Script{acquireScript, releaseScript, inspectScript} {
 		if err := script.Load(t.Context(), s.client).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w := &traffic{}
-	x.each(x.options.PoolSize, func(client *redis.Client) { client.AddHook(w) })
-	return s, x, w
+	q.each(q.options.PoolSize, func(client *redis.Client) { client.AddHook(w) })
+	return s, q, w
 }
 
 // each takes n connections, new or idle, and calls f for each.
-func (x *exchange) each(n int, f func(*redis.Client)) {
+func (q *nodeQueue) each(n int, f func(*redis.Client)) {
 	var all sync.WaitGroup
 	taken := make([]*conn, n)
 	for i := range taken {
-		taken[i] = x.take()
+		taken[i] = q.take()
 		all.Go(func() { f(taken[i].client) })
 	}
 	all.Wait()
 	for _, c := range taken {
-		x.put(c, true)
+		q.put(c, true)
 	}
 }
 
-func (x *exchange) isPending(n int) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return len(x.pending) == n
+func (q *nodeQueue) isPending(n int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.pending) == n
 }
 
-func (x *exchange) awaitPending(t *testing.T, n int) {
+func (q *nodeQueue) awaitPending(t *testing.T, n int) {
 	t.Helper()
-	servers.Await(t, 10*time.Second, fmt.Sprintf("%d pending", n), func() bool { return x.isPending(n) })
+	servers.Await(t, 10*time.Second, fmt.Sprintf("%d pending", n), func() bool { return q.isPending(n) })
 }
 
-// occupy begins exchanges until the next call has to wait. end ends one of them, so that the next
+// occupy begins round trips until the next call has to wait. end ends one of them, so that the next
 // exchange takes all pending calls, and then the others.
-func (x *exchange) occupy(t *testing.T, s *locks, w *traffic) (end func()) {
+func (q *nodeQueue) occupy(t *testing.T, s *locks, w *traffic) (end func()) {
 	t.Helper()
 	gate := make(chan struct{})
 	w.mu.Lock()
@@ -143,7 +143,7 @@ func (x *exchange) occupy(t *testing.T, s *locks, w *traffic) (end func()) {
 			}
 		})
 	}
-	servers.Await(t, 10*time.Second, "exchanges under way", func() bool {
+	servers.Await(t, 10*time.Second, "round trips under way", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.commands == maxInFlight
@@ -154,7 +154,7 @@ func (x *exchange) occupy(t *testing.T, s *locks, w *traffic) (end func()) {
 	w.mu.Unlock()
 	end = sync.OnceFunc(func() {
 		gate <- struct{}{}
-		x.awaitPending(t, 0)
+		q.awaitPending(t, 0)
 		close(gate)
 		all.Wait()
 	})
@@ -168,32 +168,32 @@ func acquireOf(i int) driver.AcquireRequest {
 	return driver.AcquireRequest{Name: nameOf(i), Owner: fmt.Sprintf("%032x", i), TTL: time.Minute, Holder: fmt.Sprint("holder ", i)}
 }
 
-// acquire acquires keys 0 to n-1 at the same time, in one exchange. wait waits for the results.
-func (x *exchange) acquire(t *testing.T, s *locks, n int) (replies []driver.AcquireReply, errs []error, wait func()) {
+// acquire acquires keys 0 to n-1 at the same time, in one round trip. wait waits for the results.
+func (q *nodeQueue) acquire(t *testing.T, s *locks, n int) (replies []driver.AcquireReply, errs []error, wait func()) {
 	t.Helper()
 	var all sync.WaitGroup
 	replies, errs = make([]driver.AcquireReply, n), make([]error, n)
 	for i := range n {
 		all.Go(func() { replies[i], errs[i] = s.Acquire(context.Background(), acquireOf(i)) })
 	}
-	x.awaitPending(t, n)
+	q.awaitPending(t, n)
 	return replies, errs, all.Wait
 }
 
-func (x *exchange) wantIdle(t *testing.T) {
+func (q *nodeQueue) wantIdle(t *testing.T) {
 	t.Helper()
-	servers.Await(t, 10*time.Second, "no exchange and no pending call", func() bool {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		return x.inFlight == 0 && len(x.pending) == 0
+	servers.Await(t, 10*time.Second, "no round trip and no pending call", func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.inFlight == 0 && len(q.pending) == 0
 	})
 }
 
-func TestExchange_readyCalls_shareARoundTrip(t *testing.T) {
-	s, x, w := patiently(t, onNode(t))
+func TestNodeQueue_readyCalls_shareARoundTrip(t *testing.T) {
+	s, q, w := patiently(t, onNode(t))
 	const n = 20
-	end := x.occupy(t, s, w)
-	replies, errs, wait := x.acquire(t, s, n)
+	end := q.occupy(t, s, w)
+	replies, errs, wait := q.acquire(t, s, n)
 	end()
 	wait()
 	for i := range n {
@@ -204,10 +204,10 @@ func TestExchange_readyCalls_shareARoundTrip(t *testing.T) {
 	if commands, pipelines := w.reset(); commands != 0 || !slices.Equal(pipelines, []int{n}) {
 		t.Errorf("%d commands and pipelines of %d, want one pipeline of %d", commands, pipelines, n)
 	}
-	x.wantIdle(t)
+	q.wantIdle(t)
 
 	// Each gets the answer to its own question.
-	end = x.occupy(t, s, w)
+	end = q.occupy(t, s, w)
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
@@ -216,16 +216,16 @@ func TestExchange_readyCalls_shareARoundTrip(t *testing.T) {
 			}
 		})
 	}
-	x.awaitPending(t, n)
+	q.awaitPending(t, n)
 	end()
 	all.Wait()
-	x.wantIdle(t)
+	q.wantIdle(t)
 }
 
-func TestExchange_isBounded(t *testing.T) {
-	s, x, w := patiently(t, onNode(t))
-	end := x.occupy(t, s, w)
-	_, errs, wait := x.acquire(t, s, maxShared+10)
+func TestNodeQueue_isBounded(t *testing.T) {
+	s, q, w := patiently(t, onNode(t))
+	end := q.occupy(t, s, w)
+	_, errs, wait := q.acquire(t, s, maxShared+10)
 	end()
 	wait()
 	if err := errors.Join(errs...); err != nil {
@@ -238,12 +238,12 @@ func TestExchange_isBounded(t *testing.T) {
 		}
 		t.Errorf("pipelines of %d, together %d", pipelines, sum)
 	}
-	x.wantIdle(t)
+	q.wantIdle(t)
 }
 
-// A lone call is a plain command, also after an exchange.
-func TestExchange_loneCall_plainCommand(t *testing.T) {
-	s, x, w := patiently(t, onNode(t))
+// A lone call is a plain command, also after a round trip.
+func TestNodeQueue_loneCall_plainCommand(t *testing.T) {
+	s, q, w := patiently(t, onNode(t))
 	for i := range 10 {
 		if _, err := s.Acquire(t.Context(), acquireOf(i)); err != nil {
 			t.Fatal(err)
@@ -255,14 +255,14 @@ func TestExchange_loneCall_plainCommand(t *testing.T) {
 	if commands, pipelines := w.reset(); commands != 20 || len(pipelines) != 0 {
 		t.Errorf("%d commands and pipelines of %d, want 20 commands", commands, pipelines)
 	}
-	end := x.occupy(t, s, w)
+	end := q.occupy(t, s, w)
 	var one sync.WaitGroup
 	one.Go(func() { _, _ = s.Inspect(context.Background(), name) })
-	x.awaitPending(t, 1)
+	q.awaitPending(t, 1)
 	end()
 	one.Wait()
 	if commands, pipelines := w.reset(); commands != 1 || len(pipelines) != 0 {
 		t.Errorf("after others: %d commands and pipelines of %d, want 1 command", commands, pipelines)
 	}
-	x.wantIdle(t)
+	q.wantIdle(t)
 }

@@ -1,4 +1,4 @@
--- What acquire.lua does in other cases. It follows slow.lua.
+-- An acquire in all cases. Takes raw, time, now, and the functions of record.lua and queue.lua.
 local owner, alive = ARGV[1], ARGV[4]
 
 local r, refused = read(raw)
@@ -7,21 +7,21 @@ if refused then
 end
 -- An unflagged record has no queue and no tombstones, so most requests read the record alone. ⚑ A
 -- request that waits reads all: a hand may have deleted the record.
-local whole = queue ~= nil and (alive ~= nil or r.flagged)
+local with_queue = queue ~= nil and (alive ~= nil or r.flagged)
 
-local function granted(waiters) return string.format('%016.0f%016.0f%.0f', r.token, r.last, waiters) end
+local function grant_reply(waiters) return string.format('%016.0f%016.0f%.0f', r.token, r.last, waiters) end
 
 if r.held and r.owner == owner then
   redis.call('PEXPIRE', lock, ms(math.max(ARGV[2], r.left or 0) + r.keep))
-  return granted(whole and redis.call('ZCARD', queue) or 0)
+  return grant_reply(with_queue and redis.call('ZCARD', queue) or 0)
 end
-if r.owner == owner or r.previous == owner or whole and has_tombstone(owner) then
+if r.owner == owner or r.previous == owner or with_queue and has_tombstone(owner) then
   redis.call('GETEX', lock) -- ⚑ a write command, so that no read-only replica answers
   return {'cancelled'}
 end
 
 local waiting, life, ticket = 0, unread_life(r), nil
-if whole then
+if with_queue then
   waiting, life = redis.call('ZCARD', queue), tombstone_life()
   ticket = tonumber(redis.call('ZSCORE', queue, owner) or nil)
 end
@@ -38,7 +38,7 @@ if not r.held then
     if refused then
       return refused
     end
-    if whole then
+    if with_queue then
       waiting = waiting - (ticket and 1 or 0)
       r.flagged = waiting > 0 or life > 0
     end
@@ -47,7 +47,7 @@ if not r.held then
       dead[#dead + 1] = owner
       pcall(dequeue, dead)
     end
-    return granted(waiting)
+    return grant_reply(waiting)
   end
   waiting = waiting - 1
   r.flagged = waiting > 0 or life > 0 or alive ~= nil
@@ -62,12 +62,12 @@ if not r.held then
     return {'busy', r.raw, r.ttl, time[1], time[2], waiting, 0}
   end
 end
-if whole and not r.flagged then
+if with_queue and not r.flagged then
   set_flag(r, true, life) -- ⚑ before an owner enters the queue, and after an operator has deleted the record
 end
 local shown = {'busy', r.raw, r.ttl, time[1], time[2], waiting, 0}
 
-if not alive or not whole then
+if not alive or not with_queue then
   redis.call('GETEX', lock) -- ⚑ as above
   return shown
 end

@@ -22,14 +22,14 @@ import (
 )
 
 // On the way to a distant server, no call waits for the round trip of another call.
-func TestExchange_distantServer_noExtraTrip(t *testing.T) {
+func TestNodeQueue_distantServer_noExtraTrip(t *testing.T) {
 	options, proxy := proxied(t)
 	const together = 30
 	options.PoolSize = together
-	s, x, _ := patiently(t, options)
-	x.patience = sharePatience
+	s, q, _ := patiently(t, options)
+	q.patience = sharePatience
 	var all sync.WaitGroup
-	x.each(together, func(client *redis.Client) { _ = client.Ping(t.Context()).Err() })
+	q.each(together, func(client *redis.Client) { _ = client.Ping(t.Context()).Err() })
 	const (
 		trip = 200 * time.Millisecond
 		// A call that waits for another's round trip takes at least 1.6 of them.
@@ -47,8 +47,8 @@ func TestExchange_distantServer_noExtraTrip(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// Calls at the same time still share an exchange.
-	began := x.latest
+	// Calls at the same time still share a round trip.
+	began := q.latest
 	for i := range together {
 		all.Go(func() {
 			stop, start := leakcheck.Stalls(), time.Now()
@@ -59,23 +59,23 @@ func TestExchange_distantServer_noExtraTrip(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if !x.latest.After(began) {
-		t.Error("no exchange")
+	if !q.latest.After(began) {
+		t.Error("no round trip")
 	}
-	x.wantIdle(t)
+	q.wantIdle(t)
 }
 
 // When the connection breaks before the answers, each call fails, or is sent again and reports
 // that.
-func TestExchange_C_lostReplies_unknownOutcome(t *testing.T) {
+func TestNodeQueue_C_lostReplies_unknownOutcome(t *testing.T) {
 	for _, retries := range []int{-1, 0} {
 		t.Run(fmt.Sprintf("MaxRetries %d", retries), func(t *testing.T) {
 			options, proxy := proxied(t)
 			options.MaxRetries = retries
-			s, x, w := patiently(t, options)
+			s, q, w := patiently(t, options)
 			const n = 5
-			end := x.occupy(t, s, w)
-			replies, errs, wait := x.acquire(t, s, n)
+			end := q.occupy(t, s, w)
+			replies, errs, wait := q.acquire(t, s, n)
 			proxy.DropReplies(faultnet.First(1, faultnet.Containing("holder 3")))
 			end()
 			wait()
@@ -87,16 +87,16 @@ func TestExchange_C_lostReplies_unknownOutcome(t *testing.T) {
 					t.Errorf("%d was not executed: %+v, %v", i, state, err)
 				}
 			}
-			x.wantIdle(t)
+			q.wantIdle(t)
 		})
 	}
 }
 
-func TestExchange_survivesScriptFlush(t *testing.T) {
-	s, x, w := patiently(t, onNode(t))
+func TestNodeQueue_survivesScriptFlush(t *testing.T) {
+	s, q, w := patiently(t, onNode(t))
 	const n = 10
-	end := x.occupy(t, s, w)
-	replies, errs, wait := x.acquire(t, s, n)
+	end := q.occupy(t, s, w)
+	replies, errs, wait := q.acquire(t, s, n)
 	if err := s.client.ScriptFlush(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestExchange_survivesScriptFlush(t *testing.T) {
 			t.Errorf("%d: %+v, %v", i, replies[i], errs[i])
 		}
 	}
-	x.wantIdle(t)
+	q.wantIdle(t)
 }
 
 // The commands behind a script that the server does not know take effect after it, and those before it once.
@@ -115,7 +115,7 @@ func TestSend_S2_unknownScript_keepsTheOrder(t *testing.T) {
 	l := open(t, onNode(t))
 	add := NewScript("-- " + fmt.Sprint(rand.Uint64()) + "\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])")
 	before := redis.NewIntCmd(t.Context(), "incr", "before")
-	calls := []*Call{add.Call(t.Context(), []string{"k"}, 1), add.Call(t.Context(), []string{"k"}, 10)}
+	calls := []*Call{add.Command(t.Context(), []string{"k"}, 1), add.Command(t.Context(), []string{"k"}, 10)}
 	after := redis.NewIntCmd(t.Context(), "get", "k")
 	err := l.shared.Send(t.Context(), "k", before, calls[0], after, calls[1])
 	if err != nil || before.Val() != 1 || after.Val() != 1 {
@@ -155,8 +155,8 @@ func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
 
 // go-redis repeats a pipeline only for an error of its first command.
-func TestExchange_C_rejectedCall_isSentAgain(t *testing.T) {
-	s, x, w := patiently(t, onNode(t))
+func TestNodeQueue_C_rejectedCall_isSentAgain(t *testing.T) {
+	s, q, w := patiently(t, onNode(t))
 	w.pipeline = func(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 		return func(ctx context.Context, cmds []redis.Cmder) error {
 			err := next(ctx, cmds)
@@ -168,8 +168,8 @@ func TestExchange_C_rejectedCall_isSentAgain(t *testing.T) {
 			return err
 		}
 	}
-	end := x.occupy(t, s, w)
-	_, _, wait := x.acquire(t, s, 1) // the first of the pipeline
+	end := q.occupy(t, s, w)
+	_, _, wait := q.acquire(t, s, 1) // the first of the pipeline
 	var all sync.WaitGroup
 	for i := 1; i < 4; i++ {
 		all.Go(func() {
@@ -179,27 +179,27 @@ func TestExchange_C_rejectedCall_isSentAgain(t *testing.T) {
 			}
 		})
 	}
-	x.awaitPending(t, 4)
+	q.awaitPending(t, 4)
 	end()
 	wait()
 	all.Wait()
 	if commands, pipelines := w.reset(); commands != 1 || !slices.Equal(pipelines, []int{4}) {
 		t.Errorf("%d commands and pipelines of %d", commands, pipelines)
 	}
-	x.wantIdle(t)
+	q.wantIdle(t)
 }
 
 // A hook of the application that refuses or panics fails the calls, and no others.
-func TestExchange_survivesHooks(t *testing.T) {
+func TestNodeQueue_survivesHooks(t *testing.T) {
 	stop := errors.New("stop")
 	for what, hook := range map[string]redis.ProcessPipelineHook{
 		"refuses": func(context.Context, []redis.Cmder) error { return stop },
 		"panics":  func(context.Context, []redis.Cmder) error { panic(stop) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			s, x, w := patiently(t, onNode(t))
+			s, q, w := patiently(t, onNode(t))
 			w.pipeline = func(redis.ProcessPipelineHook) redis.ProcessPipelineHook { return hook }
-			end := x.occupy(t, s, w)
+			end := q.occupy(t, s, w)
 			errs := make(chan error)
 			for i := range 4 {
 				go func() {
@@ -207,20 +207,20 @@ func TestExchange_survivesHooks(t *testing.T) {
 					errs <- err
 				}()
 			}
-			x.awaitPending(t, 4)
+			q.awaitPending(t, 4)
 			end()
 			for range 4 {
-				if err := <-errs; !errors.Is(err, stop) && !errors.Is(err, errBroken) {
+				if err := <-errs; !errors.Is(err, stop) && !errors.Is(err, errPanicked) {
 					t.Errorf("error %v", err)
 				}
 			}
-			x.wantIdle(t)
+			q.wantIdle(t)
 		})
 	}
 }
 
 // A node of a Cluster that hangs delays no call for another node.
-func TestExchange_clusterNodes_areApart(t *testing.T) {
+func TestNodeQueue_clusterNodes_areApart(t *testing.T) {
 	cluster := servers.SharedTopology("cluster").Cluster
 	network := faultnet.NewNet(t)
 	s := open(t, redis.UniversalOptions{Addrs: cluster.Addrs(), Dialer: network.Dial, ContextTimeoutEnabled: true, PoolSize: 20})
@@ -235,7 +235,7 @@ func TestExchange_clusterNodes_areApart(t *testing.T) {
 		}
 	}
 	for _, name := range []driver.Name{hangs, other} {
-		s.shared.exchange(keyOf(name)).patience = time.Hour
+		s.shared.queueOf(keyOf(name)).patience = time.Hour
 	}
 	network.Only(node(hangs).Addr()).Cut()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -248,7 +248,7 @@ func TestExchange_clusterNodes_areApart(t *testing.T) {
 			}
 		})
 	}
-	s.shared.exchange(keyOf(hangs)).awaitPending(t, 10-maxInFlight)
+	s.shared.queueOf(keyOf(hangs)).awaitPending(t, 10-maxInFlight)
 	for range 10 {
 		stop, start := leakcheck.Stalls(), time.Now()
 		_, err := s.Inspect(t.Context(), other)
@@ -263,18 +263,18 @@ func TestExchange_clusterNodes_areApart(t *testing.T) {
 	network.Heal()
 }
 
-func TestExchange_clusterCallsShare(t *testing.T) {
+func TestNodeQueue_clusterCallsShare(t *testing.T) {
 	s, w := open(t, redis.UniversalOptions{Addrs: servers.SharedTopology("cluster").Addrs()}), &traffic{}
 	if _, err := s.Inspect(t.Context(), name); err != nil { // loads the script
 		t.Fatal(err)
 	}
-	x := s.shared.exchange(keyOf(name))
-	x.each(maxInFlight+2, func(client *redis.Client) { client.AddHook(w) })
-	if x != s.shared.exchange(keyOf(name)+"fence") {
-		t.Error("one node has two exchanges")
+	q := s.shared.queueOf(keyOf(name))
+	q.each(maxInFlight+2, func(client *redis.Client) { client.AddHook(w) })
+	if q != s.shared.queueOf(keyOf(name)+"fence") {
+		t.Error("one node has two queues")
 	}
-	x.patience = time.Hour
-	end := x.occupy(t, s, w)
+	q.patience = time.Hour
+	end := q.occupy(t, s, w)
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
@@ -283,22 +283,22 @@ func TestExchange_clusterCallsShare(t *testing.T) {
 			}
 		})
 	}
-	x.awaitPending(t, 10)
+	q.awaitPending(t, 10)
 	end()
 	all.Wait()
 	if commands, pipelines := w.reset(); commands != 0 || !slices.Equal(pipelines, []int{10}) {
 		t.Errorf("%d commands and pipelines of %d, want one pipeline", commands, pipelines)
 	}
-	x.wantIdle(t)
+	q.wantIdle(t)
 }
 
 // Many callers come and leave at any moment. Each gets an answer or leaves. Each granted caller
 // holds its lock.
-func TestExchange_hammer(t *testing.T) {
+func TestNodeQueue_hammer(t *testing.T) {
 	options := onNode(t)
 	options.PoolSize = 40
-	s, x, _ := patiently(t, options)
-	x.patience = sharePatience
+	s, q, _ := patiently(t, options)
+	q.patience = sharePatience
 	var all sync.WaitGroup
 	stop := time.Now().Add(time.Second)
 	for i := range 64 {
@@ -329,12 +329,12 @@ func TestExchange_hammer(t *testing.T) {
 		})
 	}
 	all.Wait()
-	servers.Await(t, 10*time.Second, "all exchanges to end", func() bool {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		return x.inFlight == 0
+	servers.Await(t, 10*time.Second, "all round trips to end", func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.inFlight == 0
 	})
-	x.wantIdle(t)
+	q.wantIdle(t)
 }
 
 // A call that fails because its deadline left no time for another copy ends at the deadline.

@@ -1,4 +1,5 @@
--- The queue and the tombstones of a lock. It follows record.lua. acquire.lua or release.lua follows.
+-- The queue and the tombstones of a lock. Takes lock, now_ms, ms, write and mint. Gives queue, waiters and
+-- tombstones, and the functions below.
 --
 -- KEYS  1 the lock   2 the queue: owners by ticket (sorted set)
 --       3 its waiters (hash), by owner: "<alive until, ms>:<seq>:<channel>:<payload>"

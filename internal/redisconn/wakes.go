@@ -25,18 +25,18 @@ const (
 	reconnectPause = 100 * time.Millisecond
 )
 
-// Notices sends the messages of Redis to the listeners of a driver. All listeners share one connection. The
+// Wakes sends the messages of Redis to the listeners of a driver. All listeners share one connection. The
 // first one begins it, and channels stay subscribed until the server refuses one, or Close.
 //
 // Messages can be lost, so no listener relies on them. After every interruption all listeners get
 // the zero wake, and ask Redis.
-type Notices[W any] struct {
-	redis   *Transport
-	explain func(error) error
-	parse   func(message string) (to string, wake W, err error)
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+type Wakes[W any] struct {
+	transport *Transport
+	explain   func(error) error
+	parse     func(message string) (to string, wake W, err error)
+	ctx       context.Context // ends with Close
+	cancel    context.CancelFunc
+	running   sync.WaitGroup
 
 	mu        sync.Mutex
 	listeners map[string][]chan W // by addressee
@@ -61,28 +61,28 @@ func (c *channel) isSettled() bool {
 	}
 }
 
-// NewNotices makes the notices of a driver. explain makes an error of Redis one of the driver. parse reads a
+// NewWakes makes the wakes of a driver. explain makes an error of Redis one of the driver. parse reads a
 // message: the addressee, and the wake for its listeners. A message with an error is dropped.
-func NewNotices[W any](
+func NewWakes[W any](
 	over *Transport, explain func(error) error, parse func(message string) (string, W, error),
-) *Notices[W] {
-	n := &Notices[W]{
-		redis: over, explain: explain, parse: parse,
+) *Wakes[W] {
+	w := &Wakes[W]{
+		transport: over, explain: explain, parse: parse,
 		listeners: make(map[string][]chan W), channels: make(map[string]*channel),
 	}
-	n.ctx, n.cancel = context.WithCancel(context.Background())
-	return n
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	return w
 }
 
 // Listen sends the wakes for an addressee, which come on a channel of Redis, of its driver.
-func (n *Notices[W]) Listen(ctx context.Context, channel, addressee string) (<-chan W, func(), error) {
+func (w *Wakes[W]) Listen(ctx context.Context, channel, addressee string) (<-chan W, func(), error) {
 	wake := make(chan W, 1)
-	c, err := n.enter(channel, addressee, wake)
+	c, err := w.enter(channel, addressee, wake)
 	if err != nil {
 		return nil, nil, err
 	}
-	stop := func() { n.leave(addressee, wake) }
-	if err := n.confirmed(ctx, c); err != nil {
+	stop := func() { w.stopListening(addressee, wake) }
+	if err := w.awaitConfirmation(ctx, c); err != nil {
 		stop()
 		return nil, nil, err
 	}
@@ -90,122 +90,122 @@ func (n *Notices[W]) Listen(ctx context.Context, channel, addressee string) (<-c
 }
 
 // enter begins a listener of an addressee, and subscribes to the channel of a name once.
-func (n *Notices[W]) enter(name, addressee string, wake chan W) (*channel, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.ctx.Err() != nil {
+func (w *Wakes[W]) enter(name, addressee string, wake chan W) (*channel, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ctx.Err() != nil {
 		return nil, redis.ErrClosed
 	}
-	if time.Now().Before(n.retry) {
-		return nil, n.refused
+	if time.Now().Before(w.retry) {
+		return nil, w.refused
 	}
-	c := n.channels[name]
+	c := w.channels[name]
 	if c == nil {
 		c = &channel{begun: time.Now(), settled: make(chan struct{})}
-		n.channels[name] = c
-		pubsub := n.pubsub
+		w.channels[name] = c
+		pubsub := w.pubsub
 		switch {
-		case len(n.channels) == 1:
-			n.refused = nil
-			n.running.Go(n.subscribe)
+		case len(w.channels) == 1:
+			w.refused = nil
+			w.running.Go(w.subscribe)
 		case pubsub != nil:
-			n.running.Go(func() { n.add(pubsub, name) })
+			w.running.Go(func() { w.add(pubsub, name) })
 		}
 	}
-	n.listeners[addressee] = append(n.listeners[addressee], wake)
+	w.listeners[addressee] = append(w.listeners[addressee], wake)
 	return c, nil
 }
 
-// confirmed waits for the answer of the server to a subscription. A refusal is an error.
-func (n *Notices[W]) confirmed(ctx context.Context, c *channel) error {
+// awaitConfirmation waits for the answer of the server to a subscription. A refusal is an error.
+func (w *Wakes[W]) awaitConfirmation(ctx context.Context, c *channel) error {
 	timer := time.NewTimer(time.Until(c.begun.Add(confirmLimit)))
 	defer timer.Stop()
 	select {
 	case <-c.settled:
 	case <-timer.C:
 	case <-ctx.Done():
-	case <-n.ctx.Done():
+	case <-w.ctx.Done():
 	}
 	switch {
 	case c.isSettled():
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return n.refused
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.refused
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case n.ctx.Err() != nil:
+	case w.ctx.Err() != nil:
 		return redis.ErrClosed
 	}
-	return n.explain(fmt.Errorf("the subscription was not confirmed within %s", confirmLimit))
+	return w.explain(fmt.Errorf("the subscription was not confirmed within %s", confirmLimit))
 }
 
-// leave ends a listener of an addressee.
-func (n *Notices[W]) leave(addressee string, wake chan W) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	others := slices.DeleteFunc(n.listeners[addressee], func(other chan W) bool { return other == wake })
-	if n.listeners[addressee] = others; len(others) == 0 {
-		delete(n.listeners, addressee)
+// stopListening ends a listener of an addressee.
+func (w *Wakes[W]) stopListening(addressee string, wake chan W) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	others := slices.DeleteFunc(w.listeners[addressee], func(other chan W) bool { return other == wake })
+	if w.listeners[addressee] = others; len(others) == 0 {
+		delete(w.listeners, addressee)
 	}
 }
 
 // Close ends the subscription, and waits for its goroutines.
-func (n *Notices[W]) Close() {
-	n.mu.Lock()
-	n.cancel()
-	n.mu.Unlock()
-	n.running.Wait()
+func (w *Wakes[W]) Close() {
+	w.mu.Lock()
+	w.cancel()
+	w.mu.Unlock()
+	w.running.Wait()
 }
 
 // subscribe delivers messages until Close, or until the server refuses a channel.
-func (n *Notices[W]) subscribe() {
-	client := n.redis.client
+func (w *Wakes[W]) subscribe() {
+	client := w.transport.client
 	if node, ok := client.(*redis.Client); ok && !FollowsSentinels(node) {
 		// ⚑ go-redis reads on for the ReadTimeout after a ctx has ended, if the server hangs while it connects.
 		own := newConn(ownOptions(node.Options()))
 		defer func() { _ = own.client.Close() }()
-		defer context.AfterFunc(n.ctx, own.leave)()
+		defer context.AfterFunc(w.ctx, own.closeWire)()
 		client = own.client
 	}
 	var err error // that ended the last connection
-	for n.ctx.Err() == nil {
-		reload(n.redis.client, err)
-		if err = n.read(client); n.refuses(err) {
-			n.refuse(err)
+	for w.ctx.Err() == nil {
+		reload(w.transport.client, err)
+		if err = w.read(client); w.refuses(err) {
+			w.refuse(err)
 			return
 		}
-		pause(n.ctx, reconnectPause)
+		pause(w.ctx, reconnectPause)
 	}
 }
 
 // read subscribes with a new connection, and delivers messages until the connection fails.
-func (n *Notices[W]) read(client redis.UniversalClient) error {
-	pubsub := client.Subscribe(n.ctx) // to no channel, so it does not connect yet
+func (w *Wakes[W]) read(client redis.UniversalClient) error {
+	pubsub := client.Subscribe(w.ctx) // to no channel, so it does not connect yet
 	defer func() { _ = pubsub.Close() }()
-	defer context.AfterFunc(n.ctx, func() { _ = pubsub.Close() })()
-	n.mu.Lock()
-	n.pubsub = pubsub
-	channels := slices.Collect(maps.Keys(n.channels))
-	n.mu.Unlock()
-	n.add(pubsub, channels...)
+	defer context.AfterFunc(w.ctx, func() { _ = pubsub.Close() })()
+	w.mu.Lock()
+	w.pubsub = pubsub
+	channels := slices.Collect(maps.Keys(w.channels))
+	w.mu.Unlock()
+	w.add(pubsub, channels...)
 	pinged := false // without an answer yet
 	for {
-		message, err := pubsub.ReceiveTimeout(n.ctx, silence)
+		message, err := pubsub.ReceiveTimeout(w.ctx, silence)
 		switch m := message.(type) {
 		case *redis.Message:
-			n.deliver(m.Payload)
+			w.deliver(m.Payload)
 		case *redis.Subscription:
-			if err := n.subscribed(m.Channel); err != nil {
+			if err := w.onSubscribed(m.Channel); err != nil {
 				return err
 			}
 		}
 		var timeout net.Error
 		switch {
-		case err == nil, pinged && n.refuses(err): // a refused ping is an answer, too
+		case err == nil, pinged && w.refuses(err): // a refused ping is an answer, too
 			pinged = false
 		case errors.As(err, &timeout) && timeout.Timeout() && !pinged:
 			pinged = true
-			_ = pubsub.Ping(n.ctx)
+			_ = pubsub.Ping(w.ctx)
 		default:
 			return err
 		}
@@ -214,30 +214,30 @@ func (n *Notices[W]) read(client redis.UniversalClient) error {
 
 // add subscribes to channels. ⚑ If that fails, go-redis can reconnect and leave them out. So this ends the
 // connection, and another one begins with all channels.
-func (n *Notices[W]) add(pubsub *redis.PubSub, channels ...string) {
-	if err := pubsub.Subscribe(n.ctx, channels...); err != nil {
+func (w *Wakes[W]) add(pubsub *redis.PubSub, channels ...string) {
+	if err := pubsub.Subscribe(w.ctx, channels...); err != nil {
 		_ = pubsub.Close()
 	}
 }
 
-// subscribed notes that the server has confirmed a channel. After an interruption all listeners ask Redis,
+// onSubscribed notes that the server has confirmed a channel. After an interruption all listeners ask Redis,
 // because messages may be lost.
-func (n *Notices[W]) subscribed(name string) error {
-	n.mu.Lock()
-	c := n.channels[name]
+func (w *Wakes[W]) onSubscribed(name string) error {
+	w.mu.Lock()
+	c := w.channels[name]
 	if c == nil || c.isSettled() {
 		var zero W
-		for _, listeners := range n.listeners {
+		for _, listeners := range w.listeners {
 			notify(listeners, zero)
 		}
-		n.mu.Unlock()
+		w.mu.Unlock()
 		return nil
 	}
-	n.mu.Unlock()
+	w.mu.Unlock()
 	// The user may have the right to subscribe without the right to publish. Then no process
 	// notifies, and waiters have to poll.
-	publish := redis.NewIntCmd(n.ctx, "publish", name, "")
-	if err := n.redis.Do(n.ctx, name, publish); n.refuses(err) {
+	publish := redis.NewIntCmd(w.ctx, "publish", name, "")
+	if err := w.transport.Do(w.ctx, name, publish); w.refuses(err) {
 		return err
 	}
 	close(c.settled)
@@ -245,14 +245,14 @@ func (n *Notices[W]) subscribed(name string) error {
 }
 
 // deliver sends a message to the listeners of its addressee.
-func (n *Notices[W]) deliver(message string) {
-	addressee, wake, err := n.parse(message)
+func (w *Wakes[W]) deliver(message string) {
+	addressee, wake, err := w.parse(message)
 	if err != nil {
 		return
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	notify(n.listeners[addressee], wake)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	notify(w.listeners[addressee], wake)
 }
 
 // notify replaces a wake that a listener has not read yet. There is one sender at a time.
@@ -267,26 +267,26 @@ func notify[W any](listeners []chan W, wake W) {
 }
 
 // refuses reports whether err is a lasting refusal by the server.
-func (n *Notices[W]) refuses(err error) bool {
-	return IsReply(err) && !IsTemporary(n.redis.client, err)
+func (w *Wakes[W]) refuses(err error) bool {
+	return IsReply(err) && !IsTemporary(w.transport.client, err)
 }
 
 // refuse ends a subscription that the server does not allow. Waiters poll. After refusedFor the
 // next Listen subscribes again.
-func (n *Notices[W]) refuse(err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.refused, n.retry, n.pubsub = n.explain(err), time.Now().Add(refusedFor), nil
-	for _, c := range n.channels {
+func (w *Wakes[W]) refuse(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refused, w.retry, w.pubsub = w.explain(err), time.Now().Add(refusedFor), nil
+	for _, c := range w.channels {
 		if !c.isSettled() {
 			close(c.settled)
 		}
 	}
-	clear(n.channels)
-	for _, listeners := range n.listeners {
+	clear(w.channels)
+	for _, listeners := range w.listeners {
 		for _, to := range listeners {
 			close(to)
 		}
 	}
-	clear(n.listeners)
+	clear(w.listeners)
 }

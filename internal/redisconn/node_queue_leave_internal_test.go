@@ -33,12 +33,12 @@ var leavers = map[string]func() (context.Context, context.CancelFunc, error){
 	},
 }
 
-func TestExchange_leavesBeforeSend_notSent(t *testing.T) {
+func TestNodeQueue_leavesBeforeSend_notSent(t *testing.T) {
 	for how, leaver := range leavers {
 		t.Run(how, func(t *testing.T) {
-			s, x, w := patiently(t, onNode(t))
-			end := x.occupy(t, s, w)
-			replies, errs, wait := x.acquire(t, s, 3)
+			s, q, w := patiently(t, onNode(t))
+			end := q.occupy(t, s, w)
+			replies, errs, wait := q.acquire(t, s, 3)
 			ctx, cancel, want := leaver()
 			defer cancel()
 			stop, start := leakcheck.Stalls(), time.Now()
@@ -58,17 +58,17 @@ func TestExchange_leavesBeforeSend_notSent(t *testing.T) {
 			if state, err := s.Inspect(t.Context(), nameOf(3)); err != nil || state.Held {
 				t.Errorf("the call was sent: %+v, %v", state, err)
 			}
-			x.wantIdle(t)
+			q.wantIdle(t)
 		})
 	}
 }
 
-func TestExchange_leavesAfterSend_othersAnswered(t *testing.T) {
+func TestNodeQueue_leavesAfterSend_othersAnswered(t *testing.T) {
 	for how, leaver := range leavers {
 		t.Run(how, func(t *testing.T) {
-			s, x, w := patiently(t, onNode(t))
-			end := x.occupy(t, s, w)
-			replies, errs, wait := x.acquire(t, s, 3)
+			s, q, w := patiently(t, onNode(t))
+			end := q.occupy(t, s, w)
+			replies, errs, wait := q.acquire(t, s, 3)
 			ctx, cancel, want := leaver()
 			defer cancel()
 			stop, start := leakcheck.Stalls(), time.Now()
@@ -77,7 +77,7 @@ func TestExchange_leavesAfterSend_othersAnswered(t *testing.T) {
 				_, err := s.Acquire(ctx, acquireOf(3))
 				left <- err
 			}()
-			x.awaitPending(t, 4)
+			q.awaitPending(t, 4)
 			release := w.hold() // the pipeline
 			end()
 			err := <-left
@@ -98,21 +98,21 @@ func TestExchange_leavesAfterSend_othersAnswered(t *testing.T) {
 				state, err := s.Inspect(t.Context(), nameOf(3))
 				return err == nil && state.Held
 			})
-			x.wantIdle(t)
+			q.wantIdle(t)
 		})
 	}
 }
 
 // A leader that is cancelled before its pipeline is sent still sends the calls of the others. Each
 // gets its answer.
-func TestExchange_cancelledLeader_othersAnswered(t *testing.T) {
-	s, x, w := patiently(t, onNode(t))
-	end := x.occupy(t, s, w)
+func TestNodeQueue_cancelledLeader_othersAnswered(t *testing.T) {
+	s, q, w := patiently(t, onNode(t))
+	end := q.occupy(t, s, w)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var leader sync.WaitGroup
 	leader.Go(func() { _, _ = s.Acquire(ctx, acquireOf(3)) })
-	x.awaitPending(t, 1) // the first call without a deadline leads
+	q.awaitPending(t, 1) // the first call without a deadline leads
 	var others sync.WaitGroup
 	for i := range 3 {
 		others.Go(func() {
@@ -121,7 +121,7 @@ func TestExchange_cancelledLeader_othersAnswered(t *testing.T) {
 			}
 		})
 	}
-	x.awaitPending(t, 4)
+	q.awaitPending(t, 4)
 	release := w.hold() // the pipeline
 	defer release()
 	end() // the next pipeline has all calls
@@ -132,15 +132,15 @@ func TestExchange_cancelledLeader_othersAnswered(t *testing.T) {
 	if commands, pipelines := w.reset(); commands != 0 || !slices.Equal(pipelines, []int{4}) {
 		t.Errorf("%d commands and pipelines of %d, want one pipeline of 4", commands, pipelines)
 	}
-	x.wantIdle(t)
+	q.wantIdle(t)
 }
 
 // The server answers after the deadline of the first caller. The others get their answers, and no
 // call is sent twice.
-func TestExchange_lastsToLatestDeadline(t *testing.T) {
+func TestNodeQueue_lastsToLatestDeadline(t *testing.T) {
 	options, proxy := proxied(t)
-	s, x, w := patiently(t, options)
-	end := x.occupy(t, s, w)
+	s, q, w := patiently(t, options)
+	end := q.occupy(t, s, w)
 	held := proxy.HoldRequests(faultnet.First(1, faultnet.Containing("holder 0")))
 	early, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -149,7 +149,7 @@ func TestExchange_lastsToLatestDeadline(t *testing.T) {
 		_, err := s.Acquire(early, acquireOf(5))
 		left <- err
 	}()
-	x.awaitPending(t, 1)
+	q.awaitPending(t, 1)
 	var all sync.WaitGroup
 	for i := range 3 {
 		all.Go(func() {
@@ -161,7 +161,7 @@ func TestExchange_lastsToLatestDeadline(t *testing.T) {
 			}
 		})
 	}
-	x.awaitPending(t, 4)
+	q.awaitPending(t, 4)
 	end()
 	if err := <-left; !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the first caller: %v", err)
@@ -173,19 +173,19 @@ func TestExchange_lastsToLatestDeadline(t *testing.T) {
 	if _, pipelines := w.reset(); !slices.Equal(pipelines, []int{4}) {
 		t.Errorf("pipelines of %d, want one of 4", pipelines)
 	}
-	x.wantIdle(t)
+	q.wantIdle(t)
 }
 
 // Callers without an answer leave when their contexts end.
-func TestExchange_L_callersReturnInTime(t *testing.T) {
+func TestNodeQueue_L_callersReturnInTime(t *testing.T) {
 	for how, leaver := range leavers {
 		t.Run(how, func(t *testing.T) {
 			options, proxy := proxied(t)
-			s, x, w := patiently(t, options)
+			s, q, w := patiently(t, options)
 			shared := 0
 			for _, patience := range []time.Duration{time.Hour, 5 * time.Millisecond, time.Millisecond} {
-				x.patience = patience
-				end := x.occupy(t, s, w)
+				q.patience = patience
+				end := q.occupy(t, s, w)
 				held := proxy.HoldRequests(faultnet.Containing("holder"))
 				var all sync.WaitGroup
 				stop, start := leakcheck.Stalls(), time.Now()
@@ -202,7 +202,7 @@ func TestExchange_L_callersReturnInTime(t *testing.T) {
 				}
 				if patience == time.Hour {
 					// A caller whose start was late may be there when another has left.
-					servers.Within(soon, func() bool { return x.isPending(len(took)) })
+					servers.Within(soon, func() bool { return q.isPending(len(took)) })
 					end()
 				}
 				all.Wait()
@@ -212,7 +212,7 @@ func TestExchange_L_callersReturnInTime(t *testing.T) {
 				}
 				held.Release()
 				end()
-				x.wantIdle(t)
+				q.wantIdle(t)
 				_, pipelines := w.reset()
 				shared += len(pipelines)
 			}
@@ -223,30 +223,30 @@ func TestExchange_L_callersReturnInTime(t *testing.T) {
 	}
 }
 
-// A call waits at most for the patience until it starts another exchange.
-func TestExchange_patienceEnds(t *testing.T) {
-	s, x, w := patiently(t, onNode(t))
-	x.patience = 20 * time.Millisecond
-	end := x.occupy(t, s, w)
+// A call waits at most for the patience until it starts another round trip.
+func TestNodeQueue_patienceEnds(t *testing.T) {
+	s, q, w := patiently(t, onNode(t))
+	q.patience = 20 * time.Millisecond
+	end := q.occupy(t, s, w)
 	for range 3 {
 		if _, err := s.Inspect(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	end()
-	x.wantIdle(t)
+	q.wantIdle(t)
 }
 
-func TestExchange_answerWhileLeaving_counts(t *testing.T) {
-	x := newExchange(nil, nil)
+func TestNodeQueue_answerWhileLeaving_counts(t *testing.T) {
+	q := newNodeQueue(nil, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := &request{ctx, nil, make(chan struct{})}
-	if err := x.leave(r); err != context.Canceled {
+	if err := q.abandon(r); err != context.Canceled {
 		t.Errorf("without an answer: %v", err)
 	}
 	close(r.answered)
-	if err := x.leave(r); err != nil {
+	if err := q.abandon(r); err != nil {
 		t.Errorf("with an answer: %v", err)
 	}
 }
@@ -345,5 +345,24 @@ func TestSend_C_movesBetween_isUnknown_onCluster(t *testing.T) {
 	err := l.shared.Send(ctx, here, ctx.first, redis.NewBoolCmd(ctx, "pexpire", there, 60000))
 	if ctx.Err() == nil || err == nil || !mayHaveEffect(err) {
 		t.Errorf("Send: %v, want an unknown outcome; the first command: %v", err, ctx.first)
+	}
+}
+
+// A node of a Cluster rejects the first copy of a call, and the client sends no second one.
+func TestSend_C_rejectedThenUnsent_hasNoEffect_onCluster(t *testing.T) {
+	cluster := servers.SharedTopology("cluster").Cluster
+	l := open(t, redis.UniversalOptions{Addrs: cluster.Addrs()})
+	here, there := t.Name(), t.Name()
+	for cluster.MasterOf(there) == cluster.MasterOf(here) {
+		there += "+"
+	}
+	// The first command loads the nodes.
+	if err := l.shared.Do(t.Context(), here, redis.NewCmd(t.Context(), "exists", here)); err != nil {
+		t.Fatal(err)
+	}
+	_ = l.client.Close()
+	call := NewCall(t.Context(), 2, "set", there, "v")
+	if err := l.shared.Send(t.Context(), here, call); err != nil || !errors.Is(call.Failure(), ErrNotDone) {
+		t.Errorf("Send: %v; the call: %v, want no effect", err, call.Failure())
 	}
 }
