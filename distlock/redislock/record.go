@@ -38,7 +38,8 @@ var constants = strings.NewReplacer(
 	"AT_ENDING", "4, 4", "AT_OWNER", "5, 36", "AT_PREVIOUS", "37, 68",
 	"AT_TOKEN", "69, 84", "AT_LAST", "85, 100", "AT_KEEP", "101, 111",
 	"BEFORE_STATE", "2", "AFTER_STATE", "4, 111", "FIRST_DIGIT", "69", "HEADER_LEN", "111",
-	"FENCE_KEEP", fmt.Sprint(driver.FenceKeep.Milliseconds()), "FENCE_BLOCK", fmt.Sprint(driver.FenceBlock), // µs
+	"FENCE_KEEP", fmt.Sprint(driver.FenceKeep.Milliseconds()),
+	"FENCE_BLOCK", fmt.Sprint(driver.FenceBlock), // µs
 	"GRANT_KEEP", fmt.Sprint(grantKeep.Milliseconds()), "KEEP_DIGITS", fmt.Sprintf("'%011d'", grantKeep.Milliseconds()),
 )
 

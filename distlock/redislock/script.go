@@ -6,8 +6,8 @@ import (
 	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
-// Each file states its keys, arguments and replies, or the local variables that it takes from the files before
-// it and gives to those behind it. It writes the names of constants.
+// Each file states its keys, arguments and replies, or the local variables that it takes from the
+// files before it and gives to those behind it. constants replaces the names of columns and times.
 //
 //go:embed lua/*.lua
 var files embed.FS

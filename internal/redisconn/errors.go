@@ -63,8 +63,8 @@ func wasNotRun(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "TRYAGAIN")
 }
 
-// ReplyHas reports whether err is an error reply with one of the codes or phrases. Redis before 7.0 quotes the
-// error of a command in a script.
+// ReplyHas reports whether err is an error reply with one of the codes or phrases. Redis before 7.0
+// quotes the error of a command in a script.
 func ReplyHas(err error, codes ...string) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
