@@ -14,11 +14,11 @@ import (
 	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
 )
 
-// The real driver under the faults of the model. Its clients trust the whole TTL: all clocks are
-// one.
+// The driver under faults by chance: messages are lost, late and doubled, and nodes restart or hang. Its
+// clients trust the whole TTL, because all clocks are one.
 
 var (
-	realRuns = flag.Int("real-runs", 25, "how many runs the real quorum has")
+	realRuns = flag.Int("real-runs", 25, "how many runs TestQuorum_S1_promisesUnderFaults has")
 	realSeed = flag.Uint64("real-seed", 0, "the seed of the first run; 0: by chance")
 )
 
@@ -243,7 +243,7 @@ func (w *realWorld) disturb(until time.Time) {
 // run lets clients compete under faults. Then the faults end, and a new client asks for the name.
 func (w *realWorld) run(seed uint64) {
 	w.rng = rand.New(rand.NewPCG(seed, 21))
-	w.name, w.until = driver.Name{Namespace: "model", Key: "name"}, map[*realClient]time.Time{}
+	w.name, w.until = driver.Name{Namespace: "promises", Key: "name"}, map[*realClient]time.Time{}
 	w.servers = newServers([]int{3, 3, 3, 5}[seed%4])
 	pick := func(of ...float64) float64 { return of[w.rng.IntN(len(of))] }
 	w.lose, w.late = pick(0, 0.01, 0.05), pick(0, 0.05, 0.2)
@@ -282,7 +282,7 @@ func (w *realWorld) run(seed uint64) {
 	}
 }
 
-func TestModel_realQuorumKeepsThePromises(t *testing.T) {
+func TestQuorum_S1_promisesUnderFaults(t *testing.T) {
 	first := *realSeed
 	if first == 0 {
 		first = rand.Uint64N(1 << 40)
