@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -32,29 +31,6 @@ func TestLocker_distantServer_noTombstones(t *testing.T) {
 	}
 	if marks, err := server.Do("KEYS", "*:tombstones"); marks != "" || err != nil {
 		t.Errorf("tombstones: %q, %v", marks, err)
-	}
-}
-
-// A kernel may deliver a request long after its client has left, and after the TTL.
-func TestCleanUp_S1_lateRequestGrantsNothing(t *testing.T) {
-	t.Parallel()
-	server := servers.SharedRedis(t)
-	proxy := faultnet.New(t, server.Addr())
-	client := newClient(t, proxy, redis.Options{DB: server.DB(), ContextTimeoutEnabled: true})
-	// From here on, the server has the scripts.
-	warm := func(context.Context) error { return nil }
-	if err := newLocker(t, client, distlock.Options{}).Do(t.Context(), "warm", warm); err != nil {
-		t.Fatal(err)
-	}
-	l := newLocker(t, client, distlock.Options{TTL: distlock.MinTTL})
-	request := proxy.HoldRequests(faultnet.Containing(`{"h":`)) // acquires alone
-	if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrUnavailable) {
-		t.Errorf("TryAcquire: %v", err)
-	}
-	time.Sleep(time.Second) // ten TTLs
-	request.Release()
-	if record, err := server.Do("GET", "distlock:{"+key+"}:lock"); err != nil || !strings.HasPrefix(record, "b2R.") || record[4:36] != strings.Repeat("0", 32) {
-		t.Errorf("the lock was granted without a holder: %q, %v", record, err)
 	}
 }
 

@@ -1,18 +1,15 @@
 package redislock_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/test/faultnet"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
@@ -248,33 +245,5 @@ func TestAcquire_ownerOfAnotherLength_isNotSent(t *testing.T) {
 	req.Owner = req.Owner[1:]
 	if reply, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrNotDone) || client.DBSize(t.Context()).Val() != 0 {
 		t.Errorf("%+v, %v", reply, err)
-	}
-}
-
-// Each request is one script, whatever it finds.
-func TestAcquire_oneScript(t *testing.T) {
-	server := servers.SharedRedis(t)
-	proxy := faultnet.New(t, server.Addr())
-	d := driverOver(t, newClient(t, proxy, redis.Options{DB: server.DB()}))
-	var scripts atomic.Int64
-	proxy.DropReplies(func(request []byte) bool {
-		if bytes.Contains(request, []byte("eval")) {
-			scripts.Add(1)
-		}
-		return false
-	})
-	mustGrant(t, d, owner("9")) // The server learns the script, which costs one more when it is new.
-	release(t, d, plain("9"), true)
-	for i, step := range []struct {
-		req  driver.AcquireRequest
-		want driver.Outcome
-	}{
-		{owner("a"), driver.Granted}, {owner("b"), driver.Busy}, {waits("b"), driver.Busy}, {owner("c"), driver.Busy},
-	} {
-		before := scripts.Load()
-		reply, err := d.Acquire(t.Context(), step.req)
-		if n := scripts.Load() - before; err != nil || reply.Outcome != step.want || n != 1 {
-			t.Errorf("step %d: %+v, %v, by %d scripts", i, reply, err, n)
-		}
 	}
 }

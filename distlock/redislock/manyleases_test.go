@@ -1,18 +1,12 @@
-//go:build unix
-
 package redislock_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"net"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,28 +16,8 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-var holdFor = flag.Duration("hold", time.Minute, "how long BenchmarkHeld holds its leases")
-
-// BenchmarkHeld holds 10,000 leases of one Locker for a minute and prints the cost for the process,
-// see cost.
-func BenchmarkHeld(b *testing.B) {
-	for b.Loop() {
-		c := hold(b, 10_000, *holdFor, distlock.Options{TTL: 10 * time.Second})
-		b.ReportMetric(float64(c.lost), "lost")
-		b.ReportMetric(float64(c.failed), "failed-renewals")
-		b.ReportMetric(float64(c.goroutines), "goroutines")
-		b.ReportMetric(c.heap, "heap-B/lease")
-		b.ReportMetric(c.stacks, "stack-B/lease")
-		b.ReportMetric(float64(c.renewed), "renewals")
-		b.ReportMetric(c.perTrip(), "renewals/round-trip")
-		b.ReportMetric(c.cpu, "%-of-a-core")
-		b.ReportMetric(c.serverCPU, "%-of-a-core-redis")
-	}
-	b.ReportMetric(0, "ns/op") // hides the mean
-}
-
-// The bounds of 10,000 leases hold for fewer, too. BenchmarkHeld measures CPU, because the race
-// detector changes it. The TTL is longer than the stalls of a busy machine.
+// A held lease costs few renewals, goroutines and bytes. The TTL is longer than the stalls of a busy
+// machine.
 func TestLocker_L_manyLeasesCostLittle(t *testing.T) {
 	const n = 2_000
 	c := cost{failed: 1}
@@ -59,8 +33,8 @@ func TestLocker_L_manyLeasesCostLittle(t *testing.T) {
 	}
 	// A batch takes the renewals of an eighth of a period, at most 1,000. So a period has at most 9
 	// + 2 batches, of 182 renewals on average.
-	if c.perTrip() < 100 {
-		t.Errorf("%.0f renewals per round trip, want 100 at least", c.perTrip())
+	if perTrip := float64(c.renewed) / float64(max(c.trips, 1)); perTrip < 100 {
+		t.Errorf("%.0f renewals per round trip, want 100 at least", perTrip)
 	}
 	// The buffers of the connections are nearly half of it. More leases would share them.
 	if c.heap > 2<<10 {
@@ -70,33 +44,19 @@ func TestLocker_L_manyLeasesCostLittle(t *testing.T) {
 
 // cost is the cost of held leases, without acquire and release.
 type cost struct {
-	lost       int
 	renewed    int64   // successful renewals
 	failed     int64   // other renewals
 	trips      int64   // round trips on all connections of the process
 	goroutines int     // more than without the Locker and its client, at the most
 	heap       float64 // bytes per lease, after garbage collection
-	stacks     float64 // bytes per lease
-	cpu        float64 // of the process, user and system, in percent of a core
-	serverCPU  float64 // of the server
 }
 
-func (c cost) perTrip() float64 { return float64(c.renewed) / float64(max(c.trips, 1)) }
-
-// hold acquires n leases, holds them for d and releases them. The test fails if the server does not
-// have them while they are held, or has them afterwards.
-func hold(tb testing.TB, n int, d time.Duration, opts distlock.Options) (c cost) {
-	ctx := context.Background()
-	server := servers.StartRedis(tb)
-	admin := newClient(tb, server)
-	serverSeconds(tb, admin) // connects, so later measurements do not count the connection
-
-	leases := make([]*distlock.Lease, n)
-	goroutines := watchGoroutines(tb)
-	before, heap, stacks := goroutines.reset(), heapInUse(), stacksInUse()
-
+// hold acquires n leases, and holds them for d.
+func hold(t *testing.T, n int, d time.Duration, opts distlock.Options) (c cost) {
+	goroutines := watchGoroutines(t)
+	before, heap := goroutines.reset(), heapInUse()
 	var wire wire
-	client := newClient(tb, server, redis.Options{Dialer: wire.dial})
+	client := newClient(t, servers.StartRedis(t), redis.Options{Dialer: wire.dial})
 	var renewed, failed atomic.Int64
 	opts.Observer = onEnd(func(op *distlock.Operation) {
 		switch {
@@ -106,83 +66,44 @@ func hold(tb testing.TB, n int, d time.Duration, opts distlock.Options) (c cost)
 			failed.Add(1)
 		}
 	})
-	l := newLocker(tb, client, opts)
-	began := time.Now()
-	concurrently(tb, n, func(i int) (err error) {
-		leases[i], err = l.Acquire(ctx, fmt.Sprintf("session-%06d", i))
-		return err
-	})
-	tb.Logf("%d leases acquired in %s", n, time.Since(began).Round(time.Millisecond))
-	time.Sleep(time.Second) // goroutines of Acquire wait a while for more calls
-
-	goroutines.reset()
-	renewed0, failed0, trips0 := renewed.Load(), failed.Load(), wire.trips.Load()
-	start, cpu, serverCPU := time.Now(), cpuSeconds(tb), serverSeconds(tb, admin)
-	time.Sleep(d)
-	percent := func(seconds float64) float64 { return 100 * seconds / time.Since(start).Seconds() }
-	c.cpu, c.serverCPU = percent(cpuSeconds(tb)-cpu), percent(serverSeconds(tb, admin)-serverCPU)
-	c.renewed, c.failed, c.trips = renewed.Load()-renewed0, failed.Load()-failed0, wire.trips.Load()-trips0
-	c.goroutines = goroutines.reset() - before
-	c.stacks = float64(stacksInUse()-stacks) / float64(n)
-	c.heap = float64(heapInUse()-heap) / float64(n)
-	for range 4 { // a batch under way uses memory, too
-		time.Sleep(50 * time.Millisecond)
-		c.heap = min(c.heap, float64(heapInUse()-heap)/float64(n))
-	}
-
-	for _, lease := range leases {
-		if lease.Err() != nil {
-			c.lost++
-		}
-	}
-	if c.lost > 0 {
-		tb.Errorf("%d leases lost", c.lost)
-	}
-	concurrently(tb, n, func(i int) error {
-		info, err := l.Inspect(ctx, leases[i].Key())
-		if err != nil {
-			return err
-		}
-		if !info.Held || info.Fence != leases[i].Fence() || info.TTL <= 0 || info.TTL > opts.TTL {
-			return fmt.Errorf("the server has %+v, the lease's token is %d", info, leases[i].Fence())
-		}
-		return leases[i].Release(ctx)
-	})
-	left := admin.Scan(ctx, 0, "*:lock", 1000).Iterator()
-	for left.Next(ctx) {
-		if held := admin.Get(ctx, left.Val()).Val(); !isFree(held) {
-			tb.Errorf("%s is left: %s", left.Val(), held)
-		}
-	}
-	if err := left.Err(); err != nil {
-		tb.Error(err)
-	}
-	return c
-}
-
-// concurrently calls do for 0 to n-1, 16 at a time. Errors end the test.
-func concurrently(tb testing.TB, n int, do func(i int) error) {
-	tb.Helper()
-	var (
-		next, failed atomic.Int64
-		first        error
-		once         sync.Once
-		all          sync.WaitGroup
-	)
-	for range 16 {
+	l := newLocker(t, client, opts)
+	leases := make([]*distlock.Lease, n)
+	var all sync.WaitGroup
+	for part := range 16 {
 		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				if err := do(i); err != nil {
-					failed.Add(1)
-					once.Do(func() { first = fmt.Errorf("%d: %w", i, err) })
+			for i := part; i < n; i += 16 {
+				var err error
+				if leases[i], err = l.Acquire(context.Background(), fmt.Sprintf("session-%06d", i)); err != nil {
+					t.Error(err)
 				}
 			}
 		})
 	}
 	all.Wait()
-	if first != nil {
-		tb.Fatalf("%d of %d leases failed, as lease %v", failed.Load(), n, first)
+	if t.Failed() {
+		t.FailNow()
 	}
+	time.Sleep(time.Second) // goroutines of Acquire wait a while for more calls
+
+	goroutines.reset()
+	renewed0, failed0, trips0 := renewed.Load(), failed.Load(), wire.trips.Load()
+	time.Sleep(d)
+	c.renewed, c.failed, c.trips = renewed.Load()-renewed0, failed.Load()-failed0, wire.trips.Load()-trips0
+	c.goroutines = goroutines.reset() - before
+	c.heap = float64(heapInUse()-heap) / float64(n)
+	for range 4 { // a batch under way uses memory, too
+		time.Sleep(50 * time.Millisecond)
+		c.heap = min(c.heap, float64(heapInUse()-heap)/float64(n))
+	}
+	for _, lease := range leases {
+		if err := lease.Err(); err != nil {
+			t.Fatalf("a lease is lost: %v", err)
+		}
+		if err := lease.Release(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+	return c
 }
 
 // wire counts the round trips of its connections. Writes without a read between them are one round
@@ -254,38 +175,4 @@ func heapInUse() int64 {
 	runtime.GC() // sync.Pool frees its objects in the second one
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
-}
-
-func stacksInUse() int64 {
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return int64(stats.StackInuse)
-}
-
-// cpuSeconds is the CPU time of this process so far.
-func cpuSeconds(tb testing.TB) float64 {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		tb.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
-}
-
-// serverSeconds is the CPU time of the server so far.
-func serverSeconds(tb testing.TB, client *redis.Client) (sum float64) {
-	info, err := client.Info(context.Background(), "cpu").Result()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if name == "used_cpu_user" || name == "used_cpu_sys" {
-			seconds, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				tb.Fatal(err)
-			}
-			sum += seconds
-		}
-	}
-	return sum
 }

@@ -197,61 +197,6 @@ func TestQueue_empty_noKeysLeft(t *testing.T) {
 	mustRelease(t, holder)
 }
 
-// With data of another program instead of the queue, an Acquire fails with advice, and the holder
-// can release.
-func TestQueue_C_foreignData_isKept(t *testing.T) {
-	server := servers.SharedRedis(t)
-	for at, put := range map[string][]string{"queue": {"SET", "", "x"}, "waiters": {"SET", "", "x"}} {
-		l := newLocker(t, newClient(t, server), distlock.Options{Wait: 5 * time.Second})
-		holder := mustAcquire(t, l)
-		put[1] = prefix + at
-		do(t, server, put...)
-		stop, start := leakcheck.Stalls(), time.Now()
-		_, err := newLocker(t, newClient(t, server), distlock.Options{Wait: 5 * time.Second}).Acquire(t.Context(), key)
-		wantKind(t, err, distlock.ErrRefused, "Namespace", "another program")
-		if took := time.Since(start) - stop(); took > time.Second {
-			t.Errorf("%s: Acquire failed after %s", at, took)
-		}
-		mustRelease(t, holder)
-		if !isFree(do(t, server, "GET", prefix+"lock")) {
-			t.Errorf("%s: the lock was not released", at)
-		}
-		if do(t, server, "GET", prefix+at) != "x" {
-			t.Errorf("%s: the data has changed", at)
-		}
-		do(t, server, "DEL", prefix+at, prefix+"queue")
-	}
-}
-
-// Without the right to subscribe, waiters poll at their own pace.
-func TestQueue_noSubscribeACL_polls(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	do(t, server, "ACL", "SETUSER", "restricted", "on", ">secret", "~*", "&*", "+@all", "-subscribe")
-	holder := mustAcquire(t, newLocker(t, newClient(t, server), distlock.Options{}))
-	wire := &wire{}
-	client := newClient(t, server, redis.Options{Username: "restricted", Password: "secret", Dialer: wire.dial})
-	var log strings.Builder
-	l := newLocker(t, client, distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	w := wait(t, t.Context(), l)
-	awaitWaiters(t, server, 1)
-	start, before := time.Now(), wire.trips.Load()
-	sent := func() int64 { return wire.trips.Load() - before }
-	servers.Await(t, 20*time.Second, "polls", func() bool { return time.Since(start) > time.Second && sent() >= 10 })
-	if n, took := sent(), time.Since(start); float64(n) > 100*took.Seconds() { // 8 each second on average
-		t.Errorf("a waiter that polls every 125 ms on average has sent %d commands in %s", n, took)
-	}
-	w.still()
-	mustRelease(t, holder)
-	mustRelease(t, w.got(5*time.Second))
-	if err := l.Close(t.Context()); err != nil { // the log is complete then
-		t.Error(err)
-	}
-	if strings.Count(log.String(), "cannot notify") != 1 {
-		t.Errorf("the log is %q, want one warning", log.String())
-	}
-}
-
 // A waiter that leaves before its subscription is confirmed causes no warning.
 func TestQueue_earlyLeave_noWarning(t *testing.T) {
 	server := servers.SharedRedis(t)
