@@ -13,7 +13,6 @@ import (
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
-	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
@@ -216,35 +215,6 @@ func TestNode_S1_tombstoneIsNotShortened(t *testing.T) {
 	mustPropose(t, n, propose("b", 0), quorum.Granted)
 }
 
-// A restored record can lack its TTL. It is held until its owner ends it.
-func TestNode_recordWithoutTTL(t *testing.T) {
-	t.Parallel()
-	n := openNode(t, onNode(t))
-	held := propose("a", 0)
-	mustPropose(t, n, held, quorum.Granted)
-	persist := func() {
-		t.Helper()
-		if err := n.client.Persist(t.Context(), lockKey(name)).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	persist()
-	if reply := mustPropose(t, n, propose("b", time.Minute), quorum.Busy); reply.State.TTL >= 0 {
-		t.Errorf("a busy reply shows the TTL %s", reply.State.TTL)
-	}
-	raise := driver.RaiseRequest{Name: name, Owner: owner("a"), Floor: held.Token + 256}
-	if reply, err := n.Raise(t.Context(), raise); err != nil || reply.Outcome != quorum.Held {
-		t.Errorf("Raise: %+v, %v", reply, err)
-	}
-	if reply, err := n.Extend(t.Context(), driver.ExtendRequest{Name: name, Owner: owner("a"), TTL: time.Minute}); err != nil || reply.Outcome != quorum.Held {
-		t.Errorf("Extend: %+v, %v", reply, err)
-	}
-	pttl(t, n, lockKey(name))
-	persist()
-	mustRelease(t, n, driver.ReleaseRequest{Name: name, Owner: owner("a")})
-	pttl(t, n, lockKey(name))
-}
-
 // Packages redlock and redislock keep records of one name under one key, and refuse those of the
 // other.
 func TestNode_C_foreignToRedislock(t *testing.T) {
@@ -306,16 +276,6 @@ func TestNode_S1_lostAnswer(t *testing.T) {
 		if !driver.MayHaveEffect(err) || errors.Is(err, driver.ErrReplayed) {
 			t.Errorf("%s: %v, want an unknown outcome", call, err)
 		}
-	}
-}
-
-// The other nodes of a quorum wait for the error of a dead one.
-func TestNode_L_deadServer_failsAtOnce(t *testing.T) {
-	n := openNode(t, &redis.Options{Addr: "127.0.0.1:1"})
-	stop, start := leakcheck.Stalls(), time.Now()
-	_, err := n.Acquire(t.Context(), propose("a", 0))
-	if took := time.Since(start) - stop(); driver.MayHaveEffect(err) || err == nil || took > 90*time.Millisecond {
-		t.Errorf("the error comes after %s: %v", took, err)
 	}
 }
 

@@ -22,8 +22,6 @@ func TestEffects_C_brokenAtEachOperation(t *testing.T) {
 	sweepEffects(t, options, func(string) *servers.Redis { return server })
 }
 
-func TestEffects_C_brokenAtEachOperation_onSentinel(t *testing.T) { sweepTopology(t, "sentinel") }
-
 func TestEffects_C_brokenAtEachOperation_onCluster(t *testing.T) { sweepTopology(t, "cluster") }
 
 func sweepTopology(t *testing.T, name string) {

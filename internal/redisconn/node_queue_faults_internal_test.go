@@ -92,24 +92,6 @@ func TestNodeQueue_C_lostReplies_unknownOutcome(t *testing.T) {
 	}
 }
 
-func TestNodeQueue_survivesScriptFlush(t *testing.T) {
-	s, q, w := patiently(t, onNode(t))
-	const n = 10
-	end := q.occupy(t, s, w)
-	replies, errs, wait := q.acquire(t, s, n)
-	if err := s.client.ScriptFlush(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	end()
-	wait()
-	for i := range n {
-		if errs[i] != nil || replies[i].Outcome != driver.Granted || replies[i].Replayed {
-			t.Errorf("%d: %+v, %v", i, replies[i], errs[i])
-		}
-	}
-	q.wantIdle(t)
-}
-
 // The commands behind a script that the server does not know take effect after it, and those before it once.
 func TestSend_S2_unknownScript_keepsTheOrder(t *testing.T) {
 	l := open(t, onNode(t))
@@ -235,7 +217,10 @@ func TestNodeQueue_clusterNodes_areApart(t *testing.T) {
 		}
 	}
 	for _, name := range []driver.Name{hangs, other} {
-		s.shared.queueOf(keyOf(name)).patience = time.Hour
+		q := s.shared.queueOf(keyOf(name))
+		if q.patience = time.Hour; q != s.shared.queueOf(keyOf(name)+"fence") {
+			t.Error("one node has two queues")
+		}
 	}
 	network.Only(node(hangs).Addr()).Cut()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -261,80 +246,6 @@ func TestNodeQueue_clusterNodes_areApart(t *testing.T) {
 	}
 	stuck.Wait()
 	network.Heal()
-}
-
-func TestNodeQueue_clusterCallsShare(t *testing.T) {
-	s, w := open(t, redis.UniversalOptions{Addrs: servers.SharedTopology("cluster").Addrs()}), &traffic{}
-	if _, err := s.Inspect(t.Context(), name); err != nil { // loads the script
-		t.Fatal(err)
-	}
-	q := s.shared.queueOf(keyOf(name))
-	q.each(maxInFlight+2, func(client *redis.Client) { client.AddHook(w) })
-	if q != s.shared.queueOf(keyOf(name)+"fence") {
-		t.Error("one node has two queues")
-	}
-	q.patience = time.Hour
-	end := q.occupy(t, s, w)
-	var all sync.WaitGroup
-	for range 10 {
-		all.Go(func() {
-			if _, err := s.Inspect(context.Background(), name); err != nil {
-				t.Errorf("Inspect: %v", err)
-			}
-		})
-	}
-	q.awaitPending(t, 10)
-	end()
-	all.Wait()
-	if commands, pipelines := w.reset(); commands != 0 || !slices.Equal(pipelines, []int{10}) {
-		t.Errorf("%d commands and pipelines of %d, want one pipeline", commands, pipelines)
-	}
-	q.wantIdle(t)
-}
-
-// Many callers come and leave at any moment. Each gets an answer or leaves. Each granted caller
-// holds its lock.
-func TestNodeQueue_hammer(t *testing.T) {
-	options := onNode(t)
-	options.PoolSize = 40
-	s, q, _ := patiently(t, options)
-	q.patience = sharePatience
-	var all sync.WaitGroup
-	stop := time.Now().Add(time.Second)
-	for i := range 64 {
-		all.Go(func() {
-			for n := 0; time.Now().Before(stop); n++ {
-				req := acquireOf(i)
-				req.Owner = fmt.Sprintf("%016x%016x", i, n)
-				ctx, cancel := context.WithCancel(context.Background())
-				switch rand.N(4) {
-				case 0:
-					time.AfterFunc(rand.N(2*time.Millisecond), cancel)
-				case 1:
-					ctx, cancel = context.WithTimeout(ctx, rand.N(4*time.Millisecond))
-				}
-				reply, err := s.Acquire(ctx, req)
-				cancel()
-				if err == nil {
-					state, err := s.Inspect(context.Background(), req.Name)
-					if reply.Outcome != driver.Granted || err != nil || state.Fence != reply.Fence {
-						t.Errorf("%+v, then %+v, %v", reply, state, err)
-					}
-				}
-				// A caller that has left may have been granted the lock, too.
-				if _, err := s.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: time.Minute}); err != nil {
-					t.Errorf("Release: %v", err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	servers.Await(t, 10*time.Second, "all round trips to end", func() bool {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return q.inFlight == 0
-	})
-	q.wantIdle(t)
 }
 
 // A call that fails because its deadline left no time for another copy ends at the deadline.

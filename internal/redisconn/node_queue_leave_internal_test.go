@@ -329,11 +329,12 @@ func TestSend_C_endsBetween_isUnknown_onCluster(t *testing.T) {
 	}
 }
 
-// A slot moves between two commands of a pipeline, and ctx ends. The first command has taken effect.
-func TestSend_C_movesBetween_isUnknown_onCluster(t *testing.T) {
+// twoNodes makes locks on a Cluster whose nodes the client knows, and keys of two of them.
+func twoNodes(t *testing.T) (l *locks, here, there string) {
+	t.Helper()
 	cluster := servers.SharedTopology("cluster").Cluster
-	l := open(t, redis.UniversalOptions{Addrs: cluster.Addrs()})
-	here, there := t.Name(), t.Name()
+	l = open(t, redis.UniversalOptions{Addrs: cluster.Addrs()})
+	here, there = t.Name(), t.Name()
 	for cluster.MasterOf(there) == cluster.MasterOf(here) {
 		there += "+"
 	}
@@ -341,6 +342,12 @@ func TestSend_C_movesBetween_isUnknown_onCluster(t *testing.T) {
 	if err := l.shared.Do(t.Context(), here, redis.NewCmd(t.Context(), "exists", here)); err != nil {
 		t.Fatal(err)
 	}
+	return l, here, there
+}
+
+// A slot moves between two commands of a pipeline, and ctx ends. The first command has taken effect.
+func TestSend_C_movesBetween_isUnknown_onCluster(t *testing.T) {
+	l, here, there := twoNodes(t)
 	ctx := &endsAfter{t.Context(), redis.NewStatusCmd(t.Context(), "set", here, "v", "px", 10000)}
 	err := l.shared.Send(ctx, here, ctx.first, redis.NewBoolCmd(ctx, "pexpire", there, 60000))
 	if ctx.Err() == nil || err == nil || !mayHaveEffect(err) {
@@ -350,16 +357,7 @@ func TestSend_C_movesBetween_isUnknown_onCluster(t *testing.T) {
 
 // A node of a Cluster rejects the first copy of a call, and the client sends no second one.
 func TestSend_C_rejectedThenUnsent_hasNoEffect_onCluster(t *testing.T) {
-	cluster := servers.SharedTopology("cluster").Cluster
-	l := open(t, redis.UniversalOptions{Addrs: cluster.Addrs()})
-	here, there := t.Name(), t.Name()
-	for cluster.MasterOf(there) == cluster.MasterOf(here) {
-		there += "+"
-	}
-	// The first command loads the nodes.
-	if err := l.shared.Do(t.Context(), here, redis.NewCmd(t.Context(), "exists", here)); err != nil {
-		t.Fatal(err)
-	}
+	l, here, there := twoNodes(t)
 	_ = l.client.Close()
 	call := NewCall(t.Context(), 2, "set", there, "v")
 	if err := l.shared.Send(t.Context(), here, call); err != nil || !errors.Is(call.Failure(), ErrNotDone) {

@@ -16,14 +16,22 @@ import (
 
 func unexplained(err error) error { return err }
 
-// newWakes are wakes whose messages are their addressees.
-func newWakes(over *Transport) *Wakes[driver.Wake] {
-	return NewWakes(over, unexplained, func(message string) (string, driver.Wake, error) {
+// newWakes are wakes whose messages are their addressees. The test closes them, and their client.
+func newWakes(t *testing.T, client *redis.Client) *Wakes[driver.Wake] {
+	t.Helper()
+	over := New(client, nil)
+	n := NewWakes(over, unexplained, func(message string) (string, driver.Wake, error) {
 		if message == "" {
 			return "", driver.Wake{}, errors.New("no addressee")
 		}
 		return message, driver.Wake{Seq: 1}, nil
 	})
+	t.Cleanup(func() {
+		n.Close()
+		over.Close()
+		_ = client.Close()
+	})
+	return n
 }
 
 // After a refusal the driver subscribes again, because the right may have been granted since.
@@ -41,10 +49,7 @@ func TestWakes_L_rightGranted_listenAgain(t *testing.T) {
 			user("resetchannels")
 		}
 		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "secret"})
-		defer client.Close()
-		over := New(client, nil)
-		defer over.Close()
-		n := newWakes(over)
+		n := newWakes(t, client)
 		listen := func() error {
 			_, stop, err := n.Listen(t.Context(), "n:wake:x", "owner")
 			if err == nil {
@@ -76,12 +81,7 @@ func TestWakes_L_rightGranted_listenAgain(t *testing.T) {
 // Messages are lost while the connection is down. All listeners ask Redis as soon as it is up again.
 func TestWakes_L_reconnect_allWaitersAsk(t *testing.T) {
 	server := servers.StartRedis(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer client.Close()
-	over := New(client, nil)
-	defer over.Close()
-	n := newWakes(over)
-	defer n.Close()
+	n := newWakes(t, redis.NewClient(&redis.Options{Addr: server.Addr()}))
 	wakes := make(map[string]<-chan driver.Wake)
 	for _, owner := range []string{"a", "b"} {
 		wake, stop, err := n.Listen(t.Context(), "n:wake:x", owner)
@@ -110,11 +110,7 @@ func TestWakes_L_reconnect_allWaitersAsk(t *testing.T) {
 func TestWakes_C_leaver_leavesNothing(t *testing.T) {
 	server := servers.StartRedis(t)
 	server.Pause()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer client.Close()
-	over := New(client, nil)
-	defer over.Close()
-	n := newWakes(over)
+	n := newWakes(t, redis.NewClient(&redis.Options{Addr: server.Addr()}))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	stop, start := leakcheck.Stalls(), time.Now()
@@ -128,7 +124,6 @@ func TestWakes_C_leaver_leavesNothing(t *testing.T) {
 		t.Error("the waiter is still registered")
 	}
 	server.Resume()
-	n.Close()
 }
 
 // Each listener of an addressee is notified. A listener that has left is not.
@@ -136,11 +131,7 @@ func TestWakes_sharedAddressee(t *testing.T) {
 	t.Parallel()
 	db := servers.SharedRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
-	defer client.Close()
-	over := New(client, nil)
-	defer over.Close()
-	n := newWakes(over)
-	defer n.Close()
+	n := newWakes(t, client)
 	channel := "shared:" + t.Name()
 	listen := func(addressee string) (<-chan driver.Wake, func()) {
 		t.Helper()
@@ -185,11 +176,7 @@ func TestWakes_L_hangingServer_closesAtOnce(t *testing.T) {
 	server := servers.StartRedis(t)
 	server.Pause()
 	defer server.Resume()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer client.Close()
-	over := New(client, nil)
-	defer over.Close()
-	n := newWakes(over)
+	n := newWakes(t, redis.NewClient(&redis.Options{Addr: server.Addr()}))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, _, err := n.Listen(ctx, "n:wake:x", "owner"); !errors.Is(err, context.DeadlineExceeded) {
