@@ -161,19 +161,6 @@ func TestExtend_lost_undone(t *testing.T) {
 	})
 }
 
-func TestExtend_batch_eachByItself(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		held, other := newRequest(), newRequest()
-		granted(t, d, held)
-		replies := d.Extend(t.Context(), []driver.ExtendRequest{
-			{Name: name, Owner: other.Owner, TTL: long}, {Name: name, Owner: held.Owner, TTL: long}})
-		if replies[0] != (driver.ExtendReply{}) || replies[1] != (driver.ExtendReply{Held: true}) {
-			t.Errorf("%+v", replies)
-		}
-	})
-}
-
 func TestGrant_bareQuorum_completed(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
@@ -317,18 +304,5 @@ func TestClose_owedRelease_halfASecond(t *testing.T) {
 		}
 		resume()
 		synctest.Wait()
-	})
-}
-
-func TestClose_nothingOwed_atOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := connect(servers, -1)
-		req := newRequest()
-		granted(t, d, req)
-		release(t, d, req)
-		start := time.Now()
-		if err := d.Close(); err != nil || time.Since(start) > 10*time.Millisecond {
-			t.Errorf("Close: %v after %s", err, time.Since(start))
-		}
 	})
 }

@@ -38,23 +38,6 @@ func TestYoung_S1_grantsDoNotCount(t *testing.T) {
 	})
 }
 
-func TestYoung_heldDoesNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, servers := youngs(t, long)
-		req := newRequest()
-		granted(t, d, req)
-		synctest.Wait()
-		servers[0].restart()
-		servers[1].mu.Lock()
-		servers[1].since = time.Now() // with its data
-		servers[1].mu.Unlock()
-		servers[2].fails(errLost)
-		if reply := extend(t, d, req); reply.Held {
-			t.Errorf("%+v", reply)
-		}
-	})
-}
-
 // The server restarts after it has granted, and before the driver asks how long it is up.
 func TestYoung_S1_askedAfterTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
