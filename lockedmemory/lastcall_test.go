@@ -69,7 +69,7 @@ func TestLastWrite_itsOwnLeaseAlone(t *testing.T) {
 				t.Fatalf("%d calls of the inner memory", len(s.inner.seen))
 			}
 			lease, _ := lockedmemory.Lease(s.inner.seen[0])
-			if got := lastwrite.Is(s.inner.seen[0], lease, s.inner); got != c.want {
+			if got := lastwrite.Is(lastwrite.For(s.inner.seen[0], s.inner), lease); got != c.want {
 				t.Errorf("the last write: %t, want %t", got, c.want)
 			}
 		})

@@ -93,7 +93,7 @@ func (m *LockedMemory[M, D]) Delete(ctx context.Context) error {
 
 // Answered returns the exchange that is stored under an ID. If known is false, there was none.
 func (m *LockedMemory[M, D]) Answered(ctx context.Context, id string) (exchange Exchange[M], known bool, err error) {
-	if ctx, err = m.readsStore(ctx, "lockedmemory.answered"); err != nil {
+	if ctx, err = m.readsStore(ctx, opAnswered); err != nil {
 		return exchange, false, err
 	}
 	return m.store.Answered(ctx, id)
@@ -101,7 +101,7 @@ func (m *LockedMemory[M, D]) Answered(ctx context.Context, id string) (exchange 
 
 // Last returns the last n exchanges in order.
 func (m *LockedMemory[M, D]) Last(ctx context.Context, n int) ([]Exchange[M], error) {
-	ctx, err := m.readsStore(ctx, "lockedmemory.last")
+	ctx, err := m.readsStore(ctx, opLast)
 	if err != nil {
 		return nil, err
 	}
@@ -110,17 +110,17 @@ func (m *LockedMemory[M, D]) Last(ctx context.Context, n int) ([]Exchange[M], er
 
 // Backward yields the exchanges before a place, the newest first. The zero Place is the end of the history.
 func (m *LockedMemory[M, D]) Backward(ctx context.Context, before Place) iter.Seq2[Exchange[M], error] {
-	return m.iterate(ctx, "lockedmemory.backward", sessionStore[M].Backward, before)
+	return m.iterate(ctx, opBackward, sessionStore[M].Backward, before)
 }
 
 // Forward yields the exchanges after a place, in order. The zero Place is the beginning of the history.
 func (m *LockedMemory[M, D]) Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error] {
-	return m.iterate(ctx, "lockedmemory.forward", sessionStore[M].Forward, after)
+	return m.iterate(ctx, opForward, sessionStore[M].Forward, after)
 }
 
 // Sessions yields the names of the sessions that have an exchange. It needs no session in ctx.
 func (m *LockedMemory[M, D]) Sessions(ctx context.Context) iter.Seq2[string, error] {
-	if err := m.needsStore("lockedmemory.sessions"); err != nil {
+	if err := m.needsStore(opSessions); err != nil {
 		return func(yield func(string, error) bool) { yield("", err) }
 	}
 	return m.store.Sessions(ctx)
@@ -129,7 +129,7 @@ func (m *LockedMemory[M, D]) Sessions(ctx context.Context) iter.Seq2[string, err
 // Ping returns nil if the service of the session store answers, and advice on its settings, for operators.
 // The Ping of the Locker asks the lock service.
 func (m *LockedMemory[M, D]) Ping(ctx context.Context) (advice []string, err error) {
-	if err := m.needsStore("lockedmemory.ping"); err != nil {
+	if err := m.needsStore(opPing); err != nil {
 		return nil, err
 	}
 	return m.store.Ping(ctx)

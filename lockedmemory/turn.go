@@ -27,6 +27,16 @@ const (
 	OpAnswer   = "lockedmemory.answer" // a turn
 )
 
+// Errors alone name these operations.
+const (
+	opAnswered = "lockedmemory.answered"
+	opLast     = "lockedmemory.last"
+	opBackward = "lockedmemory.backward"
+	opForward  = "lockedmemory.forward"
+	opSessions = "lockedmemory.sessions"
+	opPing     = "lockedmemory.ping"
+)
+
 // Turn runs fn, one turn of the conversation, under the session's lease, which is renewed until fn
 // returns. Turn waits for the lease as long as ctx and Options.Wait allow, or refuses at once, see
 // [BusyPolicy]. distlock.WithWait and distlock.WithTTL change one turn. A Turn inside a Turn of the same
@@ -110,39 +120,53 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 				return wrote
 			})
 		}, m.callOptions(opts)...)
-		// Only this write counts as refused. OutcomeOf ignores a turn that returns its error.
-		var refusal interface{ Outcome() distlock.Outcome }
-		if errors.As(wrote, &refusal) {
-			switch o := refusal.Outcome(); o {
-			case distlock.OutcomeStale, distlock.OutcomeConflict:
-				op.Outcome = o
-			}
+		if began {
+			op.Outcome = refusalOf(wrote)
+			err = writeError(name, m.store != nil, wrote, lease.Err(), err)
 		}
-		if began && wrote == nil && m.store != nil {
-			err = nil // stored, even if the lease was lost since
-		}
-		// The inner memory may return the loss of another lease, which is its own.
-		lost := began && interrupted(err) && (interrupted(lease.Err()) || !interrupted(wrote))
-		switch {
-		case err == nil:
-			if name == OpSave || name == OpAppend || name == OpSaveOnce {
-				exchangesOf(lease).Add(1)
-			}
-		case lost && !m.namesOutcome(wrote):
-			err = fmt.Errorf("%w: %s: %w", distlock.ErrOutcomeUnknown, name, err)
+		if err == nil && (name == OpSave || name == OpAppend || name == OpSaveOnce) {
+			exchangesOf(lease).Add(1)
 		}
 		return err
 	})
+}
+
+// writeError returns the error of a write that has begun: of the write, of its lease, or of the Do around it.
+// With ErrOutcomeUnknown, the lease was lost, and the error of the write states no outcome. All errors of a
+// session store do.
+func writeError(name string, byStore bool, wrote, lease, done error) error {
+	switch {
+	case byStore && wrote == nil:
+		return nil // stored, even if the lease was lost since
+	case byStore || namesOutcome(wrote) || !interrupted(done):
+		return done
+	case interrupted(wrote) && !interrupted(lease):
+		return done // the loss of another lease, which the inner memory has
+	}
+	return fmt.Errorf("%w: %s: %w", distlock.ErrOutcomeUnknown, name, done)
+}
+
+// refusalOf returns the outcome of a write that the store has refused, or "". Only this write counts as
+// refused: OutcomeOf ignores a turn that returns its error.
+func refusalOf(wrote error) distlock.Outcome {
+	var refused interface{ Outcome() distlock.Outcome }
+	if errors.As(wrote, &refused) {
+		switch o := refused.Outcome(); o {
+		case distlock.OutcomeStale, distlock.OutcomeConflict:
+			return o
+		}
+	}
+	return ""
 }
 
 func interrupted(err error) bool {
 	return errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)
 }
 
-// namesOutcome reports whether the error of a write states its outcome. Each error of a session store
-// does. The error of another memory may be of a part of the write, so only three types count.
-func (m *LockedMemory[M, D]) namesOutcome(err error) bool {
-	return m.store != nil || errors.Is(err, distlock.ErrOutcomeUnknown) ||
+// namesOutcome reports whether the error of a memory that is no session store states the outcome of its
+// write. The error may be of a part of the write, so only three types count.
+func namesOutcome(err error) bool {
+	return errors.Is(err, distlock.ErrOutcomeUnknown) ||
 		errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrRefused)
 }
 

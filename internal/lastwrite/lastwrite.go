@@ -45,8 +45,17 @@ func With(ctx context.Context, lease, memory any) context.Context {
 	return context.WithValue(ctx, callKey{}, call{lease, memory})
 }
 
-// Is reports whether a call of memory is the last use of its lease. ⚑ A memory around a store may use the
-// lease after the store, so only the inner memory itself has such a call.
-func Is(ctx context.Context, lease, memory any) bool {
-	return ctx.Value(callKey{}) == call{lease, memory}
+// For returns the context of the calls that memory makes of its driver. ⚑ A memory around a store may use
+// the lease after the store, so only the inner memory itself has a last call.
+func For(ctx context.Context, memory any) context.Context {
+	if last, ok := ctx.Value(callKey{}).(call); ok && last.memory != memory {
+		return With(ctx, nil, nil)
+	}
+	return ctx
+}
+
+// Is reports whether ctx is that of the last call under a lease.
+func Is(ctx context.Context, lease any) bool {
+	last, ok := ctx.Value(callKey{}).(call)
+	return ok && last.lease == lease
 }

@@ -45,7 +45,7 @@ import (
 //
 // Equal messages become equal bytes, if the MarshalJSON methods in the metadata and the release of
 // Go are the same, and MarshalText differs for the keys of a map. A session store compares these
-// bytes when an ID is used again. If they differ, SaveOnce returns sessionstore.ErrTurnConflict.
+// bytes when an ID is used again. If they differ, SaveOnce returns sessionstore.ErrIDConflict.
 type Codec struct{}
 
 // formatVersion is the version that Encode writes. Every version begins with {"v": and its number.

@@ -155,7 +155,7 @@ func TestErrors_C_refusal_code(t *testing.T) {
 }
 
 func TestErrors_staleWriter_leaseLost(t *testing.T) {
-	stale := &sessionstore.StaleError{Fence: 1, Mark: 2}
+	stale := &sessionstore.StaleError{Fence: 1, MarkToken: 2}
 	err := saved(t, t.Context(), fmt.Errorf("append: %w", stale))
 	mustHaveCode(t, err, ErrLockLost, distlock.ErrLost)
 	var found *sessionstore.StaleError

@@ -35,7 +35,7 @@ func (m *Memory) Answer(ctx context.Context, id string, question schema.Message,
 }
 
 // SaveOnce is [Memory.Append] under the ID of the message that is answered: repeated with the same messages,
-// it stores nothing. Other messages under the ID: sessionstore.ErrTurnConflict.
+// it stores nothing. Other messages under the ID: sessionstore.ErrIDConflict.
 func (m *Memory) SaveOnce(ctx context.Context, id string, messages ...schema.Message) error {
 	return m.store("belugamemory.save_once", func() error { return m.locked.SaveOnce(ctx, id, messages...) },
 		messages...)

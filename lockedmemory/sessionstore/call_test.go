@@ -36,6 +36,11 @@ func (d *lossy) Replace(ctx context.Context, r storedriver.Replace) (storedriver
 	return v, errors.Join(err, d.answered(r.Write))
 }
 
+func (d *lossy) Clear(ctx context.Context, c storedriver.Clear) (storedriver.Verdict, error) {
+	v, err := d.Driver.Clear(ctx, c)
+	return v, errors.Join(err, d.answered(c.Write))
+}
+
 func (d *lossy) answered(w storedriver.Write) error {
 	d.copies = append(d.copies, w)
 	if !d.late {
@@ -97,9 +102,9 @@ func (d *asked) Append(ctx context.Context, a storedriver.Append) (storedriver.V
 	return d.Driver.Append(ctx, a)
 }
 
-func (d *asked) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
+func (d *asked) Clear(ctx context.Context, c storedriver.Clear) (storedriver.Verdict, error) {
 	d.calls.Add(1)
-	return d.Driver.Replace(ctx, r)
+	return d.Driver.Clear(ctx, c)
 }
 
 func (d *asked) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
@@ -220,7 +225,7 @@ func TestSave_O_sameTextOtherwiseSplit_conflict(t *testing.T) {
 	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	must(t, memory.SaveOnce(t.Context(), "id", "ab", "c"))
-	if err := memory.SaveOnce(t.Context(), "id", "a", "bc"); !errors.Is(err, sessionstore.ErrTurnConflict) {
+	if err := memory.SaveOnce(t.Context(), "id", "a", "bc"); !errors.Is(err, sessionstore.ErrIDConflict) {
 		t.Errorf("Save: %v", err)
 	}
 }

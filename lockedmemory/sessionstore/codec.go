@@ -16,7 +16,7 @@ import (
 // predecessors.
 type Codec[M, D any] interface {
 	// Encode must return the same bytes for the same message each time, in every process and version. A
-	// map in random order, or the time of the encoding, makes each repeated SaveOnce an [ErrTurnConflict].
+	// map in random order, or the time of the encoding, makes each repeated SaveOnce an [ErrIDConflict].
 	Encode(message M) ([]byte, error)
 	// Decode returns the message that Encode was given. It must fail for bytes that Encode cannot have
 	// returned, because the store takes all others for a message.
@@ -44,7 +44,7 @@ func (JSON[M]) Encode(message M) ([]byte, error) {
 	case isReplaced[M](text):
 		return nil, errUTF8
 	}
-	return text, refusal[M](text)
+	return text, jsonProblem[M](text)
 }
 
 // Decode refuses what Encode refuses.
@@ -52,7 +52,7 @@ func (JSON[M]) Decode(text []byte) (message M, err error) {
 	if err = json.Unmarshal(text, &message); err != nil {
 		return message, decodeError(err)
 	}
-	return message, refusal[M](text)
+	return message, jsonProblem[M](text)
 }
 
 var (
@@ -62,8 +62,8 @@ var (
 	errHidden = errors.New("nothing of the message would be stored: export its fields")
 )
 
-// refusal is the error about JSON that encoding/json accepts, but that is no message.
-func refusal[M any](text []byte) error {
+// jsonProblem is the error about JSON that encoding/json accepts, but that is no message.
+func jsonProblem[M any](text []byte) error {
 	shown := string(bytes.TrimSpace(text))
 	switch {
 	case !utf8.Valid(text):

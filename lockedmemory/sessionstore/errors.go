@@ -15,8 +15,8 @@ import (
 
 // The sentinels of a store, beside those of distlock. After each of them, the call has written nothing.
 var (
-	// ErrTurnConflict: the ID was used before, for other messages.
-	ErrTurnConflict error = turnConflict("sessionstore: message ID used for other messages")
+	// ErrIDConflict: the ID was used before, for other messages.
+	ErrIDConflict error = idConflict("sessionstore: message ID used for other messages")
 	// ErrGone: the session has expired, or was deleted, since the turn used it. Load it in a new turn.
 	ErrGone = errors.New("sessionstore: session gone")
 	// ErrDeleted: the session was deleted while the turn waited for it. A new turn starts the session anew.
@@ -28,33 +28,34 @@ var (
 	ErrNotEmpty = errors.New("sessionstore: session not empty")
 	// ErrChanged: the history has changed between two pages of a read. Begin the read again.
 	ErrChanged = errors.New("sessionstore: history changed")
-	// ErrTooLarge: a message is larger than Options.MaxMessage, or the messages of an exchange are larger
-	// than twice that together, or more than 256. Or a session has no place left for a Replace.
+	// ErrTooLarge: a message or an exchange is larger than Options.MaxMessage says, or has over 256 messages.
 	ErrTooLarge = errors.New("sessionstore: message too large")
+	// ErrFull: the session has no place left for a Replace. Clear it.
+	ErrFull = errors.New("sessionstore: session full")
 	// ErrCodec: the codec failed.
 	ErrCodec = errors.New("sessionstore: codec failed")
 	// ErrBroken: a stored entry cannot be read; see [EntryError].
 	ErrBroken = errors.New("sessionstore: broken entry")
 )
 
-// turnConflict is the type of ErrTurnConflict. The operation of the write has its Outcome.
-type turnConflict string
+// idConflict is the type of ErrIDConflict. The operation of the write has its Outcome.
+type idConflict string
 
-func (e turnConflict) Error() string           { return string(e) }
-func (turnConflict) Outcome() distlock.Outcome { return distlock.OutcomeConflict }
+func (e idConflict) Error() string           { return string(e) }
+func (idConflict) Outcome() distlock.Outcome { return distlock.OutcomeConflict }
 
 // StaleError says that the store has seen a higher fencing token: a later holder has the session, or had
 // it. It matches distlock.ErrLost. Nothing was written.
 type StaleError struct {
 	Fence int64 // of the lease
-	// Mark is the highest token that the store has seen. 0: the session's mark has expired, and the
+	// MarkToken is the highest token that the store has seen. 0: the session's mark has expired, and the
 	// lock has another owner.
-	Mark int64
+	MarkToken int64
 }
 
 func (e *StaleError) Error() string {
-	reason := fmt.Sprintf("the store has seen fencing token %d, this lease has %d", e.Mark, e.Fence)
-	if e.Mark == 0 {
+	reason := fmt.Sprintf("the store has seen fencing token %d, this lease has %d", e.MarkToken, e.Fence)
+	if e.MarkToken == 0 {
 		reason = fmt.Sprintf("the session is not there, and the lock has another owner than this lease, "+
 			"which has fencing token %d", e.Fence)
 	}
@@ -83,36 +84,35 @@ var (
 func (k *kind) Error() string { return k.text }
 func (k *kind) Unwrap() error { return k.error }
 
-// refusal is the error of an outcome that a higher token does not change, or nil.
-func (r *request) refusal(outcome storedriver.Outcome) error {
+// refusalError is the error of an outcome that a higher token does not change.
+func (r *request) refusalError(outcome storedriver.Outcome) error {
 	switch outcome {
 	case storedriver.Taken: // ⚑ the call has outlived its lease, and counts its places anew, see stateOf
 		return fmt.Errorf("sessionstore: %s: %w; nothing was written", r.op, cmp.Or(r.lease.Err(), distlock.ErrNotHeld))
 	case storedriver.Conflict:
 		return fmt.Errorf("%w: %s: nothing was written: another exchange is stored under the ID: "+
-			"use the stored one, which Answered returns", ErrTurnConflict, r.op)
+			"use the stored one, which Answered returns", ErrIDConflict, r.op)
 	case storedriver.Gone:
 		err := ErrGone
-		if ended := context.Cause(r.lease.Context()); ended != nil { // see stateOf
-			err = fmt.Errorf("sessionstore: %s: %w", r.op, ended)
+		if cause := context.Cause(r.lease.Context()); cause != nil { // see stateOf
+			err = fmt.Errorf("sessionstore: %s: %w", r.op, cause)
 		}
 		return fmt.Errorf("%w: the session has no exchange, so the history of this turn no longer exists; "+
 			"nothing was written: begin a new turn and load the history again", err)
 	case storedriver.Range:
-		if r.op == opFork {
-			return fmt.Errorf("%w: %s: nothing was written: fork into a session without an exchange, or clear it first",
-				ErrNotEmpty, r.op)
-		}
 		return fmt.Errorf("%w: %s: nothing was written: the history has no exchange where the range begins or ends; "+
 			"it was trimmed, replaced or cleared, or has expired: read it again", ErrRange, r.op)
+	case storedriver.NotEmpty:
+		return fmt.Errorf("%w: %s: nothing was written: fork into a session without an exchange, or clear it first",
+			ErrNotEmpty, r.op)
 	case storedriver.Full:
 		return fmt.Errorf("%w: %s: nothing was written: %d exchanges of the session were replaced or moved, and "+
-			"there is no place for more: clear the session", ErrTooLarge, r.op, lockedmemory.MaxSub)
+			"there is no place for more: clear the session", ErrFull, r.op, lockedmemory.MaxSub)
 	case storedriver.Deleted:
 		return fmt.Errorf("%w: %s: it was deleted while this turn waited for it; nothing was written: "+
 			"begin a new turn to start the session anew", ErrDeleted, r.op)
 	}
-	return nil
+	return r.callError(fmt.Errorf("the driver has answered %d, which this version does not know", outcome))
 }
 
 // callError is the error of a request whose call of the driver ended with err.
@@ -130,7 +130,7 @@ func (r *request) callError(err error) error {
 	}
 	switch {
 	case over:
-		err = ended(r.ctx, err)
+		err = contextError(r.ctx, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled): // of the client
 		err = fmt.Errorf("no answer within the timeouts of the client: %v", err)
 	}
@@ -143,9 +143,9 @@ func (r *request) callError(err error) error {
 	return fmt.Errorf("%w: %s: %w", unavailable, r.op, err)
 }
 
-// ended is the error of an ended context. Its cause is text alone, because the cause may be the loss of
-// another lease. The error of the driver is text alone, too.
-func ended(ctx context.Context, failure error) error {
+// contextError is the error of an ended context. Its cause is text alone, because the cause may be the loss
+// of another lease. The error of the driver is text alone, too.
+func contextError(ctx context.Context, failure error) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); cause != err {
 		err = fmt.Errorf("%w (%v)", err, cause)

@@ -45,6 +45,10 @@ func (d *failing) Replace(ctx context.Context, _ storedriver.Replace) (storedriv
 	return storedriver.Verdict{}, d.answer(ctx)
 }
 
+func (d *failing) Clear(ctx context.Context, _ storedriver.Clear) (storedriver.Verdict, error) {
+	return storedriver.Verdict{}, d.answer(ctx)
+}
+
 func (d *failing) Read(ctx context.Context, _ storedriver.Read) (storedriver.Page, error) {
 	return storedriver.Page{}, d.answer(ctx)
 }

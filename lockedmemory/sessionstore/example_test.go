@@ -80,7 +80,7 @@ func ExampleStore_SaveOnce() {
 	fmt.Println(memory.SaveOnce(ctx, "message-1", question, Text{Role: "assistant", Text: "384,400 km."}))
 
 	err := memory.SaveOnce(ctx, "message-1", question, Text{Role: "assistant", Text: "Far."})
-	fmt.Println(errors.Is(err, sessionstore.ErrTurnConflict))
+	fmt.Println(errors.Is(err, sessionstore.ErrIDConflict))
 
 	history, err := memory.Load(ctx, "")
 	fmt.Println(len(history), err)

@@ -54,5 +54,7 @@ func (s *Store[M, D]) Fork(ctx context.Context, to string, upTo lockedmemory.Pla
 			return fmt.Errorf("sessionstore: %s: the lock gives no token above the copied ones; nothing was written: %w", opFork, err)
 		}
 	}
-	return target.replace(storedriver.Replace{New: entries})
+	return target.underLease(func(w storedriver.Write) (storedriver.Verdict, error) {
+		return target.driver.Fork(ctx, storedriver.Fork{Write: w, New: entries})
+	})
 }

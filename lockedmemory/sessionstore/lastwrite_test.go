@@ -9,6 +9,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -17,7 +18,7 @@ import (
 type answering struct {
 	storedriver.Driver
 	answers []answer
-	ends    []bool // Append.EndsLease of each call
+	ends    []bool // lastwrite.Is, of each call
 }
 
 type answer struct {
@@ -25,8 +26,8 @@ type answer struct {
 	err     error
 }
 
-func (d *answering) Append(_ context.Context, a storedriver.Append) (storedriver.Verdict, error) {
-	d.ends = append(d.ends, a.EndsLease)
+func (d *answering) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
+	d.ends = append(d.ends, lastwrite.Is(ctx, a.Lease))
 	if len(d.ends) > len(d.answers) {
 		return storedriver.Verdict{}, nil
 	}
@@ -75,7 +76,7 @@ func TestSave_O_refusedCopy_unknown(t *testing.T) {
 					}
 					isExactly(t, "Save", err, distlock.ErrOutcomeUnknown)
 					if len(d.ends) != len(d.answers) || d.ends[0] != (before == nil) {
-						t.Errorf("EndsLease of the calls: %t", d.ends)
+						t.Errorf("the calls end the lease: %t", d.ends)
 					}
 				})
 			})
@@ -86,7 +87,7 @@ func TestSave_O_refusedCopy_unknown(t *testing.T) {
 // A copy that is answered is as good as the first one.
 func TestSave_answeredCopy_itsVerdict(t *testing.T) {
 	for outcome, want := range map[storedriver.Outcome]error{
-		storedriver.Done: nil, storedriver.Known: nil, storedriver.Conflict: sessionstore.ErrTurnConflict,
+		storedriver.Done: nil, storedriver.Known: nil, storedriver.Conflict: sessionstore.ErrIDConflict,
 	} {
 		d := &answering{answers: []answer{{verdict: storedriver.Verdict{Outcome: outcome, Replayed: true}}}}
 		memory := memoryOver(t, func(inner storedriver.Driver) storedriver.Driver {

@@ -33,6 +33,10 @@ func (d *refusing) Replace(_ context.Context, r storedriver.Replace) (storedrive
 	return d.verdict(r.Access), nil
 }
 
+func (d *refusing) Clear(_ context.Context, c storedriver.Clear) (storedriver.Verdict, error) {
+	return d.verdict(c.Access), nil
+}
+
 func (d *refusing) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
 	if d.with == storedriver.Stale && r.Lease != nil {
 		v := d.verdict(r.Access)

@@ -116,11 +116,16 @@ func (r *pageReader) pins() []storedriver.Entry {
 func (r *request) readPage(req storedriver.Read) (page storedriver.Page, err error) {
 	if r.lease == nil {
 		req.Access = storedriver.Access{Session: r.session}
-		page, err = retry(r.ctx, 0, func() (storedriver.Page, error) { return r.driver.Read(r.ctx, req) })
+		if err = r.ctx.Err(); err == nil {
+			page, err = r.driver.Read(r.ctx, req)
+		}
 		return page, r.callError(err)
 	}
-	return r.underLease(func(w storedriver.Write) (storedriver.Page, error) {
+	err = r.underLease(func(w storedriver.Write) (v storedriver.Verdict, err error) {
 		req.Access = w.Access
-		return r.driver.Read(r.ctx, req)
+		page, err = r.driver.Read(r.ctx, req)
+		r.seen = page.Entries
+		return page.Verdict, err
 	})
+	return page, err
 }

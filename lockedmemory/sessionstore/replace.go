@@ -26,8 +26,8 @@ import (
 // The service writes the history anew, and needs twice its memory until the end. Of the removed exchanges it
 // then keeps no text.
 //
-// Further errors: [ErrRange], lockedmemory.ErrInvalidID, [ErrGone], [ErrTooLarge] and [ErrCodec]. After
-// distlock.ErrOutcomeUnknown, repeat it in the same turn: ErrRange then says that it is done.
+// Further errors: [ErrRange], lockedmemory.ErrInvalidID, [ErrGone], [ErrFull], [ErrTooLarge], [ErrCodec].
+// After distlock.ErrOutcomeUnknown, repeat it in the same turn: ErrRange then says that it is done.
 func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 	exchanges ...lockedmemory.Exchange[M]) error {
 	r, err := s.request(ctx, opReplace)
@@ -69,7 +69,9 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 			return err
 		}
 	}
-	return r.replace(storedriver.Replace{From: from, To: to, New: entries})
+	return r.underLease(func(w storedriver.Write) (storedriver.Verdict, error) {
+		return r.driver.Replace(ctx, storedriver.Replace{Write: w, From: from, To: to, New: entries})
+	})
 }
 
 // isPlace reports whether an entry may have a place. ⚑ In Redis, the other values have no form, or that of

@@ -20,8 +20,9 @@ type request struct {
 	op      operation
 	driver  storedriver.Driver
 	session string
-	lease   *distlock.Lease // nil: a read without a lease
-	state   *leaseState     // of the lease
+	lease   *distlock.Lease     // nil: a read without a lease
+	state   *leaseState         // of the lease
+	seen    []storedriver.Entry // what the call has read or stored last
 }
 
 // operation names a call in errors.
@@ -100,11 +101,10 @@ const tries = 5
 
 // underLease makes a call under the lease of a request. If the store refuses its token from the first, the
 // lock may give a higher one: the store may have seen tokens from before the lock service lost its
-// data. Only the lock's owner is given one. The answer to a write has the Verdict, and the entry
-// that it stores.
+// data. Only the lock's owner is given one.
 //
 // ⚑ A copy of a write that is sent again has the same place and Op.
-func (r *request) underLease(do func(storedriver.Write) (storedriver.Page, error)) (page storedriver.Page, err error) {
+func (r *request) underLease(do func(storedriver.Write) (storedriver.Verdict, error)) (err error) {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails, says crypto/rand
 	for range tries {
@@ -117,21 +117,24 @@ func (r *request) underLease(do func(storedriver.Write) (storedriver.Page, error
 		} else { // a read brings what a later lease has stored
 			w.AcceptedFence = 0
 		}
-		page, err = retry(r.ctx, fencing.Options(fencing.Locker(r.lease)).TTL,
-			func() (storedriver.Page, error) { return do(w) })
-		if err != nil {
-			err = r.callError(err)
-			if ended := r.lease.Err(); isEnded(ended) {
-				err = fmt.Errorf("%w: %w", ended, err)
+		v, failure := retry(r.ctx, fencing.Options(fencing.Locker(r.lease)).TTL,
+			func() (storedriver.Verdict, error) { return do(w) })
+		if failure != nil {
+			err = r.callError(failure)
+			if cause := r.lease.Err(); isEnded(cause) {
+				err = fmt.Errorf("%w: %w", cause, err)
 			}
-			return page, err
+			return err
+		}
+		if v.Outcome == storedriver.Done {
+			r.state.accept(w.Fence, r.seen)
 		}
 		var again bool
-		if again, err = r.settle(page, w.Fence, access.AcceptedFence > 0); !again {
-			return page, err
+		if again, err = r.settle(v, w.Fence, access.AcceptedFence > 0); !again {
+			return err
 		}
 	}
-	return page, err
+	return err
 }
 
 // isEnded reports whether an error says that a lease has ended.
@@ -141,31 +144,28 @@ func isEnded(err error) bool {
 
 // settle returns what an answer means for the caller, and whether another try may change that.
 // accepted says that the service has accepted a token of the lease before.
-func (r *request) settle(page storedriver.Page, fence int64, accepted bool) (again bool, err error) {
-	if page.Replayed && r.op.writes() && page.Outcome > storedriver.Conflict {
+func (r *request) settle(v storedriver.Verdict, fence int64, accepted bool) (again bool, err error) {
+	if v.Replayed && r.op.writes() && v.Outcome.Refuses() {
 		// ⚑ The first copy may have been carried out. Other leases, or other stores under this lease, may
 		// have removed what it stored. In a turn too: a pause longer than the TTL loses the lease.
 		return false, fmt.Errorf("%w: %s: the request was sent more than once, and the store refused a copy: %s",
 			outcomeUnknown, r.op, r.op.advice())
 	}
-	switch page.Outcome {
-	case storedriver.Done:
-		r.state.accept(fence, page.Entries)
+	stale := &StaleError{Fence: fence, MarkToken: v.Mark.Fence}
+	switch v.Outcome {
+	case storedriver.Done, storedriver.Known:
 		return false, nil
-	case storedriver.Known:
-		return false, nil
+	case storedriver.Stale, storedriver.Unowned:
+	default:
+		return false, r.refusalError(v.Outcome)
 	}
-	if err := r.refusal(page.Outcome); err != nil {
-		return false, err
-	}
-	stale := &StaleError{Fence: fence, Mark: page.Mark.Fence}
 	// ⚑ Only another lease can have raised the mark above the token of this lease if the service has
 	// accepted that. The loaded history is outdated then, even if this lease owns the lock: after a
 	// failover, two leases may own it. But a Delete at the same time may have raised the token.
-	if page.Outcome == storedriver.Stale && accepted {
+	if v.Outcome == storedriver.Stale && accepted {
 		return fence < r.lease.Fence(), stale
 	}
-	err = fencing.RaiseToken(r.ctx, r.lease, max(page.Mark.Fence, fence))
+	err = fencing.RaiseToken(r.ctx, r.lease, max(v.Mark.Fence, fence))
 	switch {
 	case err == nil:
 		return true, stale
@@ -173,5 +173,5 @@ func (r *request) settle(page storedriver.Page, fence int64, accepted bool) (aga
 		return false, fmt.Errorf("%w: %w", err, stale)
 	}
 	return false, fmt.Errorf("sessionstore: %s: the store has seen fencing token %d, this lease has %d, "+
-		"and the lock gives no higher one: %w", r.op, page.Mark.Fence, fence, err)
+		"and the lock gives no higher one: %w", r.op, v.Mark.Fence, fence, err)
 }

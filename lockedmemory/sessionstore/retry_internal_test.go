@@ -30,9 +30,9 @@ func TestRetry_O_earlierCopy_unknownOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				errs := c.errs
-				_, err := retry(t.Context(), time.Minute, func() (page storedriver.Page, err error) {
+				_, err := retry(t.Context(), time.Minute, func() (v storedriver.Verdict, err error) {
 					err, errs = errs[0], errs[1:]
-					return page, err
+					return v, err
 				})
 				if len(errs) > 0 || driver.MayHaveEffect(err) != c.effect || !errors.Is(err, c.errs[len(c.errs)-1]) {
 					t.Errorf("after %d calls: %v", len(c.errs)-len(errs), err)

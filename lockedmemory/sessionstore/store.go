@@ -61,7 +61,7 @@ func (s *Store[M, D]) Append(ctx context.Context, messages ...M) error {
 
 // SaveOnce is [Store.Append] under an ID of 1 to 512 bytes: repeated within Retention.RememberIDs, it writes
 // nothing, also if its exchange was cleared or trimmed since. Other messages, by the bytes of the Codec, give
-// [ErrTurnConflict]. Further error: lockedmemory.ErrInvalidID.
+// [ErrIDConflict]. Further error: lockedmemory.ErrInvalidID.
 func (s *Store[M, D]) SaveOnce(ctx context.Context, id string, messages ...M) error {
 	if err := validID(opSaveOnce, id); err != nil {
 		return err
@@ -81,12 +81,11 @@ func (s *Store[M, D]) append(ctx context.Context, op operation, id string, messa
 	if id != "" {
 		content.ID, content.Digest = id, digest(content.Messages)
 	}
-	_, err = r.underLease(func(w storedriver.Write) (storedriver.Page, error) {
-		v, err := s.driver.Append(ctx, storedriver.Append{Write: w, Content: content, EndsLease: lastwrite.Is(ctx, r.lease, s)})
-		stored := []storedriver.Entry{{Place: lockedmemory.Place{Fence: w.Fence, N: w.N}}}
-		return storedriver.Page{Verdict: v, Entries: stored}, err
+	ctx = lastwrite.For(ctx, s)
+	return r.underLease(func(w storedriver.Write) (storedriver.Verdict, error) {
+		r.seen = []storedriver.Entry{{Place: lockedmemory.Place{Fence: w.Fence, N: w.N}}}
+		return s.driver.Append(ctx, storedriver.Append{Write: w, Content: content})
 	})
-	return err
 }
 
 // Check is [Store.Append] as far as it does no I/O, for lockedmemory's Answer.
@@ -101,7 +100,9 @@ func (s *Store[M, D]) Clear(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.replace(storedriver.Replace{})
+	return r.underLease(func(w storedriver.Write) (storedriver.Verdict, error) {
+		return s.driver.Clear(ctx, storedriver.Clear{Write: w})
+	})
 }
 
 // Delete removes the session for good: the history and the IDs. For 24 hours, the service keeps the place
@@ -120,17 +121,9 @@ func (s *Store[M, D]) Delete(ctx context.Context) error {
 			return fmt.Errorf("sessionstore: %s: the lock gives no higher token; nothing was written: %w", r.op, err)
 		}
 	}
-	return r.replace(storedriver.Replace{Forget: true})
-}
-
-// replace makes a Replace of the driver under the lease.
-func (r *request) replace(replace storedriver.Replace) error {
-	_, err := r.underLease(func(w storedriver.Write) (storedriver.Page, error) {
-		replace.Write = w
-		v, err := r.driver.Replace(r.ctx, replace)
-		return storedriver.Page{Verdict: v}, err
+	return r.underLease(func(w storedriver.Write) (storedriver.Verdict, error) {
+		return s.driver.Clear(ctx, storedriver.Clear{Write: w, Forget: true})
 	})
-	return err
 }
 
 // maxMessages is how many messages an exchange has at most. A script takes a bounded number of words.

@@ -59,7 +59,7 @@ func TestStore_S2_raisedToken_shownAgain(t *testing.T) {
 				t.Errorf("loaded %q", loaded)
 			}
 			stale := new(sessionstore.StaleError)
-			if err := theirs.Save(their, "late", "late"); !errors.As(err, &stale) || stale.Mark != ourLease.Fence() {
+			if err := theirs.Save(their, "late", "late"); !errors.As(err, &stale) || stale.MarkToken != ourLease.Fence() {
 				t.Errorf("a Save under %d after a Load under %d: %v", theirLease.Fence(), ourLease.Fence(), err)
 			}
 			return nil

@@ -80,7 +80,7 @@ func (s service) post(w http.ResponseWriter, r *http.Request) {
 	if err == nil && !asked { // the answer is an earlier one: it must be that of the same question
 		known, _, unread := s.memory.Answered(ctx, key)
 		if err = unread; err == nil && known.Input() != question {
-			err = sessionstore.ErrTurnConflict
+			err = sessionstore.ErrIDConflict
 		}
 	}
 	reply(w, answer, err)
@@ -110,7 +110,7 @@ func reply(w http.ResponseWriter, messages []Message, err error) {
 		return
 	case is(distlock.ErrInvalidKey), is(lockedmemory.ErrInvalidID), is(sessionstore.ErrTooLarge), is(sessionstore.ErrCodec):
 		status = http.StatusBadRequest
-	case is(sessionstore.ErrTurnConflict), is(lockedmemory.ErrAnswerGone):
+	case is(sessionstore.ErrIDConflict), is(lockedmemory.ErrAnswerGone):
 		status = http.StatusConflict
 	case is(distlock.ErrInvalidOption), is(errors.ErrUnsupported), is(sessionstore.ErrBroken):
 		status = http.StatusInternalServerError // a repetition fails, too

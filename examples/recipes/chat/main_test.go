@@ -177,7 +177,7 @@ func TestChat_keyOfOtherMessage_status409(t *testing.T) {
 func TestReply_statusSaysWhetherToRepeat(t *testing.T) {
 	for err, want := range map[error]int{
 		distlock.ErrInvalidKey: 400, lockedmemory.ErrInvalidID: 400, sessionstore.ErrTooLarge: 400, sessionstore.ErrCodec: 400,
-		sessionstore.ErrTurnConflict: 409, lockedmemory.ErrAnswerGone: 409,
+		sessionstore.ErrIDConflict: 409, lockedmemory.ErrAnswerGone: 409,
 		distlock.ErrInvalidOption: 500, errors.ErrUnsupported: 500, sessionstore.ErrBroken: 500,
 		distlock.ErrUnavailable: 503, distlock.ErrLost: 503, distlock.ErrOutcomeUnknown: 503, distlock.ErrNotAcquired: 503,
 	} {

@@ -81,8 +81,8 @@ func answered(p *history.Pending, ctx context.Context, err error) {
 	switch {
 	case err == nil:
 	case errors.As(err, &stale):
-		outcome, mark, token = history.Stale, stale.Mark, stale.Fence
-	case errors.Is(err, sessionstore.ErrTurnConflict):
+		outcome, mark, token = history.Stale, stale.MarkToken, stale.Fence
+	case errors.Is(err, sessionstore.ErrIDConflict):
 		outcome = history.Conflict
 	case errors.Is(err, distlock.ErrNotAcquired), errors.Is(err, distlock.ErrNotHeld) && !errors.Is(err, distlock.ErrClosed),
 		errors.Is(err, sessionstore.ErrRange), errors.Is(err, sessionstore.ErrChanged):

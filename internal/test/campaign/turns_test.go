@@ -182,7 +182,7 @@ func (t *task) inside(ctx context.Context, lease *distlock.Lease, a *attempt) er
 	if struck && t.struck() || err == nil && t.reach(afterSave) || t.paused(start) {
 		_ = t.past(ctx, lease, a)
 	}
-	if errors.Is(err, sessionstore.ErrTurnConflict) && t.kind == aTurn {
+	if errors.Is(err, sessionstore.ErrIDConflict) && t.kind == aTurn {
 		return t.answered(ctx, a, err)
 	}
 	return err
@@ -308,7 +308,7 @@ func (t *task) unasked(ctx context.Context, a *attempt) error {
 		}
 	}
 	err := t.write(ctx, a)
-	if errors.Is(err, sessionstore.ErrTurnConflict) { // another worker has answered the message
+	if errors.Is(err, sessionstore.ErrIDConflict) { // another worker has answered the message
 		return errPaused
 	}
 	return err
@@ -330,7 +330,7 @@ func (t *task) conclude(a *attempt, err error) {
 		a.End = held
 	case errors.As(err, &stale):
 		a.End = refused
-	case errors.Is(err, sessionstore.ErrTurnConflict):
+	case errors.Is(err, sessionstore.ErrIDConflict):
 		a.End = wrong
 		// A server may have lost the turn after it stopped this one.
 		t.tell(&said{

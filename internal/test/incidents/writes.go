@@ -66,7 +66,7 @@ func (s *stage) conflicts(ctx context.Context, i *instance) error {
 	}
 	err := i.memory.SaveOnce(ctx, "message-7", "Sell one?", "Sold.")
 	s.report.Conflicts++
-	return want("the second SaveOnce", err, sessionstore.ErrTurnConflict)
+	return want("the second SaveOnce", err, sessionstore.ErrIDConflict)
 }
 
 // isRefused finds data of another program under the name of its lock.

@@ -71,7 +71,7 @@ func hostileMessages(t *testing.T, s *service) {
 		}
 		turn.mustEnd(t)
 		for id, sentinel := range map[string]error{
-			"": lockedmemory.ErrInvalidID, strings.Repeat("i", 513): lockedmemory.ErrInvalidID, "id-" + contents[3]: sessionstore.ErrTurnConflict,
+			"": lockedmemory.ErrInvalidID, strings.Repeat("i", 513): lockedmemory.ErrInvalidID, "id-" + contents[3]: sessionstore.ErrIDConflict,
 		} {
 			wants(t, strconv.Quote(id), x.SaveOnce(t.Context(), id, "not", "this"), sentinel)
 		}

@@ -182,7 +182,7 @@ func (b *book) mustSave(t *testing.T, ctx context.Context, s *session, text stri
 // refused reports whether an error says that nothing was written.
 func refused(err error) bool {
 	var stale *sessionstore.StaleError
-	for _, sentinel := range []error{sessionstore.ErrTurnConflict, lockedmemory.ErrInvalidID, sessionstore.ErrTooLarge, distlock.ErrNotAcquired} {
+	for _, sentinel := range []error{sessionstore.ErrIDConflict, lockedmemory.ErrInvalidID, sessionstore.ErrTooLarge, distlock.ErrNotAcquired} {
 		if errors.Is(err, sentinel) {
 			return true
 		}
@@ -246,7 +246,7 @@ func exchanges(tb testing.TB, messages []string) []string {
 func stale(tb testing.TB, what string, err error, fence, mark int64) {
 	tb.Helper()
 	var refusal *sessionstore.StaleError
-	if !errors.As(err, &refusal) || !errors.Is(err, distlock.ErrLost) || refusal.Fence != fence || refusal.Mark != mark {
+	if !errors.As(err, &refusal) || !errors.Is(err, distlock.ErrLost) || refusal.Fence != fence || refusal.MarkToken != mark {
 		tb.Errorf("%s: %v; want the refusal of %d, the store having seen %d", what, err, fence, mark)
 		return
 	}

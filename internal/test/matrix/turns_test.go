@@ -103,7 +103,7 @@ func serveTurns(_ context.Context, parent *child.Line, o sessionOrder) error {
 				err := lateWrites[o.Late](context.WithoutCancel(ctx), s)
 				var stale *sessionstore.StaleError
 				if r.Text, r.Lost = fmt.Sprint(err), errors.Is(err, distlock.ErrLost); errors.As(err, &stale) {
-					r.Stale, r.Fence, r.Mark = true, stale.Fence, stale.Mark
+					r.Stale, r.Fence, r.Mark = true, stale.Fence, stale.MarkToken
 				}
 				return nil
 			})

@@ -156,15 +156,15 @@ func wrongInput(w *witness, server *servers.Redis) {
 		w.saw("a bad key", err, distlock.ErrInvalidKey)
 	}
 	must(w.t, in.memory.SaveOnce(ctx, turnID, said(1), said(2)))
-	w.saw("another SaveOnce of the ID", in.memory.SaveOnce(ctx, turnID, said(3), said(4)), sessionstore.ErrTurnConflict)
+	w.saw("another SaveOnce of the ID", in.memory.SaveOnce(ctx, turnID, said(3), said(4)), sessionstore.ErrIDConflict)
 	must(w.t, in.memory.Turn(ctx, func(ctx context.Context) error {
-		w.saw("likewise, in a turn", in.memory.SaveOnce(ctx, turnID, said(3), said(4)), sessionstore.ErrTurnConflict)
+		w.saw("likewise, in a turn", in.memory.SaveOnce(ctx, turnID, said(3), said(4)), sessionstore.ErrIDConflict)
 		return nil
 	}))
 	w.saw("a long ID", in.memory.SaveOnce(ctx, turnID+strings.Repeat("x", 512), said(1), said(2)), lockedmemory.ErrInvalidID)
 	must(w.t, in.memory.Clear(ctx))
 	for id, sentinel := range map[string]error{
-		turnID: lockedmemory.ErrAnswerGone, turnID + "2": sessionstore.ErrTurnConflict,
+		turnID: lockedmemory.ErrAnswerGone, turnID + "2": sessionstore.ErrIDConflict,
 		turnID + strings.Repeat("x", 512): lockedmemory.ErrInvalidID,
 	} {
 		_, err := in.memory.Answer(ctx, id, said(1), func(ctx context.Context) ([]note, error) {

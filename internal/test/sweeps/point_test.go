@@ -180,6 +180,14 @@ func (d *sessions) Replace(ctx context.Context, r storedriver.Replace) (storedri
 	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Replace(ctx, r) })
 }
 
+func (d *sessions) Fork(ctx context.Context, f storedriver.Fork) (storedriver.Verdict, error) {
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Fork(ctx, f) })
+}
+
+func (d *sessions) Clear(ctx context.Context, c storedriver.Clear) (storedriver.Verdict, error) {
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Clear(ctx, c) })
+}
+
 func (d *sessions) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
 	return through(ctx, d.point, func(ctx context.Context) (storedriver.Page, error) { return d.Driver.Read(ctx, r) })
 }

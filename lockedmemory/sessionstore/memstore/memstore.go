@@ -32,11 +32,11 @@ func NewDriver(keep *storedriver.Retention) (storedriver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &service{keep: kept, sessions: make(map[string]*session)}, nil
+	return &sessions{keep: kept, sessions: make(map[string]*session)}, nil
 }
 
-// service is a storedriver.Driver.
-type service struct {
+// sessions is a storedriver.Driver.
+type sessions struct {
 	keep storedriver.Retention
 
 	mu       sync.Mutex
@@ -79,16 +79,16 @@ type record struct {
 	until  time.Time
 }
 
-func (s *service) Retention() storedriver.Retention { return s.keep }
+func (s *sessions) Retention() storedriver.Retention { return s.keep }
 
 // Ping has nothing to ask.
-func (s *service) Ping(context.Context) ([]string, error) { return nil, nil }
+func (s *sessions) Ping(context.Context) ([]string, error) { return nil, nil }
 
 // AcrossProcesses is false: no other process sees the sessions.
-func (s *service) AcrossProcesses() bool { return false }
+func (s *sessions) AcrossProcesses() bool { return false }
 
 // at returns a session as it is now. Once an hour, it removes the sessions of which nothing is left.
-func (s *service) at(name string) *session {
+func (s *sessions) at(name string) *session {
 	if time.Since(s.swept) > time.Hour {
 		maps.DeleteFunc(s.sessions, func(_ string, sess *session) bool { return s.expire(sess) })
 		s.swept = time.Now()
@@ -103,7 +103,7 @@ func (s *service) at(name string) *session {
 }
 
 // expire removes what has expired, and reports whether nothing is left.
-func (s *service) expire(sess *session) bool {
+func (s *sessions) expire(sess *session) bool {
 	idle, keep := time.Since(sess.used), storedriver.KeepEmpty
 	if s.keep.IdleTTL > 0 && idle >= s.keep.IdleTTL {
 		sess.entries = nil
@@ -124,7 +124,7 @@ func (sess *session) barred(a storedriver.Access) storedriver.Verdict {
 	switch {
 	case a.AcceptedFence > 0 && a.AcceptedFence < sess.mark.Fence && sess.mark.Fence < a.Fence:
 		return storedriver.Verdict{Outcome: storedriver.Stale, Mark: sess.mark}
-	case a.WaitFence > 0 && a.WaitFence < sess.deleted && sess.deleted < a.Fence:
+	case a.Awaited > 0 && a.Awaited < sess.deleted && sess.deleted < a.Fence:
 		return storedriver.Verdict{Outcome: storedriver.Deleted}
 	case sess.entries == nil && sess.mark == lockedmemory.Place{} &&
 		a.Fence < time.Now().Add(-storedriver.OldToken).UnixMicro():
@@ -133,8 +133,8 @@ func (sess *session) barred(a storedriver.Access) storedriver.Verdict {
 	return storedriver.Verdict{}
 }
 
-// show raises the session to a token, or refuses it. The first access under a lease trims.
-func (s *service) show(sess *session, a storedriver.Access) storedriver.Verdict {
+// raise raises the session to a token, or refuses it. The first access under a lease trims.
+func (s *sessions) raise(sess *session, a storedriver.Access) storedriver.Verdict {
 	if a.Fence < sess.mark.Fence {
 		return storedriver.Verdict{Outcome: storedriver.Stale, Mark: sess.mark}
 	}
@@ -181,23 +181,23 @@ func (sess *session) gone(a storedriver.Access) bool {
 }
 
 // take takes the place of a write, or refuses it. isCopy says that an earlier copy of it took effect.
-func (s *service) take(sess *session, w storedriver.Write) (v storedriver.Verdict, isCopy bool) {
+func (s *sessions) take(sess *session, w storedriver.Write) (v storedriver.Verdict, isCopy bool) {
 	at := lockedmemory.Place{Fence: w.Fence, N: w.N}
 	same := func(e entry) bool { return e.Place == at && e.op == w.Op }
 	if sess.mark == at && sess.op == w.Op || sess.mark.Compare(at) >= 0 && slices.ContainsFunc(sess.entries, same) {
 		return v, true
 	}
-	if v = s.show(sess, w.Access); v.Outcome != storedriver.Done {
+	if v = s.raise(sess, w.Access); v.Outcome != storedriver.Done {
 		return v, false
 	}
 	if sess.mark.N >= w.N {
-		return storedriver.Verdict{Outcome: storedriver.Taken, Mark: sess.mark}, false
+		return storedriver.Verdict{Outcome: storedriver.Taken}, false
 	}
 	sess.mark, sess.op = at, w.Op
 	return v, false
 }
 
-func (s *service) Append(_ context.Context, a storedriver.Append) (storedriver.Verdict, error) {
+func (s *sessions) Append(_ context.Context, a storedriver.Append) (storedriver.Verdict, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sess := s.at(a.Session)
@@ -208,7 +208,7 @@ func (s *service) Append(_ context.Context, a storedriver.Append) (storedriver.V
 		if known.digest != a.Digest {
 			return storedriver.Verdict{Outcome: storedriver.Conflict}, nil
 		}
-		s.show(sess, a.Access) // refused or not: the exchange has been stored
+		s.raise(sess, a.Access) // refused or not: the exchange has been stored
 		return storedriver.Verdict{Outcome: storedriver.Known}, nil
 	}
 	if sess.gone(a.Access) {
@@ -230,40 +230,61 @@ func (s *service) Append(_ context.Context, a storedriver.Append) (storedriver.V
 	return v, nil
 }
 
-func (s *service) Replace(_ context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sess := s.at(r.Session)
-	if v := sess.barred(r.Access); v.Outcome != storedriver.Done {
-		return v, nil
-	}
-	if r.HasRange() && sess.gone(r.Access) {
-		return storedriver.Verdict{Outcome: storedriver.Gone}, nil
-	}
-	v, isCopy := s.take(sess, r.Write)
-	if v.Outcome != storedriver.Done || isCopy {
-		return v, nil
-	}
-	first, last := sess.index(r.From), sess.index(r.To)
-	forks := !r.HasRange() && len(r.New) > 0
-	switch {
-	case forks && sess.entries != nil, r.HasRange() && (first < 0 || last < 0):
-		v.Outcome = storedriver.Range
-	case forks:
-		for _, e := range r.New {
+func (s *sessions) Replace(_ context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
+	return s.change(r.Write, true, func(sess *session) storedriver.Outcome {
+		first, last := sess.index(r.From), sess.index(r.To)
+		switch {
+		case first < 0 || last < 0:
+			return storedriver.Range
+		case !sess.replace(first, last, r.New):
+			return storedriver.Full
+		}
+		return storedriver.Done
+	})
+}
+
+func (s *sessions) Clear(_ context.Context, c storedriver.Clear) (storedriver.Verdict, error) {
+	return s.change(c.Write, false, func(sess *session) storedriver.Outcome {
+		sess.entries, sess.revision = nil, 0
+		if c.Forget {
+			clear(sess.ids)
+			sess.deleted = c.Fence
+		}
+		return storedriver.Done
+	})
+}
+
+func (s *sessions) Fork(_ context.Context, f storedriver.Fork) (storedriver.Verdict, error) {
+	return s.change(f.Write, false, func(sess *session) storedriver.Outcome {
+		if sess.entries != nil {
+			return storedriver.NotEmpty
+		}
+		for _, e := range f.New {
 			e.Messages = cloned(e.Messages)
 			sess.entries = append(sess.entries, entry{Entry: e})
 			sess.revision = max(sess.revision, e.Place.Sub)
 		}
-	case !r.HasRange(): // a Clear
-		sess.entries, sess.revision = nil, 0
-		if r.Forget {
-			clear(sess.ids)
-			sess.deleted = r.Fence
-		}
-	case !sess.replace(first, last, r.New):
-		v.Outcome = storedriver.Full
+		return storedriver.Done
+	})
+}
+
+// change takes the place of a write, and makes it. With ofHistory, the history must not be gone.
+func (s *sessions) change(w storedriver.Write, ofHistory bool, make func(*session) storedriver.Outcome,
+) (storedriver.Verdict, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sess := s.at(w.Session)
+	if v := sess.barred(w.Access); v.Outcome != storedriver.Done {
+		return v, nil
 	}
+	if ofHistory && sess.gone(w.Access) {
+		return storedriver.Verdict{Outcome: storedriver.Gone}, nil
+	}
+	v, isCopy := s.take(sess, w)
+	if v.Outcome != storedriver.Done || isCopy {
+		return v, nil
+	}
+	v.Outcome = make(sess)
 	switch {
 	case v.Outcome != storedriver.Done:
 		sess.op = "" // the place stays taken
@@ -304,14 +325,14 @@ func (sess *session) replace(first, last int, with []storedriver.Entry) bool {
 	return true
 }
 
-func (s *service) Read(_ context.Context, r storedriver.Read) (storedriver.Page, error) {
+func (s *sessions) Read(_ context.Context, r storedriver.Read) (storedriver.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sess := s.at(r.Session)
 	var page storedriver.Page
 	if r.FirstAccess {
 		if page.Verdict = sess.barred(r.Access); page.Outcome == storedriver.Done {
-			page.Verdict = s.show(sess, r.Access)
+			page.Verdict = s.raise(sess, r.Access)
 		}
 		if page.Outcome != storedriver.Done {
 			return page, nil
@@ -350,7 +371,7 @@ func (s *service) Read(_ context.Context, r storedriver.Read) (storedriver.Page,
 }
 
 // Sessions returns all names in one page.
-func (s *service) Sessions(context.Context, string) (names []string, next string, err error) {
+func (s *sessions) Sessions(context.Context, string) (names []string, next string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, sess := range s.sessions {

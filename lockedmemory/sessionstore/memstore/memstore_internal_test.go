@@ -23,7 +23,7 @@ func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
 	if _, err := d.Append(t.Context(), storedriver.Append{Write: write()}); err != nil {
 		t.Fatal(err)
 	}
-	each := d.(*service).sessions["s"]
+	each := d.(*sessions).sessions["s"]
 	replace := func(exchanges int, want storedriver.Outcome) {
 		t.Helper()
 		at := each.entries[0].Place

@@ -40,7 +40,7 @@ func TestDriver_O_withoutCaches_pgBouncer(t *testing.T) {
 					return
 				}
 			}
-			if v, err := r.Replace(r.Context(), storedriver.Replace{Write: r.write(session, r.fence, 21)}); err != nil || v.Outcome != storedriver.Done {
+			if v, err := r.Clear(r.Context(), storedriver.Clear{Write: r.write(session, r.fence, 21)}); err != nil || v.Outcome != storedriver.Done {
 				r.Errorf("Clear of %s: %+v, %v", session, v, err)
 			}
 		})

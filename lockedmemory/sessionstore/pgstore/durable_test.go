@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
@@ -46,13 +47,13 @@ func TestDurable_allWritesAndFirstReads(t *testing.T) {
 		check("a Load")
 		r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write("s", r.fence+1, 1), From: place, To: place}))
 		check("a Replace")
-		r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write("s", r.fence+1, 2)}))
+		r.is(storedriver.Done)(r.Clear(t.Context(), storedriver.Clear{Write: r.write("s", r.fence+1, 2)}))
 		check("a Clear")
 		lease, err := locker.Acquire(t.Context(), "s")
 		must(t, err)
 		w := r.write("s", lease.Fence(), 1)
 		w.Lease = lease
-		r.is(storedriver.Done)(r.Append(t.Context(), storedriver.Append{Write: w, Content: content("last"), EndsLease: true}))
+		r.is(storedriver.Done)(r.Append(lastwrite.With(t.Context(), lease, nil), storedriver.Append{Write: w, Content: content("last")}))
 		check("the last Save of a lease")
 		if lease.Err() == nil {
 			t.Error("the lease has not ended")

@@ -26,10 +26,10 @@ func TestErased_noTableHasText(t *testing.T) {
 	at := lockedmemory.Place{Fence: r.fence, N: 1}
 	for name, erase := range map[string]func(){
 		"clear": func() {
-			r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write("clear", r.fence, 2)}))
+			r.is(storedriver.Done)(r.Clear(t.Context(), storedriver.Clear{Write: r.write("clear", r.fence, 2)}))
 		},
 		"delete": func() {
-			r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write("delete", r.fence, 2), Forget: true}))
+			r.is(storedriver.Done)(r.Clear(t.Context(), storedriver.Clear{Write: r.write("delete", r.fence, 2), Forget: true}))
 		},
 		"replace": func() {
 			r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write("replace", r.fence, 2), From: at, To: at,

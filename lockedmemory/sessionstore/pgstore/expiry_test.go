@@ -36,7 +36,7 @@ func TestExpiry_S2_markOutlivesExchanges(t *testing.T) {
 		"read":  {func(name string) { r.is(storedriver.Done)(r.shows(name, later)) }, 24 * time.Hour},
 		"saved": {func(name string) { r.saves(name, later, 1, "x") }, 25 * time.Hour},
 		"cleared": {func(name string) {
-			r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write(name, later, 1)}))
+			r.is(storedriver.Done)(r.Clear(t.Context(), storedriver.Clear{Write: r.write(name, later, 1)}))
 		}, 24 * time.Hour},
 	} {
 		c.begin(name)

@@ -28,11 +28,11 @@ func NewColocatedDriver(locks driver.Driver, keep *storedriver.Retention) (store
 		return nil, fmt.Errorf("%w: the driver of the locks is not of package pglock: make it with pglock.NewDriver",
 			distlock.ErrInvalidOption)
 	}
-	pool, err := beside.Companion("pgstore", connections, part)
+	pool, err := beside.Companion("pgstore", connections, storePart)
 	if err != nil {
 		return nil, err
 	}
-	s, err := newService(pool, keep)
+	s, err := newSessions(pool, keep)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func NewColocatedDriver(locks driver.Driver, keep *storedriver.Retention) (store
 // pglock.Migrate and [Migrate] install.
 //
 // Open does no I/O. It returns distlock.ErrInvalidOption for a URL that is not valid, for
-// Options.Schema, and as [New] and pglock.New do. The error shows no part of a password. If
+// Options.Schema, and as [New] and pglock.New do. The error shows no storePart of a password. If
 // PostgreSQL does not answer, the first operation fails with distlock.ErrUnavailable. If the schema
 // is missing, it fails with distlock.ErrRefused.
 func Open[M, D any](ctx context.Context, rawURL string, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],

@@ -54,7 +54,7 @@ func NewDriver(pool *pgxpool.Pool, opts *Options) (storedriver.Driver, error) {
 	if pool == nil {
 		return nil, postgres.ErrNoPool
 	}
-	s, err := newService(postgres.Over("pgstore", pool, schema), &opts.Retention)
+	s, err := newSessions(postgres.Over("pgstore", pool, schema), &opts.Retention)
 	if err != nil {
 		return nil, err
 	}
@@ -62,20 +62,20 @@ func NewDriver(pool *pgxpool.Pool, opts *Options) (storedriver.Driver, error) {
 	return s, nil
 }
 
-func newService(pool *postgres.Pool, keep *storedriver.Retention) (*service, error) {
+func newSessions(pool *postgres.Pool, keep *storedriver.Retention) (*sessions, error) {
 	kept, err := keep.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
-	s := &service{pool: pool, keep: kept, limits: []int64{int64(kept.MaxExchanges), kept.MaxAge.Microseconds()}}
+	s := &sessions{pool: pool, keep: kept, limits: []int64{int64(kept.MaxExchanges), kept.MaxAge.Microseconds()}}
 	if kept.IdleTTL > 0 {
 		s.idle = &kept.IdleTTL
 	}
 	return s, nil
 }
 
-// service is a storedriver.Driver.
-type service struct {
+// sessions is a storedriver.Driver.
+type sessions struct {
 	pool   *postgres.Pool
 	keep   storedriver.Retention
 	idle   *time.Duration // nil: for ever
@@ -86,7 +86,7 @@ type service struct {
 }
 
 // verdict makes a call that answers one.
-func (s *service) verdict(ctx context.Context, function string, args []any) (storedriver.Verdict, error) {
+func (s *sessions) verdict(ctx context.Context, function string, args []any) (storedriver.Verdict, error) {
 	return postgres.One(ctx, s.pool, scanVerdict, function, args...)
 }
 
@@ -96,20 +96,20 @@ func scanVerdict(row pgx.CollectableRow) (v storedriver.Verdict, err error) {
 }
 
 // access returns the first arguments of each function that writes.
-func (s *service) access(a storedriver.Access) []any {
-	return []any{s.keep.Namespace, a.Session, a.Fence, a.AcceptedFence, a.WaitFence, a.FirstAccess, s.idle, s.limits}
+func (s *sessions) access(a storedriver.Access) []any {
+	return []any{s.keep.Namespace, a.Session, a.Fence, a.AcceptedFence, a.Awaited, a.FirstAccess, s.idle, s.limits}
 }
 
-func (s *service) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
+func (s *sessions) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
 	args := s.appendArgs(a)
-	if lock, ok := s.colocated(a); ok {
+	if lock, ok := s.colocated(ctx, a); ok {
 		return s.appendRelease(ctx, a.Lease, lock, args)
 	}
 	return s.verdict(ctx, "append_v1", args)
 }
 
-func (s *service) appendArgs(a storedriver.Append) []any {
-	args := append(s.access(a.Access), a.N, a.Op, a.HistoryUpTo.Fence, a.HistoryUpTo.N, a.HistoryUpTo.Sub, some(a.Messages))
+func (s *sessions) appendArgs(a storedriver.Append) []any {
+	args := append(s.access(a.Access), a.N, a.Op, a.HistoryUpTo.Fence, a.HistoryUpTo.N, a.HistoryUpTo.Sub, notNull(a.Messages))
 	if a.ID == "" {
 		return append(args, nil, nil, nil, nil)
 	}
@@ -130,8 +130,8 @@ func idArgs(id string) (text []byte, key pgtype.UUID) {
 // uuid has a type of pgx, which can also be sent as text.
 func uuid(id []byte) pgtype.UUID { return pgtype.UUID{Bytes: [16]byte(id), Valid: true} }
 
-// some makes an array that is not null, of messages that are not null.
-func some(messages [][]byte) [][]byte {
+// notNull makes an array that is not null, of messages that are not null.
+func notNull(messages [][]byte) [][]byte {
 	all := make([][]byte, len(messages))
 	for i, m := range messages {
 		if all[i] = m; m == nil {
@@ -141,11 +141,24 @@ func some(messages [][]byte) [][]byte {
 	return all
 }
 
-func (s *service) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
-	var from, to []int64
-	if r.HasRange() {
-		from, to = numbers(r.From), numbers(r.To)
+func (s *sessions) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
+	return s.replace(ctx, "replace", r)
+}
+
+func (s *sessions) Clear(ctx context.Context, c storedriver.Clear) (storedriver.Verdict, error) {
+	kind := "clear"
+	if c.Forget {
+		kind = "delete"
 	}
+	return s.replace(ctx, kind, storedriver.Replace{Write: c.Write})
+}
+
+func (s *sessions) Fork(ctx context.Context, f storedriver.Fork) (storedriver.Verdict, error) {
+	return s.replace(ctx, "fork", storedriver.Replace{Write: f.Write, New: f.New})
+}
+
+// replace makes a write of a kind of replace_v1.
+func (s *sessions) replace(ctx context.Context, kind string, r storedriver.Replace) (storedriver.Verdict, error) {
 	fences, ns, subs, of := []int64{}, []int64{}, []int64{}, []int64{}
 	ids, messages, pinned := [][]byte{}, [][]byte{}, []bool{}
 	for i, e := range r.New {
@@ -156,14 +169,14 @@ func (s *service) Replace(ctx context.Context, r storedriver.Replace) (storedriv
 			of, messages = append(of, int64(i+1)), append(messages, m)
 		}
 	}
-	args := append(s.access(r.Access), r.N, r.Op, r.Forget, numbers(r.HistoryUpTo), from, to, fences, ns, ids, pinned, subs,
-		of, some(messages), int64(lockedmemory.MaxSub))
+	args := append(s.access(r.Access), r.N, r.Op, kind, placeArg(r.HistoryUpTo), placeArg(r.From), placeArg(r.To), fences, ns, ids, pinned, subs,
+		of, notNull(messages), int64(lockedmemory.MaxSub))
 	return s.verdict(ctx, "replace_v1", args)
 }
 
-// numbers are those of a place.
-func numbers(p lockedmemory.Place) []int64 { return []int64{p.Fence, p.N, p.Sub} }
+// placeArg is a place as the functions take it.
+func placeArg(p lockedmemory.Place) []int64 { return []int64{p.Fence, p.N, p.Sub} }
 
-func (s *service) Retention() storedriver.Retention { return s.keep }
+func (s *sessions) Retention() storedriver.Retention { return s.keep }
 
-func (s *service) AcrossProcesses() bool { return true }
+func (s *sessions) AcrossProcesses() bool { return true }

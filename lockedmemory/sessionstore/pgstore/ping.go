@@ -10,7 +10,7 @@ import (
 )
 
 // Ping implements storedriver.Driver. It asks the server for the settings. Any role may read them.
-func (s *service) Ping(ctx context.Context) (advice []string, err error) {
+func (s *sessions) Ping(ctx context.Context) (advice []string, err error) {
 	for _, setting := range settings.Postgres {
 		found, err := postgres.Query(ctx, s.pool, pgx.RowTo[string], "SELECT current_setting($1)", setting.Name)
 		if err != nil {

@@ -68,7 +68,7 @@ func TestAppend_S2_markRaisedWhileWaiting_stale(t *testing.T) {
 				return r.Append(t.Context(), storedriver.Append{Write: r.write("s", r.fence, 1), Content: content("y")})
 			},
 			"Clear": func() (storedriver.Verdict, error) {
-				return r.Replace(t.Context(), storedriver.Replace{Write: r.write("s", r.fence, 3)})
+				return r.Clear(t.Context(), storedriver.Clear{Write: r.write("s", r.fence, 3)})
 			},
 			"Load": func() (storedriver.Verdict, error) { return r.shows("s", r.fence) },
 		} {
@@ -104,7 +104,7 @@ func TestAppend_O_expiredWhileWaiting_gone(t *testing.T) {
 func TestAppend_O_clearedBefore_gone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, storedriver.Retention{})
-	r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write("s", r.fence, 1)}))
+	r.is(storedriver.Done)(r.Clear(t.Context(), storedriver.Clear{Write: r.write("s", r.fence, 1)}))
 	needs := func(fence, n int64) (storedriver.Verdict, error) {
 		w := r.write("s", fence, n)
 		w.HistoryUpTo = lockedmemory.Place{Fence: fence}
@@ -179,7 +179,7 @@ func TestSession_oddNames(t *testing.T) {
 	r := newRig(t, storedriver.Retention{})
 	for _, name := range []string{"a\x00b", "\xff", "\xf0\x41bc"} {
 		_, err := r.Append(t.Context(), storedriver.Append{Write: r.write(name, r.fence, 1), Content: content("x")})
-		_, err2 := r.Replace(t.Context(), storedriver.Replace{Write: r.write(name, r.fence, 1)})
+		_, err2 := r.Clear(t.Context(), storedriver.Clear{Write: r.write(name, r.fence, 1)})
 		_, err3 := r.Read(t.Context(), storedriver.Read{Access: storedriver.Access{Session: name}, Limit: 1})
 		_, _, err4 := r.Sessions(t.Context(), name)
 		for _, err := range []error{err, err2, err3, err4} {

@@ -13,14 +13,14 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-func (s *service) Read(ctx context.Context, r storedriver.Read) (page storedriver.Page, err error) {
+func (s *sessions) Read(ctx context.Context, r storedriver.Read) (page storedriver.Page, err error) {
 	from, limit := r.From, min(r.Limit, math.MaxInt32)
 	if r.Backward && from == (lockedmemory.Place{}) {
 		from.Fence = math.MaxInt64
 	}
 	id, key := idArgs(r.ID)
-	args := []any{s.keep.Namespace, r.Session, r.FirstAccess, r.Fence, r.AcceptedFence, r.WaitFence, s.idle, s.limits,
-		r.Backward, numbers(from), limit + 1, id, key, r.Next, r.PinnedOnly} // one more shows if there is more
+	args := []any{s.keep.Namespace, r.Session, r.FirstAccess, r.Fence, r.AcceptedFence, r.Awaited, s.idle, s.limits,
+		r.Backward, placeArg(from), limit + 1, id, key, r.Next, r.PinnedOnly} // one more shows if there is more
 	rows, err := postgres.Call(ctx, s.pool, scanRow, "read_v1", args...)
 	if err == nil && len(rows) == 0 {
 		err = fmt.Errorf("pgstore: the server answered no row")

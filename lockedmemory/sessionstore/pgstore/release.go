@@ -17,8 +17,8 @@ import (
 
 // colocated returns the lock of the last write of a lease, if the lock is in the same database. In
 // another schema, append_release_v1 does not find it. A wrapper of the lock has to see each release.
-func (s *service) colocated(a storedriver.Append) (lock postgres.Locks, ok bool) {
-	if !a.EndsLease {
+func (s *sessions) colocated(ctx context.Context, a storedriver.Append) (lock postgres.Locks, ok bool) {
+	if !lastwrite.Is(ctx, a.Lease) {
 		return nil, false
 	}
 	locks := fencing.Driver(fencing.Locker(a.Lease))
@@ -34,7 +34,7 @@ type released struct {
 }
 
 // appendRelease appends, and releases the lock in the same statement, see lastwrite.ReleaseWith.
-func (s *service) appendRelease(ctx context.Context, lease *distlock.Lease, lock postgres.Locks, args []any,
+func (s *sessions) appendRelease(ctx context.Context, lease *distlock.Lease, lock postgres.Locks, args []any,
 ) (v storedriver.Verdict, err error) {
 	lastwrite.ReleaseWith(lease, func(owner string) (driver.ReleaseReply, error) {
 		if owner == "" {

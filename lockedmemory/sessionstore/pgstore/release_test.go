@@ -15,6 +15,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -109,7 +110,7 @@ func (r *rig) lease() *distlock.Lease {
 func (r *rig) last(ctx context.Context, lease *distlock.Lease, n int64) (storedriver.Verdict, error) {
 	w := r.write("s", lease.Fence(), n)
 	w.Lease, w.FirstAccess = lease, true
-	return r.Append(ctx, storedriver.Append{Write: w, Content: content(fmt.Sprint(n)), EndsLease: true})
+	return r.Append(lastwrite.With(ctx, lease, nil), storedriver.Append{Write: w, Content: content(fmt.Sprint(n))})
 }
 
 // An error of the release undoes the release alone.
@@ -196,7 +197,7 @@ func TestLockTimeout_sessionRowLocked_temporary(t *testing.T) {
 	defer cancel()
 	_, err := r.last(ctx, lease, 2)
 	_, err2 := r.Append(ctx, storedriver.Append{Write: r.write("s", fence, 2), Content: content("y")})
-	_, err3 := r.Replace(ctx, storedriver.Replace{Write: r.write("s", fence, 2)})
+	_, err3 := r.Clear(ctx, storedriver.Clear{Write: r.write("s", fence, 2)})
 	access := r.write("s", fence, 1).Access
 	_, err4 := r.Read(ctx, storedriver.Read{Access: access, Limit: 1})
 	for what, err := range map[string]error{"the last Save": err, "Save": err2, "Clear": err3, "Load": err4} {

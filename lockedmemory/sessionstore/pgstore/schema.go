@@ -13,14 +13,14 @@ import (
 //go:embed sql/*.sql
 var files embed.FS
 
-// part is that of the store in a schema.
-var part = postgres.Part{Name: "store", Command: "pgstore.Migrate", Versions: []string{
+// storePart is that of the store in a schema.
+var storePart = postgres.Part{Name: "store", Command: "pgstore.Migrate", Versions: []string{
 	postgres.Source(files, "sql", "tables", "session", "append", "append_release", "replace", "read", "sessions", "rights"),
 }}
 
 // schema is the schema of a store.
 func (opts *Options) schema() postgres.Schema {
-	return postgres.Schema{Name: opts.Schema, Parts: []postgres.Part{part}}
+	return postgres.Schema{Name: opts.Schema, Parts: []postgres.Part{storePart}}
 }
 
 // Migrate installs the tables and functions of the store in Schema of opts, or changes them to this

@@ -19,7 +19,7 @@ func (r *rig) isTemporary(session string) {
 	r.Helper()
 	_, err := r.Append(r.Context(), storedriver.Append{Write: r.write(session, r.fence, 1), Content: content("x")})
 	_, err2 := r.Append(r.Context(), storedriver.Append{Write: r.write(session, r.fence, 2), Content: content("x")})
-	_, err3 := r.Replace(r.Context(), storedriver.Replace{Write: r.write(session, r.fence, 3)})
+	_, err3 := r.Clear(r.Context(), storedriver.Clear{Write: r.write(session, r.fence, 3)})
 	_, err4 := r.shows(session, r.fence)
 	for what, err := range map[string]error{"first Save": err, "Save": err2, "Clear": err3, "Load": err4} {
 		if !errors.Is(err, driver.ErrTemporary) || driver.MayHaveEffect(err) {

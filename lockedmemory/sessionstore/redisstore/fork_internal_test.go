@@ -1,12 +1,14 @@
 package redisstore
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
@@ -21,29 +23,37 @@ func TestFork_O_begunBeforeSwap_refused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, token := d.(*service), time.Now().UnixMicro()
-	session := fmt.Sprint("fork-", token)
-	access := storedriver.Access{Session: session, Fence: token, FirstAccess: true}
-	keys, args := []string{s.keys(session).log, s.keys(session).mark, s.keys(session).mark, s.keys(session).ids,
-		s.keys(session).stage}, []any{tokens(access, false), 0, 0, storedriver.KeepEmpty.Milliseconds(), fmt.Sprintf("%d %d", s.keep.MaxExchanges, s.keep.MaxAge.Microseconds())}
-	p := newReplacing(storedriver.Replace{Write: storedriver.Write{Access: access, N: 1, Op: fmt.Sprintf("%032x", token)},
-		New: []storedriver.Entry{{Place: lockedmemory.Place{Fence: token - 2, N: 1}, Messages: [][]byte{[]byte("copied")}}}}, keys, args)
+	locker, err := redislock.New(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = locker.Close(context.Background()) })
+	session := fmt.Sprint("fork-", time.Now().UnixMicro())
+	lease, err := locker.Acquire(t.Context(), session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, token := d.(*sessions), lease.Fence()
+	access := storedriver.Access{Session: session, Lease: lease, Fence: token, FirstAccess: true}
+	log := s.keys(session).log
+	p := newRestaging(storedriver.Replace{Write: storedriver.Write{Access: access, N: 1, Op: fmt.Sprintf("%032x", token)},
+		New: []storedriver.Entry{{Place: lockedmemory.Place{Fence: token - 2, N: 1}, Messages: [][]byte{[]byte("copied")}}}})
 	for p.step != swap {
 		if v, done, err := s.proceed(t.Context(), p); done || err != nil {
 			t.Fatalf("%+v, %t, %v", v, done, err)
 		}
 	}
-	begun := &redis.XAddArgs{Stream: keys[0], ID: fmt.Sprintf("%d-1000000", token-1), Values: []string{"op", "", "m", "own"}}
+	begun := &redis.XAddArgs{Stream: log, ID: fmt.Sprintf("%d-1000000", token-1), Values: []string{"op", "", "m", "own"}}
 	if err := client.XAdd(t.Context(), begun).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if v, done, err := s.proceed(t.Context(), p); done || err != nil || p.step != begin {
 		t.Fatalf("the swap: %+v, %t, %v", v, done, err)
 	}
-	if v, done, err := s.proceed(t.Context(), p); !done || err != nil || v.Outcome != storedriver.Range {
-		t.Errorf("the next staging: %+v, %t, %v; want Range", v, done, err)
+	if v, done, err := s.proceed(t.Context(), p); !done || err != nil || v.Outcome != storedriver.NotEmpty {
+		t.Errorf("the next staging: %+v, %t, %v; want NotEmpty", v, done, err)
 	}
-	if n := client.XLen(t.Context(), keys[0]).Val(); n != 2 { // with the marker of the Fork's token
+	if n := client.XLen(t.Context(), log).Val(); n != 2 { // with the marker of the Fork's token
 		t.Errorf("the log has %d entries", n)
 	}
 }

@@ -58,7 +58,7 @@ func FuzzEntries(f *testing.F) {
 		}
 
 		for _, reply := range [][]any{{int64(strange)}, {int64(strange), id}, {int64(strange), fields}, {id}, {}, fields} {
-			v, err := parseVerdict(replied(reply))
+			v, _, err := parseVerdict(replied(reply))
 			if err == nil && (v.Outcome < storedriver.Done || v.Outcome >= storedriver.Outcomes || v.Mark.Fence < 0 || v.Mark.N < 0) {
 				t.Errorf("%q: %+v", reply, v)
 			}

@@ -96,7 +96,7 @@ func (c *randomCalls) answer(t *testing.T, d storedriver.Driver, call any) strin
 	switch call := call.(type) {
 	case storedriver.Write:
 		access = call.Access
-		page.Verdict, err = d.Replace(t.Context(), storedriver.Replace{Write: call})
+		page.Verdict, err = d.Clear(t.Context(), storedriver.Clear{Write: call})
 	case storedriver.Append:
 		access = call.Access
 		page.Verdict, err = d.Append(t.Context(), call)

@@ -55,7 +55,7 @@ func TestDriver_L_returnsWithItsContext(t *testing.T) {
 					return err
 				},
 				"Clear": func(ctx context.Context) error {
-					_, err := d.Replace(ctx, storedriver.Replace{Write: write})
+					_, err := d.Clear(ctx, storedriver.Clear{Write: write})
 					return err
 				},
 				"Read, first": func(ctx context.Context) error {

@@ -69,7 +69,7 @@ func TestMarks_S2_outliveRemovedLog(t *testing.T) {
 	must(t, s.memory.Turn(ctx, saves))
 	s.client.Del(ctx, s.log())
 	var stale *sessionstore.StaleError
-	if err := s.store.Save(old, "stale", "stale"); !errors.As(err, &stale) || stale.Mark <= stale.Fence {
+	if err := s.store.Save(old, "stale", "stale"); !errors.As(err, &stale) || stale.MarkToken <= stale.Fence {
 		t.Errorf("a stale Save: %v", err)
 	}
 	must(t, saves(ctx))
@@ -86,7 +86,7 @@ func TestMarks_S2_removed_lockDecides(t *testing.T) {
 	old := s.stale(t, idle)
 	must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
 		var stale *sessionstore.StaleError
-		if err := s.store.Save(old, "stale", "stale"); !errors.As(err, &stale) || stale.Mark != 0 {
+		if err := s.store.Save(old, "stale", "stale"); !errors.As(err, &stale) || stale.MarkToken != 0 {
 			t.Errorf("a stale Save: %v", err)
 		}
 		return s.memory.Save(ctx, "q", "a")

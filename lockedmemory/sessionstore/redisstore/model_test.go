@@ -161,7 +161,7 @@ func run(t *testing.T, client *redis.Client, d storedriver.Driver, lease *distlo
 			v, err = d.Append(ctx, storedriver.Append{Write: c.Write, Content: storedriver.Content{Messages: [][]byte{[]byte(c.Op)}}})
 			want = m.save(c.Write)
 		case "clear":
-			v, err = d.Replace(ctx, storedriver.Replace{Write: c.Write})
+			v, err = d.Clear(ctx, storedriver.Clear{Write: c.Write})
 			want = m.clear(c.Write)
 		}
 		must(t, err)

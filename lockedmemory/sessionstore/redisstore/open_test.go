@@ -49,7 +49,7 @@ func TestOpen_lockAndStore_oneClient(t *testing.T) {
 	}))
 	must(t, client.Del(t.Context(), prefix+"log", prefix+"mark").Err())
 	var stale *sessionstore.StaleError
-	if err := store.Save(late, "late", ""); !errors.As(err, &stale) || stale.Mark != 0 {
+	if err := store.Save(late, "late", ""); !errors.As(err, &stale) || stale.MarkToken != 0 {
 		t.Errorf("a Save after the turn, in a session without a log and a mark: %v; want a StaleError without a mark", err)
 	}
 	must(t, locker.Close(t.Context()))

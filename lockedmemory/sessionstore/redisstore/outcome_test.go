@@ -25,7 +25,7 @@ func TestSave_S2_refused_nothingWritten(t *testing.T) {
 	}{
 		"stale":          {"", "a", nil},
 		"stale, with ID": {"new", "a", nil},
-		"used ID":        {"id", "other", sessionstore.ErrTurnConflict},
+		"used ID":        {"id", "other", sessionstore.ErrIDConflict},
 		"too large":      {"", long, sessionstore.ErrTooLarge},
 		"not encodable":  {"", "bad", sessionstore.ErrCodec},
 	} {

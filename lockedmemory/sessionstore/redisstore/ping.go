@@ -10,7 +10,7 @@ import (
 
 // Ping implements storedriver.Driver. It asks each master for the settings. Where Redis refuses CONFIG GET, it
 // has answered, and there is no advice.
-func (s *service) Ping(ctx context.Context) (advice []string, err error) {
+func (s *sessions) Ping(ctx context.Context) (advice []string, err error) {
 	if _, err := s.redis.Repeat(ctx, func() error {
 		return s.redis.Do(ctx, "", redis.NewTimeCmd(ctx, "time"))
 	}); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-func (s *service) Read(ctx context.Context, r storedriver.Read) (page storedriver.Page, err error) {
+func (s *sessions) Read(ctx context.Context, r storedriver.Read) (page storedriver.Page, err error) {
 	_, err = s.redis.Repeat(ctx, func() (err error) {
 		page, err = s.read(ctx, r)
 		return err
@@ -24,7 +24,7 @@ func (s *service) Read(ctx context.Context, r storedriver.Read) (page storedrive
 	return page, s.explain(err)
 }
 
-func (s *service) read(ctx context.Context, r storedriver.Read) (page storedriver.Page, err error) {
+func (s *sessions) read(ctx context.Context, r storedriver.Read) (page storedriver.Page, err error) {
 	k := s.keys(r.Session)
 	var cmds []redis.Cmder
 	var parsers []func() error // of the replies to cmds
@@ -35,7 +35,7 @@ func (s *service) read(ctx context.Context, r storedriver.Read) (page storedrive
 	if r.FirstAccess {
 		keys, args := s.access(r.Access, "", false)
 		load := s.scripts.load.Command(ctx, keys, args...)
-		add(load, func() (err error) { page.Verdict, err = parseVerdict(load.Cmd); return err })
+		add(load, func() (err error) { page.Verdict, _, err = parseVerdict(load.Cmd); return err })
 	}
 	// ⚑ The revision is read before the first page, and after each later one.
 	mark := redis.NewCmd(ctx, "get", k.mark)

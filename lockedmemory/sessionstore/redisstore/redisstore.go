@@ -70,11 +70,11 @@ func NewColocatedDriver(locks driver.Driver, keep *storedriver.Retention) (store
 	if err != nil {
 		return nil, err
 	}
-	return &service{redis: transport, scripts: newScripts(beside), keep: kept}, nil
+	return &sessions{redis: transport, scripts: newScripts(beside), keep: kept}, nil
 }
 
-// service is a storedriver.Driver.
-type service struct {
+// sessions is a storedriver.Driver.
+type sessions struct {
 	redis   *redisconn.Transport
 	scripts scripts
 	keep    storedriver.Retention
@@ -83,7 +83,7 @@ type service struct {
 // keys are the keys of a session. They share their hash tag with the keys of its lock.
 type keys struct{ log, mark, ids, stage string }
 
-func (s *service) keys(session string) keys {
+func (s *sessions) keys(session string) keys {
 	prefix := rediskeys.Prefix(s.keep.Namespace, session)
 	return keys{prefix + "log", prefix + "mark", prefix + "ids", prefix + "stage"}
 }
@@ -97,7 +97,7 @@ func field(id string) string {
 // lock returns the key of the lock of an access, if its Locker keeps the locks through the store's client.
 // Another client, even with the same address, may have another server. isPlain says that no wrapper has to
 // see each release.
-func (s *service) lock(a storedriver.Access) (key string, isPlain bool) {
+func (s *sessions) lock(a storedriver.Access) (key string, isPlain bool) {
 	locker := fencing.Locker(a.Lease)
 	d := fencing.Driver(locker)
 	locks, ok := driver.As[redisconn.Locks](d)
@@ -108,28 +108,21 @@ func (s *service) lock(a storedriver.Access) (key string, isPlain bool) {
 	return locks.LockKey(fencing.Options(locker).Namespace, a.Session), isPlain
 }
 
-// access returns the first keys and arguments of each script; see lua/session.lua. With an owner, the script
+// access returns the first keys and arguments of each script; see lua/access.lua. With an owner, the script
 // also releases the lock.
-func (s *service) access(a storedriver.Access, owner string, frees bool) ([]string, []any) {
+func (s *sessions) access(a storedriver.Access, owner string, frees bool) ([]string, []any) {
 	k := s.keys(a.Session)
-	lock, lockOwner := k.mark, "0"
-	if key, _ := s.lock(a); key != "" {
-		lock, lockOwner = key, cmp.Or(owner, "1")
-	}
-	return []string{k.log, k.mark, lock, k.ids}, []any{tokens(a, frees), lockOwner, s.keep.IdleTTL.Milliseconds(),
-		storedriver.KeepEmpty.Milliseconds(), fmt.Sprintf("%d %d", s.keep.MaxExchanges, s.keep.MaxAge.Microseconds())}
-}
-
-// tokens are those of an access, and whether it frees memory; see lua/session.lua.
-func tokens(a storedriver.Access, frees bool) string {
-	return fmt.Sprintf("%d %d %d %t", a.Fence, a.AcceptedFence, a.WaitFence, frees)
+	lock, _ := s.lock(a)
+	args := append(make([]any, 0, 24), a.Fence, a.AcceptedFence, a.Awaited, frees, lock != "", owner,
+		s.keep.IdleTTL.Milliseconds(), storedriver.KeepEmpty.Milliseconds(), s.keep.MaxExchanges, s.keep.MaxAge.Microseconds())
+	return []string{k.log, k.mark, cmp.Or(lock, k.mark), k.ids}, args
 }
 
 // seq is the second number of the ID that an entry has in the Stream.
 func seq(p lockedmemory.Place) int64 { return p.N*(lockedmemory.MaxSub+1) + p.Sub }
 
-func (s *service) Append(ctx context.Context, a storedriver.Append) (v storedriver.Verdict, err error) {
-	if _, isPlain := s.lock(a.Access); !a.EndsLease || !isPlain {
+func (s *sessions) Append(ctx context.Context, a storedriver.Append) (v storedriver.Verdict, err error) {
+	if _, isPlain := s.lock(a.Access); !lastwrite.Is(ctx, a.Lease) || !isPlain {
 		v, _, err = s.append(ctx, a, "")
 		return v, err
 	}
@@ -142,7 +135,7 @@ func (s *service) Append(ctx context.Context, a storedriver.Append) (v storedriv
 }
 
 // append appends, and then releases the lock for its owner, unless that is empty.
-func (s *service) append(ctx context.Context, a storedriver.Append, owner string) (v storedriver.Verdict, released bool, err error) {
+func (s *sessions) append(ctx context.Context, a storedriver.Append, owner string) (v storedriver.Verdict, released bool, err error) {
 	entry := append(make([]any, 0, 2*len(a.Messages)+4), "op", a.Op)
 	for _, message := range a.Messages {
 		entry = append(entry, "m", message)
@@ -155,14 +148,14 @@ func (s *service) append(ctx context.Context, a storedriver.Append, owner string
 			}
 			bare = false
 		}
-		v, released, err = parseAppend(s.runAppend(ctx, a, entry, owner))
+		v, released, err = parseVerdict(s.runAppend(ctx, a, entry, owner))
 		return err
 	})
 	v.Replayed = replayed
 	return v, released, s.explain(err)
 }
 
-func (s *service) runAppend(ctx context.Context, a storedriver.Append, entry []any, owner string) *redis.Cmd {
+func (s *sessions) runAppend(ctx context.Context, a storedriver.Append, entry []any, owner string) *redis.Cmd {
 	keys, args := s.access(a.Access, owner, false)
 	args = append(args, seq(lockedmemory.Place{N: a.N}), a.Op, a.HistoryUpTo.Fence, seq(a.HistoryUpTo))
 	if a.ID == "" {
@@ -178,7 +171,7 @@ func (s *service) runAppend(ctx context.Context, a storedriver.Append, entry []a
 
 // add appends by XADD alone. done is false if the log is absent, or refused the place. Then a higher
 // place, or an earlier copy of this call, is in the log.
-func (s *service) add(ctx context.Context, w storedriver.Write, entry []any) (done bool, err error) {
+func (s *sessions) add(ctx context.Context, w storedriver.Write, entry []any) (done bool, err error) {
 	log := s.keys(w.Session).log
 	place := lockedmemory.Place{Fence: w.Fence, N: w.N}.String()
 	args := append(make([]any, 0, 4+len(entry)), "xadd", log, "nomkstream", place)
@@ -190,7 +183,7 @@ func (s *service) add(ctx context.Context, w storedriver.Write, entry []any) (do
 	if err := s.redis.Send(ctx, log, cmds...); err != nil {
 		return false, err
 	}
-	switch err := call.Failure(); {
+	switch err := call.Failure(); { // the session is stored, whatever became of its life
 	case err == nil:
 		return true, nil
 	case errors.Is(err, redis.Nil), redisconn.IsReply(err) && strings.Contains(err.Error(), "equal or smaller"):
@@ -200,37 +193,28 @@ func (s *service) add(ctx context.Context, w storedriver.Write, entry []any) (do
 	}
 }
 
-func (s *service) Retention() storedriver.Retention { return s.keep }
+func (s *sessions) Retention() storedriver.Retention { return s.keep }
 
-func (s *service) AcrossProcesses() bool { return true }
+func (s *sessions) AcrossProcesses() bool { return true }
 
-// parseAppend is parseVerdict, and reports whether the lock is released, too.
-func parseAppend(cmd *redis.Cmd) (v storedriver.Verdict, released bool, err error) {
-	if words, _ := cmd.Slice(); len(words) == 2 && words[1] == "released" {
-		cmd.SetVal(words[:1])
-		released = true
-	}
-	v, err = parseVerdict(cmd)
-	return v, released && err == nil, err
-}
-
-// parseVerdict reads what the scripts reply.
-func parseVerdict(cmd *redis.Cmd) (v storedriver.Verdict, err error) {
+// parseVerdict reads what the scripts reply. released says that the lock is released, too.
+func parseVerdict(cmd *redis.Cmd) (v storedriver.Verdict, released bool, err error) {
 	words, err := cmd.Slice()
 	if err != nil {
-		return v, err
+		return v, false, err
 	}
 	reply := replyOf(words)
 	if v.Outcome = storedriver.Outcome(reply.Number()); v.Outcome >= storedriver.Outcomes {
-		return v, errReply
+		return v, false, errReply
 	}
 	if len(reply.Parts) > 0 {
-		var ok bool
-		if v.Mark, ok = parsePlace(reply.Text()); !ok {
-			return v, errReply
+		word, isPlace := reply.Text(), false
+		v.Mark, isPlace = parsePlace(word)
+		if released = word == "released"; !released && !isPlace {
+			return v, false, errReply
 		}
 	}
-	return v, reply.End()
+	return v, released, reply.End()
 }
 
 func replyOf(words []any) *redisconn.Reply { return &redisconn.Reply{Parts: words, Unknown: errReply} }
@@ -254,7 +238,7 @@ var errReply = errors.New("redisstore: Redis returned a reply in an unknown form
 	"use one version of this library in all processes, and no proxy that changes replies")
 
 // explain adds advice to an error of Redis. No text names a key.
-func (s *service) explain(err error) error {
+func (s *sessions) explain(err error) error {
 	if err == nil || errors.Is(err, errReply) {
 		return err
 	}

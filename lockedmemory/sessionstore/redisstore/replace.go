@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -15,23 +14,41 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-func (s *service) Replace(ctx context.Context, r storedriver.Replace) (v storedriver.Verdict, err error) {
-	keys, args := s.access(r.Access, "", len(r.New) == 0)
-	p := newReplacing(r, append(keys, s.keys(r.Session).stage), args)
+func (s *sessions) Clear(ctx context.Context, c storedriver.Clear) (v storedriver.Verdict, err error) {
+	keys, args := s.access(c.Access, "", true)
+	keys, args = append(keys, s.keys(c.Session).stage), append(args, seq(lockedmemory.Place{N: c.N}), c.Op, c.Forget)
+	cmd, replayed := s.scripts.clear.Run(ctx, s.redis, keys, args...)
+	v, _, err = parseVerdict(cmd)
+	v.Replayed = replayed
+	return v, s.explain(err)
+}
+
+func (s *sessions) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
+	return s.restage(ctx, newRestaging(r))
+}
+
+// Fork is a Replace of nothing: the range is zero.
+func (s *sessions) Fork(ctx context.Context, f storedriver.Fork) (storedriver.Verdict, error) {
+	return s.restage(ctx, newRestaging(storedriver.Replace{Write: f.Write, New: f.New}))
+}
+
+// restage makes the steps of a Replace or Fork.
+func (s *sessions) restage(ctx context.Context, p *restaging) (v storedriver.Verdict, err error) {
 	for done := false; !done && err == nil; {
 		v, done, err = s.proceed(ctx, p)
 	}
 	return v, err
 }
 
-// proceed makes the next step of a Replace.
-func (s *service) proceed(ctx context.Context, p *replacing) (v storedriver.Verdict, done bool, err error) {
+// proceed makes the next step.
+func (s *sessions) proceed(ctx context.Context, p *restaging) (v storedriver.Verdict, done bool, err error) {
 	script, isLast := s.scripts.stage, p.step == swap
 	if isLast {
 		script = s.scripts.swap
 	}
-	cmd, replayed := script.Run(ctx, s.redis, p.keys, p.next()...)
-	v, done, err = p.answered(cmd)
+	keys, args := s.access(p.Access, "", isLast || len(p.New) == 0) // the swap frees the old log
+	cmd, replayed := script.Run(ctx, s.redis, append(keys, s.keys(p.Session).stage), append(args, p.next(stepEntries)...)...)
+	v, done, err = p.takeReply(cmd)
 	err = s.explain(err)
 	if isLast {
 		v.Replayed = replayed
@@ -50,18 +67,16 @@ func (e *stepError) Is(target error) bool {
 	return target == driver.ErrNotDone || target != driver.ErrReplayed && errors.Is(e.err, target)
 }
 
-// replacing is a Replace that has begun: see stage.lua and swap.lua.
-type replacing struct {
+// restaging is a Replace or Fork that has begun: see stage.lua and swap.lua.
+type restaging struct {
 	storedriver.Replace
-	keys   []string
-	access []any // the first arguments of each script
-	most   int   // entries of a step
+	forks bool // there is no range
 
 	step     step
-	nonce    string
-	begun    int    // how often the staging has begun
+	staging  string // identity of the staging
+	stagings int    // how often a staging has begun
 	staged   string // the last place staged
-	seen     string // the last place of the log that was looked at
+	copied   string // the last place of the log that was looked at
 	revision int64
 	added    int    // of New
 	sub      int64  // the highest sub-place given out
@@ -84,8 +99,8 @@ const (
 	stepEntries = 50
 	stepBytes   = 64 << 10
 	wordBytes   = 32 // that count for each word of an entry
-	// stagings is how often a staging begins. After that, the service counts as one that cannot answer now.
-	stagings = 5
+	// maxStagings is how often a staging begins. After that, the service counts as one that cannot answer now.
+	maxStagings = 5
 )
 
 // header is the first place of a staging.
@@ -94,43 +109,35 @@ const header = "0-1"
 // replyAgain is a reply of stage.lua and swap.lua beside those of storedriver.Outcome.
 const replyAgain = 20
 
-func newReplacing(r storedriver.Replace, keys []string, access []any) *replacing {
-	p := &replacing{Replace: r, keys: keys, access: access, most: stepEntries}
-	if !p.HasRange() && len(r.New) == 0 { // a Clear
-		p.step = swap
-		if r.Forget {
-			p.nonce = "delete"
-		}
-	} else {
-		p.restart()
-	}
+func newRestaging(r storedriver.Replace) *restaging {
+	p := &restaging{Replace: r, forks: r.From == lockedmemory.Place{}}
+	p.restart()
 	return p
 }
 
-func (p *replacing) restart() {
-	var nonce [16]byte
-	_, _ = rand.Read(nonce[:]) // never fails
-	p.nonce, p.begun, p.step = fmt.Sprintf("%x", nonce), p.begun+1, begin
+func (p *restaging) restart() {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	p.staging, p.stagings, p.step = fmt.Sprintf("%x", id), p.stagings+1, begin
 }
 
-// next returns the arguments of the next step, which may be sent again.
-func (p *replacing) next() []any {
-	args := append(make([]any, 0, 16), p.access...)
+// next returns the arguments of the next step, which may be sent again. The step adds a number of entries at
+// most. See the scripts.
+func (p *restaging) next(most int) []any {
+	n := seq(lockedmemory.Place{N: p.N})
 	switch p.step {
 	case begin:
-		return append(args, p.nonce, "begin", p.From.String(), p.To.String(), seq(lockedmemory.Place{N: p.N}), p.Op,
-			p.HistoryUpTo.Fence, seq(p.HistoryUpTo))
+		return []any{p.staging, "begin", p.From.String(), p.To.String(), n, p.Op, p.HistoryUpTo.Fence, seq(p.HistoryUpTo)}
 	case copyHead:
-		return append(args, p.nonce, "copy", p.staged, p.seen, "("+p.From.String())
+		return []any{p.staging, "copy", p.staged, p.copied, "(" + p.From.String()}
 	case addNew:
-		args = append(args, p.nonce, "add", p.staged)
-		size := 0
+		args, size := []any{p.staging, "add", p.staged}, 0
 		for i, e := range p.New[p.added:] {
-			if i == p.most || size >= stepBytes {
+			if i == most || size >= stepBytes {
 				break
 			}
 			place := e.Place
-			if p.HasRange() {
+			if !p.forks {
 				place.Sub = p.revision + int64(p.added+i) + 1
 			}
 			words, n := entryWords(e)
@@ -139,10 +146,9 @@ func (p *replacing) next() []any {
 		}
 		return args
 	case copyTail:
-		return append(args, p.nonce, "copy", p.staged, p.seen, "+")
+		return []any{p.staging, "copy", p.staged, p.copied, "+"}
 	default:
-		args[0] = tokens(p.Access, true) // the old log goes
-		return append(args, seq(lockedmemory.Place{N: p.N}), p.Op, p.nonce, p.staged, p.seen, p.sub, p.pins)
+		return []any{n, p.Op, p.staging, p.staged, p.copied, p.sub, p.pins}
 	}
 }
 
@@ -163,8 +169,8 @@ func entryWords(e storedriver.Entry) (words []any, size int) {
 	return words, size + wordBytes*len(words)
 }
 
-// answered takes the answer of the step. done says that the Replace has its outcome.
-func (p *replacing) answered(cmd *redis.Cmd) (v storedriver.Verdict, done bool, err error) {
+// takeReply takes the reply to the step. done says that the call has its outcome.
+func (p *restaging) takeReply(cmd *redis.Cmd) (v storedriver.Verdict, done bool, err error) {
 	words, err := cmd.Slice()
 	if err != nil {
 		return v, false, err
@@ -173,66 +179,57 @@ func (p *replacing) answered(cmd *redis.Cmd) (v storedriver.Verdict, done bool, 
 	code := reply.Number()
 	switch {
 	case code == replyAgain:
-		if p.begun == stagings {
+		if p.stagings == maxStagings {
 			return v, false, fmt.Errorf("%w: the log of the session, or its copy, changes again and again",
 				driver.ErrTemporary)
 		}
 		p.restart()
 		return v, false, nil
 	case code != int64(storedriver.Done) || p.step == swap || len(reply.Parts) == 0:
-		v, err = parseVerdict(cmd)
+		v, _, err = parseVerdict(cmd)
 		return v, true, err
 	}
 	if err := p.advance(reply); err != nil {
 		return v, false, err
 	}
-	if p.HasRange() && p.revision+int64(len(p.New)) > lockedmemory.MaxSub {
+	if !p.forks && p.revision+int64(len(p.New)) > lockedmemory.MaxSub {
 		return storedriver.Verdict{Outcome: storedriver.Full}, true, nil
 	}
 	return v, false, nil
 }
 
-// advance takes the answer of a step of the staging, and chooses the next step.
-func (p *replacing) advance(reply *redisconn.Reply) error {
+// advance takes the reply to a step of the staging, and chooses the next step.
+func (p *restaging) advance(reply *redisconn.Reply) error {
 	if p.step == begin {
 		// ⚑ A lost mark takes the revision with it. The new places are above those before the range.
 		p.revision = max(reply.Number(), p.From.Sub, p.To.Sub)
-		p.step, p.staged, p.seen, p.added, p.sub, p.pins = copyHead, header, "0-0", 0, p.revision, ""
-		if !p.HasRange() { // a Fork
-			p.step, p.seen = addNew, ""
+		p.step, p.staged, p.copied, p.added, p.sub, p.pins = copyHead, header, "0-0", 0, p.revision, ""
+		if p.forks {
+			p.step, p.copied = addNew, ""
 		}
 		for _, e := range p.New {
 			p.sub = max(p.sub, e.Place.Sub)
 		}
 		return reply.End()
 	}
-	staged, seen, more, sub, pins := reply.Text(), reply.Text(), reply.Number(), reply.Number(), reply.Text()
+	staged, copied, added, more := reply.Text(), reply.Text(), reply.Number(), reply.Number() == 1
+	sub, pins := reply.Number(), reply.Text()
 	if err := reply.End(); err != nil {
 		return err
 	}
-	p.staged = staged
-	p.sub = max(p.sub, sub)
-	p.pins += pins
-	switch p.step {
-	case copyHead:
-		p.seen = seen
-		if more == 0 {
-			p.step, p.seen = addNew, p.To.String()
-		}
-	case addNew:
-		n, _ := strconv.Atoi(seen)
-		p.added += n
-	case copyTail:
-		p.seen = seen
-		if more == 0 {
-			p.step = swap
-		}
+	p.staged, p.added, p.sub, p.pins = staged, p.added+int(added), max(p.sub, sub), p.pins+pins
+	if p.step != addNew {
+		p.copied = copied
 	}
-	if p.step == addNew && p.added == len(p.New) {
-		p.step = copyTail
-		if !p.HasRange() { // a Fork
-			p.step = swap
-		}
+	if more || p.step == addNew && p.added < len(p.New) {
+		return nil
+	}
+	if p.step == copyHead {
+		p.copied = p.To.String()
+	}
+	p.step++
+	if p.step == addNew && len(p.New) == 0 || p.step == copyTail && p.forks {
+		p.step++
 	}
 	return nil
 }

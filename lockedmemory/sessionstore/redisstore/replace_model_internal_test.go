@@ -41,10 +41,12 @@ type placed struct {
 	text  string
 }
 
-// edit is a Replace whose process lives.
+// edit is a Replace or a Clear whose process lives.
 type edit struct {
-	*replacing
-	write *write
+	*restaging // of a Replace
+	write      *write
+	most       int // entries of a step
+	forget     bool
 }
 
 // page is a reader between two pages.
@@ -81,11 +83,13 @@ type editModel struct {
 }
 
 var (
-	modelLocks                        = storeLocks()
-	model                             = newScripts(modelLocks)
-	modelLoad, modelAppend, modelSwap = model.load.Script, model.append.Script, model.swap.Script
+	modelLocks            = storeLocks()
+	model                 = newScripts(modelLocks)
+	modelLoad, modelClear = model.load.Script, model.clear.Script
+	modelAppend           = model.append.Script
+	modelSwap             = model.swap.Script
 	// modelStage copies 3 entries in a step.
-	modelStage = redis.NewScript(strings.Replace(lua("reply")+modelLocks.StoreLua()+lua("session", "staging", "stage"),
+	modelStage = redis.NewScript(strings.Replace(lua("access", "calls")+modelLocks.StoreLua()+lua("session", "staging", "stage"),
 		"BYTES = 50,", "BYTES = 3,", 1))
 )
 
@@ -100,7 +104,7 @@ func storeLocks() redisconn.Locks {
 func (m *editModel) chance(of int) bool { return m.random.IntN(of) == 0 }
 
 func (m *editModel) access(token int64) []any {
-	return []any{tokens(storedriver.Access{Fence: token}, false), 0, m.idle.Milliseconds(), storedriver.KeepEmpty.Milliseconds(), "0 0"}
+	return []any{token, 0, 0, false, false, "", m.idle.Milliseconds(), storedriver.KeepEmpty.Milliseconds(), 0, 0}
 }
 
 // send delivers a packet, and checks what it does.
@@ -113,7 +117,7 @@ func (m *editModel) send(p packet) *redis.Cmd {
 	} else {
 		cmd = p.script.Run(ctx, m.client, m.keys, p.args...)
 	}
-	names := map[*redis.Script]string{modelLoad: "load", modelAppend: "append", modelStage: "stage", modelSwap: "swap"}
+	names := map[*redis.Script]string{modelLoad: "load", modelAppend: "append", modelClear: "clear", modelStage: "stage", modelSwap: "swap"}
 	name := names[p.script]
 	m.trace = append(m.trace, fmt.Sprintf("%s %v -> %v %v", name, p.args, cmd.Val(), cmd.Err()))
 	m.check(p, cmd)
@@ -164,8 +168,7 @@ func (m *editModel) check(p packet, cmd *redis.Cmd) {
 		if changed {
 			m.took(w, before)
 		}
-		isSwap := p.script == modelSwap
-		want := w.kind == "save" && p.script != modelStage || isSwap
+		want := p.script != modelStage
 		switch empty := len(before) == 0 && (w.kind == "clear"); {
 		case changed && !want:
 			m.fail("a step of %s has changed the log", w.kind)
@@ -327,7 +330,7 @@ func (m *editModel) begin(kind string) {
 	w := m.newWrite(kind)
 	op := fmt.Sprintf("%032x", m.random.Uint64())
 	w.replace.Write = storedriver.Write{Access: storedriver.Access{Fence: w.place.Fence}, N: w.place.N, Op: op}
-	w.replace.Forget = kind == "clear" && m.chance(3)
+	e := &edit{write: w, most: 1 + m.random.IntN(2), forget: m.chance(3)}
 	if kind == "replace" {
 		if len(m.history) == 0 {
 			return
@@ -352,10 +355,32 @@ func (m *editModel) begin(kind string) {
 			w.replace.New[0].Place = w.replace.From
 		}
 		m.last = &w.replace
+		e.restaging = newRestaging(w.replace)
 	}
-	e := &edit{newReplacing(w.replace, m.keys, m.access(w.place.Fence)), w}
-	e.most = 1 + m.random.IntN(2)
 	m.edits = append(m.edits, e)
+}
+
+// packet is the next step of an edit.
+func (m *editModel) packet(e *edit) packet {
+	w, args := e.write, m.access(e.write.place.Fence)
+	switch {
+	case e.restaging == nil:
+		args[3] = true
+		return packet{modelClear, append(args, seq(lockedmemory.Place{N: w.place.N}), w.replace.Op, e.forget), w}
+	case e.step == swap:
+		args[3] = true
+		return packet{modelSwap, append(args, e.next(e.most)...), w}
+	}
+	return packet{modelStage, append(args, e.next(e.most)...), w}
+}
+
+// takeReply takes the reply to a step of an edit.
+func (e *edit) takeReply(cmd *redis.Cmd) (v storedriver.Verdict, done bool, err error) {
+	if e.restaging != nil {
+		return e.restaging.takeReply(cmd)
+	}
+	v, _, err = parseVerdict(cmd)
+	return v, true, err
 }
 
 // proceed makes a step of a Replace or a Clear.
@@ -365,21 +390,18 @@ func (m *editModel) proceed(i int) {
 	}
 	e := m.edits[i]
 	end := func() { m.edits = slices.Delete(m.edits, i, i+1) }
-	script := modelStage
-	if e.step == swap {
-		script = modelSwap
-		if len(m.late) > 0 && m.chance(2) {
-			m.send(m.late[len(m.late)-1-m.random.IntN(min(3, len(m.late)))])
-		}
+	next := m.packet(e)
+	if next.script != modelStage && len(m.late) > 0 && m.chance(2) {
+		m.send(m.late[len(m.late)-1-m.random.IntN(min(3, len(m.late)))])
 	}
-	cmd := m.dispatch(packet{script, e.next(), e.write})
+	cmd := m.dispatch(next)
 	if cmd == nil {
 		if m.chance(3) { // the process dies; otherwise it sends the request again
 			end()
 		}
 		return
 	}
-	v, done, err := e.answered(cmd)
+	v, done, err := e.takeReply(cmd)
 	if err != nil && !strings.Contains(err.Error(), "again and again") {
 		m.fail("%v", err)
 	}
@@ -551,14 +573,10 @@ func TestReplace_O_stagingOfAnother_notContinued(t *testing.T) {
 			Write: storedriver.Write{Access: storedriver.Access{Fence: m.token}, N: w.place.N, Op: fmt.Sprintf("%032x", w.place.N)},
 			From:  at, To: at, New: []storedriver.Entry{{Place: at, Messages: [][]byte{[]byte(m.text())}}},
 		}
-		return &edit{newReplacing(w.replace, m.keys, m.access(m.token)), w}
+		return &edit{restaging: newRestaging(w.replace), write: w, most: 1}
 	}
 	proceed := func(e *edit) (done bool) {
-		script := modelStage
-		if e.step == swap {
-			script = modelSwap
-		}
-		_, done, err := e.answered(m.send(packet{script, e.next(), e.write}))
+		_, done, err := e.takeReply(m.send(m.packet(e)))
 		if err != nil {
 			m.fail("%v", err)
 		}

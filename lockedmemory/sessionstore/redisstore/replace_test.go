@@ -420,7 +420,7 @@ func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
 	before := r.history(t)
 	used(999_997)
 	for name, n := range map[string]int{"new": 3, "moved": 1} {
-		if err := replace(exchanges(n)...); !errors.Is(err, sessionstore.ErrTooLarge) || !slices.Equal(r.history(t), before) {
+		if err := replace(exchanges(n)...); !errors.Is(err, sessionstore.ErrFull) || !slices.Equal(r.history(t), before) {
 			t.Errorf("%s: %v, and the history is %q", name, err, r.history(t))
 		}
 	}

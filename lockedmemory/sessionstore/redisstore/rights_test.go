@@ -309,7 +309,7 @@ func (r *rightless) rare(when string) {
 	if life := r.admin.PTTL(r.Context(), "session:{"+lease.Key()+"}:ids").Val(); life == -1 {
 		r.Error("the turn IDs have no TTL")
 	}
-	_, err = d.Replace(r.Context(), storedriver.Replace{Write: write(5).Write})
+	_, err = d.Clear(r.Context(), storedriver.Clear{Write: write(5).Write})
 	did(err)
 	if err != nil && !errors.Is(err, driver.ErrReplayed) { // nothing is written
 		return

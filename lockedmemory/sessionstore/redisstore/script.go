@@ -12,16 +12,17 @@ var files embed.FS
 func lua(names ...string) string { return redisconn.Source(files, names...) }
 
 // scripts are those of a driver.
-type scripts struct{ load, append, answered, stage, swap *redisconn.Script }
+type scripts struct{ load, append, answered, clear, stage, swap *redisconn.Script }
 
 // newScripts returns the scripts of a driver beside locks.
 func newScripts(locks redisconn.Locks) scripts {
-	checked := locks.StoreLua() + lua("session")
+	session := lua("access", "calls") + locks.StoreLua() + lua("session")
 	return scripts{
-		load:     redisconn.NewScript(lua("reply") + checked + lua("load")),
-		append:   redisconn.NewScript(lua("reply", "ids", "saveonce") + checked + lua("append")),
+		load:     redisconn.NewScript(session + lua("load")),
+		append:   redisconn.NewScript(session + lua("ids", "saveonce", "append")),
 		answered: redisconn.NewScript(lua("ids", "answered")),
-		stage:    redisconn.NewScript(lua("reply") + checked + lua("staging", "stage")),
-		swap:     redisconn.NewScript(lua("reply") + checked + lua("staging", "swap")),
+		clear:    redisconn.NewScript(session + lua("clear")),
+		stage:    redisconn.NewScript(session + lua("staging", "stage")),
+		swap:     redisconn.NewScript(session + lua("staging", "swap")),
 	}
 }

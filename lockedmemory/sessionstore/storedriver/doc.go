@@ -12,11 +12,12 @@
 // service:
 //
 //	call                 takes effect if                               and leaves as the mark
-//	Append, Replace      its token is not below the mark's and its     its place
+//	a write              its token is not below the mark's and its     its place
 //	                     place is above the mark
 //	Append, ID known     -, nothing is written                         the token, with n = 0, if that is above
 //	Append, gone         -, nothing is written                         the mark
-//	Replace, no range    -, nothing is written                         the token, with n = 0, if that is above
+//	Range, NotEmpty,     -, nothing is written                         its place, or the token with n = 0
+//	Full
 //	Read, FirstAccess    its token is not below the mark's             the token, with n = 0, if that is above
 //	Read                 always; it checks nothing                     the mark
 //
@@ -43,9 +44,8 @@
 // outlives the entry, for Retention.RememberIDs. A Read with an ID returns the entry at that place, or
 // the one that a Replace has put there under the ID.
 //
-// After an Append with EndsLease that is Done or Known, a driver on the server of the lock may
-// release the lock in the same step, by internal/lastwrite. It leaves the lock alone after every other
-// outcome.
+// A driver of this module that knows the server of the lock may release the lock in the step of the last
+// Append of a lease, see internal/lastwrite. It leaves the lock alone unless the Append is Done or Known.
 //
 // # Tasks of the store
 //

@@ -33,15 +33,15 @@ type Access struct {
 	// none, or the call reads the history. ⚑ A session that has accepted a token between AcceptedFence and
 	// Fence refuses the access as Stale: a raised token lifts no lease over a later one.
 	AcceptedFence int64
-	// WaitFence is the token of the lock when the lease began to wait, see fencing.Awaited. Zero: none.
-	// If the session was deleted under a token between WaitFence and Fence, the access is Deleted.
-	WaitFence int64
+	// Awaited is the token of the lock when the lease began to wait, see fencing.Awaited. Zero: none.
+	// If the session was deleted under a token between Awaited and Fence, the access is Deleted.
+	Awaited int64
 	// HistoryUpTo is the highest place that the lease has read or stored. Zero: none. If the session has no
 	// exchange now, and no Clear above that place says why, the access is Gone.
 	HistoryUpTo lockedmemory.Place
 }
 
-// Write is what Append and Replace have in common. A copy of it, by a client that replays requests, is
+// Write is what the writes have in common. A copy of it, by a client that replays requests, is
 // answered as the first.
 type Write struct {
 	Access
@@ -53,9 +53,6 @@ type Write struct {
 type Append struct {
 	Write
 	Content
-	// EndsLease says that nothing uses the lease after this call. A driver on the server of the
-	// lock may release the lock in the same request. Others ignore it.
-	EndsLease bool
 }
 
 // Content is one exchange to be written.
@@ -68,31 +65,39 @@ type Content struct {
 }
 
 // Replace removes a range of entries and puts others in their place, in one step that readers see
-// whole. Without a range, it removes all entries, that is a Clear, or with New it begins a session, that
-// is a Fork.
+// whole.
 type Replace struct {
 	Write
 	// From and To are the first and the last entry of the range. Both are in the session, or the call
-	// has no effect, see Range. Both are zero for a Clear and for a Fork.
+	// has no effect, see Range.
 	From, To lockedmemory.Place
-	// Forget also removes the IDs: the call is a Delete. Only without From and To. The session keeps the
-	// token of its last Delete, see Access.WaitFence.
-	Forget bool
 	// New are the entries that take their place, in order. They alone may be Pinned. Fence and N of their
 	// Places lie in the range and do not fall. The driver gives them sub-places that no entry of the
-	// session has had. Without a range, the call is a Fork: the session has no entry, and New keep their
-	// Places, which are below that of the call. Later sub-places are above theirs.
+	// session has had.
 	New []Entry
 }
 
-// HasRange reports whether the call changes a range. Without one, it is a Fork, a Clear or a Delete.
-func (r Replace) HasRange() bool { return r.From != lockedmemory.Place{} }
+// Clear removes all entries.
+type Clear struct {
+	Write
+	// Forget also removes the IDs: the call is a Delete. The session keeps the token of its last Delete, see
+	// Access.Awaited.
+	Forget bool
+}
+
+// Fork puts entries into a session without an entry, in one step that readers see whole.
+type Fork struct {
+	Write
+	// New are in order and keep their Places, which are below that of the call. Later sub-places are above
+	// theirs.
+	New []Entry
+}
 
 // Verdict is the outcome of a call under a lease.
 type Verdict struct {
 	Outcome Outcome
-	// Mark is the highest place the session has seen, with Stale and Taken. Of a Read that is Done, its token
-	// alone counts, see Retention.Since.
+	// Mark is the highest place the session has seen, with Stale. Of a Read that is Done, its token alone
+	// counts, see Retention.Since.
 	Mark lockedmemory.Place
 	// Replayed says that the client may have sent the request more than once.
 	Replayed bool
@@ -117,19 +122,23 @@ const (
 	// has another owner now, or none. Nothing was written.
 	Unowned
 	// Gone: the exchanges up to Access.HistoryUpTo have disappeared: the session has expired, or was
-	// deleted. Nothing was written. Only Append, and Replace of a range, have this outcome.
+	// deleted. Nothing was written. Only Append and Replace have this outcome.
 	Gone
-	// Range: the session has no entry at Replace.From or Replace.To, or has an entry, for a Fork. Nothing was
-	// written.
+	// Range: the session has no entry at Replace.From or Replace.To. Nothing was written.
 	Range
 	// Full: the session has no sub-place left for Replace.New, until a Clear. Nothing was written.
 	Full
-	// Deleted: the session was deleted while the lease waited, see Access.WaitFence. Nothing was written.
+	// Deleted: the session was deleted while the lease waited, see Access.Awaited. Nothing was written.
 	Deleted
+	// NotEmpty: the session has an entry, so it takes no Fork. Nothing was written.
+	NotEmpty
 
 	// Outcomes is how many there are. A newer version of a service may have others.
 	Outcomes
 )
+
+// Refuses reports whether the state of the session has refused a call, or a copy of it.
+func (o Outcome) Refuses() bool { return o != Done && o != Known && o != Conflict }
 
 // Read asks for entries in the order of their places, or from the last one back.
 type Read struct {
@@ -184,6 +193,10 @@ type Driver interface {
 	// its place or a higher one. Its place stays taken, and IDs stay known. No byte of the removed
 	// entries remains in the service.
 	Replace(ctx context.Context, r Replace) (Verdict, error)
+	// Clear removes all entries as Replace does.
+	Clear(ctx context.Context, c Clear) (Verdict, error)
+	// Fork writes entries into an empty session under the conditions of Replace.
+	Fork(ctx context.Context, f Fork) (Verdict, error)
 	// Read returns entries. On the FirstAccess, the token is shown before anything is read.
 	Read(ctx context.Context, r Read) (Page, error)
 	// Sessions returns a page of the names of the sessions that have an entry. A session that has entries

@@ -178,8 +178,8 @@ func answersInside(h *harness) {
 		a.answers(ctx, "twice", 3, m.reply, m.said(2))
 		return m.reply(ctx)
 	})
-	if got != nil || !errors.Is(err, sessionstore.ErrTurnConflict) {
-		h.Errorf("the outer Answer: %s, %v; want ErrTurnConflict", text(got), err)
+	if got != nil || !errors.Is(err, sessionstore.ErrIDConflict) {
+		h.Errorf("the outer Answer: %s, %v; want ErrIDConflict", text(got), err)
 	}
 	a.answers(h.Context(), "same", 4, func(ctx context.Context) ([]Message, error) {
 		return a.memory.Answer(ctx, "same", question(4), m.reply)

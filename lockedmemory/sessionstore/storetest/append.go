@@ -37,8 +37,8 @@ func appended(h *harness) {
 			h.Error(err)
 		}
 	}
-	if err := a.memory.SaveOnce(h.Context(), "id", messages(5)...); !errors.Is(err, sessionstore.ErrTurnConflict) {
-		h.Errorf("other messages: %v; want ErrTurnConflict", err)
+	if err := a.memory.SaveOnce(h.Context(), "id", messages(5)...); !errors.Is(err, sessionstore.ErrIDConflict) {
+		h.Errorf("other messages: %v; want ErrIDConflict", err)
 	}
 	a.turn(a.mustLoad) // trims
 	if n := len(a.all(h.Context())); n != 3 {

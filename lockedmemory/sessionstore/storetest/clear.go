@@ -71,9 +71,9 @@ func deleted(h *harness) {
 	a.turn(func(ctx context.Context) {
 		a.mustSave(ctx, 4)
 		lease, _ := lockedmemory.Lease(ctx)
-		w := storedriver.Replace{Write: a.write(lease, 5), Forget: true}
+		w := storedriver.Clear{Write: a.write(lease, 5), Forget: true}
 		for range 2 {
-			if v, err := a.driver.Replace(ctx, w); err != nil || v.Outcome != storedriver.Done {
+			if v, err := a.driver.Clear(ctx, w); err != nil || v.Outcome != storedriver.Done {
 				h.Errorf("%+v, %v", v, err)
 			}
 		}

@@ -75,7 +75,7 @@ func waitedForDeleteAndLonger(h *harness) {
 		c.turn(later)
 		b.turn(func(ctx context.Context) {
 			w := b.write(lease(ctx), 1)
-			w.WaitFence = awaited
+			w.Awaited = awaited
 			if v, err := b.driver.Append(ctx, storedriver.Append{Write: w, Content: content("early")}); err != nil ||
 				v.Outcome != storedriver.Deleted {
 				h.Errorf("a Save of a turn that began to wait before the Delete: %+v, %v", v, err)
@@ -274,7 +274,7 @@ func oldToken(h *harness) {
 		access := write(1).Access
 		page, err := a.driver.Read(ctx, storedriver.Read{Access: access, Limit: 1})
 		saved, err2 := a.driver.Append(ctx, storedriver.Append{Write: write(1), Content: content("old")})
-		cleared, err3 := a.driver.Replace(ctx, storedriver.Replace{Write: write(2)})
+		cleared, err3 := a.driver.Clear(ctx, storedriver.Clear{Write: write(2)})
 		for what, v := range map[string]storedriver.Verdict{"Load": page.Verdict, "Save": saved, "Clear": cleared} {
 			if err := errors.Join(err, err2, err3); err != nil || v.Outcome != storedriver.Unowned {
 				h.Errorf("%s: %+v, %v; want Unowned", what, v, err)

@@ -154,26 +154,25 @@ func forkedAtOnce(h *harness) {
 		}
 	})
 	b := h.of(h.session+"-b", nil, nil)
-	var sent storedriver.Replace
-	forking := h.instance(nil, func(d storedriver.Driver) storedriver.Driver {
-		return &replacing{d, func(r storedriver.Replace) error {
-			sent = r
+	var sent storedriver.Fork
+	other := h.instance(nil, func(d storedriver.Driver) storedriver.Driver {
+		return &forking{d, func(f storedriver.Fork) {
+			sent = f
 			b.has()
-			return nil
 		}}
 	})
-	if err := forking.memory.Fork(h.Context(), b.session, lockedmemory.Place{}); err != nil {
+	if err := other.memory.Fork(h.Context(), b.session, lockedmemory.Place{}); err != nil {
 		h.Fatal(err)
 	}
 	if got := b.stored(); len(got) != 120 {
 		h.Fatalf("%d exchanges are copied", len(got))
 	}
-	v, err := b.driver.Replace(h.Context(), sent)
+	v, err := b.driver.Fork(h.Context(), sent)
 	if err != nil || v.Outcome != storedriver.Done {
 		h.Errorf("a copy of the Fork: %+v, %v", v, err)
 	}
 	b.mustSave(h.Context(), "more")
-	if v, err = b.driver.Replace(h.Context(), sent); err != nil || v.Outcome != storedriver.Stale {
+	if v, err = b.driver.Fork(h.Context(), sent); err != nil || v.Outcome != storedriver.Stale {
 		h.Errorf("a late copy of the Fork: %+v, %v", v, err)
 	}
 	if got := b.stored(); len(got) != 121 || strings.Join(b.texts(got[119:]), " ") != "119 more" {
@@ -188,17 +187,15 @@ func (i *instance) texts(names []any) (texts []string) {
 	return texts
 }
 
-// replacing is a driver that shows each Replace before it sends it.
-type replacing struct {
+// forking is a driver that shows each Fork before it sends it.
+type forking struct {
 	storedriver.Driver
-	before func(storedriver.Replace) error
+	before func(storedriver.Fork)
 }
 
-func (d *replacing) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
-	if err := d.before(r); err != nil {
-		return storedriver.Verdict{}, err
-	}
-	return d.Driver.Replace(ctx, r)
+func (d *forking) Fork(ctx context.Context, f storedriver.Fork) (storedriver.Verdict, error) {
+	d.before(f)
+	return d.Driver.Fork(ctx, f)
 }
 
 // saveBytes saves exchanges whose answers have a size.

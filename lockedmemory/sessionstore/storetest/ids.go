@@ -52,11 +52,11 @@ func storedOnce(h *harness) {
 				for range 2 {
 					i.mustSaveOnce(ctx, "one", 1)
 				}
-				if err := i.saveOnce(ctx, "one", "other"); !errors.Is(err, sessionstore.ErrTurnConflict) {
+				if err := i.saveOnce(ctx, "one", "other"); !errors.Is(err, sessionstore.ErrIDConflict) {
 					h.Errorf("%s, other messages in a turn: %v", when, err)
 				}
 			})
-			if err := i.saveOnce(h.Context(), "one", "other"); !errors.Is(err, sessionstore.ErrTurnConflict) {
+			if err := i.saveOnce(h.Context(), "one", "other"); !errors.Is(err, sessionstore.ErrIDConflict) {
 				h.Errorf("%s, other messages outside a turn: %v", when, err)
 			}
 		}
@@ -92,7 +92,7 @@ func storedOnce(h *harness) {
 	if err := a.memory.SaveOnce(h.Context(), "split", input, output); err != nil {
 		h.Error(err)
 	}
-	if err := a.memory.SaveOnce(h.Context(), "split", output, input); !errors.Is(err, sessionstore.ErrTurnConflict) {
+	if err := a.memory.SaveOnce(h.Context(), "split", output, input); !errors.Is(err, sessionstore.ErrIDConflict) {
 		h.Errorf("input and output exchanged: %v", err)
 	}
 }
@@ -119,7 +119,7 @@ func copiesOfIDs(h *harness) {
 		save("other", "one", storedriver.Done)
 		a.has("one", "one")
 		n++
-		if v, err := a.driver.Replace(ctx, storedriver.Replace{Write: a.write(lease, n)}); err != nil || v.Outcome != storedriver.Done {
+		if v, err := a.driver.Clear(ctx, storedriver.Clear{Write: a.write(lease, n)}); err != nil || v.Outcome != storedriver.Done {
 			h.Errorf("Clear: %+v, %v", v, err)
 		}
 		save("id", "one", storedriver.Known)

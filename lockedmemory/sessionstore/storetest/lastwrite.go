@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
@@ -37,7 +38,7 @@ func lastWrites(h *harness) {
 		}
 		w := a.write(lease, 1)
 		w.Fence += c.token
-		v, err := a.driver.Append(h.Context(), storedriver.Append{Write: w, Content: content(c.name), EndsLease: true})
+		v, err := a.driver.Append(lastwrite.With(h.Context(), lease, nil), storedriver.Append{Write: w, Content: content(c.name)})
 		if err != nil || v.Outcome != c.want {
 			h.Errorf("%s: %+v, %v", c.name, v, err)
 		}

@@ -26,6 +26,10 @@ func (d *lost) Replace(ctx context.Context, r storedriver.Replace) (storedriver.
 	return d.write(func() (storedriver.Verdict, error) { return d.Driver.Replace(ctx, r) })
 }
 
+func (d *lost) Clear(ctx context.Context, c storedriver.Clear) (storedriver.Verdict, error) {
+	return d.write(func() (storedriver.Verdict, error) { return d.Driver.Clear(ctx, c) })
+}
+
 func (d *lost) write(write func() (storedriver.Verdict, error)) (v storedriver.Verdict, err error) {
 	lose := d.next
 	if d.next = false; !lose || !d.untaken {

@@ -334,7 +334,7 @@ func lateReplaces(h *harness) {
 		send("after a Save", storedriver.Done, storedriver.Taken)
 		edit.Op = newOp()
 		send("another at its place", storedriver.Taken)
-		v, err = a.driver.Replace(ctx, storedriver.Replace{Write: a.write(lease, 8)})
+		v, err = a.driver.Clear(ctx, storedriver.Clear{Write: a.write(lease, 8)})
 		if err != nil || v.Outcome != storedriver.Done {
 			h.Errorf("%+v, %v", v, err)
 		}

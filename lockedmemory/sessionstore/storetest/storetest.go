@@ -275,9 +275,9 @@ func (i *instance) refused(what string, err error, fence, mark int64) {
 		i.Errorf("%s: %v; want a StaleError", what, err)
 	case !strings.HasSuffix(err.Error(), "; "+staleAdvice) || strings.Count(err.Error(), "lease lost") > 1:
 		i.Errorf("%s: the error does not end with its advice, or says twice that the lease is lost: %v", what, err)
-	case stale.Fence != fence || stale.Mark != 0 && stale.Mark < mark:
-		i.Errorf("%s: refused with %d for token %d; want at least %d, for %d", what, stale.Mark, stale.Fence, mark, fence)
-	case mark > 0 && stale.Mark == 0:
+	case stale.Fence != fence || stale.MarkToken != 0 && stale.MarkToken < mark:
+		i.Errorf("%s: refused with %d for token %d; want at least %d, for %d", what, stale.MarkToken, stale.Fence, mark, fence)
+	case mark > 0 && stale.MarkToken == 0:
 		i.Errorf("%s: the refusal does not say which token the store has seen: %v", what, err)
 	}
 }

@@ -1,7 +1,7 @@
 -- Appends an exchange.
 -- Reply: the outcome, and the mark's token and n.
 CREATE FUNCTION {schema}.append_v1(
-  p_namespace text, p_name text, p_fence bigint, p_accepted bigint, p_wait_fence bigint, p_first boolean,
+  p_namespace text, p_name text, p_fence bigint, p_accepted bigint, p_awaited bigint, p_first boolean,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_n bigint, p_op uuid, p_history_fence bigint, p_history_n bigint, p_history_sub bigint,
   p_messages bytea[],
@@ -29,7 +29,7 @@ BEGIN
   s := {schema}.session_lock_v1(p_namespace, p_name);
   mark_fence := s.fence;
   mark_n := s.n;
-  outcome := {schema}.session_barred_v1(s, p_fence, p_accepted, p_wait_fence);
+  outcome := {schema}.session_barred_v1(s, p_fence, p_accepted, p_awaited);
   IF outcome > 0 THEN
     RETURN;
   END IF;
@@ -41,7 +41,7 @@ BEGIN
         RETURN;
       END IF;
       IF p_fence >= s.fence THEN -- refused or not: the exchange has been stored
-        PERFORM {schema}.session_keep_v1({schema}.session_show_v1(s, p_fence, p_first, p_limits), p_idle, p_first);
+        PERFORM {schema}.session_keep_v1({schema}.session_raise_v1(s, p_fence, p_first, p_limits), p_idle, p_first);
       END IF;
       outcome := 1;
       RETURN;
@@ -55,7 +55,7 @@ BEGIN
   IF outcome > 0 THEN
     RETURN;
   ELSIF outcome = 0 THEN
-    s := {schema}.session_show_v1(s, p_fence, p_first, p_limits);
+    s := {schema}.session_raise_v1(s, p_fence, p_first, p_limits);
     s.n := p_n;
     s.op := p_op;
     s.state := 'begun';

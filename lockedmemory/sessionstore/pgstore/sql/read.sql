@@ -5,7 +5,7 @@
 --
 -- ⚑ One query reads all: it sees one moment.
 CREATE FUNCTION {schema}.read_v1(
-  p_namespace text, p_name text, p_shows boolean, p_fence bigint, p_accepted bigint, p_wait_fence bigint,
+  p_namespace text, p_name text, p_shows boolean, p_fence bigint, p_accepted bigint, p_awaited bigint,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_backward boolean, p_from bigint[], p_limit bigint,   -- token, n and sub
   p_id bytea, p_hash uuid,                               -- p_id is null: no ID
@@ -24,7 +24,7 @@ BEGIN
   IF p_shows THEN
     PERFORM {schema}.durable_v1(true, current_setting('synchronous_commit'));
     s := {schema}.session_lock_v1(p_namespace, p_name);
-    refusal := {schema}.session_barred_v1(s, p_fence, p_accepted, p_wait_fence);
+    refusal := {schema}.session_barred_v1(s, p_fence, p_accepted, p_awaited);
     IF refusal = 0 AND p_fence < s.fence THEN
       refusal := 4;
     END IF;
@@ -33,7 +33,7 @@ BEGIN
         NULL::bigint[], NULL::bigint[], zero, zero, zero, NULL::bytea, NULL::bytea[], false;
       RETURN;
     END IF;
-    PERFORM {schema}.session_keep_v1({schema}.session_show_v1(s, p_fence, true, p_limits), p_idle, true);
+    PERFORM {schema}.session_keep_v1({schema}.session_raise_v1(s, p_fence, true, p_limits), p_idle, true);
   ELSIF pg_is_in_recovery() THEN
     RAISE 'the server is a standby: it may lack acknowledged exchanges' USING ERRCODE = 'read_only_sql_transaction';
   ELSIF p_id IS NOT NULL THEN

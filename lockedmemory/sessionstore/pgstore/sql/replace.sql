@@ -1,12 +1,11 @@
--- Puts exchanges in the place of a range, in one transaction. Without a range it removes all
--- exchanges: that is a Clear, and with p_forget a Delete. Without a range and with new exchanges, it begins
--- the session: that is a Fork. Reply: the outcome, and the mark's token
--- and n.
+-- Changes the history in one transaction. A replace puts exchanges in the place of a range. A clear removes
+-- all exchanges, and a delete the IDs, too. A fork puts exchanges into a session without one. Reply: the
+-- outcome, and the mark's token and n.
 CREATE FUNCTION {schema}.replace_v1(
-  p_namespace text, p_name text, p_fence bigint, p_accepted bigint, p_wait_fence bigint, p_first boolean,
+  p_namespace text, p_name text, p_fence bigint, p_accepted bigint, p_awaited bigint, p_first boolean,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
-  p_n bigint, p_op uuid, p_forget boolean,
-  p_history bigint[], p_from bigint[], p_to bigint[],       -- token, n and sub; p_from and p_to null: all
+  p_n bigint, p_op uuid, p_kind text,                    -- replace, clear, delete or fork
+  p_history bigint[], p_from bigint[], p_to bigint[],    -- token, n and sub
   p_fences bigint[], p_ns bigint[], p_ids bytea[], p_pinned boolean[], -- of the new ones
   p_subs bigint[],                                       -- of those of a Fork
   p_of bigint[], p_messages bytea[],                     -- of each message: which of them has it, from 1
@@ -15,16 +14,17 @@ CREATE FUNCTION {schema}.replace_v1(
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
-  s     {schema}.session;
-  added bigint := cardinality(p_fences);
-  moved bigint;
+  s      {schema}.session;
+  added  bigint := cardinality(p_fences);
+  moved  bigint;
+  before bigint;
 BEGIN
   PERFORM {schema}.durable_v1(true, current_setting('synchronous_commit'));
   s := {schema}.session_lock_v1(p_namespace, p_name);
   mark_fence := s.fence;
   mark_n := s.n;
-  outcome := {schema}.session_barred_v1(s, p_fence, p_accepted, p_wait_fence);
-  IF outcome = 0 AND p_from IS NOT NULL AND {schema}.session_gone_v1(s, p_fence, p_history) THEN
+  outcome := {schema}.session_barred_v1(s, p_fence, p_accepted, p_awaited);
+  IF outcome = 0 AND p_kind = 'replace' AND {schema}.session_gone_v1(s, p_fence, p_history) THEN
     outcome := 6;
   ELSIF outcome = 0 THEN
     outcome := {schema}.session_judged_v1(s, p_fence, p_n, p_op);
@@ -33,25 +33,25 @@ BEGIN
     outcome := greatest(outcome, 0);
     RETURN;
   END IF;
-  s := {schema}.session_show_v1(s, p_fence, p_first, p_limits);
+  s := {schema}.session_raise_v1(s, p_fence, p_first, p_limits);
   s.n := p_n;
   s.op := p_op;
-  IF p_from IS NULL AND added > 0 THEN
+  IF p_kind = 'fork' THEN
     IF s.exchanges > 0 THEN
-      outcome := 7;
+      outcome := 10;
       s.op := NULL; -- the place stays taken
     ELSE
-      moved := s.revision;
+      before := s.revision;
       s := {schema}.session_put_v1(s, p_from, p_to, p_fences, p_ns, p_subs, p_ids, p_pinned, p_of, p_messages);
-      s.revision := greatest(moved + 1, (SELECT max(sub) FROM unnest(p_subs) AS sub));
+      s.revision := greatest(before + 1, (SELECT max(sub) FROM unnest(p_subs) AS sub));
       s.state := 'begun';
     END IF;
-  ELSIF p_from IS NULL THEN
+  ELSIF p_kind IN ('clear', 'delete') THEN
     DELETE FROM {schema}.exchange WHERE session = s.id;
     s.exchanges := 0;
     s.revision := 0; -- readers see a Clear by the places
     s.state := 'cleared';
-    IF p_forget THEN
+    IF p_kind = 'delete' THEN
       DELETE FROM {schema}.known WHERE session = s.id;
       s.deleted := p_fence;
     END IF;

@@ -10,7 +10,7 @@ REVOKE ALL ON FUNCTION
   {schema}.session_keep_v1,
   {schema}.session_lock_v1,
   {schema}.session_put_v1,
-  {schema}.session_show_v1,
+  {schema}.session_raise_v1,
   {schema}.session_sweep_v1,
   {schema}.session_trim_v1,
   {schema}.sessions_v1

@@ -4,7 +4,7 @@
 -- tables have grown. So the functions that a driver calls demand the indexes.
 --
 -- Outcomes are those of storedriver.Outcome: 0 done, 1 known, 2 conflict, 3 taken, 4 stale, 5 unowned, 6
--- gone, 7 range, 8 full, 9 deleted.
+-- gone, 7 range, 8 full, 9 deleted, 10 not empty.
 
 -- Locks the row of a session, and removes what has expired.
 -- ⚑ The row is locked before the clock is read: the call may have waited for the row.
@@ -37,12 +37,12 @@ END $$;
 -- Refuses a lease that was overtaken, or that waited through a Delete, or that is too old for an unknown
 -- session, see storedriver.OldToken.
 CREATE FUNCTION {schema}.session_barred_v1(s {schema}.session, p_fence bigint, p_accepted bigint,
-  p_wait_fence bigint) RETURNS integer
+  p_awaited bigint) RETURNS integer
 LANGUAGE plpgsql AS $$
 BEGIN
   RETURN CASE
     WHEN p_accepted > 0 AND p_accepted < s.fence AND s.fence < p_fence THEN 4
-    WHEN p_wait_fence > 0 AND p_wait_fence < s.deleted AND s.deleted < p_fence THEN 9
+    WHEN p_awaited > 0 AND p_awaited < s.deleted AND s.deleted < p_fence THEN 9
     WHEN s.exchanges = 0 AND s.fence = 0
       AND to_timestamp(p_fence / 1e6) < clock_timestamp() - interval '23 hours' THEN 5
     ELSE 0
@@ -74,7 +74,7 @@ BEGIN
 END $$;
 
 -- Raises a session to a token. The first access of a lease trims. session_keep_v1 follows.
-CREATE FUNCTION {schema}.session_show_v1(s {schema}.session, p_fence bigint, p_first boolean,
+CREATE FUNCTION {schema}.session_raise_v1(s {schema}.session, p_fence bigint, p_first boolean,
   p_limits bigint[]) RETURNS {schema}.session
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,4 +1,4 @@
 -- Shows a session the token of a reader.
 --
--- KEYS, ARGV, Reply: see session.lua.
-return show() or result()
+-- KEYS, ARGV, Reply: see access.lua.
+return open() or raise_mark() or result()
