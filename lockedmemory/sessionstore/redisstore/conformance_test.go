@@ -57,17 +57,9 @@ func TestConformance_redis(t *testing.T) {
 	storetest.Run(t, service(onShared(t), nil))
 }
 
-// The option ContextTimeoutEnabled of the client changes nothing.
-func TestConformance_redisWithContextTimeout(t *testing.T) {
-	t.Parallel()
-	options := onShared(t)
-	options.ContextTimeoutEnabled = true
-	storetest.Run(t, service(options, nil))
-}
-
 func TestConformance_locksElsewhere(t *testing.T) {
 	t.Parallel()
-	locks := redis.UniversalOptions{Addrs: []string{servers.StartRedis(t).Addr()}}
+	locks := redis.UniversalOptions{Addrs: []string{servers.StartRedis(t).Addr()}, ContextTimeoutEnabled: true}
 	storetest.Run(t, service(onShared(t), &locks))
 }
 

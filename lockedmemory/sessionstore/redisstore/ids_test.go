@@ -92,31 +92,6 @@ func TestIDs_storedForm(t *testing.T) {
 	}
 }
 
-// The packet of a Save arrives after its ID has expired. The record is then as before.
-func TestIDs_O_veryLateCopy(t *testing.T) {
-	t.Parallel()
-	s := newIDs(t)
-	first := s.exchange("id")
-	for range 2 {
-		if v, err := s.append(first); err != nil || v.Outcome != storedriver.Done {
-			t.Fatal(v, err)
-		}
-		s.isAt("id", "1-3000000")
-		must(t, s.client.HDel(t.Context(), idsKey, fieldOf("id")).Err())
-	}
-	v, err := s.append(s.exchange("later"))
-	must(t, err)
-	if v, err = s.append(first); err != nil || v.Outcome != storedriver.Done { // its own entry stands there
-		t.Error(v, err)
-	}
-	must(t, s.client.HDel(t.Context(), idsKey, fieldOf("id")).Err())
-	must(t, s.client.XDel(t.Context(), logKey, "1-3000000").Err())
-	if v, err = s.append(first); err != nil || v.Outcome != storedriver.Stale {
-		t.Error(v, err)
-	}
-	s.isAt("id", "")
-}
-
 // A record of another program, or of a later version of this library, is not overwritten, and decides nothing.
 func TestIDs_O_foreignRecord_refused(t *testing.T) {
 	t.Parallel()

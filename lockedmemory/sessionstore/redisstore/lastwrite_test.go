@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -228,31 +227,6 @@ func TestSave_locksElsewhere_ownRelease(t *testing.T) {
 	}
 }
 
-// A lost answer is asked for again. The second copy finds its entry, and the lock is released.
-func TestSave_O_lostAnswer_storedOnce(t *testing.T) {
-	t.Parallel()
-	for name, withID := range map[string]bool{"plain": false, "with an ID": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			seen := new(outcomes)
-			r, proxy := proxied(t, redis.Options{}, &distlock.Options{Observer: seen})
-			lost := proxy.DropReplies(faultnet.First(1, faultnet.Containing("re: q")))
-			if withID {
-				must(t, r.memory.SaveOnce(t.Context(), "id", "q", "re: q"))
-			} else {
-				must(t, r.memory.Save(t.Context(), "q", "re: q"))
-			}
-			lost.Wait(1)
-			r.wantHistory(t, "first", "q")
-			r.wantFree(t)
-			release := seen.of(t, distlock.OpRelease)
-			if release.Outcome != distlock.OutcomeDone || release.Attempts != 1 {
-				t.Errorf("the release: %+v, want a request of its own", release)
-			}
-		})
-	}
-}
-
 // Between two copies another instance clears the session. The first copy was stored, the second is
 // refused: the outcome is unknown, and nothing says that the exchange was never there.
 func TestSave_O_clearedBetweenCopies_unknown(t *testing.T) {
@@ -289,86 +263,6 @@ func TestSave_O_clearedBetweenCopies_unknown(t *testing.T) {
 	r.wantFree(t)
 }
 
-// The first copy of a Save in a turn is stored, and its answer is lost. The process is paused until another
-// lease has removed the exchange. The store refuses the second copy, but the exchange was there.
-func TestSave_O_overtakenBetweenCopies_unknown(t *testing.T) {
-	t.Parallel()
-	for name, remove := range map[string]func(*rig, context.Context) error{
-		"Clear":  func(r *rig, ctx context.Context) error { return r.memory.Clear(ctx) },
-		"Delete": func(r *rig, ctx context.Context) error { return r.memory.Delete(ctx) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r, proxy := proxied(t, redis.Options{ReadTimeout: 20 * time.Second}, nil)
-			other := newRig(t, redis.Options{}, nil, nil)
-			_ = r.memory.Turn(t.Context(), func(ctx context.Context) error {
-				must(t, r.opens(ctx))
-				second, saved := r.savesTwice(ctx, proxy)
-				other.wantHistory(t, "first", "q")
-				r.expire(ctx)
-				must(t, remove(other, t.Context()))
-				second.Release()
-				stale := new(sessionstore.StaleError)
-				if err := <-saved; !errors.Is(err, distlock.ErrOutcomeUnknown) || errors.As(err, &stale) {
-					t.Errorf("Save: %v, want ErrOutcomeUnknown", err)
-				}
-				return nil
-			})
-			other.wantHistory(t)
-		})
-	}
-}
-
-// A server without the script gets it whole, and executes it once.
-func TestSave_unknownScript_storedOnce(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
-	must(t, r.memory.Save(t.Context(), "first", "re: first"))
-	_, err := server.Do("SCRIPT", "FLUSH")
-	must(t, err)
-	must(t, r.memory.Save(t.Context(), "q", "re: q"))
-	r.wantHistory(t, "first", "q")
-	if state, err := r.locker.Inspect(t.Context(), r.key); err != nil || state.Held {
-		t.Errorf("the lock: %+v, %v", state, err)
-	}
-}
-
-// The lock expires while the Save is on its way, and another client has it. The Save is refused if
-// that client has read the history. Its lock stays in both cases.
-func TestSave_S1_lateAppend_nextOwnerKeepsTheLock(t *testing.T) {
-	t.Parallel()
-	for name, loads := range map[string]bool{"the next owner has read": true, "the next owner has not": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r, proxy := proxied(t, redis.Options{ReadTimeout: 20 * time.Second}, nil)
-			other := newRig(t, redis.Options{}, nil, nil)
-			held := proxy.HoldRequests(faultnet.Containing("re: q"))
-			saved := make(chan error, 1)
-			go func() { saved <- r.memory.Save(t.Context(), "q", "re: q") }()
-			held.Wait(1)
-			r.expire(t.Context())
-			must(t, other.memory.Turn(t.Context(), func(ctx context.Context) error {
-				if loads {
-					must(t, other.opens(ctx))
-				}
-				held.Release()
-				stale := new(sessionstore.StaleError)
-				if err := <-saved; loads != errors.As(err, &stale) || !loads && err != nil {
-					t.Errorf("Save: %v", err)
-				}
-				lease, _ := lockedmemory.Lease(ctx)
-				return lease.Extend(ctx, time.Minute)
-			}))
-			if loads {
-				r.wantHistory(t, "first")
-			} else {
-				r.wantHistory(t, "first", "q")
-			}
-		})
-	}
-}
-
 // A Save that is refused leaves the lock to its lease, which may get a higher token.
 func TestSave_S2_refused_keepsTheLock(t *testing.T) {
 	t.Parallel()
@@ -379,35 +273,6 @@ func TestSave_S2_refused_keepsTheLock(t *testing.T) {
 	must(t, r.memory.Save(t.Context(), "q", "re: q"))
 	r.wantHistory(t, "q")
 	r.wantFree(t)
-}
-
-// A waiter in another process is handed the lock, although the Save asked to release it.
-func TestSave_L_waiterElsewhere_handoff(t *testing.T) {
-	t.Parallel()
-	r, proxy := proxied(t, redis.Options{ReadTimeout: 20 * time.Second}, nil)
-	seen := new(outcomes)
-	other := newRig(t, redis.Options{}, &distlock.Options{Observer: seen}, nil)
-	held := proxy.HoldRequests(faultnet.Containing("re: q"))
-	saved, acquired := make(chan error, 1), make(chan error, 1)
-	go func() { saved <- r.memory.Save(t.Context(), "q", "re: q") }()
-	held.Wait(1)
-	go func() {
-		lease, err := other.locker.Acquire(t.Context(), r.key)
-		if err == nil {
-			err = lease.Release(t.Context())
-		}
-		acquired <- err
-	}()
-	queue := strings.TrimSuffix(r.lock(), "lock") + "queue"
-	if !servers.Within(10*time.Second, func() bool { return other.client.ZCard(t.Context(), queue).Val() == 1 }) {
-		t.Fatal("nothing waits")
-	}
-	held.Release()
-	must(t, errors.Join(<-saved, <-acquired))
-	if got := seen.of(t, distlock.OpAcquire).Handoff; got != distlock.HandoffRemote {
-		t.Errorf("the waiter got the lock by %q", got)
-	}
-	r.wantHistory(t, "first", "q")
 }
 
 // An exchange is stored although the right to release the lock is missing.
@@ -430,27 +295,6 @@ func TestSave_C_withoutTheRightToRelease_stored(t *testing.T) {
 	r.wantHistory(t, "first", "q", "next")
 }
 
-// A caller that leaves while its Save is under way leaves no lock behind.
-func TestSave_L_callerLeaves_lockIsReleased(t *testing.T) {
-	t.Parallel()
-	r, proxy := proxied(t, redis.Options{}, nil)
-	held := proxy.HoldRequests(faultnet.Containing("re: q"))
-	ctx, leave := context.WithCancel(t.Context())
-	saved := make(chan error, 1)
-	go func() { saved <- r.memory.Save(ctx, "q", "re: q") }()
-	held.Wait(1)
-	leave()
-	if err := <-saved; !errors.Is(err, distlock.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) {
-		t.Errorf("Save: %v", err)
-	}
-	other := newRig(t, redis.Options{}, nil, nil)
-	lease, err := other.locker.Acquire(t.Context(), r.key)
-	must(t, err)
-	held.Release() // the request arrives when another client has the lock
-	must(t, lease.Extend(t.Context(), time.Minute))
-	must(t, lease.Release(t.Context()))
-}
-
 // While the slot of the session moves, the Save waits. Then it is stored once, and the lock is
 // free.
 func TestSave_slotMovesOnCluster_storedOnce(t *testing.T) {
@@ -469,39 +313,4 @@ func TestSave_slotMovesOnCluster_storedOnce(t *testing.T) {
 		}
 	}
 	r.wantHistory(t, "first", r.log(), r.lock(), r.mark())
-}
-
-// Saves of one process to one session hand the lock off without a request.
-func TestSave_localWaiters_handoffs(t *testing.T) {
-	t.Parallel()
-	seen := new(outcomes)
-	r, _ := proxied(t, redis.Options{}, &distlock.Options{Observer: seen})
-	hold, err := r.locker.Acquire(t.Context(), r.key)
-	must(t, err)
-	var all sync.WaitGroup
-	const n = 50
-	for range n {
-		all.Go(func() {
-			if err := r.memory.Save(t.Context(), "q", "re: q"); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	servers.Await(t, 10*time.Second, "all waiters", func() bool {
-		var busy *distlock.BusyError
-		_, err := r.locker.TryAcquire(t.Context(), r.key)
-		return errors.As(err, &busy) && busy.Waiters == n
-	})
-	must(t, hold.Release(t.Context()))
-	all.Wait()
-	local := 0
-	for _, op := range seen.all {
-		if op.Name == distlock.OpAcquire && op.Handoff == distlock.HandoffLocal {
-			local++
-		}
-	}
-	if got := len(r.history(t)); got != 2+2*n || local == 0 { // a grant hands off locally for 10 ms
-		t.Errorf("%d messages, and %d local handoffs", got, local)
-	}
-	r.wantFree(t)
 }

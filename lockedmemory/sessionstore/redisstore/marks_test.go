@@ -59,26 +59,6 @@ func TestMarks_oneMarkerAtMost(t *testing.T) {
 	}
 }
 
-// The mark of a session whose log was removed by hand refuses older holders.
-func TestMarks_S2_outliveRemovedLog(t *testing.T) {
-	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, nil)
-	ctx := t.Context()
-	saves := func(ctx context.Context) error { return s.memory.Save(ctx, "q", "a") }
-	old := s.stale(t, idle)
-	must(t, s.memory.Turn(ctx, saves))
-	s.client.Del(ctx, s.log())
-	var stale *sessionstore.StaleError
-	if err := s.store.Save(old, "stale", "stale"); !errors.As(err, &stale) || stale.MarkToken <= stale.Fence {
-		t.Errorf("a stale Save: %v", err)
-	}
-	must(t, saves(ctx))
-	must(t, s.memory.Turn(ctx, saves))
-	if messages, err := s.store.Load(ctx, ""); err != nil || len(messages) != 4 {
-		t.Errorf("%q, %v", messages, err)
-	}
-}
-
 // Without the mark, only the owner of the lock can begin a session.
 func TestMarks_S2_removed_lockDecides(t *testing.T) {
 	t.Parallel()
@@ -91,30 +71,6 @@ func TestMarks_S2_removed_lockDecides(t *testing.T) {
 		}
 		return s.memory.Save(ctx, "q", "a")
 	}))
-}
-
-// A stale holder cannot begin a removed session again.
-func TestSave_S2_staleHolder_noNewSession(t *testing.T) {
-	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, nil)
-	theirs := newRig(t, redis.Options{}, nil, nil)
-	err := s.memory.Turn(t.Context(), func(ctx context.Context) error {
-		if _, err := s.memory.Load(ctx, ""); err != nil {
-			return err
-		}
-		s.expire(ctx)
-		if err := theirs.memory.Turn(t.Context(), func(ctx context.Context) error { return theirs.memory.Save(ctx, "q", "a") }); err != nil {
-			t.Error(err)
-		}
-		s.client.Del(ctx, s.log())
-		if err := s.memory.Save(ctx, "stale", "stale"); !errors.Is(err, distlock.ErrLost) {
-			t.Errorf("Save: %v", err)
-		}
-		return nil
-	})
-	if n := s.client.Exists(t.Context(), s.log()).Val(); n != 0 || !errors.Is(err, distlock.ErrLost) {
-		t.Errorf("Turn: %v; %d sessions", err, n)
-	}
 }
 
 // If a right is missing to write the ID, the SaveOnce writes no entry. Otherwise its repetition

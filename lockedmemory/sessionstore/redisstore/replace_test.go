@@ -68,107 +68,6 @@ func TestReplace_S2_staleLease_stagesNothing(t *testing.T) {
 	}
 }
 
-// Of texts that were removed by Replace or Clear, the keys of the session have no byte. Nothing but the
-// log, the mark and the turn IDs remains.
-func TestReplace_O_erasedTexts_inNoKey(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t, "--rdbcompression", "no")
-	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
-	erased := func(want int, texts ...string) {
-		t.Helper()
-		keys := r.client.Keys(t.Context(), "session:*").Val()
-		found := 0
-		for _, key := range keys {
-			dump := r.client.Dump(t.Context(), key).Val()
-			for _, text := range texts {
-				found += strings.Count(dump, text)
-			}
-		}
-		if slices.Contains(keys, r.stage()) || found != want {
-			t.Errorf("%d times in %q, want %d", found, keys, want)
-		}
-	}
-	for n := range 300 {
-		must(t, r.memory.Save(t.Context(), fmt.Sprintf("question %d", n), fmt.Sprintf("secret %d.", n%3)))
-	}
-	erased(100, "secret 1.")
-	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
-		all := r.places(t)
-		for n := 1; n < 300; n += 3 {
-			if n%60 == 1 {
-				with := lockedmemory.Exchange[string]{Messages: []string{"q", "edited"}}
-				must(t, r.store.Replace(ctx, all[n], all[n], with))
-			} else {
-				must(t, r.store.Replace(ctx, all[n], all[n]))
-			}
-		}
-		return nil
-	}))
-	erased(0, "secret 1.")
-	erased(5, "edited")
-	erased(100, "secret 2.")
-	must(t, r.memory.Clear(t.Context()))
-	erased(0, "secret", "question", "edited")
-}
-
-// The answer to one step is lost, or the answers to all steps from one on. The Replace is done once, or it
-// fails: before its last step nothing is replaced, and then the outcome is unknown.
-func TestReplace_O_lostAnswers_outcome(t *testing.T) {
-	t.Parallel()
-	proxy := faultnet.New(t, servers.SharedServer().Addr())
-	r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
-	outcomes := make(map[string]int)
-	for _, large := range []bool{false, true} {
-		with := []lockedmemory.Exchange[string]{{Messages: []string{"e"}}}
-		if large { // several steps add the new entries, in one round trip
-			long := strings.Repeat("e", 66<<10)
-			with = slices.Repeat([]lockedmemory.Exchange[string]{{Messages: []string{long}}}, 4)
-		}
-		replaced := strings.Repeat(with[0].Messages[0]+" ", len(with)) + "q2 a2"
-		for i := range 20 {
-			step, forever := i/2, i%2 == 0
-			must(t, r.memory.Clear(t.Context()))
-			must(t, r.memory.Save(t.Context(), "q", "a"))
-			must(t, r.memory.Save(t.Context(), "q2", "a2"))
-			must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
-				all, n := r.places(t), 0
-				stages := faultnet.Containing(r.stage())
-				dropped := proxy.DropReplies(func(request []byte) bool {
-					if !stages(request) {
-						return false
-					}
-					n++
-					return n == step+1 || forever && n > step
-				})
-				err := r.store.Replace(ctx, all[0], all[0], with...)
-				dropped.Stop()
-				got := strings.Join(r.history(t), " ")
-				switch {
-				case err == nil && got == replaced:
-					outcomes["done"]++
-				case errors.Is(err, distlock.ErrUnavailable) && got == "q a q2 a2":
-					outcomes["unavailable"]++
-				case errors.Is(err, distlock.ErrOutcomeUnknown):
-					outcomes["unknown"]++
-				default:
-					t.Errorf("step %d, forever %t: %v, and the history has %d bytes", step, forever, err, len(got))
-				}
-				err = r.store.Replace(ctx, all[0], all[0], with...)
-				if err != nil && (!errors.Is(err, sessionstore.ErrRange) || got != replaced) {
-					t.Errorf("step %d, forever %t: the repetition: %v", step, forever, err)
-				}
-				return nil
-			}))
-			if got := strings.Join(r.history(t), " "); got != replaced {
-				t.Errorf("step %d, forever %t: the history has %d bytes", step, forever, len(got))
-			}
-		}
-	}
-	if outcomes["done"] < 7 || outcomes["unavailable"] == 0 || outcomes["unknown"] == 0 {
-		t.Errorf("outcomes: %v", outcomes)
-	}
-}
-
 // Between the commands of a page, the history is replaced. No read shows a mixture, from whatever place it
 // begins.
 func TestForward_O_replacedAmidPage_whole(t *testing.T) {
@@ -244,31 +143,6 @@ func TestDelete_keysThatRemain(t *testing.T) {
 	if got := r.history(t); len(got) != 0 {
 		t.Errorf("the history is %q", got)
 	}
-}
-
-// While a Replace copies, a hand empties the log again and again. The Replace ends.
-func TestReplace_C_logEmptiedByHand_ends(t *testing.T) {
-	t.Parallel()
-	proxy := faultnet.New(t, servers.SharedServer().Addr())
-	r := newRig(t, redis.Options{Addr: proxy.Addr()}, &distlock.Options{TTL: time.Second}, nil)
-	hand := redis.NewClient(&redis.Options{Addr: servers.SharedServer().Addr()})
-	defer hand.Close()
-	must(t, r.memory.Save(t.Context(), "q", "a"))
-	must(t, r.memory.Save(t.Context(), "q2", "a2"))
-	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
-		at := r.places(t)[0]
-		adds := faultnet.Containing("\r\ncopy\r\n")
-		proxy.HoldRequests(func(request []byte) bool {
-			if adds(request) {
-				hand.XTrimMaxLen(ctx, r.log(), 0)
-			}
-			return false
-		})
-		if err := r.store.Replace(ctx, at, at); !errors.Is(err, sessionstore.ErrRange) && !errors.Is(err, distlock.ErrUnavailable) {
-			t.Errorf("Replace: %v", err)
-		}
-		return nil
-	}))
 }
 
 // Between two copies of the last step, the lease is lost and another one reads. The first copy was
