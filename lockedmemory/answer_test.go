@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -61,55 +60,37 @@ func TestAnswer_invalidID_refused(t *testing.T) {
 	})
 }
 
-func TestAnswer_O_failedFunction_nothingStored(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		newKept(t, distlock.Options{}, nil).fails(t, t.Context(), func(context.Context) ([]string, error) {
-			return []string{"half"}, errInner
-		}, errInner)
-	})
-}
-
-func TestAnswer_O_noMessage_refused(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		newKept(t, distlock.Options{}, nil).fails(t, t.Context(), reply(), distlock.ErrInvalidOption)
-	})
-}
-
-func TestAnswer_O_panic_nothingStored(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		k := newKept(t, distlock.Options{}, nil)
-		func() {
-			defer func() {
-				if v := recover(); v != "stop" {
-					t.Errorf("recovered %v", v)
-				}
-			}()
-			_, _ = k.memory.Answer(t.Context(), "id", "q", func(context.Context) ([]string, error) { panic("stop") })
-		}()
-		k.fails(t, t.Context(), func(context.Context) ([]string, error) { return nil, errInner }, errInner)
-	})
-}
-
-func TestAnswer_O_contextEnds_nothingStored(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		newKept(t, distlock.Options{}, nil).fails(t, ctx, func(context.Context) ([]string, error) {
-			cancel()
+func TestAnswer_O_failure_nothingStored(t *testing.T) {
+	for name, c := range map[string]struct {
+		fn   func(ctx context.Context, k *kept, leave func()) ([]string, error)
+		want error
+	}{
+		"its error":  {func(context.Context, *kept, func()) ([]string, error) { return []string{"half"}, errInner }, errInner},
+		"no message": {func(context.Context, *kept, func()) ([]string, error) { return nil, nil }, distlock.ErrInvalidOption},
+		"the caller leaves": {func(_ context.Context, _ *kept, leave func()) ([]string, error) {
+			leave()
 			return []string{"late"}, nil
-		}, context.Canceled)
-	})
-}
-
-func TestAnswer_S2_lostLease_nothingStored(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		k := newKept(t, distlock.Options{TTL: time.Second}, nil)
-		k.fails(t, t.Context(), func(ctx context.Context) ([]string, error) {
-			k.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
+		}, context.Canceled},
+		"its lease is lost": {func(ctx context.Context, k *kept, _ func()) ([]string, error) {
+			down(k.faults)
 			<-ctx.Done()
 			k.faults.Inject(nil)
 			return []string{"late"}, nil
-		}, distlock.ErrLost)
-	})
+		}, distlock.ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				k := newKept(t, distlock.Options{TTL: time.Second}, nil)
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				func() { // a panic stores nothing, either
+					defer func() { _ = recover() }()
+					_, _ = k.memory.Answer(ctx, "id", "q", func(context.Context) ([]string, error) { panic("stop") })
+				}()
+				k.fails(t, ctx, func(ctx context.Context) ([]string, error) { return c.fn(ctx, k, leave) }, c.want)
+			})
+		})
+	}
 }
 
 // lingering is a session store whose SaveOnce returns when its lease was lost.

@@ -3,7 +3,6 @@ package lockedmemory_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -74,35 +73,5 @@ func TestTurn_L_otherSessionWaitsWithOuterContext(t *testing.T) {
 			t.Errorf("%v after %s", err, took)
 		}
 		wg.Wait()
-	})
-}
-
-// A goroutine that the turn has started is not part of it without its context.
-func TestTurn_aGoroutineWithTheOuterContextWaits(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{Wait: -1}, nil)
-		saved := make(chan error, 1)
-		err := s.a.Turn(t.Context(), func(ctx context.Context) error {
-			go func() { saved <- s.a.Save(t.Context(), "later", "later") }()
-			time.Sleep(time.Minute)
-			return s.a.Save(ctx, "q", "a")
-		})
-		must(t, errors.Join(err, <-saved))
-		if want := []string{"q", "a", "later", "later"}; !slices.Equal(s.inner.messages, want) {
-			t.Errorf("the memory has %q, want %q", s.inner.messages, want)
-		}
-	})
-}
-
-// Load takes no lock, so it has nothing to wait for.
-func TestTurn_loadsWithTheOuterContext(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{}, nil)
-		err := s.a.Turn(t.Context(), func(context.Context) error {
-			return errors.Join(second(s.a.Load(t.Context(), "")), second(s.a.Search(t.Context(), "", 1)))
-		})
-		if err != nil {
-			t.Error(err)
-		}
 	})
 }

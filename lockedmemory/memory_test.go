@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,47 +155,6 @@ func TestSave_S1_keepsPairsTogether(t *testing.T) {
 	})
 }
 
-func TestSave_isRenewedAsLongAsItTakes(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{TTL: time.Second, Wait: -1}, nil)
-		s.inner.pause = 10 * time.Second
-		if err := s.a.Save(t.Context(), "q", "a"); err != nil {
-			t.Errorf("Save: %v", err)
-		}
-	})
-}
-
-func TestSave_runsUnderTheLease(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{}, nil)
-		type name struct{}
-		must(t, s.a.Save(context.WithValue(t.Context(), name{}, "kept"), "q", "a"))
-		ctx := s.inner.seen[0]
-		lease, ok := lockedmemory.Lease(ctx)
-		if !ok || lease.Key() != session || lease.Fence() <= 0 || ctx.Value(name{}) != "kept" {
-			t.Errorf("the inner call's context: lease %v, value %v", lease, ctx.Value(name{}))
-		}
-	})
-}
-
-func TestSave_N_lostLeaseCancelsAndIsReported(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{TTL: time.Second}, nil)
-		s.inner.pause = time.Hour
-		time.AfterFunc(100*time.Millisecond, func() {
-			s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
-		})
-		start := time.Now()
-		err := s.a.Save(t.Context(), "q", "a")
-		if !errors.Is(err, distlock.ErrLost) || !errors.Is(err, distlock.ErrOutcomeUnknown) {
-			t.Errorf("Save: %v", err)
-		}
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("ended after %s", took)
-		}
-	})
-}
-
 func TestSave_C_nothingIsWrittenWithoutTheLock(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{Wait: time.Second}, nil)
@@ -240,35 +198,6 @@ func TestSave_returnsTheInnerError(t *testing.T) {
 		}
 		if _, err := s.a.Search(t.Context(), "", 1); err != errInner {
 			t.Errorf("Search: %v", err)
-		}
-	})
-}
-
-func TestSave_aFailedReleaseIsReportedNotReturned(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var log strings.Builder
-		var failures atomic.Int32
-		logger := slog.New(slog.NewTextHandler(&log, nil))
-		s := newSetup(t, distlock.Options{Logger: logger, Observer: onEnd(func(op *distlock.Operation) {
-			if op.Name == distlock.OpRelease && errors.Is(op.Err, distlock.ErrOutcomeUnknown) {
-				failures.Add(1)
-			}
-		})}, nil)
-		s.faults.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Release {
-				return drivertest.Fault{Before: errBroken}
-			}
-			return drivertest.Fault{}
-		})
-		if err := s.a.Save(t.Context(), "q", "a"); err != nil {
-			t.Errorf("Save: %v", err)
-		}
-		if failures.Load() != 1 {
-			t.Errorf("the Observer saw %d failures", failures.Load())
-		}
-		synctest.Wait()
-		if text := log.String(); !strings.Contains(text, "could not be released") || strings.Contains(text, session) {
-			t.Errorf("log: %s", text)
 		}
 	})
 }

@@ -110,29 +110,6 @@ func TestRefuse_L_overtakesNoWaiter(t *testing.T) {
 	})
 }
 
-func TestRefuse_isForTurnsAlone(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{}, refuse)
-		began := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			_ = s.b.Turn(t.Context(), func(context.Context) error { close(began); time.Sleep(time.Minute); return nil })
-		})
-		<-began
-		start := time.Now()
-		if err := s.a.Save(t.Context(), "q", "a"); err != nil || time.Since(start) != time.Minute {
-			t.Errorf("Save outside a turn: %v after %s", err, time.Since(start))
-		}
-		wg.Wait()
-		err := s.a.Turn(t.Context(), func(ctx context.Context) error {
-			return s.a.Turn(ctx, func(ctx context.Context) error { return s.a.Save(ctx, "q", "a") })
-		})
-		if err != nil {
-			t.Errorf("a turn that joins its own: %v", err)
-		}
-	})
-}
-
 // A service that is away is not busy.
 func TestRefuse_C_isNotUnavailable(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -175,55 +174,6 @@ func TestTurn_afterItsEndItsContextWritesNothing(t *testing.T) {
 	})
 }
 
-// A goroutine that outlives its turn writes nothing, whether the session is free or in another turn.
-func TestTurn_aGoroutineThatOutlivesItWritesNothing(t *testing.T) {
-	for name, test := range map[string]struct {
-		lost bool
-		want error
-	}{
-		"the turn has ended":      {false, distlock.ErrNotHeld},
-		"its lease has been lost": {true, distlock.ErrLost},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s := newSetup(t, distlock.Options{TTL: time.Second, Wait: -1}, nil)
-				over, ends := make(chan struct{}), make(chan error, 4)
-				err := s.a.Turn(t.Context(), func(ctx context.Context) error {
-					go func() {
-						defer close(ends)
-						<-over
-						ends <- s.a.Save(ctx, "late", "late")
-						ends <- s.a.Clear(ctx)
-						ends <- s.a.Turn(ctx, func(ctx context.Context) error { return s.a.Save(ctx, "late", "late") })
-						ends <- second(s.a.Load(ctx, ""))
-					}()
-					if test.lost {
-						down(s.faults)
-						<-ctx.Done()
-						s.faults.Inject(nil)
-					}
-					return nil
-				})
-				if errors.Is(err, distlock.ErrLost) != test.lost {
-					t.Errorf("Turn: %v", err)
-				}
-				err = s.b.Turn(t.Context(), func(ctx context.Context) error {
-					close(over)
-					for err := range ends {
-						if !errors.Is(err, test.want) {
-							t.Errorf("%v, want %v", err, test.want)
-						}
-					}
-					return s.b.Save(ctx, "q", "a")
-				})
-				if want := []string{"q", "a"}; err != nil || !slices.Equal(s.inner.messages, want) {
-					t.Errorf("the memory has %q, want %q; %v", s.inner.messages, want, err)
-				}
-			})
-		})
-	}
-}
-
 func TestTurn_S1_ofAnotherSessionInsideHasItsOwnLock(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{Wait: -1}, nil)
@@ -263,38 +213,6 @@ func TestTurn_S1_ofAnotherSessionInsideHasItsOwnLock(t *testing.T) {
 		}
 		if inner, outer := <-waited, <-waited; inner != time.Minute || outer != 2*time.Minute {
 			t.Errorf("the sessions were busy for %s and %s", inner, outer)
-		}
-	})
-}
-
-// Turns queue by default, and a turn keeps its session while its model works, for many TTLs.
-func TestTurn_L_queuesForTurnsOfMinutes(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{TTL: 2 * time.Second, Wait: time.Second}, &lockedmemory.Options{Wait: -1})
-		const turns = 6
-		var order []int // guarded by the lock under test
-		var wg sync.WaitGroup
-		start := time.Now()
-		for i := range turns {
-			m := []locked{s.a, s.b}[i%2]
-			wg.Go(func() {
-				err := m.Turn(t.Context(), func(ctx context.Context) error {
-					order = append(order, i)
-					time.Sleep(5 * time.Minute) // the model
-					return m.Save(ctx, "q", "a")
-				})
-				if err != nil {
-					t.Errorf("turn %d: %v", i, err)
-				}
-			})
-			synctest.Wait()
-		}
-		wg.Wait()
-		if want := []int{0, 1, 2, 3, 4, 5}; !slices.Equal(order, want) {
-			t.Errorf("turns in the order %v, want %v", order, want)
-		}
-		if took := time.Since(start); took != turns*5*time.Minute {
-			t.Errorf("it took %s: a turn has waited for more than those in front of it", took)
 		}
 	})
 }

@@ -183,7 +183,8 @@ func (s *sessions) add(ctx context.Context, w storedriver.Write, entry []any) (d
 	if err := s.redis.Send(ctx, log, cmds...); err != nil {
 		return false, err
 	}
-	switch err := call.Failure(); { // the session is stored, whatever became of its life
+	// An error of PEXPIRE is no failure: the exchange is stored.
+	switch err := call.Failure(); {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, redis.Nil), redisconn.IsReply(err) && strings.Contains(err.Error(), "equal or smaller"):
