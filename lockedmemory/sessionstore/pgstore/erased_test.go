@@ -2,7 +2,6 @@ package pgstore_test
 
 import (
 	"encoding/hex"
-	"slices"
 	"strings"
 	"testing"
 
@@ -53,34 +52,4 @@ func TestErased_noTableHasText(t *testing.T) {
 	if ids := r.do("SELECT count(*) FROM known k JOIN session s ON s.id = k.session WHERE s.name = 'delete'"); ids != "0" {
 		t.Errorf("after a Delete, %s IDs", ids)
 	}
-}
-
-// Every byte survives, in messages and in IDs.
-func TestBytes_allSurvive(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
-	var all []byte
-	for b := range 256 {
-		all = append(all, byte(b))
-	}
-	messages := [][]byte{all, {}, []byte("{\"\\x00,NULL}"), nil}
-	c := storedriver.Content{Messages: messages, ID: string(all)}
-	r.is(storedriver.Done)(r.Append(t.Context(), storedriver.Append{Write: r.write("s", r.fence, 1), Content: c}))
-	place := lockedmemory.Place{Fence: r.fence, N: 1}
-	check := func() {
-		t.Helper()
-		page, err := r.Read(t.Context(), storedriver.Read{Access: storedriver.Access{Session: "s"}, Limit: 1, ID: string(all)})
-		if err != nil || len(page.Entries) != 1 || !page.Known {
-			t.Fatalf("%+v, %v", page, err)
-		}
-		e := page.Entries[0]
-		same := func(a, b []byte) bool { return slices.Equal(a, b) }
-		if !slices.EqualFunc(e.Messages, messages, same) || e.ID != string(all) {
-			t.Errorf("%+v", e)
-		}
-	}
-	check()
-	r.is(storedriver.Done)(r.Replace(t.Context(), storedriver.Replace{Write: r.write("s", r.fence, 2), From: place, To: place,
-		New: []storedriver.Entry{{Place: place, ID: string(all), Messages: messages}}}))
-	check()
 }

@@ -7,9 +7,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -20,38 +17,6 @@ func (r *rig) user(name string) string {
 	r.do("CREATE ROLE " + name + " LOGIN PASSWORD 'p'")
 	r.Cleanup(func() { _, _ = r.db.Do("DROP OWNED BY " + name + "; DROP ROLE " + name) })
 	return strings.Replace(r.db.URL(), "postgres@", name+":p@", 1)
-}
-
-// The documented rights suffice for all calls, and give no access to a table.
-func TestRights_documented_suffice(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
-	url := r.user("application")
-	r.do(`GRANT USAGE ON SCHEMA belugalock TO application;
-		GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA belugalock TO application`)
-	pool := connect(t, url)
-	locker, err := pglock.New(t.Context(), pool, nil)
-	must(t, err)
-	defer locker.Close(t.Context())
-	key := lockedmemory.FixedKey("s")
-	store := returned(pgstore.New(pool, key, sessionstore.JSON[string]{}, nil))(t)
-	memory := returned(lockedmemory.New(store, locker, key, nil))(t)
-	must(t, memory.SaveOnce(t.Context(), "id", "q", "a"))
-	must(t, memory.Save(t.Context(), "q", "a"))
-	last := returned(store.Last(t.Context(), 1))(t)
-	must(t, memory.Replace(t.Context(), last[0].Place, last[0].Place))
-	must(t, memory.Clear(t.Context()))
-	must(t, memory.Delete(t.Context()))
-	_, err = store.Ping(t.Context())
-	must(t, err)
-	for _, err := range store.Sessions(t.Context()) {
-		must(t, err)
-	}
-	for _, table := range []string{"session", "exchange", "turn"} {
-		if _, err := pool.Exec(t.Context(), "SELECT FROM belugalock."+table); err == nil {
-			t.Errorf("the application may read %s", table)
-		}
-	}
 }
 
 // Without the rights, each call is refused as such, and nothing is written.

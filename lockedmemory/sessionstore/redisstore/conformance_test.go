@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -48,19 +49,32 @@ func service(store redis.UniversalOptions, locks *redis.UniversalOptions) func(t
 	}
 }
 
-func onShared(t *testing.T) redis.UniversalOptions {
-	return redis.UniversalOptions{Addrs: []string{servers.SharedServer().Addr()}}
+const docOfLock = "../../../distlock/redislock/doc.go"
+
+// as is a user of a server with the documented rights, who is refused nothing.
+func as(t *testing.T, server *servers.Redis, keys []string, rights ...[]string) redis.UniversalOptions {
+	servers.SetUser(t, server, "user", keys, slices.Concat(rights...)...)
+	t.Cleanup(func() {
+		if refused := servers.RefusedToUsers(t, server); refused != "" {
+			t.Errorf("the server has refused %s", refused)
+		}
+	})
+	return redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: "user", Password: servers.UserPassword}
 }
 
 func TestConformance_redis(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, service(onShared(t), nil))
+	ofStore, ofLock := servers.DocumentedRights(t, "doc.go"), servers.DocumentedRights(t, docOfLock)
+	storetest.Run(t, service(as(t, servers.StartRedis(t), []string{"session", "listed", "distlock"},
+		ofStore.Needed, ofStore.Lists, ofLock.Needed, ofLock.Notified), nil))
 }
 
 func TestConformance_locksElsewhere(t *testing.T) {
 	t.Parallel()
-	locks := redis.UniversalOptions{Addrs: []string{servers.StartRedis(t).Addr()}, ContextTimeoutEnabled: true}
-	storetest.Run(t, service(onShared(t), &locks))
+	ofStore, ofLock := servers.DocumentedRights(t, "doc.go"), servers.DocumentedRights(t, docOfLock)
+	locks := as(t, servers.StartRedis(t), []string{"distlock"}, ofLock.Needed, ofLock.Notified)
+	locks.ContextTimeoutEnabled = true
+	storetest.Run(t, service(as(t, servers.StartRedis(t), []string{"session", "listed"}, ofStore.Needed, ofStore.Lists), &locks))
 }
 
 func TestConformance_sentinel(t *testing.T) {

@@ -20,40 +20,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
 )
-
-const docOfLock = "../../../distlock/redislock/doc.go"
-
-// The rights in doc.go are enough for the whole contract of a store: together with those of the
-// lock if both have one client, and alone if the lock has its own client.
-func TestConformance_documentedRights(t *testing.T) {
-	t.Parallel()
-	ofStore, ofLock := servers.DocumentedRights(t, "doc.go"), servers.DocumentedRights(t, docOfLock)
-	as := func(t *testing.T, server *servers.Redis, user string) redis.UniversalOptions {
-		t.Cleanup(func() {
-			if refused := servers.RefusedToUsers(t, server); refused != "" {
-				t.Errorf("the server has refused %s", refused)
-			}
-		})
-		return redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: user, Password: servers.UserPassword}
-	}
-	t.Run("oneClient", func(t *testing.T) {
-		t.Parallel()
-		server := servers.StartRedis(t)
-		servers.SetUser(t, server, "both", []string{"session", "listed", "distlock"},
-			slices.Concat(ofStore.Needed, ofStore.Lists, ofLock.Needed, ofLock.Notified)...)
-		storetest.Run(t, service(as(t, server, "both"), nil))
-	})
-	t.Run("twoClients", func(t *testing.T) {
-		t.Parallel()
-		server := servers.StartRedis(t)
-		servers.SetUser(t, server, "store", []string{"session", "listed"}, slices.Concat(ofStore.Needed, ofStore.Lists)...)
-		servers.SetUser(t, server, "locker", []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Notified)...)
-		locks := as(t, server, "locker")
-		storetest.Run(t, service(as(t, server, "store"), &locks))
-	})
-}
 
 // Without any one right of a store, each call works or fails at once with advice. With the right
 // again, each acknowledged exchange is stored once, and so is each exchange with a turn ID that was

@@ -453,3 +453,29 @@ func (i *instance) stored() []any {
 	i.Helper()
 	return i.names(i.store.Forward(i.Context(), lockedmemory.Place{}), 1e6)
 }
+
+// Every byte survives, in messages and in IDs.
+func everyByte(h *harness) {
+	a := h.instance(nil, nil)
+	var all []byte
+	for b := range 256 {
+		all = append(all, byte(b))
+	}
+	messages := [][]byte{all, {}, []byte(`{"\x00,NULL}`)}
+	a.turn(func(ctx context.Context) {
+		lease, _ := lockedmemory.Lease(ctx)
+		check := func(v storedriver.Verdict, err error) (e storedriver.Entry) {
+			h.Helper()
+			page, err2 := a.driver.Read(ctx, storedriver.Read{Access: storedriver.Access{Session: h.session}, ID: string(all), Limit: 1})
+			if err := errors.Join(err, err2); err != nil || v.Outcome != storedriver.Done || len(page.Entries) != 1 || !page.Known {
+				h.Fatalf("%+v, %+v, %v", v, page, err)
+			}
+			if e = page.Entries[0]; !slices.EqualFunc(e.Messages, messages, bytes.Equal) || e.ID != string(all) {
+				h.Errorf("%+v", e)
+			}
+			return e
+		}
+		e := check(a.driver.Append(ctx, storedriver.Append{Write: a.write(lease, 1), Content: storedriver.Content{Messages: messages, ID: string(all)}}))
+		check(a.driver.Replace(ctx, storedriver.Replace{Write: a.write(lease, 2), From: e.Place, To: e.Place, New: []storedriver.Entry{e}}))
+	})
+}

@@ -110,6 +110,7 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"O_cursors", cursors},
 		{"O_cursors_replacedBetweenPages", cursorsReplacedBetween},
 		{"entries_codecRefuses", codecRefuses},
+		{"entries_everyByte", everyByte},
 		{"sessions", sessionsListed},
 		{"sessions_endedContext", sessionsOfEndedContext},
 		{"badInput", badInput},
