@@ -16,10 +16,11 @@ type scripts struct{ load, append, answered, clear, stage, swap *redisconn.Scrip
 
 // newScripts returns the scripts of a driver beside locks.
 func newScripts(locks redisconn.Locks) scripts {
-	session := lua("access", "calls") + locks.StoreLua() + lua("session")
+	shared, functions := lua("access", "calls"), locks.StoreLua()+lua("session")
+	session := shared + functions
 	return scripts{
 		load:     redisconn.NewScript(session + lua("load")),
-		append:   redisconn.NewScript(session + lua("ids", "saveonce", "append")),
+		append:   redisconn.NewScript(shared + lua("ids", "saveonce", "inturn") + functions + lua("append")),
 		answered: redisconn.NewScript(lua("ids", "answered")),
 		clear:    redisconn.NewScript(session + lua("clear")),
 		stage:    redisconn.NewScript(session + lua("staging", "stage")),
