@@ -138,8 +138,10 @@ func writeError(name string, byStore bool, wrote, lease, done error) error {
 	switch {
 	case byStore && wrote == nil:
 		return nil // stored, even if the lease was lost since
-	case byStore || namesOutcome(wrote) || !interrupted(done):
+	case byStore || !interrupted(done):
 		return done
+	case errors.Is(wrote, distlock.ErrOutcomeUnknown), errors.Is(wrote, distlock.ErrUnavailable), errors.Is(wrote, distlock.ErrRefused):
+		return done // of another memory: an error may be of a part of the write, so only these types count
 	case interrupted(wrote) && !interrupted(lease):
 		return done // the loss of another lease, which the inner memory has
 	}
@@ -151,8 +153,7 @@ func writeError(name string, byStore bool, wrote, lease, done error) error {
 func refusalOf(wrote error) distlock.Outcome {
 	var refused interface{ Outcome() distlock.Outcome }
 	if errors.As(wrote, &refused) {
-		switch o := refused.Outcome(); o {
-		case distlock.OutcomeStale, distlock.OutcomeConflict:
+		if o := refused.Outcome(); o == distlock.OutcomeStale || o == distlock.OutcomeConflict {
 			return o
 		}
 	}
@@ -161,13 +162,6 @@ func refusalOf(wrote error) distlock.Outcome {
 
 func interrupted(err error) bool {
 	return errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrClosed)
-}
-
-// namesOutcome reports whether the error of a memory that is no session store states the outcome of its
-// write. The error may be of a part of the write, so only three types count.
-func namesOutcome(err error) bool {
-	return errors.Is(err, distlock.ErrOutcomeUnknown) ||
-		errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrRefused)
 }
 
 // observed finds the session of an operation, and reports it.

@@ -184,14 +184,11 @@ func (s *sessions) add(ctx context.Context, w storedriver.Write, entry []any) (d
 		return false, err
 	}
 	// An error of PEXPIRE is no failure: the exchange is stored.
-	switch err := call.Failure(); {
-	case err == nil:
-		return true, nil
-	case errors.Is(err, redis.Nil), redisconn.IsReply(err) && strings.Contains(err.Error(), "equal or smaller"):
+	err = call.Failure()
+	if errors.Is(err, redis.Nil) || redisconn.IsReply(err) && strings.Contains(err.Error(), "equal or smaller") {
 		return false, nil
-	default:
-		return false, err
 	}
+	return err == nil, err
 }
 
 func (s *sessions) Retention() storedriver.Retention { return s.keep }
