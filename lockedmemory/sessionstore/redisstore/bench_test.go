@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math"
 	"slices"
 	"strconv"
@@ -12,100 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
-
-type message struct{ Role, Text string }
-
-var (
-	question = message{"user", strings.Repeat("Where is my parcel? ", 9)}
-	answer   = message{"assistant", strings.Repeat("It comes on Tuesday. ", 13)}
-)
-
-// newMemory returns a memory of one session, with lock and store over one client.
-func newMemory(b *testing.B) *lockedmemory.LockedMemory[message, message] {
-	b.Helper()
-	client := redis.NewClient(&redis.Options{Addr: servers.StartRedis(b).Addr(), ContextTimeoutEnabled: true})
-	b.Cleanup(func() { _ = client.Close() })
-	locker, err := redislock.New(client, &distlock.Options{Logger: slog.New(slog.DiscardHandler)})
-	must(b, err)
-	b.Cleanup(func() { _ = locker.Close(context.Background()) })
-	key := lockedmemory.FixedKey("session")
-	store, err := redisstore.New(client, key, sessionstore.JSON[message]{}, nil, nil)
-	must(b, err)
-	m, err := lockedmemory.New(store, locker, key, nil)
-	must(b, err)
-	return m
-}
-
-// inTurn runs f within a turn in which the store has been shown the token.
-func inTurn(b *testing.B, m *lockedmemory.LockedMemory[message, message], f func(ctx context.Context)) {
-	b.Helper()
-	err := m.Turn(context.Background(), func(ctx context.Context) error {
-		if err := m.Save(ctx, question, answer); err != nil {
-			return err
-		}
-		f(ctx)
-		return nil
-	})
-	must(b, err)
-}
-
-func save(ctx context.Context, b *testing.B, m *lockedmemory.LockedMemory[message, message]) {
-	must(b, m.Save(ctx, question, answer))
-}
-
-// The client's part of the store: its allocations and, with -cpuprofile, its time. Package bench
-// compares it with bare commands.
-
-func BenchmarkSave(b *testing.B) {
-	m := newMemory(b)
-	save(context.Background(), b, m)
-	b.ReportAllocs()
-	for b.Loop() {
-		save(context.Background(), b, m)
-	}
-}
-
-func BenchmarkTurnSave(b *testing.B) {
-	m := newMemory(b)
-	inTurn(b, m, func(ctx context.Context) {
-		b.ReportAllocs()
-		for b.Loop() {
-			save(ctx, b, m)
-		}
-	})
-}
-
-func BenchmarkTurnSaveID(b *testing.B) {
-	m := newMemory(b)
-	inTurn(b, m, func(ctx context.Context) {
-		b.ReportAllocs()
-		for n := 0; b.Loop(); n++ {
-			must(b, m.SaveOnce(ctx, "message-"+strconv.Itoa(n), question, answer))
-		}
-	})
-}
-
-func BenchmarkLoad1000(b *testing.B) {
-	m := newMemory(b)
-	inTurn(b, m, func(ctx context.Context) {
-		for range 999 {
-			save(ctx, b, m)
-		}
-	})
-	b.ReportAllocs()
-	for b.Loop() {
-		if messages, err := m.Load(context.Background(), ""); err != nil || len(messages) != 2000 {
-			b.Fatal(len(messages), err)
-		}
-	}
-}
 
 // BenchmarkReplaceStep prints for how long Redis runs a step of a Replace, on average. A step blocks Redis.
 func BenchmarkReplaceStep(b *testing.B) {

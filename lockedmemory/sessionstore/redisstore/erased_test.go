@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -177,47 +175,4 @@ func TestErased_O_afterDelete_everyKeyExpires(t *testing.T) {
 	}
 	must(t, other.memory.Turn(t.Context(), other.opens))
 	check("after a later turn")
-}
-
-// Bad input is refused before anything is staged.
-func TestReplace_badInput_stagesNothing(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redis.Options{}, nil, nil)
-	for range 3 {
-		must(t, r.memory.Save(t.Context(), "question", "answer"))
-	}
-	all := r.places(t)
-	exchange := func(id string, messages ...string) lockedmemory.Exchange[string] {
-		return lockedmemory.Exchange[string]{Place: all[1], ID: id, Messages: messages}
-	}
-	beyond := all[2]
-	beyond.N++
-	must(t, r.memory.Turn(t.Context(), func(inner context.Context) error {
-		for name, c := range map[string]struct {
-			ctx      context.Context
-			from, to lockedmemory.Place
-			with     lockedmemory.Exchange[string]
-			want     error
-		}{
-			"turned round":      {inner, all[2], all[0], exchange("", "m"), sessionstore.ErrRange},
-			"no range":          {inner, all[0], beyond, exchange("", "m"), sessionstore.ErrRange},
-			"a large ID":        {inner, all[1], all[1], exchange(strings.Repeat("x", 10<<10), "m"), lockedmemory.ErrInvalidID},
-			"a large message":   {inner, all[1], all[1], exchange("", strings.Repeat("x", 9<<20)), sessionstore.ErrTooLarge},
-			"large messages":    {inner, all[1], all[1], exchange("", slices.Repeat([]string{strings.Repeat("x", 6<<20)}, 3)...), sessionstore.ErrTooLarge},
-			"too many messages": {inner, all[1], all[1], exchange("", slices.Repeat([]string{"m"}, 257)...), sessionstore.ErrTooLarge},
-			"no message":        {inner, all[1], all[1], exchange(""), distlock.ErrInvalidOption},
-			"no lease":          {t.Context(), all[1], all[1], exchange("", "m"), distlock.ErrNotHeld},
-		} {
-			if err := r.store.Replace(c.ctx, c.from, c.to, c.with); !errors.Is(err, c.want) {
-				t.Errorf("%s: %v; want %v", name, err, c.want)
-			}
-			if r.client.Exists(t.Context(), r.stage()).Val() != 0 {
-				t.Errorf("%s: something is staged", name)
-			}
-		}
-		return nil
-	}))
-	if got := r.places(t); !slices.Equal(got, all) {
-		t.Errorf("the places are %v, want %v", got, all)
-	}
 }
