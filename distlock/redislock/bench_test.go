@@ -22,7 +22,7 @@ func BenchmarkDriver(b *testing.B) {
 func TestLocker_callsTakeOneRoundTripEach(t *testing.T) {
 	wire := &wire{}
 	client := newClient(t, servers.SharedRedis(t), redis.Options{Dialer: wire.dial})
-	l, other := newLocker(t, client, distlock.Options{}), newLocker(t, client, distlock.Options{})
+	l, other := newLocker(t, client), newLocker(t, client)
 	before := int64(0)
 	for i := range 5 {
 		if i == 1 { // the server has the scripts now
@@ -47,8 +47,8 @@ func TestLocker_callsTakeOneRoundTripEach(t *testing.T) {
 
 func TestQueue_firstEntry_twoRoundTrips(t *testing.T) {
 	server, wire := servers.SharedRedis(t), &wire{}
-	holder := newLocker(t, newClient(t, server), distlock.Options{})
-	waiter := newLocker(t, newClient(t, server, redis.Options{Dialer: wire.dial}), distlock.Options{})
+	holder := newLocker(t, newClient(t, server))
+	waiter := newLocker(t, newClient(t, server, redis.Options{Dialer: wire.dial}))
 	queued := func(key, want string) {
 		t.Helper()
 		servers.Await(t, 10*time.Second, want+" waiters of "+key, func() bool {

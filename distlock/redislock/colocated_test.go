@@ -40,7 +40,7 @@ type colocated struct {
 func newColocated(tb testing.TB) *colocated {
 	server := servers.SharedRedis(tb)
 	client := newClient(tb, server)
-	l := newLocker(tb, client, distlock.Options{Wait: -1})
+	l := newLocker(tb, client, forever)
 	return &colocated{tb, server, client, l, fencing.Driver(l).(redisconn.Locks).LockKey("distlock", "k}%")}
 }
 
@@ -171,7 +171,7 @@ func TestColocated_L_flagged_notReleased(t *testing.T) {
 	waiting, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
-		_, err := newLocker(t, newClient(t, b.server), distlock.Options{Wait: -1}).Acquire(waiting, "k}%")
+		_, err := newLocker(t, newClient(t, b.server), forever).Acquire(waiting, "k}%")
 		left <- err
 	}()
 	queue := strings.TrimSuffix(b.lock, "lock") + "queue"

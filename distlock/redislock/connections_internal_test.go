@@ -120,23 +120,6 @@ func poolUsedUp(t *testing.T, options redis.UniversalOptions, server func(key st
 	}
 }
 
-// A client of another type sends the calls itself.
-func TestService_clientOfAnotherType(t *testing.T) {
-	d, err := NewDriver(struct{ redis.UniversalClient }{open(t, onNode(t)).client})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if reply := d.Extend(t.Context(), []driver.ExtendRequest{{Name: name, Owner: "o", TTL: time.Second}}); reply[0].Held || reply[0].Err != nil {
-		t.Errorf("Extend: %+v", reply)
-	}
-	if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: "o", Tombstone: time.Second}); err != nil {
-		t.Errorf("Release: %v", err)
-	}
-	if err := d.Close(); err != nil {
-		t.Errorf("Close: %v", err)
-	}
-}
-
 // Close closes the driver's connections. The caller's client stays open.
 func TestService_closesItsConnections(t *testing.T) {
 	options := onNode(t)

@@ -21,7 +21,7 @@ func TestLocker_distantServer_noTombstones(t *testing.T) {
 	proxy := faultnet.New(t, server.Addr())
 	proxy.Latency(10 * time.Millisecond)
 	client := newClient(t, proxy, redis.Options{DB: server.DB(), ContextTimeoutEnabled: true})
-	l := newLocker(t, client, distlock.Options{})
+	l := newLocker(t, client)
 	for range 5 {
 		lease := mustAcquire(t, l)
 		if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
@@ -39,7 +39,7 @@ func TestLocker_pauseWithoutRetries_noFailure(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	client := newClient(t, server, redis.Options{ContextTimeoutEnabled: true, MaxRetries: -1})
-	l := newLocker(t, client, distlock.Options{})
+	l := newLocker(t, client)
 	for i := range 20 {
 		for range 5 {
 			if err := l.Do(t.Context(), "warm", func(context.Context) error { return nil }); err != nil {

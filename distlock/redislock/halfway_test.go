@@ -33,7 +33,7 @@ func newQueue(t *testing.T) *queue {
 // locker opens another Locker.
 func (q *queue) locker() *distlock.Locker {
 	q.t.Helper()
-	return newLocker(q.t, q.client, distlock.Options{TTL: time.Second})
+	return newLocker(q.t, q.client, ttl(time.Second))
 }
 
 // rights grants or revokes a right.

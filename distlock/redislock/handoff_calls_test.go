@@ -13,7 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/internal/test/servers"
@@ -135,36 +134,6 @@ func TestListen_L_noSubscription_firstWaits(t *testing.T) {
 	})
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("no waiter could listen for %s", took)
-	}
-}
-
-// The subscription is connecting while the server hangs.
-func TestClose_hangingServer_endsWithContext(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	d := driverOver(t, newClient(t, server))
-	l, err := distlock.New(d, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Pause()
-	listening, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, _, err := d.(driver.Listener).Listen(listening, owner("a").Name, owner("a").Owner); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Listen: %v", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	stop, start := leakcheck.Stalls(), time.Now()
-	err = l.Close(ctx)
-	if took := time.Since(start) - stop(); took > time.Second || err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Close: %v, after %s", err, took)
-	}
-	server.Resume()
-	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if err := l.Close(ctx); err != nil {
-		t.Errorf("Close with a server that answers: %v", err)
 	}
 }
 

@@ -28,46 +28,6 @@ func enqueue(t *testing.T, d driver.Driver, c string) <-chan driver.Wake {
 	return wakes
 }
 
-// A release by any owner that finds the lock free hands it off, also the clean-up of a lost lease.
-func TestRelease_L_anyOwner_handsOffFreeLock(t *testing.T) {
-	t.Parallel()
-	d, client := newDriver(t)
-	for gone, remove := range map[string]func(){
-		"removed by hand": func() { client.Del(t.Context(), lockKey) },
-		"expired": func() {
-			client.PExpire(t.Context(), lockKey, driver.FenceKeep) // the record outlives the lock
-		},
-	} {
-		for by, release := range map[string]driver.ReleaseRequest{
-			"the last holder, late":  {Owner: owner("a").Owner},
-			"the clean-up of a loss": {Owner: owner("a").Owner, Tombstone: time.Second},
-			"a waiter that leaves":   {Owner: owner("c").Owner, Leave: true},
-			"an unknown owner":       {Owner: owner("d").Owner},
-		} {
-			t.Run(gone+"/"+by, func(t *testing.T) {
-				client.FlushDB(t.Context())
-				mustGrant(t, d, owner("a"))
-				wakes := enqueue(t, d, "b")
-				enqueue(t, d, "c")
-				remove()
-				release.Name = owner("a").Name
-				if _, err := d.Release(t.Context(), release); err != nil {
-					t.Errorf("Release: %v", err)
-				}
-				select {
-				case wake := <-wakes:
-					if wake.Grant.Outcome != driver.Granted || wake.Seq != 1 || wake.TTL < 20*time.Second || wake.TTL > 30*time.Second {
-						t.Errorf("notified of %+v", wake)
-					}
-				case <-time.After(10 * time.Second):
-					t.Error("the waiter was not notified")
-				}
-				mustGrant(t, d, owner("b")) // the claim
-			})
-		}
-	}
-}
-
 // Data of another program under the keys of a lock with waiters stays as it is. The lock is still
 // released.
 func TestHandoff_C_foreignData_isKept(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
@@ -57,24 +56,6 @@ func mustGrant(t *testing.T, d driver.Driver, req driver.AcquireRequest) driver.
 		t.Fatalf("Acquire: %+v, %v", reply, err)
 	}
 	return reply
-}
-
-// The record expires a day after the moment of its last token, and a day after the lock, whichever
-// is later.
-func TestFence_S2_recordOutlivesItsLastToken(t *testing.T) {
-	d, client := newDriver(t)
-	req := owner("a")
-	const ahead = 48 * time.Hour
-	mustGrant(t, d, req)
-	floor := time.Now().Add(ahead).UnixMicro()
-	raised, err := d.Raise(t.Context(), driver.RaiseRequest{Name: req.Name, Owner: req.Owner, Floor: floor})
-	if err != nil || raised.Fence != floor {
-		t.Fatalf("Raise: %+v, %v", raised, err)
-	}
-	want := req.TTL + ahead + driver.FenceKeep
-	if left := client.PTTL(t.Context(), lockKey).Val(); left < want-time.Minute || left > want+time.Minute {
-		t.Errorf("the record expires in %s, want %s", left, want)
-	}
 }
 
 // At most 1,000 tombstones stay, and the newest is one of them.
@@ -257,8 +238,8 @@ func TestList_farServer_thousandNames(t *testing.T) {
 	t.Parallel()
 	db := servers.SharedRedis(t)
 	proxy := faultnet.New(t, db.Addr())
-	near := newLocker(t, newClient(t, db), distlock.Options{})
-	far := newLocker(t, newClient(t, proxy, redis.Options{DB: db.DB()}), distlock.Options{})
+	near := newLocker(t, newClient(t, db))
+	far := newLocker(t, newClient(t, proxy, redis.Options{DB: db.DB()}))
 	const names = 1000
 	var all sync.WaitGroup
 	for i := range names {

@@ -22,7 +22,7 @@ func TestLocker_L_manyLeasesCostLittle(t *testing.T) {
 	const n = 2_000
 	c := cost{failed: 1}
 	for tries := 0; c.failed > 0 && tries < 5; tries++ { // a renewal that fails on a busy machine costs more
-		c = hold(t, n, 3*time.Second, distlock.Options{TTL: time.Minute, RenewEvery: time.Second})
+		c = hold(t, n, 3*time.Second, ttl(time.Minute), renewEvery(time.Second))
 	}
 	t.Logf("%+v", c)
 	if c.renewed < 2*n {
@@ -52,13 +52,13 @@ type cost struct {
 }
 
 // hold acquires n leases, and holds them for d.
-func hold(t *testing.T, n int, d time.Duration, opts distlock.Options) (c cost) {
+func hold(t *testing.T, n int, d time.Duration, with ...options) (c cost) {
 	goroutines := watchGoroutines(t)
 	before, heap := goroutines.reset(), heapInUse()
 	var wire wire
 	client := newClient(t, servers.StartRedis(t), redis.Options{Dialer: wire.dial})
 	var renewed, failed atomic.Int64
-	opts.Observer = onEnd(func(op *distlock.Operation) {
+	observer := onEnd(func(op *distlock.Operation) {
 		switch {
 		case op.Scheduled && op.Err == nil:
 			renewed.Add(1)
@@ -66,7 +66,7 @@ func hold(t *testing.T, n int, d time.Duration, opts distlock.Options) (c cost) 
 			failed.Add(1)
 		}
 	})
-	l := newLocker(t, client, opts)
+	l := newLocker(t, client, append(with, seenBy(observer))...)
 	leases := make([]*distlock.Lease, n)
 	var all sync.WaitGroup
 	for part := range 16 {

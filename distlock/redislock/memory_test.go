@@ -20,8 +20,8 @@ func TestKeys_afterARun_smallAndExpiring(t *testing.T) {
 	const names, most = 200, 330
 	server := servers.SharedRedis(t)
 	client := newClient(t, server)
-	opts := distlock.Options{TTL: time.Second, Wait: -1, Holder: strings.Repeat("h", 64-len(`{"h":""}`))}
-	one, other := newLocker(t, client, opts), newLocker(t, client, opts)
+	holder := heldBy(strings.Repeat("h", 64-len(`{"h":""}`)))
+	one, other := newLocker(t, client, ttl(time.Second), forever, holder), newLocker(t, client, ttl(time.Second), forever, holder)
 	name := func(i int) string { return fmt.Sprintf("session-%05d", i) }
 	must := func(lease *distlock.Lease, err error) *distlock.Lease {
 		t.Helper()
@@ -53,7 +53,7 @@ func TestKeys_afterARun_smallAndExpiring(t *testing.T) {
 		waiters.Wait()
 		leave()
 	}
-	abandoned := newLocker(t, client, distlock.Options{TTL: time.Second, RenewEvery: -1, Holder: opts.Holder})
+	abandoned := newLocker(t, client, ttl(time.Second), renewEvery(-1), holder)
 	var last *distlock.Lease
 	for i := range names / 10 {
 		last = must(abandoned.Acquire(t.Context(), name(i)))

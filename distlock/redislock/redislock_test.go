@@ -3,6 +3,7 @@ package redislock_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -16,10 +17,29 @@ import (
 
 const key = "secret-session-id"
 
-func newLocker(tb testing.TB, client redis.UniversalClient, opts distlock.Options) *distlock.Locker {
+// options sets an option of a Locker. No other test of the package names the field.
+type options func(*distlock.Options)
+
+func ttl(d time.Duration) options { return func(o *distlock.Options) { o.TTL = d } }
+
+func forever(o *distlock.Options) { o.Wait = -1 }
+
+func renewEvery(d time.Duration) options { return func(o *distlock.Options) { o.RenewEvery = d } }
+
+func heldBy(holder string) options { return func(o *distlock.Options) { o.Holder = holder } }
+
+func seenBy(o distlock.Observer) options { return func(opts *distlock.Options) { opts.Observer = o } }
+
+func logTo(w io.Writer) options {
+	return func(o *distlock.Options) { o.Logger = slog.New(slog.NewTextHandler(w, nil)) }
+}
+
+// newLocker makes a Locker that the test closes. It logs nothing by default.
+func newLocker(tb testing.TB, client redis.UniversalClient, with ...options) *distlock.Locker {
 	tb.Helper()
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
+	opts := distlock.Options{Logger: slog.New(slog.DiscardHandler)}
+	for _, set := range with {
+		set(&opts)
 	}
 	l, err := redislock.New(client, &opts)
 	if err != nil {
