@@ -24,7 +24,7 @@ func (d *lockDriver) Acquire(ctx context.Context, req driver.AcquireRequest) (dr
 	cmd, replayed := script.Run(ctx, d.transport, keysOf(req.Name).all(), args...)
 	answer, err := cmd.Result()
 	if err != nil {
-		return driver.AcquireReply{}, d.failed(err)
+		return driver.AcquireReply{}, d.explain(err)
 	}
 	reply, err := parseAcquire(answer)
 	reply.Replayed = replayed
@@ -38,7 +38,7 @@ func (d *lockDriver) Raise(ctx context.Context, req driver.RaiseRequest) (driver
 	cmd, _ := raiseScript.Run(ctx, d.transport, []string{keysOf(req.Name).lock()}, req.Owner, req.Floor)
 	parts, err := cmd.Slice()
 	if err != nil {
-		return driver.RaiseReply{}, d.failed(err)
+		return driver.RaiseReply{}, d.explain(err)
 	}
 	r := replyOf(parts)
 	switch r.Text() {
@@ -62,7 +62,7 @@ func (d *lockDriver) Extend(ctx context.Context, reqs []driver.ExtendRequest) []
 	for i, reply := range extendScript.Each(ctx, d.transport, keys, args) {
 		switch answer, err := reply.Text(); {
 		case reply.Err() != nil:
-			replies[i].Err = d.failed(err)
+			replies[i].Err = d.explain(err)
 		case answer == "held":
 			replies[i].Held = true
 		case answer != "not held":
@@ -85,7 +85,7 @@ func (d *lockDriver) release(
 ) (driver.ReleaseReply, error) {
 	cmd, replayed := script.Run(ctx, d.transport, keysOf(name).all(), args...)
 	if err := cmd.Err(); err != nil {
-		return driver.ReleaseReply{}, d.failed(err)
+		return driver.ReleaseReply{}, d.explain(err)
 	}
 	switch answer, _ := cmd.Text(); answer {
 	case "released", "not held":

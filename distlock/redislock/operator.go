@@ -27,7 +27,7 @@ func (d *lockDriver) List(ctx context.Context, req driver.ListRequest) (page dri
 	}
 	keys, next, err := rediskeys.Names(ctx, d.transport, req.Namespace, "lock", req.After, req.Limit)
 	if err != nil {
-		return page, d.failed(err)
+		return page, d.explain(err)
 	}
 	page.Next = next
 	names := make([]driver.Name, len(keys))
@@ -86,7 +86,7 @@ func (d *lockDriver) parseListed(name driver.Name, cmd *redis.Cmd) (driver.Liste
 	l := driver.Listed{Name: name}
 	parts, err := cmd.Slice()
 	if err != nil {
-		return l, d.failed(err)
+		return l, d.explain(err)
 	}
 	if len(parts) == 0 {
 		return l, nil

@@ -48,7 +48,7 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 
 func newLockDriver(client redis.UniversalClient) *lockDriver {
 	d := &lockDriver{client: client, transport: redisconn.New(client, nil), channel: rand.Text()}
-	d.wakes = redisconn.NewWakes(d.transport, d.failed, parseWake)
+	d.wakes = redisconn.NewWakes(d.transport, d.explain, parseWake)
 	return d
 }
 
@@ -65,7 +65,7 @@ func (d *lockDriver) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Backend: "redis", AcrossProcesses: true, Queues: true}
 }
 
-func (d *lockDriver) failed(err error) error { return rediskinds.Explain(d.client, "redislock", err) }
+func (d *lockDriver) explain(err error) error { return rediskinds.Explain(d.client, "redislock", err) }
 
 // Close closes the driver's own connections and its subscription. The caller's client stays open.
 func (d *lockDriver) Close() error {

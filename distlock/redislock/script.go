@@ -14,13 +14,14 @@ var files embed.FS
 
 func lua(names ...string) string { return constants.Replace(redisconn.Source(files, names...)) }
 
-// A script that MayMove goes on with the record alone while its slot moves. The others fail then.
+// While its slot moves, a script with FirstKeyAloneIfMoving goes on with the record alone. The others
+// fail then.
 var (
-	acquireScript  = redisconn.NewScript(lua("time", "acquire", "record", "queue", "acquire_any")).MayMove()
-	acquireFreeing = acquireScript.Freeing()
-	releaseMoving  = releaseScript.MayMove()
+	acquireScript  = redisconn.NewScript(lua("time", "acquire", "record", "queue", "acquire_any")).FirstKeyAloneIfMoving()
+	acquireFreeing = acquireScript.NeedsNoMemory()
+	releaseMoving  = releaseScript.FirstKeyAloneIfMoving()
 	releaseScript  = redisconn.NewScript(lua("unflagged", "release", "time", "record", "queue", "release_any"))
 	raiseScript    = redisconn.NewScript(lua("time", "record", "queue", "raise"))
 	extendScript   = redisconn.NewScript(lua("extend"))
-	inspectScript  = redisconn.NewScript(lua("inspect")).MayMove()
+	inspectScript  = redisconn.NewScript(lua("inspect")).FirstKeyAloneIfMoving()
 )

@@ -26,7 +26,7 @@ func script(names ...string) *redisconn.Script {
 
 var (
 	acquireScript  = script("record", "write", "acquire")
-	acquireFreeing = acquireScript.Freeing()
+	acquireFreeing = acquireScript.NeedsNoMemory()
 	raiseScript    = script("record", "write", "raise")
 	extendScript   = script("record", "extend")
 	releaseScript  = script("record", "release")
@@ -48,7 +48,7 @@ func newNode(client *redis.Client, ownsClient bool, up *uptime) *node {
 	n.transport = redisconn.New(client, func(o *redis.Options) {
 		o.OnConnect = up.onConnect(o.OnConnect)
 	})
-	n.wakes = redisconn.NewWakes(n.transport, n.failed, parseWake)
+	n.wakes = redisconn.NewWakes(n.transport, n.explain, parseWake)
 	return n
 }
 
@@ -64,7 +64,7 @@ func lockAndTombstone(name driver.Name, owner string) []string {
 	return []string{keys + "lock", keys + "tombstone:" + owner}
 }
 
-func (n *node) failed(err error) error { return rediskinds.Explain(n.client, "redlock", err) }
+func (n *node) explain(err error) error { return rediskinds.Explain(n.client, "redlock", err) }
 
 // call sends a script once. ⚑ After a repetition a copy may still come, which costs a tombstone for
 // each owner that is refused. The quorum decides about repetitions.
@@ -72,7 +72,7 @@ func (n *node) call(ctx context.Context, script *redisconn.Script, keys []string
 	cmd := script.Once(ctx, n.transport, keys, args...)
 	parts, err := cmd.Slice()
 	if cmd.Err() != nil {
-		return quorum.Reply{}, n.failed(err)
+		return quorum.Reply{}, n.explain(err)
 	}
 	n.answered()
 	return parse(parts)

@@ -14,7 +14,7 @@ import (
 type Script struct {
 	*redis.Script
 	source  string
-	mayMove bool
+	aloneIfMoving bool
 }
 
 // Source joins files of the folder lua, named without ".lua". It panics if a file is missing.
@@ -35,19 +35,19 @@ func NewScript(source string) *Script {
 	return &Script{Script: redis.NewScript(source), source: source}
 }
 
-// Freeing returns the script for a server without memory, where Redis checks the first write of a script
-// alone. The form begins with a write that needs no memory and changes nothing.
-func (s *Script) Freeing() *Script {
+// NeedsNoMemory returns the script for a server without memory, where Redis checks the first write of a
+// script alone. The form begins with a write that needs no memory and changes nothing.
+func (s *Script) NeedsNoMemory() *Script {
 	with := NewScript("redis.call('GETEX', KEYS[1])\n" + s.source)
-	with.mayMove = s.mayMove
+	with.aloneIfMoving = s.aloneIfMoving
 	return with
 }
 
-// MayMove returns the script for keys whose slot may move. While it moves, no node of a Cluster accepts
-// missing keys, and Run sends the script with its first key alone.
-func (s *Script) MayMove() *Script {
+// FirstKeyAloneIfMoving returns the script for keys whose slot may move. While it moves, no node of a
+// Cluster accepts missing keys, and Run sends the script with its first key alone.
+func (s *Script) FirstKeyAloneIfMoving() *Script {
 	with := *s
-	with.mayMove = true
+	with.aloneIfMoving = true
 	return &with
 }
 
@@ -71,7 +71,7 @@ func (s *Script) Once(ctx context.Context, t *Transport, keys []string, args ...
 	if err == nil {
 		err = call.Failure()
 	}
-	if s.mayMove && len(keys) > 1 && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
+	if s.aloneIfMoving && len(keys) > 1 && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK")) {
 		return s.Once(ctx, t, keys[:1], args...)
 	}
 	return result(call, err)

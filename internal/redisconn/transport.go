@@ -25,15 +25,19 @@ type Transport struct {
 	tune    func(*redis.Options) // of its own connections; nil: none
 	running sync.WaitGroup       // round trips
 
+	overClient *nodeQueue // of the calls that the client itself sends
+
 	mu     sync.Mutex
-	nodes  map[string]*nodeQueue // by the address of the node; "": over the client
+	nodes  map[string]*nodeQueue // by the address of the node
 	closed bool
 }
 
 // New makes a transport over client, which stays the caller's. A tune changes the options of its own
 // connections. It may be nil.
 func New(client redis.UniversalClient, tune func(*redis.Options)) *Transport {
-	return &Transport{client: client, tune: tune, nodes: make(map[string]*nodeQueue)}
+	t := &Transport{client: client, tune: tune, nodes: make(map[string]*nodeQueue)}
+	t.overClient = newNodeQueue(t, nil)
+	return t
 }
 
 // Client returns the client of the transport.
@@ -89,16 +93,12 @@ func (t *Transport) queueOf(key string) *nodeQueue {
 		node, _ = c.MasterForKey(noWait, key)
 	}
 	if node == nil {
-		return t.overClient()
+		return t.overClient
 	}
 	return t.queueWith(node.Options().Addr, node.Options())
 }
 
-// overClient returns the queue of the calls that the client itself sends.
-func (t *Transport) overClient() *nodeQueue { return t.queueWith("", nil) }
-
 // queueWith returns the queue of the node at an address, over connections with the given options.
-// Without options, it goes over the client.
 func (t *Transport) queueWith(addr string, options *redis.Options) *nodeQueue {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,11 +106,9 @@ func (t *Transport) queueWith(addr string, options *redis.Options) *nodeQueue {
 	if q != nil {
 		return q
 	}
-	if options != nil {
-		options = ownOptions(options)
-		if t.tune != nil {
-			t.tune(options)
-		}
+	options = ownOptions(options)
+	if t.tune != nil {
+		t.tune(options)
 	}
 	q = newNodeQueue(t, options)
 	t.nodes[addr] = q
@@ -140,21 +138,22 @@ func notRun(cmd redis.Cmder) bool { return wasNotRun(cmd.Err()) }
 // not be read. In a Cluster that moves the keys, this needs more than one round trip.
 func (t *Transport) Send(ctx context.Context, key string, cmds ...redis.Cmder) error {
 	q := t.queueOf(key)
-	if _, isCluster := t.client.(*redis.ClusterClient); q.options != nil || !isCluster {
+	own := q != t.overClient
+	if _, isCluster := t.client.(*redis.ClusterClient); own || !isCluster {
 		err := q.send(ctx, cmds...)
 		if err != nil || !isCluster || !slices.ContainsFunc(cmds, notRun) {
 			return err
 		}
 	}
 	// ⚑ A command may have taken effect before.
-	done := q.options != nil && slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return !notRun(cmd) })
+	done := own && slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return !notRun(cmd) })
 	// ⚑ A pipeline over all nodes of a Cluster will not do: while a slot moves, go-redis lets two nodes
 	// answer at the same time.
 	for i, cmd := range cmds {
 		if call, ok := cmd.(*Call); ok && notRun(call) {
 			call.sent.written = false // the copy was rejected
 		}
-		if err := t.overClient().send(ctx, cmd); err != nil {
+		if err := t.overClient.send(ctx, cmd); err != nil {
 			return WithEarlierCopy(done || i > 0, err)
 		}
 	}
