@@ -65,33 +65,6 @@ func TestNodeQueue_distantServer_noExtraTrip(t *testing.T) {
 	q.wantIdle(t)
 }
 
-// When the connection breaks before the answers, each call fails, or is sent again and reports
-// that.
-func TestNodeQueue_C_lostReplies_unknownOutcome(t *testing.T) {
-	for _, retries := range []int{-1, 0} {
-		t.Run(fmt.Sprintf("MaxRetries %d", retries), func(t *testing.T) {
-			options, proxy := proxied(t)
-			options.MaxRetries = retries
-			s, q, w := patiently(t, options)
-			const n = 5
-			end := q.occupy(t, s, w)
-			replies, errs, wait := q.acquire(t, s, n)
-			proxy.DropReplies(faultnet.First(1, faultnet.Containing("holder 3")))
-			end()
-			wait()
-			for i := range n {
-				if failed := errs[i] != nil; failed != (retries < 0) || !failed && (replies[i].Outcome != driver.Granted || !replies[i].Replayed) {
-					t.Errorf("%d: %+v, %v", i, replies[i], errs[i])
-				}
-				if state, err := s.Inspect(t.Context(), nameOf(i)); i == 3 && (err != nil || !state.Held) {
-					t.Errorf("%d was not executed: %+v, %v", i, state, err)
-				}
-			}
-			q.wantIdle(t)
-		})
-	}
-}
-
 // The commands behind a script that the server does not know take effect after it, and those before it once.
 func TestSend_S2_unknownScript_keepsTheOrder(t *testing.T) {
 	l := open(t, onNode(t))

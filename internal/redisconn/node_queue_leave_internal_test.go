@@ -223,20 +223,6 @@ func TestNodeQueue_L_callersReturnInTime(t *testing.T) {
 	}
 }
 
-// A call waits at most for the patience until it starts another round trip.
-func TestNodeQueue_patienceEnds(t *testing.T) {
-	s, q, w := patiently(t, onNode(t))
-	q.patience = 20 * time.Millisecond
-	end := q.occupy(t, s, w)
-	for range 3 {
-		if _, err := s.Inspect(t.Context(), name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	end()
-	q.wantIdle(t)
-}
-
 func TestNodeQueue_answerWhileLeaving_counts(t *testing.T) {
 	q := newNodeQueue(nil, nil)
 	ctx, cancel := context.WithCancel(t.Context())
