@@ -17,11 +17,8 @@ import (
 // name, the package that called Redis. No text names a key. An error without a kind is an unknown
 // outcome.
 func Explain(client redis.UniversalClient, name string, err error) error {
-	advice, kind := kindOf(client, err)
+	advice, kind := kindOf(client, name, err)
 	text := name + ": " + withoutQuotes(err)
-	if advice == missingRight {
-		advice += name
-	}
 	if advice != "" {
 		text += " (" + advice + ")"
 	}
@@ -54,10 +51,10 @@ var errNoMemory = errors.Join(driver.ErrRefused, driver.ErrNotDone)
 // missingRight precedes the name of a package.
 const missingRight = "the ACL user lacks a right: grant those that are listed in the documentation of package "
 
-// kindOf derives advice and the kind of an error from its text. No other function does. A nil kind
+// kindOf derives advice and the kind of an error of the package name from its text. No other function does. A nil kind
 // is an unknown outcome, unless the request was not sent. A reply that is not listed here has a nil
 // kind, because a proxy that lost the answer of Redis sends a reply of its own.
-func kindOf(client redis.UniversalClient, err error) (advice string, kind error) {
+func kindOf(client redis.UniversalClient, name string, err error) (advice string, kind error) {
 	_, isCluster := client.(*redis.ClusterClient)
 	has := func(codes ...string) bool { return redisconn.ReplyHas(err, codes...) }
 	switch {
@@ -74,7 +71,7 @@ func kindOf(client redis.UniversalClient, err error) (advice string, kind error)
 	case has("NOAUTH", "WRONGPASS"), strings.Contains(err.Error(), "unauthenticated"):
 		return "check the user and password of the client", driver.ErrRights
 	case has("NOPERM", "The user executing the script can't", "ERR ACL failure in script:"):
-		return missingRight, driver.ErrRights
+		return missingRight + name, driver.ErrRights
 	case has("OOM"):
 		return "raise maxmemory of Redis, or delete sessions, which needs no memory; held leases are still renewed and released", errNoMemory
 	case has("MISCONF"):

@@ -25,13 +25,13 @@ type address struct {
 
 // parseAddress parses a URL. ⚑ A password with a special character can end up in each part of the
 // URL. The errors therefore show only known words.
-func parseAddress(rawURL string) (address, error) {
+func parseAddress(rawURL string) (*address, error) {
 	scheme, rest, found := strings.Cut(rawURL, "://")
 	switch {
 	case !found || strings.ContainsAny(scheme, ":/?#@"): // such a text may be part of a password
-		return address{}, fmt.Errorf("it has no scheme: write one of %s", Schemes)
+		return nil, fmt.Errorf("it has no scheme: write one of %s", Schemes)
 	case !slices.Contains(strings.Fields(Schemes), scheme+"://"):
-		return address{}, fmt.Errorf("the scheme %q is not known: write one of %s", scheme, Schemes)
+		return nil, fmt.Errorf("the scheme %q is not known: write one of %s", scheme, Schemes)
 	}
 	server, kind, _ := strings.Cut(scheme, "+")
 	end := strings.IndexAny(rest+"/", "/?#")
@@ -39,19 +39,19 @@ func parseAddress(rawURL string) (address, error) {
 	at := strings.LastIndexByte(authority, '@')
 	user, hosts := authority[:at+1], authority[at+1:]
 	if strings.Count(user, "@") > 1 && strings.Contains(authority, ",") {
-		return address{}, errors.New("user and password belong before the first host alone: " +
+		return nil, errors.New("user and password belong before the first host alone: " +
 			"write an @ in them as %40")
 	}
 	u, err := url.Parse("redis://" + user + "host" + tail) // package url rejects several hosts
 	if err != nil || strings.ContainsAny(tail, "@#") {
-		return address{}, errEncoding
+		return nil, errEncoding
 	}
 	query, err := url.ParseQuery(u.RawQuery) // u.Query ignores errors
 	if err != nil {
-		return address{}, errEncoding
+		return nil, errEncoding
 	}
 	secret := query.Has("password") || query.Has("sentinel_password")
-	a := address{server, kind, u.User, hosts, u.Path, query, secret}
+	a := &address{server, kind, u.User, hosts, u.Path, query, secret}
 	return a, a.check()
 }
 
@@ -60,7 +60,7 @@ var errEncoding = errors.New("it cannot be parsed: percent-encode the special ch
 
 // check refuses parameters that go-redis accepts but a lock cannot honour. It refuses passwords
 // that go-redis would quote in an error.
-func (a address) check() error {
+func (a *address) check() error {
 	for _, name := range slices.Sorted(maps.Keys(a.query)) {
 		value := a.query.Get(name)
 		if name != "addr" && len(a.query[name]) > 1 {
@@ -95,7 +95,7 @@ func (a address) check() error {
 }
 
 // checkDatabase does not show the path, which may be a part of a password.
-func (a address) checkDatabase() error {
+func (a *address) checkDatabase() error {
 	database := a.query.Get("db")
 	if path := strings.Trim(a.path, "/"); a.server != "unix" && path != "" {
 		if database != "" {
@@ -110,11 +110,11 @@ func (a address) checkDatabase() error {
 }
 
 // secure reports whether the scheme means TLS.
-func (a address) secure() bool { return a.server == "rediss" || a.server == "valkeys" }
+func (a *address) secure() bool { return a.server == "rediss" || a.server == "valkeys" }
 
 // url returns the URL for the parsers of go-redis. The hosts after the first are parameters. ⚑ The
 // URL has no user and password, so no error of go-redis shows them. The caller sets TLS.
-func (a address) url(port string) (string, error) {
+func (a *address) url(port string) (string, error) {
 	u := url.URL{Scheme: "unix", Path: a.path}
 	if a.server != "unix" {
 		hosts, err := a.hostPorts(port)
@@ -131,7 +131,7 @@ func (a address) url(port string) (string, error) {
 }
 
 // hostPorts returns the hosts, each with a port.
-func (a address) hostPorts(port string) ([]string, error) {
+func (a *address) hostPorts(port string) ([]string, error) {
 	if a.hosts == "" {
 		return nil, errors.New("it names no host: write host:port, or several with commas between them")
 	}
@@ -172,13 +172,13 @@ func withPort(host, port string, credentials bool) (string, error) {
 	}
 }
 
-func (a address) credentials() (username, password string) {
+func (a *address) credentials() (username, password string) {
 	password, _ = a.user.Password()
 	return a.user.Username(), password
 }
 
 // take removes a parameter and returns its value.
-func (a address) take(name string) string {
+func (a *address) take(name string) string {
 	defer a.query.Del(name)
 	return a.query.Get(name)
 }

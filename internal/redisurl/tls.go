@@ -13,7 +13,7 @@ import (
 // tlsConfig takes the parameters of TLS out of the query, and reads their files. It returns nil for
 // a scheme without TLS. ⚑ Without tls_server_name, ServerName stays empty. go-redis then verifies
 // each Sentinel and each node by the address that it dials.
-func (a address) tlsConfig() (*tls.Config, error) {
+func (a *address) tlsConfig() (*tls.Config, error) {
 	if !a.secure() {
 		return nil, nil
 	}

@@ -53,7 +53,7 @@ func Parse(rawURL string) (any, error) {
 	}
 }
 
-func nodeOptions(a address, secure *tls.Config) (*redis.Options, error) {
+func nodeOptions(a *address, secure *tls.Config) (*redis.Options, error) {
 	switch {
 	case a.server == "unix":
 		if a.hosts != "" || strings.Trim(a.path, "/") == "" {
@@ -76,7 +76,7 @@ func nodeOptions(a address, secure *tls.Config) (*redis.Options, error) {
 	return options, nil
 }
 
-func failoverOptions(a address, secure *tls.Config) (*redis.FailoverOptions, error) {
+func failoverOptions(a *address, secure *tls.Config) (*redis.FailoverOptions, error) {
 	sentinelUsername, sentinelPassword := a.take("sentinel_username"), a.take("sentinel_password")
 	options, err := parseBy(redis.ParseFailoverURL, "redis.ParseFailoverURL", a, "26379")
 	switch {
@@ -97,7 +97,7 @@ func failoverOptions(a address, secure *tls.Config) (*redis.FailoverOptions, err
 	return options, nil
 }
 
-func clusterOptions(a address, secure *tls.Config) (*redis.ClusterOptions, error) {
+func clusterOptions(a *address, secure *tls.Config) (*redis.ClusterOptions, error) {
 	if strings.Trim(a.path, "/") != "" || a.query.Has("db") {
 		return nil, errors.New("a Cluster has no databases to choose from: leave the database out")
 	}
@@ -116,7 +116,7 @@ func clusterOptions(a address, secure *tls.Config) (*redis.ClusterOptions, error
 }
 
 // parseBy gives the address to a parser of go-redis.
-func parseBy[T any](parser func(string) (*T, error), name string, a address, port string) (*T, error) {
+func parseBy[T any](parser func(string) (*T, error), name string, a *address, port string) (*T, error) {
 	location, err := a.url(port)
 	if err != nil {
 		return nil, err
