@@ -51,7 +51,8 @@ var errNoMemory = errors.Join(driver.ErrRefused, driver.ErrNotDone)
 // missingRight precedes the name of a package.
 const missingRight = "the ACL user lacks a right: grant those that are listed in the documentation of package "
 
-// kindOf derives advice and the kind of an error of the package name from its text. No other function does. A nil kind
+// kindOf derives advice and the kind of an error of the package name from its text. No other function
+// does. A nil kind
 // is an unknown outcome, unless the request was not sent. A reply that is not listed here has a nil
 // kind, because a proxy that lost the answer of Redis sends a reply of its own.
 func kindOf(client redis.UniversalClient, name string, err error) (advice string, kind error) {
