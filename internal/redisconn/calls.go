@@ -72,8 +72,8 @@ func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed boo
 		if err == nil || ctx.Err() != nil || try == t.repetitions() {
 			break
 		}
-		lost := connectionBroke(err)
-		if !lost && !IsDial(err) && !IsTemporary(t.client, err) {
+		again, mayHaveEffect := fateOf(t.client, err)
+		if !again {
 			break
 		}
 		wait := rand.N(firstPause << min(try, doublings))
@@ -85,9 +85,16 @@ func (t *Transport) Repeat(ctx context.Context, send func() error) (replayed boo
 		if pause(ctx, wait); ctx.Err() != nil {
 			break
 		}
-		replayed = replayed || lost && !errors.Is(err, ErrNotDone)
+		replayed = replayed || mayHaveEffect
 	}
 	return replayed, WithEarlierCopy(replayed, err)
+}
+
+// fateOf reports whether another copy may help after the error of a copy, and whether that copy may have
+// taken effect.
+func fateOf(client redis.UniversalClient, err error) (again, mayHaveEffect bool) {
+	broke := connectionBroke(err)
+	return broke || IsDial(err) || IsTemporary(client, err), broke && !errors.Is(err, ErrNotDone)
 }
 
 // WithEarlierCopy returns the error of the last copy of a request, or of a later command of it. It wraps

@@ -19,6 +19,32 @@ type reply string
 func (r reply) Error() string { return string(r) }
 func (reply) RedisError()     {}
 
+// Another copy follows only an error that may pass. A copy that was rejected, or not written, has no
+// effect.
+func TestFateOf(t *testing.T) {
+	client := redis.NewClusterClient(&redis.ClusterOptions{})
+	defer client.Close()
+	dial := &net.OpError{Op: "dial", Err: io.EOF}
+	for _, c := range []struct {
+		err           error
+		again, effect bool
+	}{
+		{io.EOF, true, true},
+		{&net.OpError{Op: "read", Err: io.ErrUnexpectedEOF}, true, true},
+		{notSent(io.EOF), true, false},
+		{dial, true, false},
+		{reply("LOADING Redis is loading the dataset in memory"), true, false},
+		{reply("MOVED 3999 127.0.0.1:6381"), true, false},
+		{reply("OOM command not allowed"), false, false},
+		{context.DeadlineExceeded, false, false},
+		{context.Canceled, false, false},
+	} {
+		if again, effect := fateOf(client, c.err); again != c.again || effect != c.effect {
+			t.Errorf("%v: another copy %t, an effect %t", c.err, again, effect)
+		}
+	}
+}
+
 // The client reloads the nodes of a Cluster if that may help.
 func TestReload_ifItMayHelp(t *testing.T) {
 	for _, c := range []struct {

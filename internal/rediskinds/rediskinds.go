@@ -52,9 +52,8 @@ var errNoMemory = errors.Join(driver.ErrRefused, driver.ErrNotDone)
 const missingRight = "the ACL user lacks a right: grant those that are listed in the documentation of package "
 
 // kindOf derives advice and the kind of an error of the package name from its text. No other function
-// does. A nil kind
-// is an unknown outcome, unless the request was not sent. A reply that is not listed here has a nil
-// kind, because a proxy that lost the answer of Redis sends a reply of its own.
+// does. A nil kind is an unknown outcome, unless the request was not sent. A reply that is not listed
+// here has a nil kind, because a proxy that lost the answer of Redis sends a reply of its own.
 func kindOf(client redis.UniversalClient, name string, err error) (advice string, kind error) {
 	_, isCluster := client.(*redis.ClusterClient)
 	has := func(codes ...string) bool { return redisconn.ReplyHas(err, codes...) }
