@@ -48,7 +48,7 @@ func (l *Locker) acquire(ctx context.Context, key string, once bool, opts []Call
 	}
 	defer l.workEnds()
 
-	a.op = Operation{Name: OpAcquire, Backend: l.caps.Backend, Key: key, TTL: a.settings.TTL.Truncate(time.Millisecond)}
+	a.op = Operation{Name: OpAcquire, Key: key, TTL: a.settings.TTL.Truncate(time.Millisecond)}
 	op := &a.op
 	a.ctx = l.begin(ctx, op)
 	if a.settings.Work != "" {
@@ -155,7 +155,7 @@ func (a *acquisition) waitContext() (context.Context, context.CancelFunc) {
 func (a *acquisition) askUntilGranted(ctx context.Context) (out outcome) {
 	l := a.locker
 	a.req = driver.AcquireRequest{
-		Name:     l.name(a.op.Key),
+		Name:     driver.Name{Namespace: l.opts.Namespace, Key: a.op.Key},
 		Owner:    newOwner(),
 		TTL:      a.op.TTL,
 		Holder:   l.opts.Holder,
@@ -169,55 +169,52 @@ func (a *acquisition) askUntilGranted(ctx context.Context) (out outcome) {
 		}
 	}()
 	// How long the backend may be silent, and since when it is.
-	patience, since := min(firstAnswer, a.op.TTL), time.Now()
+	silence, since := min(firstAnswer, a.op.TTL), time.Now()
 	if a.waiter != nil && a.waiter.Waited && l.caps.Queues { // it would have to wait there, too
-		a.joinQueue(ctx, patience)
+		a.joinQueue(ctx, silence)
 	}
 	for ctx.Err() == nil {
-		limit := patience - time.Since(since)
+		limit := silence - time.Since(since)
 		if limit <= 0 {
-			return a.failed(cmp.Or(a.last.failure, unavailable("acquire", errors.New(noAnswer(patience)))))
+			return a.failed(unavailable("acquire", &deadlineError{context.DeadlineExceeded, noAnswer(silence)}))
 		}
-		lease, busy, err := a.ask(ctx, limit)
-		switch {
-		case lease != nil:
+		lease, reply, err := a.ask(ctx, limit)
+		if lease != nil {
 			return outcome{lease: lease}
-		case err != nil && ctx.Err() != nil: // the end of ctx is the reason, whatever became of the request
+		}
+		if err != nil && ctx.Err() != nil { // the end of ctx is the reason, whatever became of the request
+			break
+		}
+		next := a.next(reply, err)
+		switch next {
+		case reenters:
+			silence, since = a.op.TTL, time.Now()
+			a.reenter(ctx, silence)
 			continue
-		case errors.Is(err, errCancelled) && (a.place.confirmed || a.place.joined && a.copiesMayArrive):
-			// A handoff to this owner was not claimed in time.
-			patience, since = a.op.TTL, time.Now()
-			a.reenter(ctx, patience)
-			continue
-		case err != nil && !a.outlives(err):
-			if late := (*deadlineError)(nil); errors.As(err, &late) {
-				err = cmp.Or(a.last.failure, err) // ⚑ the end of the patience hides why the backend gave no lock
-			}
+		case fails:
 			return a.failed(err)
 		}
-		if a.last.failure = err; err == nil {
-			patience, since = a.op.TTL, time.Now()
-			a.note(busy)
+		if err == nil {
+			silence, since = a.op.TTL, time.Now()
 		}
-		if a.once {
-			return outcome{err: a.last.err()}
-		}
-		a.waiter.Answered(a.last, err != nil)
-		switch {
-		case busy.Outcome == driver.Full:
-			return outcome{err: fmt.Errorf("%w: %w", a.last.err(), errFull)}
-		case (l.caps.Queues || l.listener != nil) && !a.place.joined:
-			a.joinQueue(ctx, patience-time.Since(since))
-			continue
-		case err == nil && l.listener != nil && a.place.wakes == nil && time.Since(a.place.listened) >= checkEvery:
+		a.note(reply, err)
+		switch next {
+		case ends:
+			if err = a.last.err(); reply.Outcome == driver.Full {
+				err = fmt.Errorf("%w: %w", err, errFull)
+			}
+			return outcome{err: err}
+		case joins:
+			a.joinQueue(ctx, silence-time.Since(since))
+		case listens:
 			a.listen(ctx, min(checkGrace, a.op.TTL/4)) // ⚑ its place must not end before the next request
-			continue                                   // a wake may have been missed
-		}
-		if lease := a.pause(ctx, busy, patience-time.Since(since)); lease != nil {
-			return outcome{lease: lease}
-		}
-		if err == nil { // a pause after an answer is no silence
-			since = time.Now()
+		case pauses:
+			if lease := a.pause(ctx, reply, silence-time.Since(since)); lease != nil {
+				return outcome{lease: lease}
+			}
+			if err == nil { // a pause after an answer is no silence
+				since = time.Now()
+			}
 		}
 	}
 	return a.gaveUp()
@@ -226,7 +223,7 @@ func (a *acquisition) askUntilGranted(ctx context.Context) (out outcome) {
 // undo withdraws all requests of the acquisition. The backend ends a grant whose caller has left. A
 // request that reaches the backend after that finds the tombstone of its owner.
 func (a *acquisition) undo() {
-	req := driver.ReleaseRequest{Name: a.req.Name, Owner: a.req.Owner, Leave: a.place.joined}
+	req := driver.ReleaseRequest{Name: a.req.Name, Owner: a.req.Owner, Leave: a.place.wanted}
 	if a.copiesMayArrive {
 		req.Tombstone = cleanup.Tombstone(a.req.TTL)
 	}

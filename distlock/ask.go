@@ -13,7 +13,6 @@ import (
 
 // ask asks the backend once. It returns a lease, or a reply that is busy or full, or an error.
 func (a *acquisition) ask(ctx context.Context, limit time.Duration) (*Lease, driver.AcquireReply, error) {
-	var none driver.AcquireReply
 	l := a.locker
 	a.op.Attempts++
 	a.promise()
@@ -29,25 +28,25 @@ func (a *acquisition) ask(ctx context.Context, limit time.Duration) (*Lease, dri
 		// A script that lacks a right may have written before it stopped.
 		stopped := errors.Is(err, driver.ErrRefused) && !errors.Is(err, driver.ErrNotDone)
 		a.copiesMayArrive = before || driver.MayHaveEffect(err) || stopped
-		return nil, none, failedRead("acquire", err)
+		return nil, reply, failedRead("acquire", err)
 	}
 	a.copiesMayArrive = before || reply.Replayed
 	switch reply.Outcome {
 	case driver.Busy, driver.Full:
 		a.req.Ticket = cmp.Or(reply.Ticket, a.req.Ticket)
-		a.place.confirmed = reply.Ticket != 0
+		a.place.joined = reply.Ticket != 0
 		a.noteAwaited(reply.State.Fence, asked)
 		l.queues.Each(a.op.Key, func(other *acquisition) { other.noteAwaited(reply.State.Fence, asked) })
 		return nil, reply, nil
 	case driver.Cancelled:
-		return nil, none, unavailable("acquire", errCancelled)
+		return nil, reply, unavailable("acquire", errCancelled)
 	}
 	lease, err := a.granted(reply, sent, a.req.TTL)
 	a.copiesMayArrive = a.copiesMayArrive || err != nil
 	if lease != nil && a.req.Ticket != 0 {
 		a.op.Handoff = HandoffRemote
 	}
-	return lease, none, err
+	return lease, reply, err
 }
 
 // noteAwaited notes the token of the holder in the answer to a request. Tokens rise, so the lowest one is
@@ -78,7 +77,7 @@ func (a *acquisition) granted(reply driver.AcquireReply, sent trust.Moment, ttl 
 	if !l.adopt(g) {
 		return nil, ErrClosed
 	}
-	g.queue = l.queues.Granted(a.op.Key, a.waiter, reply.Waiters > 0, g.holder.answer())
+	g.inQueue = l.queues.Granted(a.op.Key, a.waiter, g.holder.acquired, reply.Waiters > 0, g.holder.answer())
 	g.startLocked() // ⚑ not sooner: the end of the lease has to end the grant in the queue
 	return g.holder, nil
 }

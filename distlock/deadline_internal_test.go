@@ -98,7 +98,10 @@ func take(t *testing.T, l *Locker) *Lease {
 func lose(le *Lease) error {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()
-	return le.notMineLocked("test")
+	if err := le.errLocked(); err != nil {
+		return err
+	}
+	return le.lossLocked(errNotMine)
 }
 
 func give(t *testing.T, lease *Lease) {
@@ -125,7 +128,7 @@ func TestLease_timerFiresEarlyOrLate_noEffect(t *testing.T) {
 		give(t, lease)
 		lease.grant.onTimer()
 		time.Sleep(2 * lease.grant.ttl)
-		if err := lease.Err(); !errors.Is(err, ErrNotHeld) || lease.state != released {
+		if err := lease.Err(); !errors.Is(err, ErrNotHeld) || lease.state != removed {
 			t.Errorf("after the release: %v, state %d", err, lease.state)
 		}
 	})

@@ -86,7 +86,7 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 		return err
 	}
 	within := new(step)
-	defer within.over.Store(true)
+	defer within.ended.Store(true)
 	return le.run(context.WithValue(ctx, guardKey{le}, within), fn)
 }
 
@@ -103,12 +103,12 @@ func (le *Lease) admits(ctx context.Context) error {
 
 type guardKey struct{ lease *Lease }
 
-// step is one that runs, or is over: a goroutine that it has left behind is in no step any more.
-type step struct{ over atomic.Bool }
+// step is one that runs, or has ended: a goroutine that it has left behind is in no step any more.
+type step struct{ ended atomic.Bool }
 
 func inGuard(ctx context.Context, le *Lease) bool {
 	within, _ := ctx.Value(guardKey{le}).(*step)
-	return within != nil && !within.over.Load()
+	return within != nil && !within.ended.Load()
 }
 
 // join returns ctx with the lease in it, which also ends with the lease.

@@ -71,7 +71,7 @@ func unavailable(operation string, cause error) error {
 // failedRead is the error of a driver's call without an effect that matters: of Inspect, of renewals, raises
 // and checks, and of Acquire, which undoes its effect.
 func failedRead(operation string, cause error) error {
-	if definite(cause) {
+	if refused(cause) {
 		return fmt.Errorf("%w: %s: %w", ErrRefused, operation, cause)
 	}
 	return unavailable(operation, cause)

@@ -57,7 +57,7 @@ type change struct {
 func (le *Lease) operate(ctx context.Context, verb string, limit time.Duration, op *Operation, c change) (err error) {
 	g, l := le.grant, le.grant.locker
 	start := time.Now()
-	op.Backend, op.Key, op.Fence = l.caps.Backend, le.Key(), le.Fence()
+	op.Key, op.Fence = le.Key(), le.Fence()
 	ctx = l.begin(ctx, op)
 	defer l.end(ctx, op, start)
 	if !l.workBegins() {
@@ -77,8 +77,10 @@ func (le *Lease) operate(ctx context.Context, verb string, limit time.Duration, 
 		err = ended
 	case err != nil:
 		err = c.failed(ctx, err)
+	case !held && le.lastWrite != noLastWrite: // ⚑ no loss: that may have released the lock
+		err = unavailable(verb, errLastWrite)
 	case !held:
-		err = le.notMineLocked(verb)
+		err = le.lossLocked(errNotMine)
 	default:
 		err = c.apply(sent)
 	}

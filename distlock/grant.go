@@ -1,6 +1,7 @@
 package distlock
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -11,8 +12,9 @@ import (
 // grant is one grant of the backend, as this process holds it. The leases of local handoffs share it,
 // one after the other. One timer serves its deadline and the patience of the renewal under way.
 //
-// Lock order: mu comes before the mutexes of the queue, the renewals, the clean-up, the Locker and the
-// reports. None of these is held while a grant is used. Only that of the reports is taken under another.
+// Lock order: mu comes before the mutexes of the queue, the alarm, the clean-up, the Locker and the
+// reports. None of these is held while a grant is used. Those of the alarm and the reports may be taken
+// under the others.
 type grant struct {
 	locker          *Locker
 	name            driver.Name
@@ -20,19 +22,20 @@ type grant struct {
 	ttl             time.Duration // each renewal asks for it
 	copiesMayArrive bool          // a copy of a request of the acquisition may still be under way
 
-	won time.Time // when the grant arrived
-
-	mu      sync.Mutex // guards the rest, and the states of all leases of the grant
-	holder  *Lease     // the last lease of the grant
-	first   int64      // the reserved tokens
-	last    int64
-	trust   trust.Trust
-	changed bool        // an Extend or a raise of the token was sent
-	timer   *time.Timer // nil before start
-	over    bool        // nothing is left for the timer
-	schedule
-	queue   *queued   // in the queue of the process
-	removal sync.Cond // the end of a call of Release
+	mu         sync.Mutex // guards the rest, and the states of all leases of the grant
+	holder     *Lease     // the last lease of the grant
+	firstToken int64      // the reserved tokens
+	lastToken  int64
+	trust      trust.Trust
+	changed    bool        // an Extend or a raise of the token was sent
+	timer      *time.Timer // nil before start
+	stopped    bool        // nothing is left for the timer
+	// A planned renewal becomes a request under way when it is due, and its answer plans the next.
+	planned  bool
+	due      trust.Moment
+	underway *renewal
+	inQueue  *queueGrant // in the queue of the process
+	removal  sync.Cond   // the end of a call of Release
 }
 
 // newGrant makes a grant that lasts for ttl from some moment after sent, with its first lease.
@@ -43,13 +46,11 @@ func newGrant(a *acquisition, sent trust.Moment, ttl time.Duration, reply driver
 		owner:           a.req.Owner,
 		ttl:             a.req.TTL,
 		copiesMayArrive: a.copiesMayArrive,
-		won:             time.Now(),
-		first:           reply.Fence,
-		last:            reply.FenceEnd,
+		firstToken:      reply.Fence,
+		lastToken:       reply.FenceEnd,
 		trust:           trust.Granted(sent, ttl),
 	}
-	g.removal.L = &g.mu
-	g.holder = g.lease(a, reply.Fence, g.won)
+	g.holder = g.newLease(a, reply.Fence, time.Now())
 	return g
 }
 
@@ -60,7 +61,7 @@ func (g *grant) startLocked() {
 
 // armLocked sets the timer to the earliest moment that the grant waits for.
 func (g *grant) armLocked() {
-	if g.over {
+	if g.stopped {
 		return
 	}
 	at := g.trust.Deadline()
@@ -74,21 +75,25 @@ func (g *grant) armLocked() {
 	}
 }
 
-// onTimer serves the deadline, then the patience. An early or second call changes nothing.
+// onTimer serves the deadline, then the patience for the renewal under way. An early or second call changes
+// nothing. An answer that comes after the patience counts.
 func (g *grant) onTimer() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := trust.Now()
 	switch {
-	case g.over:
-	case g.trust.Over(at) && (g.holder.state == released || g.holder.releasedByWrite): // its Release takes long
+	case g.stopped:
+	case g.trust.Over(at) && (g.holder.state == released || g.holder.lastWrite == releasedByWrite): // its Release is slow
 		g.holder.cancel(ErrNotHeld)
-		g.queue.End(true)
+		g.inQueue.End(true)
 		g.stopLocked()
 	case g.trust.Over(at):
 		_ = g.holder.lossLocked(errDeadline)
 	case g.underway != nil && !at.Before(g.underway.overdue):
-		g.overdueLocked()
+		overdue := g.underway
+		g.retryLocked()
+		overdue.report(failedRead("renew",
+			fmt.Errorf("no answer within %s", time.Since(overdue.began).Round(time.Millisecond))))
 	default:
 		g.armLocked()
 	}
@@ -96,8 +101,8 @@ func (g *grant) onTimer() {
 
 // stopLocked ends timer and renewal.
 func (g *grant) stopLocked() {
-	g.planned, g.underway = false, nil
-	g.over = true
+	g.pauseRenewalLocked()
+	g.stopped = true
 	if g.timer != nil {
 		g.timer.Stop()
 	}
@@ -109,25 +114,15 @@ func (g *grant) extendedLocked(sent trust.Moment, ttl time.Duration) {
 	g.armLocked()
 }
 
-// mayRenewLocked reports whether the grant is renewed at all. ⚑ Not once a write may release the lock.
-func (g *grant) mayRenewLocked() bool { return g.period() > 0 && !g.holder.lastWriteSent }
-
-// mayHandOffLocked reports whether the next waiter of the process, which wants ttl, may go on with the grant.
-// A closed Locker hands nothing off.
+// mayHandOffLocked reports whether the next waiter of the process, which wants ttl, may go on with the
+// grant of the given age. A closed Locker hands nothing off.
 // ⚑ Only as the backend granted it, with the Locker's TTL: an Extend, a raise or a last write may have an
 // effect yet. Only under a reserved token, which does not run ahead of the clock: there is one for each
 // microsecond.
-func (g *grant) mayHandOffLocked(at time.Time, ttl time.Duration) bool {
+func (g *grant) mayHandOffLocked(at time.Time, age, ttl time.Duration) bool {
 	token, common := g.holder.Fence()+1, g.locker.opts.TTL
 	return g.locker.closing.Err() == nil && !g.trust.TooLittleLeft(trust.At(at)) &&
-		!g.changed && !g.holder.lastWriteSent &&
+		!g.changed && g.holder.lastWrite == noLastWrite &&
 		g.ttl == common && ttl == common &&
-		token <= g.last && token-g.first <= at.Sub(g.won).Microseconds()
-}
-
-// mayReleaseWithWriteLocked reports whether the last write of a lease may release the lock.
-// ⚑ A lock whose acquire was sent more than once is released with a tombstone.
-func (le *Lease) mayReleaseWithWriteLocked() bool {
-	g := le.grant
-	return le.errLocked() == nil && le.state != releasing && !le.lastWriteSent && !g.copiesMayArrive && !g.queue.Wanted()
+		token <= g.lastToken && token-g.firstToken <= age.Microseconds()
 }

@@ -13,7 +13,7 @@ import (
 
 func TestHandoff_conditions(t *testing.T) {
 	const ttl = 30 * time.Second
-	at := time.Now()
+	at, age := time.Now(), time.Duration(0)
 	closed, closeLocker := context.WithCancel(t.Context())
 	closeLocker()
 	for name, c := range map[string]struct {
@@ -24,19 +24,20 @@ func TestHandoff_conditions(t *testing.T) {
 		"a quarter left":       {func(g *grant) { g.trust = trust.Granted(trust.At(at.Add(-ttl*3/4)), ttl) }, false},
 		"a closed Locker":      {func(g *grant) { g.locker.closing = closed }, false},
 		"a change":             {func(g *grant) { g.changed = true }, false},
-		"a last write":         {func(g *grant) { g.holder.lastWriteSent = true }, false},
+		"a last write":         {func(g *grant) { g.holder.lastWrite = lastWriteSent }, false},
 		"another TTL":          {func(g *grant) { g.ttl = ttl - 1 }, false},
-		"the last token":       {func(g *grant) { g.holder.fence.Store(g.last - 1) }, true},
-		"above the last token": {func(g *grant) { g.holder.fence.Store(g.last) }, false},
-		"a token for each µs":  {func(g *grant) { g.won = at.Add(-3 * time.Microsecond) }, true},
-		"more tokens than µs":  {func(g *grant) { g.won = at.Add(1 - 3*time.Microsecond) }, false},
+		"the last token":       {func(g *grant) { g.holder.fence.Store(g.lastToken - 1) }, true},
+		"above the last token": {func(g *grant) { g.holder.fence.Store(g.lastToken) }, false},
+		"a token for each µs":  {func(*grant) { age = 3 * time.Microsecond }, true},
+		"more tokens than µs":  {func(*grant) { age = 3*time.Microsecond - 1 }, false},
 	} {
-		g := &grant{locker: &Locker{opts: Options{TTL: ttl}, closing: t.Context()}, ttl: ttl, won: at.Add(-5 * time.Millisecond),
-			first: 1000, last: 1010, trust: trust.Granted(trust.At(at), ttl)}
+		g := &grant{locker: &Locker{opts: Options{TTL: ttl}, closing: t.Context()}, ttl: ttl,
+			firstToken: 1000, lastToken: 1010, trust: trust.Granted(trust.At(at), ttl)}
 		g.holder = &Lease{grant: g}
 		g.holder.fence.Store(1002)
+		age = 5 * time.Millisecond
 		c.change(g)
-		if got := g.mayHandOffLocked(at, ttl); got != c.want {
+		if got := g.mayHandOffLocked(at, age, ttl); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
@@ -152,17 +153,17 @@ func TestClose_L_releasesTheSuccessorOfAHandoffUnderWay(t *testing.T) {
 		next := behind(t, l)
 		time.Sleep(time.Millisecond)
 		g := first.grant
-		g.mu.Lock() // as in finish, between the end of the lease and the handoff
+		g.mu.Lock() // as in endHere, between the end of the lease and the handoff
 		first.state, first.endReason = released, errReleased
 		at := time.Now()
-		waiter := g.queue.Next(at, func(a *acquisition) bool { return g.mayHandOffLocked(at, a.op.TTL) })
+		waiter := g.inQueue.Next(at, func(*acquisition, time.Duration) bool { return true })
 		closed := make(chan error)
 		go func() { closed <- l.Close(t.Context()) }()
 		for l.closing.Err() == nil {
 			runtime.Gosched()
 		}
 		g.handOffLocked(waiter, at)
-		first.removed = true
+		first.state = removed
 		g.mu.Unlock()
 		if err := <-closed; err != nil {
 			t.Errorf("Close: %v", err)

@@ -44,8 +44,9 @@ func (l *Locker) state(ctx context.Context, operation, key string) (driver.State
 	if ctx.Err() != nil {
 		return driver.State{}, callerLeft(operation, ctx)
 	}
+	name := driver.Name{Namespace: l.opts.Namespace, Key: key}
 	state, err := callDriver(ctx, min(firstAnswer, l.opts.TTL),
-		func(ctx context.Context) (driver.State, error) { return l.driver.Inspect(ctx, l.name(key)) })
+		func(ctx context.Context) (driver.State, error) { return l.driver.Inspect(ctx, name) })
 	if err == nil {
 		return state, nil
 	}

@@ -1,6 +1,7 @@
 package distlock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -34,31 +35,67 @@ func (s *lastAnswer) err() error {
 
 // answer is the last answer for waiters behind a lease of their process.
 func (le *Lease) answer() lastAnswer {
-	return lastAnswer{busy: le.grant.locker.busy, at: le.acquired, metadata: le.metadata}
+	busy := &BusyError{Holder: le.grant.locker.opts.Holder, ThisProcess: true}
+	return lastAnswer{busy: busy, at: le.acquired, metadata: le.metadata}
 }
 
-// note keeps a busy answer of the backend.
-func (a *acquisition) note(busy driver.AcquireReply) {
-	s := busy.State
-	if busy.Ticket != 0 {
-		s.Waiters-- // itself
+// next is what an acquisition does after a request that was not granted.
+type next int
+
+const (
+	pauses   next = iota // until it is time to ask again
+	joins                // the backend's queue, and asks at once
+	listens              // for notifications again, and asks at once: it may have missed one
+	reenters             // the queue as a new owner, and asks at once: it has not claimed a handoff in time
+	ends                 // with the last answer
+	fails                // with the error
+)
+
+// next decides by a reply that is busy or full, or by an error.
+func (a *acquisition) next(reply driver.AcquireReply, err error) next {
+	p, l := &a.place, a.locker
+	switch {
+	case errors.Is(err, errCancelled) && (p.joined || p.wanted && a.copiesMayArrive):
+		return reenters
+	case err != nil && !a.goesOnAfter(err):
+		return fails
+	case a.once || reply.Outcome == driver.Full:
+		return ends
+	case (l.caps.Queues || l.listener != nil) && !p.wanted:
+		return joins
+	case err == nil && l.listener != nil && p.wakes == nil && time.Since(p.listened) >= checkEvery:
+		return listens
 	}
-	own, waiting := a.locker.queues.Held(a.op.Key)
-	a.last = lastAnswer{at: time.Now(), metadata: s.Metadata, ticket: a.req.Ticket,
-		busy: &BusyError{Holder: s.Holder, ThisProcess: own, Held: s.Age, Waiters: s.Waiters + waiting}}
-	a.op.Blocker = s.Metadata
+	return pauses
 }
 
-// outlives reports whether to go on after err, while patience lasts. A backend that cannot answer now,
+// note keeps a busy answer of the backend, or an error after it, also for other waiters of the process.
+func (a *acquisition) note(reply driver.AcquireReply, err error) {
+	if a.last.failure = err; err == nil {
+		s := reply.State
+		if reply.Ticket != 0 {
+			s.Waiters-- // itself
+		}
+		own, waiting := a.locker.queues.Held(a.op.Key)
+		a.last = lastAnswer{at: time.Now(), metadata: s.Metadata, ticket: a.req.Ticket,
+			busy: &BusyError{Holder: s.Holder, ThisProcess: own, Held: s.Age, Waiters: s.Waiters + waiting}}
+		a.op.Blocker = s.Metadata
+	}
+	if a.waiter != nil {
+		a.waiter.Answered(a.last, err != nil)
+	}
+}
+
+// goesOnAfter reports whether to go on after err, while patience lasts. A backend that cannot answer now,
 // as during a failover, gets time. So does a backend that has answered before: a waiter does not lose
 // its place to a lost connection. After a TTL of silence there is no lease left to wait for.
-func (a *acquisition) outlives(err error) bool {
-	return !errors.Is(err, errCancelled) && !definite(err) &&
+func (a *acquisition) goesOnAfter(err error) bool {
+	return !errors.Is(err, errCancelled) && !refused(err) &&
 		(a.last.busy != nil || errors.Is(err, driver.ErrTemporary))
 }
 
-// definite reports whether every other request would fail with err of the backend, too.
-func definite(err error) bool {
+// refused reports whether every other request would fail with err of the backend, too.
+func refused(err error) bool {
 	return errors.Is(err, driver.ErrForeign) || errors.Is(err, driver.ErrRefused)
 }
 
@@ -68,11 +105,14 @@ var errCancelled = errors.New("the lock service has cancelled this acquisition: 
 // backend less time than other waiters do, so its failure is its own. So is that of a request that a
 // backend has refused and not done: a waiter that frees memory may pass.
 func (a *acquisition) failed(err error) outcome {
+	if late := (*deadlineError)(nil); errors.As(err, &late) {
+		err = cmp.Or(a.last.failure, err) // ⚑ the end of the patience hides why the backend gave no lock
+	}
 	failure := queue.Repeated
 	switch {
-	case definite(err) && !errors.Is(err, driver.ErrNotDone):
+	case refused(err) && !errors.Is(err, driver.ErrNotDone):
 		failure = queue.Shared
-	case definite(err), errors.Is(err, errCancelled), a.op.TTL < a.locker.opts.TTL:
+	case refused(err), errors.Is(err, errCancelled), a.op.TTL < a.locker.opts.TTL:
 		failure = queue.Own
 	}
 	last := a.last

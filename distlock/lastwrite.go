@@ -19,16 +19,17 @@ func (le *Lease) releaseWith(write func(owner string) (driver.ReleaseReply, erro
 // beginLastWrite returns the owner that the write is to release. It returns "" if the write must
 // leave the lock alone.
 //
-// ⚑ From now on the backend may grant the lock to another owner. Neither a renewal nor a local
-// handoff may follow.
+// ⚑ A lock whose acquire was sent more than once is released with a tombstone. From now on the backend may
+// grant the lock to another owner, so neither a renewal nor a local handoff may follow.
 func (le *Lease) beginLastWrite() (owner string) {
 	g := le.grant
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !le.mayReleaseWithWriteLocked() {
+	if le.errLocked() != nil || le.state == releasing || le.lastWrite != noLastWrite ||
+		g.copiesMayArrive || g.inQueue.Wanted() {
 		return ""
 	}
-	le.lastWriteSent = true
+	le.lastWrite = lastWriteSent
 	g.pauseRenewalLocked()
 	return g.owner
 }
@@ -41,10 +42,10 @@ func (le *Lease) endLastWrite(reply driver.ReleaseReply, err error) {
 	defer g.mu.Unlock()
 	switch {
 	case reply.Released:
-		le.releasedByWrite = true
+		le.lastWrite = releasedByWrite
 	case reply.Replayed || driver.MayHaveEffect(err):
 	default:
-		le.lastWriteSent = false
+		le.lastWrite = noLastWrite
 		if !le.isOver() {
 			g.startLocked()
 		}

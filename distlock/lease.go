@@ -11,7 +11,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/cleanup"
-	"github.com/belugalock/belugalock/distlock/internal/seam"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
@@ -24,8 +23,9 @@ type Lease struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	guard    chan struct{}  // holds a token while a step of Guard runs
+	removal  chan struct{}  // holds a token while a call of Release ends the lease, and removes the lock
 	attached sync.Map       // see fencing.Attach
-	awaited  int64          // see fencing.Awaited; guarded by grant.mu
+	awaited  atomic.Int64   // see fencing.Awaited
 	begun    sync.WaitGroup // until the acquire has ended for the Observer
 
 	ending // guarded by grant.mu
@@ -33,14 +33,11 @@ type Lease struct {
 
 // ending is how far a lease has come to its end.
 type ending struct {
-	state           leaseState
-	endReason       error     // why the lease is not held any more
-	until           time.Time // the deadline at a handoff
-	removing        bool      // a call of Release is removing the lock
-	lastWriteSent   bool      // the last write is sent, and may release the lock, see releaseWith
-	releasedByWrite bool      // it has released the lock
-	removed         bool      // an answer came: nothing is left to release
-	removalErr      error     // the error of Release then; not nil if the lease may have been lost before
+	state      leaseState
+	endReason  error     // why the lease is not held any more
+	until      time.Time // the deadline at a handoff
+	lastWrite  lastWriteState
+	removalErr error // the error of Release once removed; not nil if the lease may have been lost before
 }
 
 type leaseState int
@@ -48,21 +45,32 @@ type leaseState int
 const (
 	held leaseState = iota
 	releasing
-	released
+	released // on this side
+	removed  // in the backend, too, or handed off
 	lost
 )
 
-// lease makes a lease of the grant for an acquisition.
-func (g *grant) lease(a *acquisition, fence int64, at time.Time) *Lease {
+// lastWriteState is how far the last write is, see releaseWith.
+type lastWriteState int
+
+const (
+	noLastWrite lastWriteState = iota
+	lastWriteSent
+	releasedByWrite
+)
+
+// newLease makes a lease of the grant for an acquisition.
+func (g *grant) newLease(a *acquisition, fence int64, at time.Time) *Lease {
 	le := &Lease{
 		grant:    g,
 		metadata: a.op.Metadata,
 		acquired: at,
-		awaited:  a.awaited.Load(),
 		guard:    make(chan struct{}, 1),
+		removal:  make(chan struct{}, 1),
 	}
 	le.begun.Add(1)
 	le.fence.Store(fence)
+	le.awaited.Store(a.awaited.Load())
 	of := context.WithValue(context.WithoutCancel(a.caller), le.contextKey(), le)
 	le.ctx, le.cancel = context.WithCancelCause(of)
 	return le
@@ -101,7 +109,7 @@ func (le *Lease) errLocked() error {
 	switch {
 	case le.isOver():
 		return le.endReason
-	case le.releasedByWrite: // also after its deadline
+	case le.lastWrite == releasedByWrite: // also after its deadline
 		return fmt.Errorf("%w: the last write of a store has released the lock", ErrNotHeld)
 	case le.grant.trust.Over(trust.Now()):
 		return le.lossLocked(errDeadline)
@@ -118,19 +126,7 @@ var (
 		"release the lease")
 )
 
-// notMineLocked ends a lease that the backend does not know any more, and returns the error to say so.
-// ⚑ A lock that the last write may have released is no loss.
-func (le *Lease) notMineLocked(operation string) error {
-	switch {
-	case le.isOver():
-		return le.endReason
-	case le.lastWriteSent:
-		return unavailable(operation, errLastWrite)
-	}
-	return le.lossLocked(errNotMine)
-}
-
-func (e *ending) isOver() bool { return e.state == released || e.state == lost }
+func (e *ending) isOver() bool { return e.state >= released }
 
 // lossLocked turns a held lease into a lost lease. It cancels the context first. The reports call the
 // hooks.
@@ -142,8 +138,8 @@ func (le *Lease) lossLocked(reason error) error {
 	g.stopLocked()
 	at := time.Now()
 	age := at.Sub(le.acquired)
-	g.queue.End(true)
-	le.report(le.ctx, &Operation{Name: OpLost, Backend: l.caps.Backend, Key: g.name.Key, Fence: le.Fence(),
+	g.inQueue.End(true)
+	le.report(le.ctx, &Operation{Name: OpLost, Key: g.name.Key, Fence: le.Fence(),
 		Began: at, Ended: true, Held: age, Err: le.endReason, Outcome: OutcomeLost}, true)
 	l.log(le.ctx, slog.LevelWarn, "distlock: a lease was lost", g.name.Key,
 		"fence", le.Fence(), "held_ms", age.Milliseconds(), "reason", reason)
@@ -167,20 +163,4 @@ func (le *Lease) Release(ctx context.Context) error {
 		return nil
 	}
 	return le.release(ctx, errReleased)
-}
-
-// attach is fencing.Attach.
-func (le *Lease) attach(key any, create func() any) any {
-	if value, ok := le.attached.Load(key); ok {
-		return value
-	}
-	value, _ := le.attached.LoadOrStore(key, create())
-	return value
-}
-
-// ofLease is fencing.Locker and fencing.Awaited.
-func (le *Lease) ofLease() seam.OfLease[*Locker] {
-	le.grant.mu.Lock()
-	defer le.grant.mu.Unlock()
-	return seam.OfLease[*Locker]{Locker: le.grant.locker, Awaited: le.awaited}
 }

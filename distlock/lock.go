@@ -44,11 +44,9 @@ func (k *Lock) AcquireWithRetry(ctx context.Context, maxRetries int, retryDelay 
 		err := k.acquire(ctx)
 		busy := errors.Is(err, ErrNotAcquired)
 		switch {
-		case !busy && !errors.Is(err, ErrUnavailable):
-			return err
 		case busy && attempts == maxRetries:
 			return fmt.Errorf("distlock: failed to acquire lock after %d attempts: %w", attempts, err)
-		case attempts == maxRetries:
+		case !busy && !errors.Is(err, ErrUnavailable), attempts == maxRetries:
 			return err
 		}
 		select {

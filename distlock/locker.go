@@ -20,7 +20,6 @@ type Locker struct {
 	driver driver.Driver
 	caps   driver.Capabilities
 	opts   Options
-	busy   *BusyError // for waiters behind a lease of this Locker
 
 	listener     driver.Listener // nil if the backend does not notify
 	queues       *queues
@@ -60,7 +59,6 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 		driver: d,
 		caps:   d.Capabilities(),
 		opts:   o,
-		busy:   &BusyError{Holder: o.Holder, ThisProcess: true},
 		idle:   make(chan struct{}),
 	}
 	l.reports.locker = l
@@ -72,11 +70,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.queues = queue.New[*acquisition, outcome, lastAnswer](l.caps.Queues)
 	l.alarm.look = l.look
 	l.grants = make(map[string]*grant)
-	release := func(ctx context.Context, req driver.ReleaseRequest) error {
-		_, err := d.Release(ctx, req)
-		return err
-	}
-	l.cleaner = cleanup.New(l.closing, l.workBegins, l.workEnds, release)
+	l.cleaner = cleanup.New(l.closing, d, l.workBegins, l.workEnds)
 	l.closeDriver = sync.OnceValue(closeDriver)
 	return l, nil
 }
@@ -180,8 +174,4 @@ func (l *Locker) stopRenewingLocked() {
 	if l.closing.Err() != nil && len(l.grants) == 0 {
 		l.stopRenewing()
 	}
-}
-
-func (l *Locker) name(key string) driver.Name {
-	return driver.Name{Namespace: l.opts.Namespace, Key: key}
 }

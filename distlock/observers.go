@@ -38,8 +38,8 @@ type started struct {
 }
 
 func (o *observers) Start(ctx context.Context, op *Operation) context.Context {
-	if o.reports != nil {
-		op.Namespace = o.reports.locker.opts.Namespace
+	if r := o.reports; r != nil {
+		op.Backend, op.Namespace = r.locker.caps.Backend, r.locker.opts.Namespace
 	}
 	for _, each := range o.each {
 		ctx = o.start(ctx, each, op)

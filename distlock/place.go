@@ -27,8 +27,8 @@ var errFull = errors.New("the queue is full: try again later")
 
 // place is the place of an acquisition in the backend's queue.
 type place struct {
-	joined    bool               // its requests ask for a place
-	confirmed bool               // the backend has answered this owner with a place
+	wanted    bool               // its requests ask for a place
+	joined    bool               // the backend has answered this owner with a place
 	wakes     <-chan driver.Wake // nil: the backend does not notify, and the acquisition polls
 	stopWakes func()
 	listened  time.Time       // when the last Listen returned
@@ -40,7 +40,7 @@ type place struct {
 // notifications first: the handoff may overtake the answer. ⚑ The next request has half of the
 // patience with a silent backend.
 func (a *acquisition) joinQueue(ctx context.Context, patience time.Duration) {
-	a.place.joined = true
+	a.place.wanted = true
 	a.req.Ticket = cmp.Or(a.req.Ticket, a.last.ticket)
 	a.listen(ctx, patience/2)
 }
@@ -93,7 +93,7 @@ func (a *acquisition) reenter(ctx context.Context, patience time.Duration) {
 // little. Else the backend would hand the lock to the dead place for at least a second, and the
 // lock would be free just after a TTL and a second.
 func (a *acquisition) promise() {
-	if !a.place.joined {
+	if !a.place.wanted {
 		return
 	}
 	a.req.Seq++

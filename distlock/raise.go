@@ -32,7 +32,17 @@ func (le *Lease) raiseToken(ctx context.Context, above int64) error {
 			}
 			return reply.Held, err
 		},
-		apply: func(trust.Moment) error { return le.raisedLocked(reply, above) },
+		apply: func(trust.Moment) error {
+			if le.Fence() < reply.Fence {
+				le.fence.Store(reply.Fence)
+				le.awaited.Store(0)
+			}
+			if le.Fence() <= above { // a driver that does not know floors
+				return unavailable("raise token", fmt.Errorf(
+					"the lock service granted %d, but more than %d was asked for", le.Fence(), above))
+			}
+			return nil
+		},
 		failed: func(ctx context.Context, err error) error { // a higher token in the backend alone does no harm
 			switch {
 			case errors.Is(err, driver.ErrFloor):
@@ -43,19 +53,6 @@ func (le *Lease) raiseToken(ctx context.Context, above int64) error {
 			return failedRead("raise token", err)
 		},
 	})
-}
-
-// raisedLocked gives the lease the tokens of the answer.
-func (le *Lease) raisedLocked(reply driver.RaiseReply, above int64) error {
-	if le.Fence() < reply.Fence {
-		le.fence.Store(reply.Fence)
-		le.awaited = 0
-	}
-	if le.Fence() <= above { // a driver that does not know floors
-		return unavailable("raise token", fmt.Errorf(
-			"the lock service granted %d, but more than %d was asked for", le.Fence(), above))
-	}
-	return nil
 }
 
 func badFloor(above int64) error {

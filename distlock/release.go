@@ -31,7 +31,7 @@ const releaseLimit = 5 * time.Second
 const leastRelease = 100 * time.Millisecond
 
 // release ends the lease for the given reason, errReleased or, without a caller, another one. It ends the
-// lease on this side, and hands the lock on within the process or removes it from the backend.
+// lease on this side, and hands the lock off within the process or removes it from the backend.
 // ⚑ The lease ends before the Observer's Start: a hook that blocks must not keep the lease renewed.
 func (le *Lease) release(ctx context.Context, reason error) error {
 	l := le.grant.locker
@@ -40,8 +40,15 @@ func (le *Lease) release(ctx context.Context, reason error) error {
 		defer l.workEnds()
 	}
 	le.drain(ctx)
-	op := &Operation{Name: OpRelease, Backend: l.caps.Backend, Key: le.Key(), Fence: le.Fence()}
-	if over, err := le.finish(ctx, op, reason, counted); over {
+	op := &Operation{Name: OpRelease, Key: le.Key(), Fence: le.Fence()}
+	if err := le.awaitOther(ctx); err != nil {
+		return err
+	}
+	done, err := le.endHere(op, reason, counted)
+	if done || op.Handoff == HandoffLocal { // nothing is left to remove
+		<-le.removal
+	}
+	if done {
 		return err
 	}
 	if start := time.Now(); reason == errReleased {
@@ -87,57 +94,47 @@ func (le *Lease) drain(ctx context.Context) {
 	}
 }
 
-// finish ends the lease on this side, unless an earlier call has. It reports whether the release is
-// over: the lease was lost, or another call has released the lock. Otherwise the lock is handed
+// endHere ends the lease on this side, unless an earlier call has. It reports whether the release is
+// done: the lease was lost, or another call has released the lock. Otherwise the lock is handed
 // off, or this call is the one to remove it.
-func (le *Lease) finish(ctx context.Context, op *Operation, reason error, counted bool) (over bool, err error) {
+func (le *Lease) endHere(op *Operation, reason error, counted bool) (done bool, err error) {
 	g, at := le.grant, time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if le.state == releasing {
-		if g.trust.Over(trust.At(at)) && !le.releasedByWrite {
-			return true, le.lossLocked(errDeadline)
-		}
-		op.Ended, op.Held = true, at.Sub(le.acquired)
-		if le.endLocked(at, reason) {
-			op.Handoff = HandoffLocal
-		} else {
-			le.removing = true
-		}
-		return false, nil
-	}
-	if err := le.awaitOtherLocked(ctx); err != nil {
-		return true, err
-	}
 	switch {
 	case le.state == lost:
 		return true, le.endReason
-	case le.removed:
+	case le.state == removed:
 		return true, le.removalErr
-	case !counted: // Close has ended the lease
+	case le.state == released && !counted: // Close has ended the lease
 		return true, ErrClosed
+	case le.state == released: // an earlier call had no answer
+		return false, nil
+	case g.trust.Over(trust.At(at)) && le.lastWrite != releasedByWrite:
+		return true, le.lossLocked(errDeadline)
 	}
-	le.removing = true
+	op.Ended, op.Held = true, at.Sub(le.acquired)
+	if le.endLocked(at, reason) {
+		op.Handoff = HandoffLocal
+	}
 	return false, nil
 }
 
-// awaitOtherLocked waits until no other call of Release is removing the lock, while ctx lasts.
-func (le *Lease) awaitOtherLocked(ctx context.Context) error {
-	g := le.grant
+// awaitOther takes the token of removal. It waits for another call of Release while ctx lasts.
+func (le *Lease) awaitOther(ctx context.Context) error {
+	select {
+	case le.removal <- struct{}{}: // also if ctx has ended
+		return nil
+	default:
+	}
 	lingers, cancel := lingering(ctx, 0)
 	defer cancel()
-	defer context.AfterFunc(lingers, func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.removal.Broadcast()
-	})()
-	for le.removing {
-		if lingers.Err() != nil {
-			return failedWrite("release", fmt.Errorf("another call of Release is still under way: %w", context.Cause(lingers)))
-		}
-		g.removal.Wait()
+	select {
+	case le.removal <- struct{}{}:
+		return nil
+	case <-lingers.Done():
+		return failedWrite("release", fmt.Errorf("another call of Release is still under way: %w", context.Cause(lingers)))
 	}
-	return nil
 }
 
 // endLocked ends a held lease. It hands the lock off within the process if it can.
@@ -145,17 +142,25 @@ func (le *Lease) endLocked(at time.Time, reason error) (handed bool) {
 	g := le.grant
 	le.state, le.endReason = released, reason
 	le.cancel(ErrNotHeld)
-	accept := func(a *acquisition) bool { return g.mayHandOffLocked(at, a.op.TTL) }
-	if next := g.queue.Next(at, accept); next != nil {
+	accept := func(a *acquisition, age time.Duration) bool { return g.mayHandOffLocked(at, age, a.op.TTL) }
+	if next := g.inQueue.Next(at, accept); next != nil {
 		le.until = at.Add(g.trust.Left(trust.At(at)))
 		g.handOffLocked(next, at)
-		le.removed = true
+		le.state = removed
 		return true
 	}
 	// ⚑ No renewal once the removal is sent. The timer goes on: the Observer or the driver may block.
 	g.pauseRenewalLocked()
 	g.locker.forget(g)
 	return false
+}
+
+// handOffLocked makes the next waiter of the process the holder.
+func (g *grant) handOffLocked(next *waiter, at time.Time) {
+	before := g.holder
+	g.holder = g.newLease(next.Caller, before.Fence()+1, at)
+	next.Caller.op.Handoff, next.Caller.op.Blocker = HandoffLocal, before.metadata
+	g.inQueue.HandOff(next, outcome{lease: g.holder}, g.holder.answer())
 }
 
 // remove releases the lock in the backend, unless the last write has. If that fails, the clean-up
@@ -170,7 +175,7 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 		request.Tombstone = cleanup.Tombstone(g.ttl)
 	}
 	g.mu.Lock()
-	left, byWrite := g.trust.Left(trust.Now()), le.releasedByWrite
+	left, byWrite := g.trust.Left(trust.Now()), le.lastWrite == releasedByWrite
 	g.mu.Unlock()
 	var reply driver.ReleaseReply
 	err = errCallDidNotReturn // unless the driver returns
@@ -180,15 +185,14 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 		g.stopLocked()
 		if err == nil {
 			late := g.trust.Over(trust.Now()) // ⚑ the request may have waited with this process
-			repeated := reply.Replayed || !op.Ended || le.lastWriteSent
+			repeated := reply.Replayed || !op.Ended || le.lastWrite != noLastWrite
 			err = le.removedLocked(reply.Released, late || repeated)
 		} else {
 			l.cleaner.Add(request, g.ttl, cleanup.MinPause)
 			err = le.notRemoved(op, lingers, err)
 		}
-		g.queue.End(false)
-		le.removing = false
-		g.removal.Broadcast()
+		g.inQueue.End(false)
+		<-le.removal
 	}()
 	if byWrite {
 		reply.Released = true
@@ -207,7 +211,7 @@ func (le *Lease) removedLocked(released, mayHaveEnded bool) error {
 		le.state, le.endReason = lost, fmt.Errorf("%w: %w", ErrLost, errNotMine)
 		return le.endReason
 	}
-	le.removed = true
+	le.state = removed
 	if !released { // ⚑ the backend may also have lost the lock in a failover, before any copy came
 		le.removalErr = failedWrite("release", errNoLock)
 	}

@@ -3,7 +3,6 @@ package distlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -13,14 +12,6 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
-
-// schedule is when a grant is renewed, guarded by grant.mu. A planned renewal becomes a request under
-// way when it is due, and its answer plans the next.
-type schedule struct {
-	planned  bool
-	due      trust.Moment
-	underway *renewal // whose answer plans the next renewal
-}
 
 // renewal is one renewal of a grant.
 type renewal struct {
@@ -42,8 +33,9 @@ func (g *grant) period() time.Duration {
 
 // renewAtLocked plans the next renewal. The answer to an earlier one may still move the deadline.
 func (g *grant) renewAtLocked(due trust.Moment) {
-	g.underway = nil
-	if g.planned, g.due = g.mayRenewLocked(), due; g.planned {
+	g.underway, g.due = nil, due
+	g.planned = g.period() > 0 && g.holder.lastWrite == noLastWrite // ⚑ a write may release the lock
+	if g.planned {
 		g.locker.alarm.set(due)
 	}
 	g.armLocked()
@@ -95,7 +87,7 @@ type alarm struct {
 	armed bool
 }
 
-// set has the alarm ring at a moment or before.
+// set has the alarm fire at a moment or before.
 func (a *alarm) set(at trust.Moment) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,13 +96,13 @@ func (a *alarm) set(at trust.Moment) {
 	}
 	a.armed, a.at = true, at
 	if wait := trust.Until(at); a.timer == nil {
-		a.timer = time.AfterFunc(atLeastOneTick(wait), a.rings)
+		a.timer = time.AfterFunc(atLeastOneTick(wait), a.fire)
 	} else {
 		a.timer.Reset(atLeastOneTick(wait))
 	}
 }
 
-func (a *alarm) rings() {
+func (a *alarm) fire() {
 	a.mu.Lock()
 	a.armed = false
 	a.mu.Unlock()
@@ -143,8 +135,7 @@ func (l *Locker) look() {
 	}
 }
 
-// renew sends one batch. The driver is called here and not detached: no caller wants to leave, and
-// many leases make many batches.
+// renew sends one batch.
 //
 // ⚑ Patience belongs to the lease: a lease near its deadline does not cut the time of the others. The
 // call's context ends with the last deadline of the batch, as it was when the batch was sent: until
@@ -154,23 +145,19 @@ func (l *Locker) renew(batch []*renewal) {
 		return
 	}
 	defer l.workEnds()
-	var last time.Duration
+	var longest time.Duration
 	requests := make([]driver.ExtendRequest, len(batch))
 	for i, r := range batch {
 		g := r.lease.grant
 		requests[i] = driver.ExtendRequest{Name: g.name, Owner: g.owner, TTL: g.ttl}
-		last = max(last, min(trust.Until(r.deadline), g.ttl))
+		longest = max(longest, min(trust.Until(r.deadline), g.ttl))
 	}
-	ctx, cancel := context.WithTimeout(l.renewing, atLeastOneTick(last))
+	ctx, cancel := context.WithTimeout(l.renewing, atLeastOneTick(longest))
 	defer cancel()
 	start := trust.Now()
 	replies := l.driver.Extend(ctx, requests)
-	errs := make([]error, len(batch))
 	for i, r := range batch {
-		errs[i] = r.answered(start, replies[i])
-	}
-	for i, r := range batch {
-		r.report(errs[i])
+		r.report(r.answered(start, replies[i]))
 	}
 }
 
@@ -182,10 +169,13 @@ func (r *renewal) answered(start trust.Moment, reply driver.ExtendReply) error {
 	defer g.mu.Unlock()
 	awaited := g.underway == r
 	switch holder := g.holder; {
-	case holder.state == released || holder.lastWriteSent: // ⚑ its last write may have released the lock
-		return nil
 	case holder.state == lost:
 		return holder.endReason
+	case holder.isOver() || holder.lastWrite != noLastWrite: // ⚑ its last write may have released the lock
+		if !reply.Held { // neither done, nor a failure of a lease that goes on
+			r.reported.Store(true)
+		}
+		return nil
 	case reply.Err != nil:
 		if awaited {
 			g.retryLocked()
@@ -206,13 +196,6 @@ func (g *grant) retryLocked() {
 	g.renewAtLocked(g.trust.Retry(trust.Now(), g.period()))
 }
 
-// overdueLocked gives up the patience for the renewal under way. An answer that comes later counts.
-func (g *grant) overdueLocked() {
-	r := g.underway
-	g.retryLocked()
-	r.report(failedRead("renew", fmt.Errorf("no answer within %s", time.Since(r.began).Round(time.Millisecond))))
-}
-
 // report shows once, to the Observer and in the log, how a renewal ended. A loss has its own line.
 func (r *renewal) report(err error) {
 	if r.reported.Swap(true) {
@@ -223,7 +206,7 @@ func (r *renewal) report(err error) {
 		l.log(le.ctx, slog.LevelWarn, "distlock: a renewal failed; it is tried again until the deadline of the lease",
 			le.Key(), "fence", le.Fence(), "error", err)
 	}
-	le.report(le.ctx, &Operation{Name: OpExtend, Backend: l.caps.Backend, Key: le.Key(),
+	le.report(le.ctx, &Operation{Name: OpExtend, Key: le.Key(),
 		TTL: le.grant.ttl, Fence: le.Fence(), Scheduled: true, Began: r.began, Wait: time.Since(r.began), Attempts: 1,
 		Err: err, Outcome: OutcomeOf(err)}, false)
 }

@@ -1,6 +1,7 @@
 package distlock_test
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -96,6 +97,23 @@ func TestRenewals_thatAreStuckDoNotHoldUpOthers(t *testing.T) {
 		}
 		time.Sleep(2 * ttl)
 		wantHeld(t, leases)
+	})
+}
+
+// A renewal that fails while its lease is released was neither done, nor is it tried again.
+func TestRenewals_failedAfterRelease_notReported(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		seen := &recorder{t: t}
+		l := s.locker(t, distlock.Options{Observer: seen})
+		lease := mustAcquire(t, l)
+		s.Inject(on(drivertest.Extend, drivertest.Fault{HoldBefore: in(ttl/3 + 100*time.Millisecond), Before: errSilence}))
+		time.Sleep(ttl/3 + 50*time.Millisecond)
+		mustRelease(t, lease)
+		mustClose(t, l)
+		want := []string{"distlock.acquire acquired", "distlock.release done"}
+		if got := seen.outcomes(); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
 	})
 }
 

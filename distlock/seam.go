@@ -1,6 +1,8 @@
 package distlock
 
 import (
+	"sync"
+
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/seam"
 	"github.com/belugalock/belugalock/internal/lastwrite"
@@ -9,11 +11,11 @@ import (
 // init gives packages fencing and lastwrite their functions.
 func init() {
 	seam.OfDistlock = seam.Functions[*Locker, *Lease, Options]{
-		OfLocker: func(l *Locker) seam.OfLocker[Options] {
-			return seam.OfLocker[Options]{Driver: l.driver, Options: l.opts}
-		},
-		OfLease:    (*Lease).ofLease,
-		Attach:     (*Lease).attach,
+		Driver:     func(l *Locker) driver.Driver { return l.driver },
+		Options:    func(l *Locker) Options { return l.opts },
+		Locker:     func(le *Lease) *Locker { return le.grant.locker },
+		Awaited:    func(le *Lease) int64 { return le.awaited.Load() },
+		Attached:   func(le *Lease) *sync.Map { return &le.attached },
 		RaiseToken: (*Lease).raiseToken,
 	}
 	lastwrite.ReleaseWith = func(le any, write func(owner string) (driver.ReleaseReply, error)) {

@@ -12,9 +12,9 @@ import (
 
 // The queues of a process, see package queue.
 type (
-	queues = queue.Queues[*acquisition, outcome, lastAnswer]
-	waiter = queue.Waiter[*acquisition, outcome, lastAnswer]
-	queued = queue.Grant[*acquisition, outcome, lastAnswer]
+	queues     = queue.Queues[*acquisition, outcome, lastAnswer]
+	waiter     = queue.Waiter[*acquisition, outcome, lastAnswer]
+	queueGrant = queue.Grant[*acquisition, outcome, lastAnswer]
 )
 
 // ownWait is how long a wait behind a lease of the own Locker lasts before a line says so.
@@ -24,8 +24,7 @@ const ownWait = time.Second
 // it has ended with a lease or an error. The wait ends with ctx.
 func (a *acquisition) waitBehindProcess(ctx context.Context) (out outcome, ended bool) {
 	select {
-	case <-a.waiter.Ask():
-		a.last = a.waiter.Before
+	case a.last = <-a.waiter.Ask():
 		return outcome{}, false
 	case out = <-a.waiter.Result():
 	case <-ctx.Done():
@@ -53,19 +52,19 @@ func (a *acquisition) warnOfOwnWait() {
 
 // pause waits until it is time to ask again. After a failure it lasts no longer than the patience. It
 // returns a lease if the backend has handed the lock off.
-func (a *acquisition) pause(ctx context.Context, busy driver.AcquireReply, patience time.Duration) *Lease {
+func (a *acquisition) pause(ctx context.Context, reply driver.AcquireReply, patience time.Duration) *Lease {
 	d := a.place.askWithin
 	if a.place.wakes == nil || a.last.failure != nil { // a notification is not sure to come
 		d = backoff(a.op.Attempts)
-		if a.place.joined {
+		if a.place.wanted {
 			d = min(d, a.place.askWithin) // ⚑ its place must not end before the next request
 		}
 	}
 	switch {
 	case a.last.failure != nil:
 		d = min(d, patience)
-	case busy.State.TTL >= 0:
-		d = min(d, busy.State.TTL+time.Millisecond)
+	case reply.State.TTL >= 0:
+		d = min(d, reply.State.TTL+time.Millisecond)
 	}
 	timer := time.NewTimer(atLeastOneTick(d))
 	defer timer.Stop()
@@ -93,12 +92,4 @@ const (
 func backoff(attempts int) time.Duration {
 	bound := min(minPause<<min(attempts-1, 5), maxPause)
 	return max(time.Millisecond, rand.N(bound+1)) // a shorter one would be a busy loop against the backend
-}
-
-// handOffLocked makes the next waiter of the process the holder.
-func (g *grant) handOffLocked(next *waiter, at time.Time) {
-	before := g.holder
-	g.holder = g.lease(next.Caller, before.Fence()+1, at)
-	next.Caller.op.Handoff, next.Caller.op.Blocker = HandoffLocal, before.metadata
-	g.queue.HandOff(next, outcome{lease: g.holder}, g.holder.answer())
 }

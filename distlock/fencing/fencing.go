@@ -38,7 +38,7 @@ func RaiseToken(ctx context.Context, lease *distlock.Lease, above int64) error {
 //
 // A holder that raises its token separates the waiters from before and after: to those after, the backend
 // shows the raised token.
-func Awaited(lease *distlock.Lease) int64 { return core.OfLease(lease).Awaited }
+func Awaited(lease *distlock.Lease) int64 { return core.Awaited(lease) }
 
 // Frees is the option of a call that frees memory of its server, as a Delete. A backend without memory
 // grants it the lock, and refuses other calls.
@@ -48,23 +48,24 @@ func Frees() distlock.CallOption { return func(c *seam.Call) { c.Frees = true } 
 // waiters. The distlock.BusyError of a call with the same id has SameID. Give a hash.
 func ForWork(id string) distlock.CallOption { return func(c *seam.Call) { c.Work = id } }
 
-// Attach returns the value that a lease has under key. Without one, it keeps the result of make, which
-// must not use the lease; calls at the same time may make more than one, and keep one. The value lasts as long as the lease is referenced, also after its end. The key
-// is comparable, as for context.WithValue.
+// Attach returns the value that a lease has under key. Without one, it keeps the result of make, which is
+// called each time. The value lasts as long as the lease is referenced, also after its end. The key is
+// comparable, as for context.WithValue.
 func Attach(lease *distlock.Lease, key any, make func() any) any {
-	return core.Attach(lease, key, make)
+	value, _ := core.Attached(lease).LoadOrStore(key, make())
+	return value
 }
 
 // Locker returns the Locker of a lease.
-func Locker(lease *distlock.Lease) *distlock.Locker { return core.OfLease(lease).Locker }
+func Locker(lease *distlock.Lease) *distlock.Locker { return core.Locker(lease) }
 
 // Driver returns the driver under a Locker, so that a store beside the lock recognizes its server.
 // The driver remains the Locker's.
-func Driver(l *distlock.Locker) driver.Driver { return core.OfLocker(l).Driver }
+func Driver(l *distlock.Locker) driver.Driver { return core.Driver(l) }
 
 // Backend returns the name of a Locker's kind of backend, as "redis" or "memory".
 func Backend(l *distlock.Locker) string { return Driver(l).Capabilities().Backend }
 
 // Options returns the options in force, with defaults. Their Observer survives panics of the
 // application's, and their Logger does not block.
-func Options(l *distlock.Locker) distlock.Options { return core.OfLocker(l).Options }
+func Options(l *distlock.Locker) distlock.Options { return core.Options(l) }

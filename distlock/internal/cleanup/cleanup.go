@@ -34,9 +34,9 @@ const (
 // Cleaner tries each job until the backend has answered, or until the lock has ended with its TTL
 // and no request can still arrive, see [Tombstone]. A job has a timer between its tries, and no goroutine.
 type Cleaner struct {
-	release func(context.Context, driver.ReleaseRequest) error
-	begin   func() bool
-	end     func()
+	driver driver.Driver
+	begin  func() bool
+	end    func()
 
 	ctx     context.Context // of the tries; ends CloseGrace after closing
 	closing context.Context
@@ -56,10 +56,9 @@ type job struct {
 
 // New returns a Cleaner. The end of closing starts the next try of each job that has had one, and ends all
 // jobs after [CloseGrace]. Begin counts a job as work under way, until end; after the end of closing it may
-// refuse. Release sends a request.
-func New(closing context.Context, begin func() bool, end func(),
-	release func(context.Context, driver.ReleaseRequest) error) *Cleaner {
-	c := &Cleaner{closing: closing, begin: begin, end: end, release: release, paused: make(map[*job]*time.Timer)}
+// refuse.
+func New(closing context.Context, d driver.Driver, begin func() bool, end func()) *Cleaner {
+	c := &Cleaner{driver: d, closing: closing, begin: begin, end: end, paused: make(map[*job]*time.Timer)}
 	ctx, stop := context.WithCancel(context.WithoutCancel(closing))
 	c.ctx = ctx
 	context.AfterFunc(closing, func() {
@@ -153,7 +152,8 @@ func (c *Cleaner) try(j *job) bool {
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, min(firstTry<<min(j.tries, 16), lastTry))
 	defer cancel()
-	return c.release(ctx, j.req) == nil
+	_, err := c.driver.Release(ctx, j.req)
+	return err == nil
 }
 
 // tryAgain plans another try, unless the time of the job is over.

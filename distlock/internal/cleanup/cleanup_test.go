@@ -16,6 +16,7 @@ import (
 
 // backend records the releases that reach it, and answers them as fails says.
 type backend struct {
+	driver.Driver
 	mu    sync.Mutex
 	begun int // jobs
 	now   int // releases under way
@@ -32,7 +33,7 @@ func newBackend(takes time.Duration, fails func() bool) (*backend, *Cleaner) {
 	closing, closes := context.WithCancel(context.Background())
 	b.close = closes
 	begin := func() bool { b.count(&b.begun, 1); return true }
-	return b, New(closing, begin, func() { b.count(&b.begun, -1) }, b.release)
+	return b, New(closing, b, begin, func() { b.count(&b.begun, -1) })
 }
 
 func (b *backend) count(what *int, by int) {
@@ -41,7 +42,7 @@ func (b *backend) count(what *int, by int) {
 	*what += by
 }
 
-func (b *backend) release(ctx context.Context, req driver.ReleaseRequest) error {
+func (b *backend) Release(ctx context.Context, req driver.ReleaseRequest) (reply driver.ReleaseReply, err error) {
 	b.mu.Lock()
 	b.tries[req.Owner] = append(b.tries[req.Owner], time.Since(b.start))
 	b.now++
@@ -53,12 +54,12 @@ func (b *backend) release(ctx context.Context, req driver.ReleaseRequest) error 
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-		return ctx.Err()
+		return reply, ctx.Err()
 	}
 	if b.fails() {
-		return errors.New("away")
+		return reply, errors.New("away")
 	}
-	return nil
+	return reply, nil
 }
 
 func never() bool  { return false }

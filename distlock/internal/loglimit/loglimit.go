@@ -17,7 +17,7 @@ const (
 // Limit is ready.
 type Limit struct {
 	mu    sync.Mutex
-	kinds map[string]*kind
+	kinds map[string]kind
 }
 
 // kind is the lines with one message.
@@ -32,21 +32,18 @@ func (l *Limit) Pass(message string, now time.Time) (leftOut int, passes bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.kinds == nil {
-		l.kinds = make(map[string]*kind)
+		l.kinds = make(map[string]kind)
 	}
 	k := l.kinds[message]
-	if k == nil {
-		k = &kind{since: now}
-		l.kinds[message] = k
-	}
 	if now.Sub(k.since) >= Period {
 		k.since, k.passed = now, 0
 	}
-	if k.passed >= Most {
+	if passes = k.passed < Most; passes {
+		k.passed++
+		leftOut, k.leftOut = k.leftOut, 0
+	} else {
 		k.leftOut++
-		return 0, false
 	}
-	k.passed++
-	leftOut, k.leftOut = k.leftOut, 0
-	return leftOut, true
+	l.kinds[message] = k
+	return leftOut, passes
 }

@@ -9,7 +9,7 @@
 //	if w.Waited {
 //		select {
 //		case result = <-w.Result(): // a handoff or a failure
-//		case <-w.Ask(): // it is the contender
+//		case last = <-w.Ask(): // it is the contender
 //		case <-ctx.Done():
 //			result, last = w.Leave()
 //		}
@@ -65,9 +65,8 @@ type Waiter[C, O, R any] struct {
 	Waited   bool        // another caller was there before
 	Notified atomic.Bool // the backend notifies this contender of a release
 
-	Before  R      // the last report of the contender before it, when Ask has said so
 	result  chan O // of one that has waited
-	ask     chan struct{}
+	ask     chan R
 	queue   *queue[C, O, R]
 	behind  *Grant[C, O, R] // that of the process when it joined
 	arrival int
@@ -85,7 +84,7 @@ type Grant[C, O, R any] struct {
 
 // Join adds a caller at the end of the queue.
 func (all *Queues[C, O, R]) Join(key string, caller C) *Waiter[C, O, R] {
-	w := &Waiter[C, O, R]{Caller: caller, ask: make(chan struct{}, 1)}
+	w := &Waiter[C, O, R]{Caller: caller, ask: make(chan R, 1)}
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	q := all.of(key)
@@ -142,8 +141,7 @@ func (q *queue[C, O, R]) advance() {
 
 func (q *queue[C, O, R]) promote() {
 	q.contender = q.pop()
-	q.contender.Before = q.last
-	q.contender.ask <- struct{}{}
+	q.contender.ask <- q.last
 }
 
 // pop removes the first waiter. Its result follows.
@@ -156,9 +154,9 @@ func (q *queue[C, O, R]) pop() *Waiter[C, O, R] {
 // Result receives the result of the wait of a waiter that does not become the contender.
 func (w *Waiter[C, O, R]) Result() <-chan O { return w.result }
 
-// Ask receives a value when a waiter has become the contender, and later when the contender should ask the
-// backend at once.
-func (w *Waiter[C, O, R]) Ask() <-chan struct{} { return w.ask }
+// Ask receives the last report of the contender before it when a waiter has become the contender. Later it
+// receives a value when the contender should ask the backend at once.
+func (w *Waiter[C, O, R]) Ask() <-chan R { return w.ask }
 
 // Leave ends the wait of a waiter that has received nothing. If a handoff or a failure came in the same
 // moment, Leave returns that result. Otherwise it returns the last report of the holder or the contender.
@@ -247,28 +245,25 @@ func (w *Waiter[C, O, R]) Yield(failure Failure, result O, report R) {
 		q.failures++
 	}
 	if failure == Shared || failure == Repeated && q.failures > 1 {
-		q.fail(result)
+		for _, other := range q.waiting {
+			other.result <- result
+		}
+		q.waiting = nil
 	}
 	q.advance()
 }
 
-func (q *queue[C, O, R]) fail(result O) {
-	for _, w := range q.waiting {
-		w.result <- result
-	}
-	q.waiting = nil
-}
-
-// Granted notes a grant of the backend to w, or to a caller outside the queue if w is nil. If
+// Granted notes a grant of the backend at a moment to w, or to a caller outside the queue if w is nil. If
 // contested, other processes wait for the lock. A waiter that leaves during the grant receives last.
-func (all *Queues[C, O, R]) Granted(key string, w *Waiter[C, O, R], contested bool, last R) *Grant[C, O, R] {
+func (all *Queues[C, O, R]) Granted(key string, w *Waiter[C, O, R], at time.Time, contested bool, last R,
+) *Grant[C, O, R] {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	q := all.of(key)
 	if q.contender == w {
 		q.contender = nil
 	}
-	q.grant = &Grant[C, O, R]{queue: q, since: time.Now(), contested: contested, known: q.arrivals, last: last}
+	q.grant = &Grant[C, O, R]{queue: q, since: at, contested: contested, known: q.arrivals, last: last}
 	var none R
 	q.last, q.failures = none, 0
 	q.advance()
@@ -279,19 +274,19 @@ func (all *Queues[C, O, R]) Granted(key string, w *Waiter[C, O, R], contested bo
 // HandOff. If it returns nil, the holder must release the lock in the backend, and the next
 // contender may ask at the same time.
 //
-// ⚑ A handoff needs the first 10 ms of the grant and the consent of accept, a pure function of the
-// first waiter. While other processes wait, each waiter that was there at the grant is handed the
-// lock at most once, and no contender delays these processes.
-func (g *Grant[C, O, R]) Next(at time.Time, accept func(C) bool) *Waiter[C, O, R] {
+// ⚑ A handoff needs the first 10 ms of the grant and the consent of accept, a pure function of the first
+// waiter and the age of the grant. While other processes wait, each waiter that was there at the grant is
+// handed the lock at most once, and no contender delays these processes.
+func (g *Grant[C, O, R]) Next(at time.Time, accept func(waiter C, age time.Duration) bool) *Waiter[C, O, R] {
 	q := g.queue
 	q.all.mu.Lock()
 	defer q.all.mu.Unlock()
 	if q.grant != g || q.contender != nil || len(q.waiting) == 0 {
 		return nil
 	}
-	first := q.waiting[0]
+	first, age := q.waiting[0], at.Sub(g.since)
 	switch known := first.arrival <= g.known; {
-	case at.Sub(g.since) < Window && (known || !g.contested) && accept(first.Caller):
+	case age < Window && (known || !g.contested) && accept(first.Caller, age):
 		return q.pop()
 	case q.all.overlap && !g.contested:
 		q.promote()
@@ -331,7 +326,7 @@ func (g *Grant[C, O, R]) End(lost bool) {
 	q.grant, q.last = nil, g.last
 	if c := q.contender; c != nil && (lost || !c.Notified.Load()) {
 		select {
-		case c.ask <- struct{}{}:
+		case c.ask <- q.last:
 		default: // it is about to ask
 		}
 	}

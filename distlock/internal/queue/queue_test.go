@@ -23,11 +23,13 @@ type (
 // waiting makes queues whose lock the process holds since now, and waiters with these names.
 func waiting(overlap, contested bool, names ...string) (*queues, *hold, []*waiter) {
 	all := queue.New[string, string, string](overlap)
-	h := all.Granted(key, nil, contested, "holder")
+	h := all.Granted(key, nil, time.Now(), contested, "holder")
 	return all, h, join(all, names...)
 }
 
-func accepts(yes bool) func(string) bool { return func(string) bool { return yes } }
+func accepts(yes bool) func(string, time.Duration) bool {
+	return func(string, time.Duration) bool { return yes }
+}
 
 var always, never = accepts(true), accepts(false)
 
@@ -45,8 +47,7 @@ func wantNext(t *testing.T, w *waiter, want string) {
 	got := "none"
 	select {
 	case got = <-w.Result():
-	case <-w.Ask():
-		got = w.Before
+	case got = <-w.Ask():
 	default:
 		if !w.Waited && want == "" {
 			return
@@ -107,7 +108,7 @@ func TestRelease_policy(t *testing.T) {
 				if c.known {
 					w = all.Join(key, "w")
 				}
-				h := all.Granted(key, first, c.contested, "holder")
+				h := all.Granted(key, first, time.Now(), c.contested, "holder")
 				if !c.known {
 					w = all.Join(key, "w")
 				}
@@ -148,7 +149,7 @@ func TestHandOff_keepsOrderAndWindow(t *testing.T) {
 func TestHandOff_contestedServesKnownOnce(t *testing.T) {
 	all := queue.New[string, string, string](true)
 	ws := join(all, "holder", "a", "b")
-	h := all.Granted(key, ws[0], true, "")
+	h := all.Granted(key, ws[0], time.Now(), true, "")
 	again := all.Join(key, "a again")
 	for _, w := range ws[1:] {
 		if next := h.Next(time.Now(), always); next != w {
@@ -232,7 +233,7 @@ func TestYield_grantEndsTheCountOfFailures(t *testing.T) {
 	all := queue.New[string, string, string](true)
 	ws := join(all, "a", "b", "c", "d")
 	ws[0].Yield(queue.Repeated, "failed", "")
-	all.Granted(key, ws[1], false, "").End(false)
+	all.Granted(key, ws[1], time.Now(), false, "").End(false)
 	ws[2].Yield(queue.Repeated, "failed", "")
 	wantNext(t, ws[3], "")
 }
@@ -262,7 +263,7 @@ func TestYield_reportIsForTheNextContender(t *testing.T) {
 		all := queue.New[string, string, string](true)
 		ws := join(all, "a", "b", "c")
 		ws[0].Yield(queue.Own, "", "a's place")
-		all.Granted(key, ws[1], false, "held").End(false)
+		all.Granted(key, ws[1], time.Now(), false, "held").End(false)
 		wantNext(t, ws[2], "held")
 	})
 }
@@ -281,7 +282,7 @@ func TestLeave_returnsTheLastReport(t *testing.T) {
 	wantLeft(ws[1], "")
 	ws[0].Answered("busy", false)
 	wantLeft(ws[2], "busy")
-	h := all.Granted(key, nil, false, "held here") // by a caller that does not queue
+	h := all.Granted(key, nil, time.Now(), false, "held here") // by a caller that does not queue
 	ws[0].Answered("busy again", false)
 	wantLeft(ws[3], "held here")
 	wantLeft(ws[0], "held here")
@@ -329,7 +330,7 @@ func TestEnd_wakesTheContender(t *testing.T) {
 			w := all.Join(key, "a")
 			w.Notified.Store(c.notified)
 			for range 2 {
-				all.Granted(key, nil, false, "holder").End(c.lost)
+				all.Granted(key, nil, time.Now(), false, "holder").End(c.lost)
 			}
 			if n := len(w.Ask()); (n == 1) != c.wakes {
 				t.Errorf("woken %d times, want a wake: %t", n, c.wakes)
@@ -345,7 +346,7 @@ func TestEnd_olderHoldEndsNothing(t *testing.T) {
 		t.Fatalf("handed off to %s", next.Caller)
 	}
 	wantNext(t, ws[0], "")
-	h := all.Granted(key, ws[0], false, "")
+	h := all.Granted(key, ws[0], time.Now(), false, "")
 	older.End(false)
 	older.End(true)
 	if next := older.Next(time.Now(), always); next != nil {

@@ -72,7 +72,7 @@ func (r *run) step() {
 		}
 	case 6:
 		if r.contender != nil && r.hold == nil { // as the backend grants it
-			r.hold = r.all.Granted(key, r.contender, r.random.IntN(2) == 0, "holder")
+			r.hold = r.all.Granted(key, r.contender, time.Now(), r.random.IntN(2) == 0, "holder")
 			r.contender = nil
 			r.ended++
 		}
@@ -221,7 +221,7 @@ func TestQueues_concurrentUse(t *testing.T) {
 					}
 					if o != "handed" {
 						backend <- struct{}{}
-						current = all.Granted(key, w, random.IntN(2) == 0, "holder")
+						current = all.Granted(key, w, time.Now(), random.IntN(2) == 0, "holder")
 						grants.Add(1)
 					} else {
 						handed.Add(1)

@@ -3,6 +3,7 @@ package seam
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -10,22 +11,12 @@ import (
 
 // Functions are those of distlock, whose types this package cannot import.
 type Functions[Locker, Lease, Options any] struct {
-	OfLocker   func(Locker) OfLocker[Options]
-	OfLease    func(Lease) OfLease[Locker]
-	Attach     func(lease Lease, key any, create func() any) any
+	Driver     func(Locker) driver.Driver
+	Options    func(Locker) Options
+	Locker     func(Lease) Locker
+	Awaited    func(Lease) int64
+	Attached   func(Lease) *sync.Map
 	RaiseToken func(lease Lease, ctx context.Context, above int64) error
-}
-
-// OfLocker is what a Locker has.
-type OfLocker[Options any] struct {
-	Driver  driver.Driver
-	Options Options
-}
-
-// OfLease is what a Lease has.
-type OfLease[Locker any] struct {
-	Locker  Locker
-	Awaited int64
 }
 
 // OfDistlock is the Functions of distlock, whose init sets them.
