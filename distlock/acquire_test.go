@@ -15,46 +15,6 @@ import (
 
 var errBroken = errors.New("the wire is broken")
 
-func TestAcquire_S1_waitsForTheRelease(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		a, b := s.locker(t, distlock.Options{}), s.locker(t, distlock.Options{})
-		first := mustAcquire(t, a)
-		acquired := make(chan *distlock.Lease)
-		go func() {
-			lease, err := b.Acquire(t.Context(), key)
-			if err != nil {
-				t.Errorf("Acquire: %v", err)
-			}
-			acquired <- lease
-		}()
-		time.Sleep(time.Second)
-		select {
-		case <-acquired:
-			t.Fatal("acquired while another holder had the lock")
-		default:
-		}
-		mustRelease(t, first)
-		second := <-acquired
-		if second.Fence() <= first.Fence() {
-			t.Errorf("S2: fence %d after %d", second.Fence(), first.Fence())
-		}
-		mustRelease(t, second)
-	})
-}
-
-func TestAcquire_L_deadHolder_atMostTTLPlus1s(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		dead := s.locker(t, distlock.Options{RenewEvery: -1})
-		mustAcquire(t, dead)
-		start := time.Now()
-		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
-		if waited := time.Since(start); waited > ttl+time.Second {
-			t.Errorf("took over after %s, promised TTL + 1 s", waited)
-		}
-		mustRelease(t, lease)
-	})
-}
-
 func TestAcquire_waitIsTheLimit(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -100,56 +60,6 @@ func TestAcquire_negativeWait_ctxDecides(t *testing.T) {
 		}
 		if busy.Held < 10*time.Minute-time.Second {
 			t.Errorf("held for %s", busy.Held)
-		}
-	})
-}
-
-func TestAcquire_cancelled_returnsAtOnce(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		mustAcquire(t, s.locker(t, distlock.Options{}))
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(1234*time.Millisecond, cancel)
-		start := time.Now()
-		_, err := s.locker(t, distlock.Options{Wait: -1}).Acquire(ctx, key)
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("Acquire: %v", err)
-		}
-		if waited := time.Since(start); waited != 1234*time.Millisecond {
-			t.Errorf("returned after %s", waited)
-		}
-	})
-}
-
-func TestAcquire_waitIsForOneAcquisitionOnly(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		a, b := s.locker(t, distlock.Options{}), s.locker(t, distlock.Options{Wait: time.Second})
-		mustAcquire(t, a)
-		err := b.Do(t.Context(), "other", func(ctx context.Context) error {
-			start := time.Now()
-			_, err := b.Acquire(ctx, key)
-			if waited := time.Since(start); waited != time.Second {
-				t.Errorf("an acquisition under the lease waited %s", waited)
-			}
-			return b.Do(ctx, "other", func(ctx context.Context) error { // joins
-				start := time.Now()
-				_, again := b.Acquire(ctx, key)
-				if waited := time.Since(start); waited != time.Second {
-					t.Errorf("an acquisition under the joined lease waited %s", waited)
-				}
-				return errors.Join(err, again)
-			}, distlock.WithWait(time.Hour))
-		}, distlock.WithWait(time.Hour))
-		if !errors.Is(err, distlock.ErrNotAcquired) {
-			t.Errorf("Do: %v", err)
-		}
-		lease, err := b.Acquire(t.Context(), "another", distlock.WithWait(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		if _, err := b.Acquire(lease.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) ||
-			time.Since(start) != time.Second {
-			t.Errorf("under the lease's own context: %v after %s", err, time.Since(start))
 		}
 	})
 }
@@ -285,52 +195,6 @@ func TestQueue_L_firstAnswerCountsFromThePromotion(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAcquire_C_silentBackend_isUnavailable(t *testing.T) {
-	for name, acquire := range map[string]func(*distlock.Locker, context.Context) error{
-		"Wait":       func(l *distlock.Locker, ctx context.Context) error { _, err := l.Acquire(ctx, key); return err },
-		"TryAcquire": func(l *distlock.Locker, ctx context.Context) error { _, err := l.TryAcquire(ctx, key); return err },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				l := s.locker(t, distlock.Options{})
-				answer := make(chan struct{})
-				s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
-				err := acquire(l, t.Context())
-				if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrNotAcquired) ||
-					strings.Contains(err.Error(), "%!") {
-					t.Errorf("%v, want ErrUnavailable", err)
-				}
-				s.Inject(nil)
-				close(answer)
-			})
-		})
-	}
-}
-
-func TestAcquire_lateGrant_isReleased(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{})
-		answer := make(chan struct{})
-		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldAfter: answer}))
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Millisecond, cancel)
-		start := time.Now()
-		_, err := l.Acquire(ctx, key)
-		if !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrUnavailable) ||
-			time.Since(start) > 50*time.Millisecond {
-			t.Errorf("Acquire: %v after %s", err, time.Since(start))
-		}
-		if s.granted().Owner == "" {
-			t.Error("the service has not granted the lock, this tests nothing")
-		}
-		close(answer)
-		synctest.Wait()
-		if s.state(t).Held {
-			t.Error("the late grant was not released")
-		}
-	})
 }
 
 func TestAcquire_lostAnswer_leavesNothing(t *testing.T) {

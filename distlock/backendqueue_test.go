@@ -264,28 +264,6 @@ func TestObserver_unusedHandoff_isNotReported(t *testing.T) {
 	})
 }
 
-// The handoff can overtake the answer to the request that it names.
-func TestWaiter_L_handoffOvertakesItsAnswer(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newScripted(t)
-		s.hold = func(req driver.AcquireRequest) {
-			if req.Alive > 0 {
-				s.wakes <- handoffWake(req.Seq, 5*time.Second)
-				time.Sleep(time.Second)
-			}
-		}
-		lease, _ := s.queued(distlock.Options{})
-		time.Sleep(time.Second)
-		if lease() == nil {
-			t.Fatal("it missed the handoff")
-		}
-		if asked := len(s.requests()); asked != 2 {
-			t.Errorf("it asked %d times", asked)
-		}
-		mustRelease(t, lease())
-	})
-}
-
 // Work that is done soon needs no claim; work that takes longer is claimed once, and renewed like any other.
 func TestWaiter_longWork_isClaimed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

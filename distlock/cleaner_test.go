@@ -44,27 +44,6 @@ func TestCleanUp_isTriedUntilTheServiceAnswers(t *testing.T) {
 	})
 }
 
-// Tries come less and less often, but never so seldom that a service that is back has to wait.
-func TestCleanUp_isTriedAgainWithinASecondOrSo(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{TTL: time.Minute})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Acquire {
-				return drivertest.Fault{After: errSilence}
-			}
-			return drivertest.Fault{Before: errSilence}
-		})
-		_, _ = l.Acquire(t.Context(), key)
-		time.Sleep(20 * time.Second)
-		if tries := s.Calls(drivertest.Release); tries < 15 || tries > 60 {
-			t.Errorf("%d tries in 20 s", tries)
-		}
-		s.Inject(nil)
-		time.Sleep(1600 * time.Millisecond)
-		s.wantFree(t)
-	})
-}
-
 // unhurried takes its time for a release, and loses the first one; it keeps deadlines.
 type unhurried struct {
 	*spy
@@ -93,28 +72,6 @@ func TestCleanUp_adaptsToASlowService(t *testing.T) {
 		s.Inject(after(drivertest.Acquire, errSilence))
 		_, _ = l.Acquire(t.Context(), key)
 		time.Sleep(2 * time.Second)
-		s.wantFree(t)
-	})
-}
-
-func TestCleanUp_thatHangsDoesNotHoldUpAnother(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{})
-		never := make(chan struct{})
-		defer close(never)
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			switch {
-			case c.Op == drivertest.Acquire:
-				return drivertest.Fault{After: errSilence}
-			case c.N == 0:
-				return drivertest.Fault{HoldBefore: never}
-			}
-			return drivertest.Fault{}
-		})
-		_, _ = l.Acquire(t.Context(), "another")
-		synctest.Wait()
-		_, _ = l.Acquire(t.Context(), key)
-		synctest.Wait()
 		s.wantFree(t)
 	})
 }
@@ -266,26 +223,6 @@ func TestCleanUp_ofManyIsNoStorm(t *testing.T) {
 	})
 }
 
-// A process that shuts down while the service is away does not wait until every TTL has passed.
-func TestClose_doesNotWaitLongForAServiceThatIsAway(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{TTL: time.Minute})
-		for i := range 10 {
-			if _, err := l.Acquire(t.Context(), fmt.Sprint(i)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		s.Inject(cutOff(errSilence))
-		_, _ = l.Acquire(t.Context(), key)
-		time.Sleep(5 * time.Second)
-		start := time.Now()
-		mustClose(t, l)
-		if took := time.Since(start); took > 2*time.Second {
-			t.Errorf("Close took %s", took)
-		}
-	})
-}
-
 // What waits for another try is tried at once when the Locker closes.
 func TestClose_hurriesCleanUps(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
@@ -429,35 +366,6 @@ func TestCleanUp_C_manyUnknownAcquires_fewGoroutines(t *testing.T) {
 			if state, _ := s.spy.Driver.Inspect(t.Context(), name); state.Held {
 				t.Fatalf("lock %d stands", i)
 			}
-		}
-	})
-}
-
-// A wave of requests is cancelled while the service, at some distance, works at them.
-func TestCleanUp_ofManyCancelledAcquiresTakesASecond(t *testing.T) {
-	const callers, roundTrip = 200, 50 * time.Millisecond
-	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{TTL: time.Minute})
-		s.Inject(func(drivertest.Call) drivertest.Fault {
-			return drivertest.Fault{HoldAfter: in(roundTrip)}
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), roundTrip/2)
-		defer cancel()
-		var calls sync.WaitGroup
-		for i := range callers {
-			calls.Go(func() { _, _ = l.Acquire(ctx, fmt.Sprint(i)) })
-		}
-		calls.Wait()
-		time.Sleep(time.Second)
-		left := 0
-		for i := range callers {
-			if state, _ := s.spy.Driver.Inspect(t.Context(), driver.Name{Namespace: "distlock",
-				Key: fmt.Sprint(i)}); state.Held {
-				left++
-			}
-		}
-		if left > 0 {
-			t.Errorf("%d of %d locks stand", left, callers)
 		}
 	})
 }

@@ -73,26 +73,6 @@ func TestClose_refusesNewCalls(t *testing.T) {
 	})
 }
 
-func TestClose_isBoundedByItsContext(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{})
-		mustAcquire(t, l)
-		answer := make(chan struct{})
-		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		if err := l.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
-			t.Errorf("Close: %v after %s", err, time.Since(start))
-		}
-		close(answer)
-		mustClose(t, l)
-		if s.state(t).Held {
-			t.Error("the lock stands")
-		}
-	})
-}
-
 // closable counts how often it is closed.
 type closable struct {
 	driver.Driver
@@ -140,44 +120,6 @@ func TestClose_duringDoIsReported(t *testing.T) {
 	})
 }
 
-// Renewal goes on until the step under way has ended. Close does not wait for the next renewal.
-func TestClose_waitsForTheStepUnderWay(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{})
-		lease := mustAcquire(t, l)
-		begun, step := make(chan struct{}), make(chan error)
-		go func() {
-			step <- lease.Guard(t.Context(), func(ctx context.Context) error {
-				close(begun)
-				time.Sleep(ttl - time.Millisecond)
-				return ctx.Err()
-			})
-		}()
-		<-begun
-		start := time.Now()
-		mustClose(t, l)
-		if took := time.Since(start); took != ttl-time.Millisecond {
-			t.Errorf("Close took %s", took)
-		}
-		if err := <-step; err != nil {
-			t.Errorf("the step: %v", err)
-		}
-	})
-}
-
-func TestClose_ofALockerThatHoldsNothingIsImmediate(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		l := newService().locker(t, distlock.Options{})
-		mustRelease(t, mustAcquire(t, l))
-		synctest.Wait()
-		start := time.Now()
-		mustClose(t, l)
-		if took := time.Since(start); took > 0 {
-			t.Errorf("Close took %s", took)
-		}
-	})
-}
-
 func TestClose_endsLeasesItCannotRelease(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
@@ -191,33 +133,6 @@ func TestClose_endsLeasesItCannotRelease(t *testing.T) {
 		}
 		if n := s.Calls(drivertest.Release) - before; n != 0 {
 			t.Errorf("%d requests over a driver that is closed", n)
-		}
-	})
-}
-
-func TestClose_releasesALeaseJustGranted(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l, err := distlock.New(s.Faults, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer := make(chan struct{})
-		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldAfter: answer}))
-		acquired := make(chan error)
-		go func() { acquired <- second(l.Acquire(t.Context(), key)) }()
-		synctest.Wait()
-		closed := make(chan error)
-		go func() { closed <- l.Close(t.Context()) }()
-		synctest.Wait()
-		close(answer)
-		if err := <-acquired; !errors.Is(err, distlock.ErrClosed) {
-			t.Errorf("Acquire: %v, want ErrClosed", err)
-		}
-		if err := <-closed; err != nil {
-			t.Errorf("Close: %v", err)
-		}
-		if s.state(t).Held {
-			t.Error("the lock stands")
 		}
 	})
 }

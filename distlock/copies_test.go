@@ -15,22 +15,6 @@ import (
 // A request can reach the backend a second time at any later moment: clients replay requests, and
 // networks delay them. These tests deliver such copies.
 
-func TestAcquire_S1_lateCopyDoesNotShortenTheLease(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
-		if err := lease.Extend(t.Context(), time.Minute); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.spy.Driver.Acquire(t.Context(), s.granted()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * ttl)
-		if err := lease.Err(); err != nil || !s.state(t).Held {
-			t.Errorf("the holder says %v, the service %+v", err, s.state(t))
-		}
-	})
-}
-
 // replaying says that its client has sent requests more than once, and keeps the last acquire.
 type replaying struct {
 	*spy
@@ -188,48 +172,6 @@ func TestRelease_sentTwice_foundNothing(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The answer to the first of two requests comes last, and finds what the second has left.
-func TestRelease_answersOutOfOrder(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		others := s.twin().locker(t, distlock.Options{})
-		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
-		first := make(chan struct{})
-		s.Inject(nth(drivertest.Release, 0, drivertest.Fault{HoldBefore: first}))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		if err := lease.Release(ctx); !errors.Is(err, distlock.ErrOutcomeUnknown) {
-			t.Errorf("the first Release: %v", err)
-		}
-		mustRelease(t, lease)
-		for range 2 {
-			mustRelease(t, mustAcquire(t, others))
-		}
-		close(first)
-		synctest.Wait()
-		if err := lease.Release(t.Context()); err != nil {
-			t.Errorf("Release after both: %v", err)
-		}
-	})
-}
-
-func TestExtend_thatHangsDoesNotStopRenewal(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
-		hold := make(chan struct{})
-		s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{HoldBefore: hold}))
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		if err := lease.Extend(ctx, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Extend: %v", err)
-		}
-		time.Sleep(3 * ttl)
-		if err := lease.Err(); err != nil {
-			t.Errorf("lost: %v", err)
-		}
-		close(hold)
-	})
 }
 
 func TestLease_N_marginIsLeftToTheWorkThatIsTold(t *testing.T) {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,49 +14,6 @@ import (
 )
 
 var errWork = errors.New("the work failed")
-
-func TestDo_S1_runsOneAtATime(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		lockers := []*distlock.Locker{s.locker(t, distlock.Options{Wait: -1}), s.locker(t, distlock.Options{Wait: -1})}
-		var (
-			wg     sync.WaitGroup
-			inside atomic.Int32
-			runs   int // guarded by the lock under test
-		)
-		for i := range 20 {
-			wg.Go(func() {
-				err := lockers[i%2].Do(t.Context(), key, func(context.Context) error {
-					if inside.Add(1) != 1 {
-						t.Error("two at once")
-					}
-					time.Sleep(10 * time.Millisecond)
-					inside.Add(-1)
-					runs++
-					return nil
-				})
-				if err != nil {
-					t.Errorf("Do: %v", err)
-				}
-			})
-		}
-		wg.Wait()
-		if runs != 20 {
-			t.Errorf("%d runs", runs)
-		}
-	})
-}
-
-func TestDo_returnsTheErrorOfTheWork(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{})
-		if err := l.Do(t.Context(), key, func(context.Context) error { return errWork }); err != errWork {
-			t.Errorf("Do: %v", err)
-		}
-		if s.state(t).Held {
-			t.Error("the lock stands")
-		}
-	})
-}
 
 func TestDo_releasesWhenTheWorkPanics(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
@@ -73,36 +28,6 @@ func TestDo_releasesWhenTheWorkPanics(t *testing.T) {
 		}()
 		if s.state(t).Held {
 			t.Error("the lock stands")
-		}
-	})
-}
-
-func TestDo_joinsTheLeaseInItsContext(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l, other := s.locker(t, distlock.Options{}), s.locker(t, distlock.Options{Wait: time.Second})
-		err := l.Do(t.Context(), key, func(ctx context.Context) error {
-			outer, ok := l.FromContext(ctx, key)
-			if !ok {
-				t.Fatal("no lease in the context")
-			}
-			if _, ok := other.FromContext(ctx, key); ok {
-				t.Error("another Locker finds the lease")
-			}
-			if _, ok := l.FromContext(ctx, "another key"); ok {
-				t.Error("another key finds the lease")
-			}
-			if err := other.Do(ctx, key, func(context.Context) error { return nil }); !errors.Is(err, distlock.ErrNotAcquired) {
-				t.Errorf("another Locker's Do: %v, want ErrNotAcquired", err)
-			}
-			return l.Do(ctx, key, func(ctx context.Context) error {
-				if inner, _ := l.FromContext(ctx, key); inner != outer {
-					t.Error("the inner Do has a lease of its own")
-				}
-				return nil
-			})
-		})
-		if err != nil {
-			t.Errorf("Do: %v", err)
 		}
 	})
 }

@@ -197,30 +197,6 @@ func TestOperation_Ended_oncePerLease(t *testing.T) {
 	}
 }
 
-// A hook that panics before or after the Observer does not change which operation ends the lease.
-func TestOperation_Ended_otherHookPanics(t *testing.T) {
-	panics := func(context.Context, *distlock.Operation) context.Context { panic("hook") }
-	for name, hook := range map[string]hooks{
-		"Start": {start: panics},
-		"End":   {end: func(*distlock.Operation) { panic("hook") }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				seen := &ends{t: t}
-				l := s.locker(t, distlock.Options{Observer: distlock.Observers(hook, seen, hook)})
-				mustRelease(t, mustAcquire(t, l))
-				lost := mustAcquire(t, l)
-				s.steal(t)
-				_ = lost.Extend(t.Context(), ttl)
-				synctest.Wait()
-				mustAcquire(t, l)
-				mustClose(t, l)
-				seen.want("distlock.release done 0s", "distlock.lost lost 0s", "distlock.release done 0s")
-			})
-		})
-	}
-}
-
 // A lease that ends while the hook of its acquire blocks is reported after that acquire.
 func TestOperation_Ended_afterTheAcquire(t *testing.T) {
 	for name, c := range map[string]struct {

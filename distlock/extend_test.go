@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -33,19 +32,6 @@ func TestExtend_prolongsOnce(t *testing.T) {
 	})
 }
 
-func TestExtend_N_shorterThanLeft_changesNothing(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
-		before := lease.Deadline()
-		if err := lease.Extend(t.Context(), ttl/2); err != nil {
-			t.Fatal(err)
-		}
-		if left := s.state(t).TTL; left != ttl || !lease.Deadline().Equal(before) {
-			t.Errorf("%s left, and the deadline moved by %s", left, lease.Deadline().Sub(before))
-		}
-	})
-}
-
 // An Extend to more than is left sets no end: a renewal may have reached the service before it.
 func TestExtend_N_oneThatArrivesLateShortensNothing(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
@@ -68,24 +54,6 @@ func TestExtend_N_oneThatArrivesLateShortensNothing(t *testing.T) {
 		<-lease.Context().Done()
 		if !s.state(t).Held {
 			t.Error("trusted beyond the service's TTL")
-		}
-	})
-}
-
-// Answer and departure can meet. The next Extend can begin in either case.
-func TestExtend_answeredAsItsCallerLeaves(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		lease := mustAcquire(t, newService().locker(t, distlock.Options{RenewEvery: -1, TTL: time.Hour}))
-		left, cancel := context.WithCancel(t.Context())
-		cancel()
-		for range 2000 {
-			if err := lease.Extend(left, time.Hour); err != nil && !errors.Is(err, context.Canceled) {
-				t.Errorf("Extend: %v", err)
-			}
-			synctest.Wait()
-			if err := lease.Extend(t.Context(), time.Hour); err != nil {
-				t.Fatalf("the next Extend: %v", err)
-			}
 		}
 	})
 }

@@ -35,7 +35,6 @@ type grant struct {
 	due      trust.Moment
 	underway *renewal
 	inQueue  *queueGrant // in the queue of the process
-	removal  sync.Cond   // the end of a call of Release
 }
 
 // newGrant makes a grant that lasts for ttl from some moment after sent, with its first lease.

@@ -145,27 +145,3 @@ func TestGuard_N_endsWithTheLeaseWhateverItsContext(t *testing.T) {
 		}
 	})
 }
-
-// Goroutines of one step are one step.
-func TestGuard_withinAStep_besideItsGoroutines(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		lease := mustAcquire(t, newService().locker(t, distlock.Options{}))
-		start := time.Now()
-		err := lease.Guard(t.Context(), func(ctx context.Context) error {
-			var wg sync.WaitGroup
-			for range 2 {
-				wg.Go(func() {
-					if err := lease.Guard(ctx, func(context.Context) error { time.Sleep(time.Second); return nil }); err != nil {
-						t.Errorf("Guard: %v", err)
-					}
-				})
-			}
-			wg.Wait()
-			return nil
-		})
-		if took := time.Since(start); err != nil || took != time.Second {
-			t.Errorf("%v after %s", err, took)
-		}
-		mustRelease(t, lease)
-	})
-}

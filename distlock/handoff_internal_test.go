@@ -97,29 +97,6 @@ func TestLease_N_formerHolderLeavesTheGrantAlone(t *testing.T) {
 	}
 }
 
-// Release keeps the token of Guard, so that no step of its lease begins.
-func TestGuard_L_runsAfterAHandoffFromAGuardedLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := open(t, &minter{last: 1000}, Options{RenewEvery: -1, Wait: -1})
-		step := func(context.Context) error { return nil }
-		_, second := handedOff(t, l, func(first *Lease) {
-			if err := first.Guard(t.Context(), step); err != nil {
-				t.Error(err)
-			}
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := second.Guard(ctx, step); err != nil {
-			t.Errorf("the successor's step: %v", err)
-		}
-		start := time.Now()
-		give(t, second)
-		if took := time.Since(start); took > 0 {
-			t.Errorf("its release took %s", took)
-		}
-	})
-}
-
 // The window of a handoff counts to the end of the step that Release waited for.
 func TestRelease_drained_handsOffByTheTimeAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,8 +3,6 @@ package distlock_test
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,23 +11,6 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 )
-
-func TestLease_S2_fencesRise(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		a, b := s.locker(t, distlock.Options{}), s.locker(t, distlock.Options{})
-		last := int64(0)
-		for range 100 {
-			for _, l := range []*distlock.Locker{a, b, a} {
-				lease := mustAcquire(t, l)
-				if lease.Fence() <= last {
-					t.Fatalf("fence %d after %d", lease.Fence(), last)
-				}
-				last = lease.Fence()
-				mustRelease(t, lease)
-			}
-		}
-	})
-}
 
 func TestLease_renewalKeepsIt(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
@@ -184,29 +165,6 @@ func TestLease_aFailedRenewalIsTriedAgain(t *testing.T) {
 	})
 }
 
-// However late in its TTL a lease is renewed: a try that fails leaves time for another.
-func TestLease_lateFailureOfRenewalIsRetried(t *testing.T) {
-	for name, extends := range map[string]bool{"of a renewal": false, "of an Extend": true} {
-		t.Run(name, func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: 12 * ttl / 25}))
-				s.Inject(nth(drivertest.Extend, 0, drivertest.Fault{Before: errBroken}))
-				if extends {
-					time.Sleep(2 * ttl / 5)
-					if err := lease.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrOutcomeUnknown) {
-						t.Errorf("Extend: %v", err)
-					}
-				}
-				time.Sleep(2 * ttl)
-				if err := lease.Err(); err != nil {
-					t.Error(err)
-				}
-				mustRelease(t, lease)
-			})
-		})
-	}
-}
-
 func TestLease_aHangingRenewalIsTriedAgain(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
@@ -222,43 +180,6 @@ func TestLease_aHangingRenewalIsTriedAgain(t *testing.T) {
 		}
 		mustRelease(t, lease)
 		close(never)
-	})
-}
-
-// The period counts from the sending too: answers that take their time do not stretch it.
-func TestLease_slowAnswersDoNotDelayTheNextRenewal(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: 12 * ttl / 25}))
-		s.Inject(func(drivertest.Call) drivertest.Fault {
-			return drivertest.Fault{HoldAfter: in(ttl / 10)}
-		})
-		time.Sleep(10 * ttl)
-		if err := lease.Err(); err != nil {
-			t.Error(err)
-		}
-		mustRelease(t, lease)
-	})
-}
-
-func TestLease_notMineIsFinal(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
-		s.steal(t)
-		start := time.Now()
-		<-lease.Context().Done()
-		if took := time.Since(start); took > ttl/3 {
-			t.Errorf("ended after %s, the next renewal was due after %s", took, ttl/3)
-		}
-		if !errors.Is(lease.Err(), distlock.ErrLost) || context.Cause(lease.Context()) != distlock.ErrLost {
-			t.Errorf("Err %v, cause %v", lease.Err(), context.Cause(lease.Context()))
-		}
-		if err := lease.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrLost) {
-			t.Errorf("Extend: %v", err)
-		}
-		time.Sleep(ttl)
-		if n := s.Calls(drivertest.Release); n != 0 {
-			t.Errorf("%d clean-ups of what the service does not know", n)
-		}
 	})
 }
 
@@ -301,20 +222,6 @@ func TestLease_N_notMineIsFinalHoweverLate(t *testing.T) {
 	})
 }
 
-func TestLease_lossDoesNotTouchTheNextHolder(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
-		s.steal(t)
-		next := mustAcquire(t, s.locker(t, distlock.Options{}))
-		<-lease.Context().Done()
-		_ = lease.Release(t.Context())
-		synctest.Wait()
-		if err := next.Extend(t.Context(), ttl); err != nil {
-			t.Errorf("the next holder's lease: %v", err)
-		}
-	})
-}
-
 func TestLease_contextKeepsValuesNotCancellation(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		type name struct{}
@@ -334,53 +241,5 @@ func TestLease_contextKeepsValuesNotCancellation(t *testing.T) {
 		if cause := context.Cause(lease.Context()); cause != distlock.ErrNotHeld {
 			t.Errorf("cause after Release: %v", cause)
 		}
-	})
-}
-
-func TestRenewals_goOutInBatches(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{})
-		const n = 300
-		for i := range n {
-			if _, err := l.Acquire(t.Context(), key+strconv.Itoa(i)); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(ttl / n) // spread over a whole period and more
-		}
-		time.Sleep(10 * ttl) // let them flock together
-		before := s.Calls(drivertest.Extend)
-		time.Sleep(100 * ttl / 3)
-		if calls := s.Calls(drivertest.Extend) - before; calls > 100*9 {
-			t.Errorf("%d exchanges for 100 renewals of %d leases", calls, n)
-		}
-	})
-}
-
-// blocked is a log whose Handler blocks.
-type blocked struct {
-	slog.Handler
-	until chan struct{}
-}
-
-func (blocked) Enabled(context.Context, slog.Level) bool { return true }
-func (b blocked) Handle(context.Context, slog.Record) error {
-	<-b.until
-	return nil
-}
-
-func TestLease_N_blockedLog_contextEndsInTime(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		log := blocked{until: make(chan struct{})}
-		lease := mustAcquire(t, s.locker(t, distlock.Options{Logger: slog.New(log)}))
-		s.Inject(cutOff(errBroken))
-		start := time.Now()
-		<-lease.Context().Done()
-		if took := time.Since(start); took >= ttl {
-			t.Errorf("ended after %s", took)
-		}
-		if err := lease.Err(); !errors.Is(err, distlock.ErrLost) {
-			t.Errorf("Err: %v", err)
-		}
-		close(log.until)
 	})
 }

@@ -108,21 +108,3 @@ func TestLock_ReleaseCanBeTriedAgain(t *testing.T) {
 		}
 	})
 }
-
-func TestLock_isRenewedByItsOwnTTL(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		lock := s.locker(t, distlock.Options{TTL: time.Minute}).NewLock(key, time.Second)
-		if ok, err := lock.Acquire(t.Context()); !ok || err != nil {
-			t.Fatalf("Acquire: %t, %v", ok, err)
-		}
-		for range 20 {
-			time.Sleep(time.Second)
-			if left := s.state(t).TTL; left <= 0 || left > time.Second {
-				t.Fatalf("%s left", left)
-			}
-		}
-		if err := lock.Release(t.Context()); err != nil {
-			t.Errorf("Release: %v", err)
-		}
-	})
-}

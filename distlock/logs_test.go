@@ -87,28 +87,6 @@ func TestRelease_repeated_oneLine(t *testing.T) {
 	})
 }
 
-// A service that fails now and then does not fill the log.
-func TestRenewals_flappingService_bounded(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		logger, count := logged()
-		l := s.locker(t, distlock.Options{TTL: time.Second, Logger: logger})
-		lease := mustAcquire(t, l)
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Extend && s.Calls(drivertest.Extend)%2 == 0 {
-				return drivertest.Fault{Before: errTurnedAway}
-			}
-			return drivertest.Fault{}
-		})
-		time.Sleep(10 * time.Minute)
-		if lease.Err() != nil || s.Calls(drivertest.Extend) < 600 {
-			t.Errorf("after %d renewals: %v", s.Calls(drivertest.Extend), lease.Err())
-		}
-		if n := count("a renewal failed"); n > 10*most || n < most {
-			t.Errorf("%d lines in 10 minutes, at most %d are to pass", n, 10*most)
-		}
-	})
-}
-
 // A duration is a number in JSON, so its name has the unit.
 func TestLog_durations_inMilliseconds(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {

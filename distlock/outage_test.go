@@ -124,27 +124,6 @@ func TestAcquire_silenceAfterARefusal_showsTheRefusal(t *testing.T) {
 	})
 }
 
-// Each answer starts the time anew in which the service may be silent, and makes what came before it history.
-func TestAcquire_anAnswerEndsTheInterruption(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		holder := mustAcquire(t, s.twin().locker(t, distlock.Options{}))
-		l := s.locker(t, distlock.Options{Wait: -1})
-		time.AfterFunc(4*ttl, func() { mustRelease(t, holder) })
-		for _, silent := range []time.Duration{ttl, 2 * ttl, 3 * ttl} {
-			time.AfterFunc(silent, func() { s.Inject(always(drivertest.Acquire, errSilence)) })
-			time.AfterFunc(silent+ttl/2, func() { s.Inject(nil) })
-		}
-		mustRelease(t, mustAcquire(t, l))
-
-		mustAcquire(t, s.twin().locker(t, distlock.Options{}))
-		s.Inject(from(drivertest.Acquire, s.Calls(drivertest.Acquire)+1, 1, errSilence))
-		_, err := l.Acquire(t.Context(), key, distlock.WithWait(time.Second))
-		if !errors.Is(err, distlock.ErrNotAcquired) || errors.Is(err, distlock.ErrUnavailable) {
-			t.Errorf("Acquire: %v, want the last answer, which was busy", err)
-		}
-	})
-}
-
 // answers gives one after the other; the last one stays.
 type answers struct {
 	driver.Driver

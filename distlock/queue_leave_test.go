@@ -72,24 +72,6 @@ func TestQueue_L_contenderLeaves_placeStays(t *testing.T) {
 	})
 }
 
-// A place without a waiter is no place for later callers.
-func TestQueue_L_lastWaiterLeaves_placeGone(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		here, there := s.twin().locker(t, patient), s.twin().locker(t, patient)
-		first := mustAcquire(t, here)
-		q := newQueue(t)
-		q.join(here, "early", 15*time.Millisecond)
-		time.Sleep(time.Second)
-		q.leave("early")
-		q.join(there, "there", 15*time.Millisecond)
-		q.join(here, "late", 15*time.Millisecond)
-		time.Sleep(time.Second)
-		mustRelease(t, first)
-		q.wg.Wait()
-		q.want("there", "late")
-	})
-}
-
 // The place in the backend's queue ends at once. Else it would be handed the lock, and keep the lock from the
 // other waiters for at least a second.
 func TestQueue_L_leaver_noPlaceInBackend(t *testing.T) {
@@ -326,25 +308,6 @@ func TestQueue_C_shortSilence_isNotShared(t *testing.T) {
 		q.join(l, "patient", 0)
 		short.Wait()
 		time.Sleep(3 * time.Second)
-		mustRelease(t, q.lease("patient"))
-	})
-}
-
-// The end of its own ctx fails the contender alone.
-func TestQueue_contenderCancelled_failsAlone(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		answer := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
-		l := s.locker(t, patient)
-		q := newQueue(t)
-		q.join(l, "impatient", 0)
-		q.join(l, "patient", 0)
-		q.leave("impatient")
-		if err := q.err("impatient"); !errors.Is(err, context.Canceled) {
-			t.Errorf("%v", err)
-		}
-		s.Inject(nil)
-		close(answer)
 		mustRelease(t, q.lease("patient"))
 	})
 }

@@ -155,27 +155,6 @@ func TestWaiter_noNotifications_warnsTheSecond(t *testing.T) {
 	})
 }
 
-// A backend may end its notifications. Then waiters poll.
-func TestWaiter_L_notificationsEnd_polls(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newScripted(t)
-		lease, _ := s.queued(distlock.Options{})
-		time.Sleep(time.Second)
-		before := len(s.requests())
-		close(s.wakes)
-		time.Sleep(2 * time.Second)
-		if asked := len(s.requests()) - before; asked < 10 || asked > 100 {
-			t.Errorf("it asked %d times in 2 s", asked)
-		}
-		s.set(grants)
-		time.Sleep(time.Second)
-		if lease() == nil {
-			t.Fatal("it has no lease")
-		}
-		mustRelease(t, lease())
-	})
-}
-
 // Then a release by its own process wakes the contender, too.
 func TestQueue_L_notificationsEnd_releaseWakes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

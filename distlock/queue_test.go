@@ -162,23 +162,6 @@ func TestQueue_L_deadHolderAndWaiter_TTLPlus1s(t *testing.T) {
 	}
 }
 
-func TestQueue_L_processes_firstComeFirstServed(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		q := newQueue(t)
-		var names []string
-		for i := range 10 { // each with one waiter of its own
-			names = append(names, fmt.Sprint(i))
-			q.join(s.twin().locker(t, patient), names[i], 20*time.Millisecond)
-		}
-		start := time.Now()
-		q.wg.Wait()
-		q.want(names...)
-		if took := time.Since(start); took != 10*20*time.Millisecond {
-			t.Errorf("it took %s: a waiter has waited for more than the holder", took)
-		}
-	})
-}
-
 func TestHandoff_local_noRequest(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		seen := &recorder{t: t}
@@ -300,23 +283,6 @@ func TestHandoff_L_overtakesOncePerWaiter(t *testing.T) {
 		}
 		q.wg.Wait()
 		q.want("here0", "here1", "here2", "there", "late0", "late1", "late2")
-	})
-}
-
-func TestHandoff_L_overtakesFor10ms(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		here, there := s.twin().locker(t, patient), s.twin().locker(t, patient)
-		blocker := mustAcquire(t, s.locker(t, patient))
-		q := newQueue(t)
-		q.join(here, "here0", 6*time.Millisecond)
-		q.join(there, "there", 6*time.Millisecond)
-		for i := range 3 {
-			q.join(here, fmt.Sprint("here", i+1), 6*time.Millisecond)
-		}
-		time.Sleep(time.Millisecond)
-		mustRelease(t, blocker)
-		q.wg.Wait()
-		q.want("here0", "here1", "there", "here2", "here3")
 	})
 }
 

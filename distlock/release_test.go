@@ -43,53 +43,6 @@ func TestRelease_cancelledContext_outcome(t *testing.T) {
 	})
 }
 
-func TestRelease_failsAfterItsCallerLeft_isRetried(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
-		answer := make(chan struct{})
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.N == 0 {
-				return drivertest.Fault{HoldBefore: answer, Before: errBroken}
-			}
-			return drivertest.Fault{}
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := lease.Release(ctx); !errors.Is(err, distlock.ErrOutcomeUnknown) {
-			t.Errorf("Release: %v", err)
-		}
-		close(answer)
-		time.Sleep(100 * time.Millisecond)
-		s.wantFree(t)
-	})
-}
-
-func TestRelease_returnsSoonWhenItsContextEnds(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
-		answer := make(chan struct{})
-		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, cancel)
-		start := time.Now()
-		err := lease.Release(ctx)
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrOutcomeUnknown) {
-			t.Errorf("Release: %v", err)
-		}
-		if late := time.Since(start) - time.Second; late > 50*time.Millisecond {
-			t.Errorf("returned %s after the cancellation", late)
-		}
-		close(answer)
-		synctest.Wait()
-		if s.state(t).Held {
-			t.Error("the release did not go on in the background")
-		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Errorf("Release again: %v", err)
-		}
-	})
-}
-
 func TestRelease_isIdempotent(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, distlock.Options{})
