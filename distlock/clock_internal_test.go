@@ -48,7 +48,7 @@ func TestLease_N_suspendLongerThanTTL_isLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := open(t, granter{}, Options{})
+				l := open(t, new(minter), Options{})
 				lease := take(t, l)
 				suspendFor(t, 31*time.Second)
 				if err := guarded(t, lease); !errors.Is(err, ErrLost) {
@@ -78,17 +78,17 @@ func TestAcquire_N_suspendBeforeTheAnswer_undone(t *testing.T) {
 }
 
 type suspending struct {
-	granter
+	minter
 	suspend   func()
 	tombstone atomic.Bool
 }
 
 func (d *suspending) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
 	d.suspend()
-	return d.granter.Acquire(ctx, req)
+	return d.minter.Acquire(ctx, req)
 }
 
 func (d *suspending) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
 	d.tombstone.Store(req.Tombstone > 0)
-	return d.granter.Release(ctx, req)
+	return d.minter.Release(ctx, req)
 }

@@ -3,7 +3,6 @@ package distlock
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,21 +10,6 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
-
-// granter grants everything.
-type granter struct{ driver.Driver }
-
-func (granter) Capabilities() driver.Capabilities { return driver.Capabilities{Backend: "granter"} }
-func (granter) Close() error                      { return nil }
-func (granter) Acquire(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
-	return driver.AcquireReply{Outcome: driver.Granted, Fence: 1, FenceEnd: 1}, nil
-}
-func (granter) Raise(context.Context, driver.RaiseRequest) (driver.RaiseReply, error) {
-	return driver.RaiseReply{Held: true, Fence: 1, FenceEnd: 1}, nil
-}
-func (granter) Release(context.Context, driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	return driver.ReleaseReply{Released: true}, nil
-}
 
 // With its timer stopped, a lease is as one whose timers are late: starved of CPU, or just resumed.
 func TestLease_N_guardedCallsCompareTheClockThemselves(t *testing.T) {
@@ -38,7 +22,7 @@ func TestLease_N_guardedCallsCompareTheClockThemselves(t *testing.T) {
 		"RaiseToken": func(_ *Locker, le *Lease) error { return le.raiseToken(t.Context(), 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := open(t, granter{}, Options{RenewEvery: -1})
+			l := open(t, new(minter), unrenewed)
 			lease := take(t, l)
 			lapse(lease)
 			if err := guarded(l, lease); !errors.Is(err, ErrLost) {
@@ -73,50 +57,6 @@ func TestGuard_N_aStepWithinAStepComparesTheClockToo(t *testing.T) {
 	}
 }
 
-// open makes a silent Locker that is closed at the end of the test.
-func open(t *testing.T, d driver.Driver, opts Options) *Locker {
-	t.Helper()
-	opts.Logger = slog.New(slog.DiscardHandler)
-	l, err := New(d, &opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close(context.Background()) })
-	return l
-}
-
-func take(t *testing.T, l *Locker) *Lease {
-	t.Helper()
-	lease, err := l.Acquire(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
-}
-
-// lose has a lease end as the backend's answer "not held" does.
-func lose(le *Lease) error {
-	le.grant.mu.Lock()
-	defer le.grant.mu.Unlock()
-	if err := le.errLocked(); err != nil {
-		return err
-	}
-	return le.lossLocked(errNotMine)
-}
-
-func give(t *testing.T, lease *Lease) {
-	t.Helper()
-	if err := lease.Release(context.Background()); err != nil {
-		t.Error(err)
-	}
-}
-
-// granted is a lease without renewal.
-func granted(t *testing.T) *Lease {
-	t.Helper()
-	return take(t, open(t, granter{}, Options{RenewEvery: -1}))
-}
-
 // A timer can fire in the moment in which the deadline moves, or the lease ends.
 func TestLease_timerFiresEarlyOrLate_noEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +76,7 @@ func TestLease_timerFiresEarlyOrLate_noEffect(t *testing.T) {
 
 func TestLocker_forgetsLeasesThatHaveEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := open(t, granter{}, Options{RenewEvery: -1})
+		l := open(t, new(minter), unrenewed)
 		lost := take(t, l)
 		time.Sleep(lost.grant.ttl)
 		returned, err := l.Acquire(t.Context(), "k")
@@ -154,7 +94,7 @@ func TestLocker_forgetsLeasesThatHaveEnded(t *testing.T) {
 
 // The grant arrives in the moment in which the Locker is closed.
 func TestClose_grantInTheSameMoment_isNotAdopted(t *testing.T) {
-	l := open(t, granter{}, Options{})
+	l := open(t, new(minter), Options{})
 	a := &acquisition{locker: l, caller: t.Context(), op: Operation{Key: "k"}, req: driver.AcquireRequest{TTL: l.opts.TTL}}
 	if err := l.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -167,12 +107,14 @@ func TestClose_grantInTheSameMoment_isNotAdopted(t *testing.T) {
 
 // A driver that does not know floors cannot help a store that has seen a higher token.
 func TestRaiseToken_S2_driverIgnoresFloor_fails(t *testing.T) {
-	lease := granted(t)
-	if err := lease.raiseToken(t.Context(), 1); !errors.Is(err, ErrUnavailable) {
+	lease := take(t, open(t, &floorless{}, unrenewed))
+	if err := lease.raiseToken(t.Context(), lease.Fence()); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v, want ErrUnavailable", err)
 	}
 }
 
-func ran(t *testing.T) func(context.Context) error {
-	return func(context.Context) error { t.Error("ran under a lease that had ended"); return nil }
+type floorless struct{ minter }
+
+func (*floorless) Raise(context.Context, driver.RaiseRequest) (driver.RaiseReply, error) {
+	return driver.RaiseReply{Held: true, Fence: 1}, nil
 }

@@ -69,8 +69,8 @@ func TestLease_N_formerHolderLeavesTheGrantAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := &minter{last: 1000}
-				l := open(t, d, Options{RenewEvery: -1, Wait: -1})
+				d := new(minter)
+				l := open(t, d, unrenewed)
 				first, second := handedOff(t, l, func(*Lease) {})
 				deadline := first.Deadline()
 				if err := second.Extend(t.Context(), time.Minute); err != nil {
@@ -100,7 +100,7 @@ func TestLease_N_formerHolderLeavesTheGrantAlone(t *testing.T) {
 // The window of a handoff counts to the end of the step that Release waited for.
 func TestRelease_drained_handsOffByTheTimeAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := open(t, &minter{last: 1000}, Options{RenewEvery: -1, Wait: -1})
+		l := open(t, new(minter), unrenewed)
 		first := take(t, l)
 		next := behind(t, l)
 		began := make(chan struct{})
@@ -124,8 +124,8 @@ func TestRelease_drained_handsOffByTheTimeAfterIt(t *testing.T) {
 // Close ends the lease that is the holder after a handoff under way.
 func TestClose_L_releasesTheSuccessorOfAHandoffUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &minter{last: 1000}
-		l := open(t, d, Options{RenewEvery: -1, Wait: -1})
+		d := new(minter)
+		l := open(t, d, unrenewed)
 		first := take(t, l)
 		next := behind(t, l)
 		time.Sleep(time.Millisecond)
@@ -154,8 +154,8 @@ func TestClose_L_releasesTheSuccessorOfAHandoffUnderWay(t *testing.T) {
 // A copy of the acquisition may still arrive when the successor is released.
 func TestRelease_S1_handedOffAfterReplay_leavesTombstone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &minter{last: 1000, replayed: true}
-		l := open(t, d, Options{RenewEvery: -1, Wait: -1})
+		d := &minter{replayed: true}
+		l := open(t, d, unrenewed)
 		_, second := handedOff(t, l, func(*Lease) {})
 		give(t, second)
 		if !d.tombstone {
@@ -167,7 +167,7 @@ func TestRelease_S1_handedOffAfterReplay_leavesTombstone(t *testing.T) {
 // MaxHold counts for each lease of a grant: the first has no time for a renewal, the second has.
 func TestRenewals_handoff_keepsSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &minter{last: 1000}
+		d := new(minter)
 		l := open(t, d, Options{
 			Wait: -1, TTL: time.Second, RenewEvery: 300 * time.Millisecond, MaxHold: 299500 * time.Microsecond})
 		_, second := handedOff(t, l, func(*Lease) {})
@@ -188,7 +188,7 @@ func TestLease_N_suspend_endsWithinASecond(t *testing.T) {
 	for name, every := range map[string]time.Duration{"renewed": 10 * time.Second, "not renewed": -1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := open(t, renewer{}, Options{TTL: 30 * time.Second, RenewEvery: every})
+				l := open(t, new(minter), Options{TTL: 30 * time.Second, RenewEvery: every})
 				give(t, take(t, l))
 				time.Sleep(time.Minute) // without a lease
 				lease := take(t, l)
@@ -207,7 +207,7 @@ func TestLease_N_suspend_endsWithinASecond(t *testing.T) {
 
 func TestRenewals_N_suspend_setsTheAlarmAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &minter{last: 1000}
+		d := new(minter)
 		l := open(t, d, Options{TTL: 30 * time.Second, RenewEvery: 10 * time.Second})
 		lease := take(t, l)
 		suspendFor(t, 5*time.Second)

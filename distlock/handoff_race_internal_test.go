@@ -4,66 +4,12 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
-
-// minter grants everything, under tokens that rise.
-type minter struct {
-	granter
-	mu        sync.Mutex
-	last      int64
-	raises    int
-	extends   int
-	releases  int
-	tombstone bool          // the last release left one
-	replayed  bool          // the client may have sent an Acquire twice
-	hold      chan struct{} // answers of a RaiseToken wait for it; may be nil
-}
-
-func (m *minter) Acquire(_ context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	fence := m.last + 1
-	m.last = fence + driver.FenceBlock
-	return driver.AcquireReply{Outcome: driver.Granted, Fence: fence, FenceEnd: m.last, Replayed: m.replayed}, nil
-}
-
-func (m *minter) Release(_ context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.releases++
-	m.tombstone = req.Tombstone > 0
-	return driver.ReleaseReply{Released: true}, nil
-}
-
-func (m *minter) Raise(_ context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
-	if m.hold != nil {
-		defer func() { <-m.hold }()
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.raises++
-	fence := max(m.last+1, req.Floor)
-	m.last = fence + driver.FenceBlock
-	return driver.RaiseReply{Held: true, Fence: fence, FenceEnd: m.last}, nil
-}
-
-func (m *minter) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.extends++
-	replies := make([]driver.ExtendReply, len(reqs))
-	for i := range replies {
-		replies[i].Held = true
-	}
-	return replies
-}
 
 // behind has a call of Acquire stand in the queue of the process, and returns where its lease will come.
 func behind(t *testing.T, l *Locker) <-chan *Lease {
@@ -90,8 +36,8 @@ func behind(t *testing.T, l *Locker) <-chan *Lease {
 
 func TestRaiseToken_S2_answerAfterRelease_noEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &minter{last: 1000, hold: make(chan struct{})}
-		l := open(t, d, Options{RenewEvery: -1})
+		d := &minter{hold: make(chan struct{})}
+		l := open(t, d, unrenewed)
 		lease := take(t, l)
 		first := lease.Fence()
 		raised := make(chan error)
@@ -111,7 +57,7 @@ func TestRaiseToken_S2_answerAfterRelease_noEffect(t *testing.T) {
 // A lease can be lost in the moment after its handoff. The queue knows it by then.
 func TestHandoff_L_successorLostAtOnce_queueGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := open(t, &minter{last: 1000}, Options{RenewEvery: -1, Wait: -1})
+		l := open(t, new(minter), unrenewed)
 		lease := take(t, l)
 		next := behind(t, l)
 		g := lease.grant
@@ -147,7 +93,7 @@ func TestHandoff_L_successorLostAtOnce_queueGoesOn(t *testing.T) {
 // The timer fires for the deadline of the first lease, and finds the second.
 func TestHandoff_N_duringALook_deadlineStillEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := open(t, &minter{last: 1000}, Options{RenewEvery: -1, Wait: -1})
+		l := open(t, new(minter), unrenewed)
 		lease := take(t, l)
 		end := lease.grant.trust.Deadline()
 		next := behind(t, l)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,20 +12,9 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
-// renewer grants and extends everything.
-type renewer struct{ granter }
-
-func (renewer) Extend(_ context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
-	replies := make([]driver.ExtendReply, len(reqs))
-	for i := range replies {
-		replies[i].Held = true
-	}
-	return replies
-}
-
 // stuck does not answer renewals before their context ends.
 type stuck struct {
-	renewer
+	*minter
 	took chan time.Duration
 }
 
@@ -46,7 +34,7 @@ func TestRenewals_hangingCall_endsAfterATTL(t *testing.T) {
 	for name, closes := range map[string]bool{"open": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := stuck{took: make(chan time.Duration, 100)}
+				s := stuck{minter: new(minter), took: make(chan time.Duration, 100)}
 				l := open(t, s, Options{TTL: 30 * time.Second})
 				lease := take(t, l)
 				lease.grant.mu.Lock()
@@ -70,15 +58,14 @@ func TestRenewals_hangingCall_endsAfterATTL(t *testing.T) {
 
 // returning refuses renewals until a moment, and then takes a while to answer. It honours contexts.
 type returning struct {
-	renewer
+	minter
 	away, back time.Time
 	takes      time.Duration
-	mu         sync.Mutex
 	answered   map[string]time.Time // when it first answered after its return
 }
 
 func (r *returning) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
-	replies := r.renewer.Extend(ctx, reqs)
+	replies := r.minter.Extend(ctx, reqs)
 	fail := func(err error) []driver.ExtendReply {
 		for i := range replies {
 			replies[i] = driver.ExtendReply{Err: err}
