@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
@@ -171,39 +170,6 @@ func TestBill_workerKilledInCharge_otherBillsInSameRun(t *testing.T) {
 	}
 	if len(keys) != customers || keys[customers-1] != key {
 		t.Errorf("the killed worker charged under %q, the other one under %q", key, keys)
-	}
-}
-
-// The lease of customer 7 ends during the charge. The next round charges under the same key.
-func TestBill_lostLease_nextRound(t *testing.T) {
-	lock, db := setUp(t, "redis")
-	options, err := redis.ParseURL(lock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClient(options)
-	defer client.Close()
-	locker, err := lockurl.Open(t.Context(), lock, &distlock.Options{TTL: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer locker.Close(context.Background())
-	var keys []string
-	billed, err := bill(t.Context(), locker, db, "2026-11", pause, func(ctx context.Context, customer int64, key string) error {
-		if customer != 7 {
-			return nil
-		}
-		if keys = append(keys, key); len(keys) > 1 {
-			return nil
-		}
-		if err := client.FlushDB(ctx).Err(); err != nil {
-			return err
-		}
-		<-ctx.Done()
-		return context.Cause(ctx)
-	})
-	if err != nil || billed != customers || len(keys) != 2 || keys[0] != keys[1] {
-		t.Errorf("%d billed, customer 7 under the keys %q, %v", billed, keys, err)
 	}
 }
 

@@ -183,41 +183,6 @@ func kill(t *testing.T, c config, wait func()) {
 	<-killed.Done()
 }
 
-// The instance is killed after a job of four times Options.Wait, while another instance waits.
-func TestOnce_killedInLongJob_waiterTakesOver(t *testing.T) {
-	c := setUp(t, "redis")
-	c.Lock += "?ttl=1s&wait=500ms"
-	type result struct {
-		runs int
-		err  error
-	}
-	waiter := make(chan result, 1)
-	kill(t, c, func() {
-		go func() {
-			var r result
-			r.err = instance(t.Context(), c, func(context.Context) error {
-				r.runs++
-				return nil
-			})
-			waiter <- r
-		}()
-		select {
-		case r := <-waiter:
-			t.Errorf("the waiter gives up: %d runs, %v", r.runs, r.err)
-			waiter <- r
-		case <-time.After(2 * time.Second):
-		}
-	})
-	select {
-	case r := <-waiter:
-		if r.runs != 1 || r.err != nil {
-			t.Errorf("the waiter ran the job %d times, %v", r.runs, r.err)
-		}
-	case <-time.After(30 * time.Second):
-		t.Error("the waiter does not take over")
-	}
-}
-
 // runSchedule runs the job of an hourly slot in an instance of its own, and returns the slot that
 // the instance has done, and how often the job ran.
 func runSchedule(t *testing.T, c config, work func() error) (slot time.Time, runs int) {

@@ -29,8 +29,7 @@ func TestMain(m *testing.M) {
 
 type config struct{ Lock, Database string }
 
-// consume is a consumer. Its parent is the queue. The first delivery of the event "paused" takes
-// until the lock is lost. Its handler sends "begun".
+// consume is a consumer. Its parent is the queue.
 func consume(ctx context.Context, parent *child.Line, c config) error {
 	queue, deliver := io.Pipe()
 	go func() {
@@ -39,15 +38,7 @@ func consume(ctx context.Context, parent *child.Line, c config) error {
 		}
 		_ = deliver.Close()
 	}()
-	first := true
-	err := run(ctx, c.Lock, c.Database, queue, acks{parent}, func(ctx context.Context, balance int64, e Event) (int64, error) {
-		if first && e.ID == "paused" {
-			first = false
-			_ = parent.Send("begun")
-			<-ctx.Done()
-		}
-		return book(ctx, balance, e)
-	})
+	err := run(ctx, c.Lock, c.Database, queue, acks{parent}, book)
 	if err == io.EOF {
 		return nil
 	}
@@ -110,30 +101,6 @@ func TestEvents_busyAccount_consumerGoesOn(t *testing.T) {
 	}
 	deliver(t, consumer, e1)
 	if expect(t, consumer, "e1"); balance(t, db) != 10 {
-		t.Errorf("the balance is %d", balance(t, db))
-	}
-}
-
-// A consumer is paused in its handler for longer than the TTL, and another consumer books.
-func TestEvents_pausedConsumer_goesOn(t *testing.T) {
-	lock := servers.SharedRedis(t).URL() + "?ttl=1s"
-	consumer, db := startConsumer(t, lock)
-	paused, e2 := Event{"paused", "alice", 10}, Event{"e2", "alice", 100}
-	deliver(t, consumer, paused)
-	expect(t, consumer, "begun")
-	if err := consumer.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	if err := process(t.Context(), open(t, lock), db, e2, book); err != nil {
-		t.Fatal(err)
-	}
-	if err := consumer.Continue(); err != nil {
-		t.Fatal(err)
-	}
-	// The queue has no acknowledgement of the first event, so it delivers that again.
-	deliver(t, consumer, e2, paused)
-	expect(t, consumer, "e2")
-	if expect(t, consumer, "paused"); balance(t, db) != 110 {
 		t.Errorf("the balance is %d", balance(t, db))
 	}
 }

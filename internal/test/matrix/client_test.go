@@ -73,8 +73,8 @@ func (s *service) useUp(t testing.TB, c client, names ...string) (end func()) {
 	}
 }
 
-// A user without a right gets an error at once that names the command. With all documented rights
-// everything works; without those for notifications too, by polling in the queue.
+// With all documented rights everything works; without those for notifications too, by polling in the
+// queue. The tests of drivers have the other rights.
 func rightsMissing(t *testing.T, s *service) {
 	const key = "rightsMissing"
 	var documented []string
@@ -108,79 +108,6 @@ func rightsMissing(t *testing.T, s *service) {
 			inOrder(t, s, as, key+"-"+name, false)
 		})
 	}
-
-	for name, text := range map[string]string{
-		"otherkeys": "keys", "without-evalsha": "evalsha", "without-get": "right", "without-set": "right", "without-time": "right",
-	} {
-		keys, without := namespace+":*", strings.TrimPrefix(name, "without-")
-		if name == "otherkeys" {
-			keys = "other:*"
-		}
-		l := locker(t, s.client(t, user(name, keys, without)), distlock.Options{Wait: 5 * time.Second})
-		start := time.Now()
-		_, err := l.Acquire(t.Context(), key)
-		wants(t, name, err, distlock.ErrRefused)
-		if err == nil || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "ACL") || !soon(start, 2*time.Second) {
-			t.Errorf("%s: %v after %s", name, err, time.Since(start))
-		}
-	}
-	s.gone(t, key)
-
-	// Whichever right is missing, in whichever of the steps: it works, or the error says what is
-	// wrong. That is the same everywhere.
-	if s.Node == nil {
-		return
-	}
-	for _, missing := range documented {
-		as := user("minus-"+missing, namespace+":*", missing)
-		t.Run("minus-"+missing, func(t *testing.T) {
-			t.Parallel()
-			worksOrSaysWhy(t, s, as, key+"-minus-"+missing)
-		})
-	}
-}
-
-// worksOrSaysWhy takes every step of a lock with two Lockers that have all rights but one.
-func worksOrSaysWhy(t *testing.T, s *service, as setting, key string) {
-	const ttl = time.Second
-	check := func(what string, err error, others ...error) {
-		t.Helper()
-		for _, other := range others {
-			if errors.Is(err, other) {
-				return
-			}
-		}
-		if err != nil && (!errors.Is(err, distlock.ErrRefused) || !strings.Contains(err.Error(), "ACL")) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	opts := distlock.Options{TTL: ttl, Wait: 200 * time.Millisecond}
-	one, other := locker(t, s.client(t, as), opts), locker(t, s.client(t, as), opts)
-	lease, err := one.Acquire(t.Context(), key)
-	check("Acquire", err)
-	if err != nil {
-		s.gone(t, key)
-		return
-	}
-	_, err = other.Acquire(t.Context(), key)
-	check("a waiter that leaves", err, distlock.ErrNotAcquired)
-	check("Extend", lease.Extend(t.Context(), ttl))
-	before, _ := s.asked(waiters, key) // one that may not leave the queue is still there
-	next := make(chan error, 1)
-	go func() {
-		lease, err := other.Acquire(t.Context(), key, distlock.WithWait(2*ttl))
-		if err == nil {
-			err = lease.Release(t.Context())
-		}
-		next <- err
-	}()
-	servers.Await(t, 5*time.Second, "a waiter in the queue, if it may wait", func() bool {
-		reply, err := s.asked(waiters, key)
-		return len(next) > 0 || err == nil && reply != before
-	})
-	check("Release", lease.Release(t.Context()))
-	check("the next", <-next)
-	s.awaitAnswer(t, 2*ttl, "0", key, isHeld)
 }
 
 // inOrder has two waiters queue, and checks that they have the lock in their order; at once with

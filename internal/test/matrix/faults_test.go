@@ -25,14 +25,16 @@ var (
 	ofRedisAlone = servers.Topologies
 	ofOneServer  = slices.Concat(ofRedisAlone, []string{"postgres"})
 	scripted     = slices.Concat(ofRedisAlone, servers.Quorums)
+	// onePerKind is for faults of a client, which no failover and no number of nodes changes.
+	onePerKind = []string{"node", "postgres", "redlock3"}
 )
 
 var rows = []row{
 	{name: "holderKilled", run: holderKilled},
-	{name: "holderStopped/newHolderHasWritten", run: holderStoppedWritten},
-	{name: "holderStopped/newHolderHasLoaded", run: holderStoppedLoaded},
-	{name: "holderStopped/newHolderHasCleared", run: holderStoppedCleared},
-	{name: "holderStopped/sessionHasExpired", run: holderStoppedExpired},
+	{name: "holderStopped/newHolderHasWritten", run: holderStoppedWritten, on: onePerKind},
+	{name: "holderStopped/newHolderHasLoaded", run: holderStoppedLoaded, on: onePerKind},
+	{name: "holderStopped/newHolderHasCleared", run: holderStoppedCleared, on: onePerKind},
+	{name: "holderStopped/sessionHasExpired", run: holderStoppedExpired, on: onePerKind},
 	{name: "replaceKilled", run: replaceKilled, on: ofOneServer},
 	{name: "serviceShutDown", run: serviceShutDown},
 	{name: "wakeUpLost", run: wakeUpLost, on: ofOneServer},
@@ -49,9 +51,9 @@ var rows = []row{
 	{name: "failoverIsWaitedFor", run: failoverIsWaitedFor, own: true, on: []string{"sentinel", "cluster", "standby"}},
 	{name: "holdersCutOff", run: holdersCutOff, alone: true},
 	{name: "slowServer", run: slowServer, alone: true},
-	{name: "cancelledAnywhere", run: cancelledAnywhere, alone: true},
+	{name: "cancelledAnywhere", run: cancelledAnywhere, on: []string{"sentinel", "cluster", "postgres"}, alone: true},
 	{name: "cancelledPacketIsLate", run: cancelledPacketIsLate, alone: true},
-	{name: "repliesLost", run: repliesLost},
+	{name: "repliesLost", run: repliesLost, on: []string{"sentinel", "cluster", "postgres"}},
 	{name: "sessionRepliesLost", run: sessionRepliesLost},
 	{name: "sessionPacketIsLate", run: sessionPacketIsLate},
 	{name: "poolUsedUp", run: poolUsedUp, on: ofOneServer},
@@ -65,9 +67,9 @@ var rows = []row{
 	{name: "busyScript", run: busyScript, on: ofRedisAlone, alone: true},
 	{name: "slotOnTheMove", run: slotOnTheMove, on: []string{"cluster"}, own: true},
 	{name: "rightsMissing", run: rightsMissing, on: ofRedisAlone, alone: true},
-	{name: "hostileMessages", run: hostileMessages, on: ofOneServer},
-	{name: "brokenEntries", run: brokenEntries, on: ofRedisAlone},
-	{name: "foreignSessionData", run: foreignSessionData, on: ofRedisAlone},
+	{name: "hostileMessages", run: hostileMessages, on: []string{"node", "postgres"}},
+	{name: "brokenEntries", run: brokenEntries, on: []string{"node"}},
+	{name: "foreignSessionData", run: foreignSessionData, on: []string{"node"}},
 	{name: "twoNamespaces", run: twoNamespaces, on: ofOneServer},
 	{name: "longSnapshot", run: longSnapshot, on: []string{"postgres"}},
 	{name: "statementTimeout", run: statementTimeout, on: []string{"postgres"}},
