@@ -82,7 +82,7 @@ func TestAcquire_C_brokenBackend_isUnavailable(t *testing.T) {
 // Default options: the holder has crashed, and all waiters have the lock in turn.
 func TestAcquire_L_defaultWaitOutlivesACrash(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		crashed := open(t, s.twin().Faults, distlock.Options{RenewEvery: -1})
+		crashed := open(t, s.twin().Faults, unrenewed)
 		mustAcquire(t, crashed)
 		q := newQueue(t)
 		for i := range 4 {

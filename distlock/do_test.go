@@ -144,7 +144,7 @@ func TestDo_lostLease_reportedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
-				l := s.locker(t, distlock.Options{RenewEvery: -1})
+				l := s.locker(t, unrenewed)
 				lost := func(ctx context.Context) error {
 					<-ctx.Done()
 					return work(ctx, l)
@@ -165,7 +165,7 @@ func TestDo_lostLease_reportedOnce(t *testing.T) {
 // A Do that joins the lease of another reports its loss too.
 func TestDo_N_aLossIsReportedByTheInnerOnesToo(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{RenewEvery: -1})
+		l := s.locker(t, unrenewed)
 		late := func(context.Context) error { time.Sleep(ttl); return errWork }
 		_ = l.Do(t.Context(), key, func(ctx context.Context) error {
 			if err := l.Do(ctx, key, late); !errors.Is(err, distlock.ErrLost) || !errors.Is(err, errWork) {

@@ -161,7 +161,7 @@ func TestRelease_C_behindAnotherThatLeaves(t *testing.T) {
 
 func TestGuard_N_detachedContextInside(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+		lease := mustAcquire(t, s.locker(t, unrenewed))
 		err := lease.Guard(t.Context(), func(ctx context.Context) error {
 			return lease.Guard(context.WithoutCancel(ctx), func(ctx context.Context) error {
 				time.Sleep(2 * ttl)

@@ -79,7 +79,7 @@ func TestExtend_refusals(t *testing.T) {
 // An Extend may be the first to learn that the lock is gone.
 func TestExtend_N_ofALockThatIsGoneIsALoss(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+		lease := mustAcquire(t, s.locker(t, unrenewed))
 		s.steal(t)
 		if err := lease.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrLost) {
 			t.Errorf("Extend: %v", err)

@@ -59,7 +59,7 @@ func TestGuard_beginsNothingForACallerThatHasLeft(t *testing.T) {
 
 func TestGuard_N_doesNotWaitForAStuckStep(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+		lease := mustAcquire(t, s.locker(t, unrenewed))
 		hold, stuck, begun := make(chan struct{}), make(chan error), make(chan struct{})
 		go func() {
 			stuck <- lease.Guard(t.Context(), func(context.Context) error { close(begun); <-hold; return nil })

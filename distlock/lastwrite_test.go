@@ -351,7 +351,7 @@ func TestReleaseWith_endedLease_plain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
-				lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+				lease := mustAcquire(t, s.locker(t, unrenewed))
 				_ = lease.Guard(t.Context(), func(ctx context.Context) error {
 					end(ctx, lease)
 					lastwrite.ReleaseWith(lease, func(owner string) (driver.ReleaseReply, error) {

@@ -37,7 +37,7 @@ func TestLease_renewalKeepsIt(t *testing.T) {
 
 func TestLease_noRenewalIfItIsOff(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+		lease := mustAcquire(t, s.locker(t, unrenewed))
 		<-lease.Context().Done()
 		if n := s.Calls(drivertest.Extend); n != 0 {
 			t.Errorf("%d renewals", n)
@@ -104,7 +104,7 @@ func TestLease_N_deadlineCountsFromTheSending(t *testing.T) {
 					}
 					return drivertest.Fault{HoldAfter: in(ttl / 3)}
 				})
-				lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+				lease := mustAcquire(t, s.locker(t, unrenewed))
 				if extends {
 					if err := lease.Extend(t.Context(), ttl); err != nil {
 						t.Fatal(err)

@@ -77,7 +77,7 @@ func TestRaiseToken_S2_isForTheHolderAlone(t *testing.T) {
 	for name, next := range map[string]bool{"another holds": true, "it is free": false} {
 		t.Run(name, func(t *testing.T) {
 			inService(t, func(t *testing.T, s *service) {
-				lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+				lease := mustAcquire(t, s.locker(t, unrenewed))
 				s.steal(t)
 				if next {
 					mustAcquire(t, s.twin().locker(t, distlock.Options{}))
@@ -152,7 +152,7 @@ func TestRaiseToken_S2_lateAnswerLowersNoToken(t *testing.T) {
 
 func TestRaiseToken_N_lateAnswerIsALoss(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{RenewEvery: -1}))
+		lease := mustAcquire(t, s.locker(t, unrenewed))
 		time.Sleep(ttl / 2)
 		s.Inject(func(drivertest.Call) drivertest.Fault {
 			return drivertest.Fault{HoldAfter: in(ttl - ttl/10)}

@@ -23,6 +23,9 @@ const (
 	ttl = 3 * time.Second
 )
 
+// unrenewed are the options of a lease that ends with its TTL.
+var unrenewed = distlock.Options{RenewEvery: -1}
+
 // service is an in-process lock service whose answers can be spoiled.
 type service struct {
 	*drivertest.Faults
