@@ -40,7 +40,7 @@ deps: ## Make sure the servers that the tests start are installed
 # make test leaves out these packages and the tests of these names. They look for the unexpected,
 # show recipes, rehearse a release, need several servers, or break their server. make test-all
 # runs just those.
-EXPLORING := examples/flocklock examples/recipes internal/test/privacy internal/test/campaign internal/repo/release internal/test/soak internal/test/sweeps
+EXPLORING := examples/flocklock examples/recipes internal/test/privacy internal/test/campaign internal/repo/release internal/test/sweeps
 SEVERAL := [Ss]entinel|[Cc]luster|[Pp]gBouncer|[Ss]tandby|[Rr]edlock[35]|^TestFaults$$/^(sentinel|cluster|postgres|standby|redlock[35])$$|^TestTopology/^(sentinel|cluster)$$|^TestFaults_ownServers$$
 
 GOTEST := go test -race -count=1 -timeout 10m
@@ -108,22 +108,6 @@ fuzz: ## Look for names, replies, messages and entries that break the drivers, F
 	go test -run '^$$' -fuzz FuzzEntries -fuzztime $(or $(FUZZTIME),1m) ./lockedmemory/sessionstore/redisstore
 	$(CONTRACT) go test -run '^$$' -fuzz FuzzDecode -fuzztime $(or $(FUZZTIME),1m) ./lockedmemory/belugamemory
 
-.PHONY: hammer
-hammer: deps ## Let 8 processes of 64 goroutines compete for a few locks, without faults, for MINUTES (5)
-	go test -race -count=1 -v -timeout $$(($(or $(MINUTES),5) + 5))m -run 'TestHammer$$' ./internal/test/campaign -args -minutes $(or $(MINUTES),5) -seed $(or $(SEED),0)
-
-.PHONY: chaos
-chaos: deps ## Kill and stop workers at exact moments of turns, and kill servers; MINUTES (5), ON, SEED, FLAGS="-server '--appendonly yes'"
-	@$(MAKE) --no-print-directory faults MINUTES=$(or $(MINUTES),5) ON=$(or $(ON),node,sentinel,cluster,redlock3,redlock5,postgres) FLAGS="-faults chaos $(FLAGS)"
-
-.PHONY: soak
-soak: deps ## Keep a steady load on a Redis for MINUTES (30): does anything grow? Draws OUT/soak.svg, in docs/charts; FLAGS="-leak 1000"
-	@# A run that fails is drawn too.
-	out="$(abspath $(or $(OUT),docs/charts))"; status=0; \
-	go test -count=1 -v -timeout $$(($(or $(MINUTES),30) + 5))m -run 'TestSoak$$' ./internal/test/soak -args -minutes $(or $(MINUTES),30) \
-		-out "$$out/soak.csv" $(FLAGS) || status=$$?; \
-	cd bench && go run ./drawchart soak "$$out/soak.csv" "$$out/soak.svg" && exit $$status
-
 .PHONY: pictures
 pictures: deps ## Draw docs/pictures again, from real runs: the report page, a waterfall with a link, the panels of the dashboard
 	@scripts/deps.sh browser
@@ -139,8 +123,9 @@ mutants: deps ## Take out the guards of the code, one at a time: does a test not
 	go run ./internal/repo/mutants -only '$(ONLY)' -since '$(SINCE)' -minutes '$(or $(MINUTES),0)'
 
 .PHONY: faults
-faults: deps ## Run internal/test/campaign: all faults at random, for MINUTES (30); SEED=s repeats one, ON=node,sentinel,cluster,redlock3,redlock5,postgres, FLAGS="-table FILE"
-	go test -count=1 -v -timeout $$(($(firstword $(subst ., ,$(or $(MINUTES),30))) + 15))m -run 'TestCampaign$$' ./internal/test/campaign -args -minutes $(or $(MINUTES),30) -seed $(or $(SEED),0) $(if $(ON),-on $(ON)) $(FLAGS)
+faults: deps ## Random faults under all workloads for MINUTES (30): WORK=lock,session,draft,election,soak ON=node,sentinel,cluster,redlock3,redlock5,postgres SEED=n HITS=worker-3,server-9 FLAGS="-faults none"
+	go test $(if $(findstring none,$(FLAGS)),-race) -count=1 -v -timeout $$(($(firstword $(subst ., ,$(or $(MINUTES),30))) + 20))m -run 'TestCampaign$$' ./internal/test/campaign -args \
+		-minutes $(or $(MINUTES),30) -seed $(or $(SEED),0) $(if $(WORK),-work $(WORK)) $(if $(ON),-on $(ON)) $(if $(HITS),-hits $(HITS)) $(FLAGS)
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities (needs the network)

@@ -1,4 +1,4 @@
-// Command drawchart draws a chart from the data of a run. make soak draws the samples of a soak, and
+// Command drawchart draws a chart from the data of a run. It draws the samples of a soak, and
 // make pictures the panels of the dashboard:
 //
 //	go run ./drawchart soak samples.csv chart.svg

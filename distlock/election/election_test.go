@@ -14,14 +14,10 @@ import (
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/election"
 	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/internal/test/child"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
 )
 
-func TestMain(m *testing.M) {
-	child.Serve(map[string]child.Work{"instance": child.Role(runInstance)})
-	leakcheck.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
 
 const (
 	name = "scheduler"

@@ -42,7 +42,7 @@ func Panels(data []byte) ([]byte, error) {
 }
 
 // Soak draws the samples of a process and its Redis over the time of a soak, from its file (see
-// internal/test/soak).
+// internal/test/campaign).
 func Soak(data []byte) ([]byte, error) {
 	rows, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
 	if err != nil {

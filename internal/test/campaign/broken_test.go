@@ -52,7 +52,7 @@ func (p *process) broken() (t tools, err error) {
 // document keeps a session as one value, which a Save reads and writes, twice.
 type document struct {
 	client                                redis.UniversalClient
-	lockedmemory.Memory[message, message] // its other methods are not called
+	*sessionstore.Store[message, message] // its other methods are not called
 }
 
 func (*document) AcceptsLocker(*distlock.Locker) error { return nil }

@@ -20,12 +20,14 @@ import (
 // plan is what a campaign on one topology is to do.
 type plan struct {
 	on                           string
+	works                        []string // of mixed
 	seed                         uint64
 	lasts, ttl, rotate           time.Duration
 	calm                         time.Duration // at most, between two faults of one party
 	workers, proxied, goroutines int
 	strikes                      int      // at most, of each party; 0: as many as there is time for
 	faults                       []string // names; nil: all that apply
+	hits                         []string // numbers of those that strike; nil: all
 	broken                       string
 	hammers                      bool
 	server                       []string // arguments of the servers
@@ -36,7 +38,7 @@ type plan struct {
 // planFor is the ordinary plan of a topology.
 func planFor(on string, seed uint64, lasts time.Duration) plan {
 	p := plan{
-		on: on, seed: seed, lasts: lasts, ttl: time.Second, rotate: 10 * time.Second, calm: 500 * time.Millisecond,
+		on: on, works: mixed, seed: seed, lasts: lasts, ttl: time.Second, rotate: 10 * time.Second, calm: 500 * time.Millisecond,
 		workers: 4, proxied: 2, goroutines: 6,
 	}
 	if lasts > 3*time.Minute {
@@ -78,6 +80,7 @@ type campaign struct {
 	wrong    []*finding // after attribute
 	stats    map[*fault]*stat
 	log      []string // of strikes
+	hits     []*hit   // that have struck
 	unseen   int      // waits for keys without any other waiter
 	starved  int      // late notices in a process that the machine did not run; known after attribute
 	failing  bool     // during a failover

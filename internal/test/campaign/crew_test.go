@@ -80,7 +80,7 @@ func (c *campaign) startWorker(s *slot) (*worker, error) {
 	c.runs++
 	c.mu.Unlock()
 	config := config{
-		On: c.plan.on, Via: s.via, Register: c.socket.Addr().String(), Run: run, Seed: c.plan.seed,
+		On: c.plan.on, Works: c.plan.works, Via: s.via, Register: c.socket.Addr().String(), Run: run, Seed: c.plan.seed,
 		TTL: c.plan.ttl, Start: c.start, Rotate: c.plan.rotate,
 		Goroutines: c.plan.goroutines, Punctual: (s.started+s.n)%2 == 0, Histories: c.histories.dir,
 		Hammers: c.plan.hammers, Broken: c.plan.broken,

@@ -4,8 +4,9 @@
 //
 //	make faults MINUTES=30
 //	make faults MINUTES=5 ON=cluster SEED=42
-//	make chaos  MINUTES=5        # strikes at exact moments of turns, and killed masters
-//	make hammer MINUTES=5        # no faults: many processes compete for few locks
+//	make faults MINUTES=5 FLAGS="-faults chaos" # strikes at exact moments of turns, and killed masters
+//	make faults MINUTES=5 FLAGS="-faults none"  # many processes compete for few locks
+//	make faults MINUTES=30 WORK=soak            # a steady load: does anything grow?
 //
 // The ordinary run of TestCampaign takes about a minute. All choices of a run are drawn from one
 // seed, which is printed: the faults, their order, their victims and how long they last. SEED

@@ -48,7 +48,7 @@ type named struct {
 func (h *hand) draftWork(session string) {
 	store, ok := h.store.(editing)
 	recorder := h.recorders.at(epochOf(session), h.name())
-	if !ok || recorder == nil {
+	if _, plain := h.store.(*document); plain || !ok || recorder == nil {
 		return
 	}
 	d := draft{h, store, recorder, session, history.Now()}

@@ -117,7 +117,7 @@ func (c *campaign) aimAt(h *hit) (*worker, *attempt) {
 		if a.At == aroundSave {
 			time.Sleep(between(h.rng, 0, 500*time.Microsecond)) // the Save is under way
 		}
-		c.say("%s %d: %s, in %s, then %s", h.of, h.n, a.At, reached.Session, a.Then)
+		c.say("%s: %s, in %s, then %s", h.id(), a.At, reached.Session, a.Then)
 		return w, reached
 	case <-w.Done():
 	case <-time.After(3 * time.Second):

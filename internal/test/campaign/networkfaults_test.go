@@ -10,7 +10,7 @@ var networkFaults = []*fault{
 	{name: "cut off", on: everywhere, of: ofWorker, short: 800 * ms, long: 2500 * ms, strike: cutOff},
 	{name: "slow network", on: everywhere, of: ofWorker, short: 500 * ms, long: 2000 * ms, strike: slowDown},
 	{name: "replies lost", on: everywhere, of: ofWorker, short: 300 * ms, long: 1200 * ms, strike: dropReplies},
-	{name: "late packet of a Save", on: everywhere, of: ofWorker, short: 500 * ms, long: 7000 * ms, strike: holdSaves},
+	{name: "late packet of a Save", on: everywhere, of: ofWorker, turns: true, short: 500 * ms, long: 7000 * ms, strike: holdSaves},
 }
 
 func cutOff(c *campaign, h *hit) {

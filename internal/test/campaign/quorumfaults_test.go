@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	nodesKilled    = "minority of nodes killed" // that of make chaos on a quorum
+	nodesKilled    = "minority of nodes killed" // that of -faults chaos on a quorum
 	nodesRestarted = "all nodes restarted empty"
 )
 
@@ -110,7 +110,7 @@ func endGrants(c *campaign, h *hit) {
 	// A record states for how many ms it outlives its grant.
 	const expire = `local r = redis.call('GET', KEYS[1])
 return r and redis.call('PEXPIRE', KEYS[1], tonumber(string.sub(r, 85, 95))) or 0`
-	for _, key := range c.hot() {
+	for _, key := range hotKeysOf(c.epoch()) {
 		if reply, err := node.Do("EVAL", expire, "1", lockKey(key)); err == nil && reply == "1" {
 			ended = true
 		}

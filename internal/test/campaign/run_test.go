@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -19,10 +20,13 @@ import (
 )
 
 var (
-	minutes = flag.Float64("minutes", 0, "last for so long, over all topologies; 0: about a minute, and then -seed is drawn")
+	minutes = flag.Float64("minutes", 0, "last for so long, over all topologies; 0: about a minute")
 	seed    = flag.Uint64("seed", 0, "repeat the choices of a run; 0: draw one")
 	on      = flag.String("on", strings.Join(everywhere, ","), "`topologies`: "+strings.Join(everywhere, ", "))
-	only    = flag.String("faults", "", "`names` of faults, with commas between them; chaos: those of make chaos; none: all")
+	works   = flag.String("work", strings.Join(workloads, ","), "`workloads`: "+strings.Join(workloads, ", "))
+	only    = flag.String("faults", "", "`names` of faults, with commas between them; chaos: strikes at turns and at servers; none: many processes compete for few locks")
+	hits    = flag.String("hits", "", "`numbers` of the faults that strike, as a failed run prints them; empty: all")
+	shrinks = flag.Duration("shrink", 5*time.Minute, "look for so long for the fewest faults with which a run of -minutes still fails")
 	keep    = flag.String("keep", "", "`directory` for the histories of violations")
 	page    = flag.String("table", "", "`file` to which the tables are written too")
 	server  = flag.String("server", "", "`arguments` of the Redis servers, as in '--appendonly yes'")
@@ -40,45 +44,53 @@ type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
 
-// TestCampaign strikes at random, on one topology after the other.
+// workloads are those that run side by side on each topology, and those that run alone.
+var workloads = append(slices.Clone(mixed), "soak")
+
+// TestCampaign strikes at random, with one workload or topology after the other.
 func TestCampaign(t *testing.T) {
 	lasts, drawn := 66*time.Second, drawn() // with what starts and ends, 80 s
 	if *minutes > 0 {
 		lasts = time.Duration(*minutes * float64(time.Minute))
 	}
-	var topologies []string
-	for _, name := range strings.Split(*on, ",") {
-		if !slices.Contains(everywhere, name) {
-			t.Fatalf("-on names %q, but there are %s", name, strings.Join(everywhere, ", "))
+	chosenWorks, topologies := chosen(t, "-work", *works, workloads), chosen(t, "-on", *on, everywhere)
+	var side, alone []string
+	for _, work := range chosenWorks {
+		if slices.Contains(mixed, work) {
+			side = append(side, work)
+		} else {
+			alone = append(alone, work)
 		}
-		topologies = append(topologies, name)
 	}
-	command := fmt.Sprintf("make faults MINUTES=%.3g SEED=%d ON=%s", lasts.Minutes(), drawn, *on)
-	if *only != "" {
-		command += fmt.Sprintf(" FLAGS=%q", "-faults '"+*only+"'")
+	if side == nil {
+		topologies = nil
 	}
+	command := makes(*works, *on, lasts, drawn, *hits)
 	t.Logf("seed %d: %s", drawn, command)
-	shares := shares(topologies, lasts)
+	shares := sharesOf(topologies, lasts) // without -minutes, those that run alone take seconds
+	if *minutes > 0 {
+		shares = sharesOf(slices.Concat(topologies, alone), lasts)
+	}
 	var all []*campaign
 	for _, name := range topologies {
 		t.Run(name, func(t *testing.T) {
 			p := planFor(name, drawn, shares[name])
-			p.server = strings.Fields(*server)
-			switch *only {
-			case "":
-			case "chaos":
-				p.faults = chaos
-			default:
-				p.faults = strings.Split(*only, ",")
-			}
+			p.works, p.server = side, strings.Fields(*server)
+			p.choose(*only, *hits)
 			c := newCampaign(t, p)
 			all = append(all, c)
 			c.run()
 			c.tell()
-			if struck, _ := c.struck(); c.register.sections == 0 || c.ledger.tally.turns == 0 || c.register.counts["drafts"] == 0 || *only == "" && struck == 0 {
-				t.Error("this tests nothing")
+			if err := c.enough(); err != nil {
+				t.Error(err)
+			}
+			if *minutes > 0 && *shrinks > 0 && len(c.wrong) > 0 {
+				t.Error(c.shrink(t, *shrinks))
 			}
 		})
+	}
+	if slices.Contains(alone, "soak") {
+		t.Run("soak", func(t *testing.T) { soak(t, shares["soak"], drawn) })
 	}
 	if len(all) == 0 {
 		return // no servers
@@ -95,6 +107,60 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
+// choose takes the faults of -faults, and the numbers of -hits.
+func (p *plan) choose(faults, hits string) {
+	switch faults {
+	case "":
+	case "none":
+		*p = p.withoutFaults()
+	case "chaos":
+		p.faults = chaos
+	default:
+		p.faults = strings.Split(faults, ",")
+	}
+	if hits != "" {
+		p.hits = strings.Split(hits, ",")
+	}
+}
+
+// chosen are the names of a flag, each of which is one of some.
+func chosen(t *testing.T, of, names string, some []string) []string {
+	all := strings.Split(names, ",")
+	for _, name := range all {
+		if !slices.Contains(some, name) {
+			t.Fatalf("%s names %q, but there are %s", of, name, strings.Join(some, ", "))
+		}
+	}
+	return all
+}
+
+// makes is the command that repeats a run.
+func makes(works, on string, lasts time.Duration, seed uint64, hits string) string {
+	text := fmt.Sprintf("make faults WORK=%s ON=%s MINUTES=%.3g SEED=%d", works, on, lasts.Minutes(), seed)
+	if hits != "" {
+		text += " HITS=" + hits
+	}
+	if *only != "" {
+		text += fmt.Sprintf(" FLAGS=%q", "-faults '"+*only+"'")
+	}
+	return text
+}
+
+// enough is an error if a run tests nothing.
+func (c *campaign) enough() error {
+	of := map[string]int{"lock": c.register.sections, "session": c.ledger.tally.turns, "draft": c.register.counts["drafts"], "election": c.register.counts["terms"]}
+	for _, work := range c.plan.works {
+		if of[work] == 0 && !c.plan.hammers {
+			return fmt.Errorf("workload %s has done nothing", work)
+		}
+	}
+	struck, _ := c.struck()
+	if c.register.sections == 0 || c.plan.faults == nil && c.plan.hits == nil && struck == 0 {
+		return errors.New("this tests nothing")
+	}
+	return nil
+}
+
 // drawn is the seed of a run.
 func drawn() uint64 {
 	if *seed != 0 {
@@ -103,15 +169,15 @@ func drawn() uint64 {
 	return rand.Uint64N(1e9)
 }
 
-// shares are how long each topology has: the fewer faults it has, the less.
-func shares(topologies []string, lasts time.Duration) map[string]time.Duration {
+// sharesOf are how long each topology has: the fewer faults it has, the less.
+func sharesOf(names []string, lasts time.Duration) map[string]time.Duration {
 	weights, sum, shares := map[string]int{
-		"node": 10, "sentinel": 12, "cluster": 13, "redlock3": 12, "redlock5": 8, "postgres": 12,
+		"node": 10, "sentinel": 12, "cluster": 13, "redlock3": 12, "redlock5": 8, "postgres": 12, "soak": 10,
 	}, 0, make(map[string]time.Duration)
-	for _, name := range topologies {
+	for _, name := range names {
 		sum += weights[name]
 	}
-	for _, name := range topologies {
+	for _, name := range names {
 		shares[name] = lasts * time.Duration(weights[name]) / time.Duration(sum)
 	}
 	return shares
@@ -125,6 +191,15 @@ func (c *campaign) tell() {
 	}
 	if err := c.histories.doubt(); err != nil {
 		c.t.Error(err)
+	}
+	if c.plan.hammers {
+		c.t.Logf("the patient waited for %s at most", time.Duration(c.register.waited).Round(time.Millisecond))
+		if c.plan.on == "node" {
+			// Other keys of a worker that has ended expire within the TTL of its locks.
+			if n := nothingLeft(c.t, c.service.Nodes()[0], c.plan.ttl+time.Second); n != hammeredKeys {
+				c.t.Errorf("%d locks have a record, want %d", n, hammeredKeys)
+			}
+		}
 	}
 	for i, f := range c.wrong {
 		if i == 30 {

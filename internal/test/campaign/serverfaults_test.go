@@ -213,7 +213,7 @@ func sets(on, off string) func(*campaign, *hit) {
 
 // moveSlot moves the slot of a lock that all want.
 func moveSlot(c *campaign, h *hit) {
-	keys := c.hot()
+	keys := hotKeysOf(c.epoch())
 	c.service.Cluster.MoveSlot(lockKey(keys[h.victim%len(keys)]))
 }
 
@@ -221,7 +221,7 @@ func moveSlot(c *campaign, h *hit) {
 // is there is served where it is, what is new at the other one, and a script that needs both is
 // turned away.
 func halfMoveSlot(c *campaign, h *hit) {
-	keys := c.hot()
+	keys := hotKeysOf(c.epoch())
 	h.restore = c.service.Cluster.BeginMove(lockKey(keys[h.victim%len(keys)]))
 }
 

@@ -16,6 +16,7 @@ type fault struct {
 	on     []string // topologies
 	breaks bool     // mutual exclusion is not promised during the fault
 	barred bool     // there is a promise of how soon others work, which holds if nothing else strikes
+	turns  bool     // it strikes at turns
 	of     party
 	// It lasts for some time between these.
 	short, long time.Duration
@@ -42,11 +43,16 @@ type hit struct {
 	victim  int // a number, of which the fault makes a worker or a server
 	lasts   time.Duration
 	rng     *rand.Rand
+	pause   time.Duration // before it
+	alone   bool          // when no other fault is felt, if it is barred
 	window  *window
 	at      int64
 	restore func() // heals it; nil: it heals by itself
 	missed  bool   // it came to nothing
 }
+
+// id is the number of a hit in HITS: "worker-3".
+func (h *hit) id() string { return fmt.Sprintf("%s-%d", h.of, h.n) }
 
 var (
 	redises    = []string{"node", "sentinel", "cluster"} // locks and sessions are on one server
@@ -54,7 +60,10 @@ var (
 	everywhere = append(slices.Clone(scripted), "postgres")
 )
 
-// chaos are the faults of make chaos.
+// mixed are the workloads that the hands of each worker have side by side.
+var mixed = []string{"lock", "session", "draft", "election"}
+
+// chaos are the faults of -faults chaos.
 var chaos = []string{
 	"killed at a moment of a turn", "stopped at a moment of a turn", "clients disconnected",
 	"server restarted empty", "server crashes", "master killed", "failover that loses the last writes", nodesKilled,
@@ -69,7 +78,7 @@ var replaced = &fault{name: "a live master is replaced", on: []string{"sentinel"
 // faultsFor are those of a topology.
 func faultsFor(p *plan, of party) (faults []*fault) {
 	for _, f := range allFaults {
-		if f.of == of && slices.Contains(f.on, p.on) && (p.faults == nil || slices.Contains(p.faults, f.name)) {
+		if f.of == of && slices.Contains(f.on, p.on) && (!f.turns || slices.Contains(p.works, "session")) && (p.faults == nil || slices.Contains(p.faults, f.name)) {
 			faults = append(faults, f)
 		}
 	}
@@ -99,34 +108,44 @@ func (c *campaign) hasFound() bool {
 	})
 }
 
-// striker causes the faults of one party, one after the other, in an order that is drawn anew when
-// all have been.
+// deck draws the hits of one party, in an order that is drawn anew when all faults have been. What it
+// draws depends on the seed alone. It returns nil if there are none.
+func (p *plan) deck(of party) (next func() *hit) {
+	faults := faultsFor(p, of)
+	if len(faults) == 0 {
+		return func() *hit { return nil }
+	}
+	rng, n := stream(p.seed, p.on+" "+string(of)), 0
+	var left []*fault
+	return func() *hit {
+		if len(left) == 0 {
+			left = slices.Clone(faults)
+			rng.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
+		}
+		h := &hit{fault: left[0], n: n, victim: rng.IntN(1 << 20)}
+		left, n = left[1:], n+1
+		h.lasts = h.short + time.Duration(rng.Float64()*float64(h.long-h.short))
+		h.rng = rand.New(rand.NewPCG(rng.Uint64(), uint64(h.n)))
+		h.pause = 50*time.Millisecond + time.Duration(rng.Float64()*float64(p.calm-50*time.Millisecond))
+		h.alone = rng.IntN(2) == 0 && h.barred
+		return h
+	}
+}
+
+// striker causes the faults of one party, one after the other.
 func (c *campaign) striker(of party, until time.Time) {
-	rng := stream(c.plan.seed, c.plan.on+" "+string(of))
-	var deck []*fault
-	for n := 0; ; n++ {
-		if len(deck) == 0 {
-			deck = faultsFor(&c.plan, of)
-			rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+	next := c.plan.deck(of)
+	for h := next(); h != nil && h.n < maxHits; h = next() {
+		if c.plan.hits != nil && !slices.Contains(c.plan.hits, h.id()) {
+			continue
 		}
-		if len(deck) == 0 {
+		// What does not end in time is not begun.
+		if time.Until(until) < h.lasts+h.heals+h.pause || c.plan.strikes > 0 && h.n >= c.plan.strikes ||
+			c.ctx.Err() != nil || c.t.Failed() || c.hasFound() {
 			return
 		}
-		f := deck[0]
-		deck = deck[1:]
-		h := &hit{
-			fault: f, n: n, victim: rng.IntN(1 << 20), lasts: between(rng, f.short, f.long), rng: rand.New(rand.NewPCG(rng.Uint64(), uint64(n))),
-		}
-		pause := between(rng, 50*time.Millisecond, c.plan.calm)
-		// What does not end in time is not begun; the draws are the same.
-		if time.Until(until) < h.lasts+f.heals+pause || c.plan.strikes > 0 && n >= c.plan.strikes || c.ctx.Err() != nil || c.t.Failed() {
-			return
-		}
-		if c.hasFound() {
-			return
-		}
-		time.Sleep(pause)
-		if alone := rng.IntN(2) == 0; alone && f.barred {
+		time.Sleep(h.pause)
+		if h.alone {
 			c.causeAlone(h)
 			continue
 		}
@@ -136,6 +155,9 @@ func (c *campaign) striker(of party, until time.Time) {
 	}
 }
 
+// maxHits is more than any run has.
+const maxHits = 10_000
+
 // cause causes a fault and heals it.
 func (c *campaign) cause(h *hit) {
 	h.at = now()
@@ -144,7 +166,7 @@ func (c *campaign) cause(h *hit) {
 		run = noRun // until the target is known
 	}
 	h.window = c.windows.open(h.fault, run, h.at)
-	c.say("%s %d: %s, victim %d, for %s", h.of, h.n, h.name, h.victim, h.lasts.Round(time.Millisecond))
+	c.say("%s: %s, victim %d, for %s", h.id(), h.name, h.victim, h.lasts.Round(time.Millisecond))
 	defer c.windows.close(h.window)
 	h.strike(c, h)
 	if !h.missed {
@@ -164,13 +186,14 @@ func (c *campaign) tally(h *hit) {
 		s.missed++
 	} else {
 		s.times++
+		c.hits = append(c.hits, h)
 	}
 }
 
 // misses notes that a strike came to nothing, and why: it does not count.
 func (c *campaign) misses(h *hit, format string, args ...any) {
 	h.missed = true
-	c.say("%s %d came to nothing: %s", h.of, h.n, fmt.Sprintf(format, args...))
+	c.say("%s came to nothing: %s", h.id(), fmt.Sprintf(format, args...))
 }
 
 // forgets begins the window of a master's loss, in the moment before the kill. over is called when
@@ -224,7 +247,15 @@ func (c *campaign) await(h *hit, run int, keys []string, bar time.Duration) {
 }
 
 // hot are the keys that all want now.
-func (c *campaign) hot() []string { return hotKeysOf(epoch(now(), c.start, c.plan.rotate)) }
+func (c *campaign) hot() []string {
+	if !slices.Contains(c.plan.works, "lock") {
+		return nil
+	}
+	return hotKeysOf(c.epoch())
+}
+
+// epoch is that of now.
+func (c *campaign) epoch() int { return epoch(now(), c.start, c.plan.rotate) }
 
 func hotKeysOf(e int) (keys []string) {
 	for n := range hotKeys {

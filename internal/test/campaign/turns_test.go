@@ -22,10 +22,14 @@ const strays = 1 << 60
 func (h *hand) sessionWork() {
 	e := h.epoch()
 	if now() < h.config.Start+int64(e)*int64(h.config.Rotate)+int64(recordedFor) {
-		if h.rng.IntN(4) == 0 || h.config.Broken == stepwise {
+		if h.does("draft") && (h.rng.IntN(4) == 0 || !h.does("session") || h.config.Broken == stepwise) {
 			h.draftWork(draftOf(e))
 			return
 		}
+	}
+	if !h.does("session") {
+		h.rest(10 * time.Millisecond)
+		return
 	}
 	t := &task{hand: h, kind: aTurn, session: talkOf(e, h.rng.IntN(talks)), turn: int(h.next()), named: h.rng.IntN(10) > 0}
 	switch n := h.rng.IntN(20); {

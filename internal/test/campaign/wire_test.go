@@ -12,6 +12,7 @@ import (
 // config is what a worker is told when it starts.
 type config struct {
 	On         string
+	Works      []string
 	Addrs      []string
 	MasterName string            `json:",omitempty"`
 	Nodes      []string          `json:",omitempty"` // of a quorum; Addrs has the sessions

@@ -290,13 +290,18 @@ func (h *hand) tell(s *said) answer {
 	return a
 }
 
+// does reports whether hands have this workload.
+func (h *hand) does(work string) bool { return slices.Contains(h.config.Works, work) }
+
 // work does what hands do until the process ends. Half of them are for locks, the others for sessions.
 func (h *hand) work() {
 	for !h.ending.Load() {
 		switch {
 		case h.config.Hammers:
 			h.hammer()
-		case h.n%2 == 0:
+		case h.does("election") && (h.n == 4 || len(h.config.Works) == 1):
+			h.electionWork()
+		case h.does("lock") && (h.n%2 == 0 || !h.does("session") && !h.does("draft")):
 			h.leaseWork()
 		default:
 			h.sessionWork()

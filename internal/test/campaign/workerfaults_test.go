@@ -16,8 +16,8 @@ const holderKilled = "holder killed"
 var workerFaults = []*fault{
 	{name: holderKilled, on: everywhere, of: ofWorker, barred: true, strike: killHolder},
 	{name: "holder stopped", on: everywhere, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: stop},
-	{name: "killed at a moment of a turn", on: everywhere, of: ofWorker, barred: true, strike: killAt},
-	{name: "stopped at a moment of a turn", on: everywhere, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: stopAt},
+	{name: "killed at a moment of a turn", on: everywhere, of: ofWorker, turns: true, barred: true, strike: killAt},
+	{name: "stopped at a moment of a turn", on: everywhere, breaks: true, of: ofWorker, turns: true, short: 1200 * ms, long: 2500 * ms, strike: stopAt},
 	{name: "waiter killed in the queue", on: everywhere, of: ofWorker, barred: true, strike: killWaiter},
 	{name: "shut down", on: everywhere, of: ofWorker, barred: true, strike: shutDown},
 	{name: "contexts cancelled", on: everywhere, of: ofWorker, short: 300 * ms, long: 1200 * ms, strike: command(doCancel)},

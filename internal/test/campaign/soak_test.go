@@ -1,4 +1,4 @@
-package soak
+package campaign
 
 import (
 	"context"
@@ -6,41 +6,37 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 var (
-	minutes = flag.Float64("minutes", 0, "last for so long, and fail if something grows; 0: a few seconds")
-	out     = flag.String("out", "", "write the samples to this `file`, as CSV")
-	leak    = flag.Int64("leak", 0, "leak one of everything every so many operations; 0: never")
+	out  = flag.String("out", "", "write the samples to this `file`, as CSV")
+	leak = flag.Int64("leak", 0, "leak one of everything every so many operations; 0: never")
 )
 
-func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
-
-// plan is what a run is to do.
-type plan struct {
+// soakPlan is what a run is to do.
+type soakPlan struct {
 	lasts, warmUp time.Duration
 	samples       int           // after the warm-up; it takes longer if there are fewer
 	every         time.Duration // between samples
 	leakEvery     int64         // operations; 0: never
 	killEvery     time.Duration // a connection; 0: never
 	out           string        // file; none
+	seed          uint64
 }
 
 // short is too short to tell growth from chance, but by a leak that is large.
-var short = plan{lasts: 4 * time.Second, warmUp: time.Second, every: 250 * time.Millisecond, killEvery: time.Second}
+var short = soakPlan{lasts: 4 * time.Second, warmUp: time.Second, every: 250 * time.Millisecond, killEvery: time.Second}
 
-func TestSoak(t *testing.T) {
+// soak keeps up a steady load for some time, or for seconds, and then fails if something grows.
+func soak(t *testing.T, lasts time.Duration, seed uint64) {
 	p := short
-	if *minutes > 0 {
-		p.lasts = time.Duration(*minutes * float64(time.Minute))
-		p.warmUp = max(p.lasts/4, 20*time.Second)
-		p.every = min(5*time.Second, p.lasts/60)
+	if lasts > 0 {
+		p.lasts, p.warmUp, p.every = lasts, max(lasts/4, 20*time.Second), min(5*time.Second, lasts/60)
 	}
-	p.out, p.leakEvery = *out, *leak
+	p.seed, p.out, p.leakEvery = seed, *out, *leak
 	samples := p.run(t)
-	if *minutes == 0 {
+	if lasts == 0 {
 		return
 	}
 	verdict, err := judge(samples)
@@ -76,12 +72,12 @@ func TestSoak_reportsLeaks(t *testing.T) {
 }
 
 // run keeps the load up for its time, and checks that nothing is left of it.
-func (p plan) run(t *testing.T) []sample {
+func (p soakPlan) run(t *testing.T) []sample {
 	// Redis remembers slow commands, up to 128 of them, which would look like growth on a slow machine.
 	server := servers.StartRedis(t, "--slowlog-log-slower-than", "-1")
 	leaks := newLeaks(t, server, p.leakEvery)
-	l := newLoad(t, server, leaks, p.killEvery)
-	r := newRecorder(t, server, p)
+	l := newLoad(t, server, leaks, p.killEvery, p.seed)
+	r := newSampler(t, server, p)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	l.start(ctx)
@@ -96,7 +92,8 @@ func (p plan) run(t *testing.T) []sample {
 	leaks.end()
 	r.close()
 	if !t.Failed() {
-		nothingLeft(t, server)
+		// Of a process that has closed its Lockers nothing should need that long.
+		nothingLeft(t, server, soakTTL+time.Second)
 	}
 	return r.samples
 }

@@ -1,4 +1,4 @@
-package soak
+package campaign
 
 import (
 	"context"
@@ -22,27 +22,26 @@ import (
 
 const (
 	// A machine may stand for some seconds, and no lease may be lost.
-	ttl        = 10 * time.Second
-	renewEvery = ttl / 100
+	soakTTL    = 10 * time.Second
+	renewEvery = soakTTL / 100
 	// forget is after how long turn IDs and idle sessions go.
 	forget       = 3 * time.Second
 	maxExchanges = 20
-	window       = 10
-	pool         = 12 // connections
+	shownTurns   = 10
 )
 
-type message struct{ Role, Text string }
+type remark struct{ Role, Text string }
 
 // instance is one instance of the application.
 type instance struct {
 	client  *redis.Client
 	options distlock.Options
 	locker  *distlock.Locker
-	talks   *memory // sessions that go on and on
-	visits  *memory // sessions that expire
+	talks   *remarks // sessions that go on and on
+	visits  *remarks // sessions that expire
 }
 
-type memory = lockedmemory.LockedMemory[message, message]
+type remarks = lockedmemory.LockedMemory[remark, remark]
 
 func newInstance(t testing.TB, server *servers.Redis, seen distlock.Observer) *instance {
 	in := &instance{
@@ -50,7 +49,7 @@ func newInstance(t testing.TB, server *servers.Redis, seen distlock.Observer) *i
 		// that moment.
 		client: redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, PoolSize: pool, MinIdleConns: pool}),
 		options: distlock.Options{
-			Namespace: "soak", TTL: ttl, RenewEvery: renewEvery, Wait: patience, Observer: seen,
+			Namespace: "soak", TTL: soakTTL, RenewEvery: renewEvery, Wait: patience, Observer: seen,
 			Logger: slog.New(slog.DiscardHandler), // of renewals that meet a connection that was killed
 		},
 	}
@@ -59,13 +58,13 @@ func newInstance(t testing.TB, server *servers.Redis, seen distlock.Observer) *i
 	if in.locker, err = redislock.New(in.client, &in.options); err != nil {
 		t.Fatal(err)
 	}
-	in.talks = in.newMemory(t, sessionstore.Retention{MaxExchanges: maxExchanges, RememberIDs: forget}, sessionstore.Options{Window: window})
+	in.talks = in.newMemory(t, sessionstore.Retention{MaxExchanges: maxExchanges, RememberIDs: forget}, sessionstore.Options{Window: shownTurns})
 	in.visits = in.newMemory(t, sessionstore.Retention{IdleTTL: forget}, sessionstore.Options{})
 	return in
 }
 
-func (in *instance) newMemory(t testing.TB, keep sessionstore.Retention, options sessionstore.Options) *memory {
-	store, err := redisstore.New(in.client, lockedmemory.SessionKey, sessionstore.JSON[message]{}, &keep, &options)
+func (in *instance) newMemory(t testing.TB, keep sessionstore.Retention, options sessionstore.Options) *remarks {
+	store, err := redisstore.New(in.client, lockedmemory.SessionKey, sessionstore.JSON[remark]{}, &keep, &options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package soak
+package campaign
 
 import (
 	"encoding/csv"
@@ -35,8 +35,8 @@ const (
 	nSeries
 )
 
-// columns are the names of the series in the file.
-var columns = [nSeries]string{"heap_bytes", "goroutines", "open_files", "redis_bytes", "redis_lasting_bytes", "redis_keys",
+// seriesNames are the names of the series in the file.
+var seriesNames = [nSeries]string{"heap_bytes", "goroutines", "open_files", "redis_bytes", "redis_lasting_bytes", "redis_keys",
 	"redis_lasting_keys", "redis_clients"}
 
 // passTime counts the keys that do not expire within ARGV[1] ms, and the bytes of those that do. It
@@ -59,35 +59,35 @@ end
 return {lasting, bytes}`
 
 // seconds is longer than anything stays that is for seconds, as a lease that takeFree has extended.
-const seconds = 2 * ttl
+const seconds = 2 * soakTTL
 
-// recorder takes samples, and writes each to the file at once.
-type recorder struct {
+// sampler takes samples, and writes each to the file at once.
+type sampler struct {
 	t       testing.TB
 	server  *servers.Redis
-	plan    plan
+	plan    soakPlan
 	began   time.Time
 	samples []sample
 	file    *os.File
 	csv     *csv.Writer
 }
 
-func newRecorder(t testing.TB, server *servers.Redis, p plan) *recorder {
+func newSampler(t testing.TB, server *servers.Redis, p soakPlan) *sampler {
 	// The room for all samples is there from the start, so that they are no growth themselves.
-	r := &recorder{t: t, server: server, plan: p, began: time.Now(), samples: make([]sample, 0, p.lasts/p.every+1)}
+	r := &sampler{t: t, server: server, plan: p, began: time.Now(), samples: make([]sample, 0, p.lasts/p.every+1)}
 	if p.out != "" {
 		var err error
 		if r.file, err = os.Create(p.out); err != nil {
 			t.Fatal(err)
 		}
 		r.csv = csv.NewWriter(r.file)
-		r.write(append([]string{"seconds", "phase", "operations"}, columns[:]...))
+		r.write(append([]string{"seconds", "phase", "operations"}, seriesNames[:]...))
 	}
 	return r
 }
 
 // sample is to be called between operations.
-func (r *recorder) sample(operations int64) {
+func (r *sampler) sample(operations int64) {
 	// The content of a sync.Pool stays over one collection.
 	runtime.GC()
 	runtime.GC()
@@ -123,7 +123,7 @@ func (r *recorder) sample(operations int64) {
 }
 
 // number returns the number behind a name in what the server tells.
-func (r *recorder) number(text, name string) float64 {
+func (r *sampler) number(text, name string) float64 {
 	_, rest, _ := strings.Cut(text, name)
 	n, err := strconv.ParseFloat(rest[:max(0, strings.IndexAny(rest, " ,\r\n"))], 64)
 	if err != nil {
@@ -153,7 +153,7 @@ func (s sample) row() []string {
 	return row
 }
 
-func (r *recorder) write(row []string) {
+func (r *sampler) write(row []string) {
 	if r.csv == nil {
 		return
 	}
@@ -166,7 +166,7 @@ func (r *recorder) write(row []string) {
 	}
 }
 
-func (r *recorder) close() {
+func (r *sampler) close() {
 	if r.file == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package soak
+package campaign
 
 import (
 	"context"
@@ -21,8 +21,6 @@ const (
 	// in all. At most this many wait at once.
 	workers = 40
 	period  = 80 * time.Millisecond
-	// patience is for how long an operation may wait for a lock.
-	patience = 30 * time.Second
 	// aftermath is for how long calls may fail because a connection was killed.
 	aftermath = time.Second
 )
@@ -33,6 +31,7 @@ type load struct {
 	server    *servers.Redis
 	leaks     *leaks
 	killEvery time.Duration // 0: never
+	seed      uint64
 	instances []*instance
 	seen      *observer
 
@@ -52,8 +51,8 @@ type load struct {
 	visits     atomic.Int64
 }
 
-func newLoad(t testing.TB, server *servers.Redis, leaks *leaks, killEvery time.Duration) *load {
-	l := &load{t: t, server: server, leaks: leaks, killEvery: killEvery, seen: newObserver(t), byKind: make([]atomic.Int64, len(kinds))}
+func newLoad(t testing.TB, server *servers.Redis, leaks *leaks, killEvery time.Duration, seed uint64) *load {
+	l := &load{t: t, server: server, leaks: leaks, killEvery: killEvery, seed: seed, seen: newObserver(t), byKind: make([]atomic.Int64, len(operations))}
 	for range instances {
 		l.instances = append(l.instances, newInstance(t, server, l.seen))
 	}
@@ -65,7 +64,7 @@ func (l *load) start(ctx context.Context) {
 	l.began = time.Now()
 	for n := range workers {
 		l.working.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(n), 1))
+			random := stream(l.seed, fmt.Sprint("soak ", n))
 			pause(ctx, period*time.Duration(n)/workers)
 			l.every(ctx, period, func() { l.operate(random) })
 		})
@@ -119,7 +118,7 @@ func (l *load) end() {
 	n := l.operations.Load()
 	many := n >= 1500 // fewer may lack the rare ones
 	var done []string
-	for i, k := range kinds {
+	for i, k := range operations {
 		of := l.byKind[i].Load()
 		if done = append(done, fmt.Sprintf("%d %s", of, k.name)); of == 0 && many {
 			l.t.Errorf("there was no operation: %s", k.name)
@@ -145,14 +144,14 @@ func (l *load) end() {
 func (l *load) operate(random *rand.Rand) {
 	draw := random.IntN(100)
 	i := 0
-	for ; draw >= kinds[i].share; i++ {
-		draw -= kinds[i].share
+	for ; draw >= operations[i].share; i++ {
+		draw -= operations[i].share
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	start := time.Since(l.began)
-	err := kinds[i].do(&call{load: l, in: l.instances[random.IntN(instances)], random: random}, ctx)
-	l.ended(kinds[i].name, start, err)
+	err := operations[i].do(&call{load: l, in: l.instances[random.IntN(instances)], random: random}, ctx)
+	l.ended(operations[i].name, start, err)
 	l.byKind[i].Add(1)
 	l.leaks.after(l.operations.Add(1))
 }
@@ -217,52 +216,4 @@ func (l *load) kill() {
 	} else if killed != "0" { // it may have gone by itself, as that of CLIENT LIST has
 		l.kills.Add(1)
 	}
-}
-
-// nothingLeft checks that the server has no held lock and no queue, and that its other keys expire.
-func nothingLeft(t testing.TB, server *servers.Redis) {
-	var left []string
-	// Of a process that has closed its Lockers nothing should need that long.
-	if !servers.Within(ttl+time.Second, func() bool { left = leftovers(t, server); return len(left) == 0 }) {
-		t.Errorf("there are left: %s", strings.Join(left[:min(len(left), 20)], ", "))
-	}
-}
-
-// stays are the kinds of keys that a lock or session may leave, each for a time.
-var stays = map[string]bool{"tombstones": true, "log": true, "mark": true, "ids": true}
-
-func leftovers(t testing.TB, server *servers.Redis) (left []string) {
-	// One script, because this asks about a thousand keys.
-	listing, err := server.Do("EVAL",
-		`local all = {}
-for _, key in ipairs(redis.call('KEYS', '*')) do
-  local state = string.find(key, '}:lock', 1, true) and redis.call('GETRANGE', key, 2, 2) or ''
-  all[#all+1] = key .. state .. ' ' .. redis.call('PTTL', key)
-end
-return all`, "0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	records := 0
-	for line := range strings.Lines(listing) {
-		key, expires, _ := strings.Cut(strings.TrimSpace(line), " ")
-		_, kind, _ := strings.Cut(key, "}:")
-		kind, _, _ = strings.Cut(kind, ":")
-		record := kind == "lockr" || kind == "lockR" // of a released lock
-		if record {
-			records++
-		}
-		if strings.HasPrefix(key, leakedKey) {
-			continue
-		}
-		// A session without IdleTTL has no TTL.
-		endless := strings.Contains(key, "{talk-") && !record && kind != "tombstones"
-		if !stays[kind] && !record || expires == "-1" && !endless {
-			left = append(left, fmt.Sprintf("%s, for %s ms", key, expires))
-		}
-	}
-	if records == 0 {
-		t.Fatal("no lock has a record: is this the server?")
-	}
-	return left
 }

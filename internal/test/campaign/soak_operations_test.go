@@ -1,4 +1,4 @@
-package soak
+package campaign
 
 import (
 	"context"
@@ -17,20 +17,20 @@ import (
 // sessions with breaks within 8 s, of which they are idle for 7 s.
 const (
 	freeNames, hotNames, longNames, openedNames = 300, 2, 16, 20
-	talks, visitors                             = 40, 60
+	lasting, visitors                           = 40, 60
 	visitLength                                 = 4 // turns
 )
 
 func longName(n int) string { return fmt.Sprint("long-", n) }
 
-// kind is a kind of operation. What it expects to fail is no error.
-type kind struct {
+// operation is a kind of operation. What it expects to fail is no error.
+type operation struct {
 	name  string
 	share int // of a hundred
 	do    func(*call, context.Context) error
 }
 
-var kinds = []kind{
+var operations = []operation{
 	{"free locks", 24, (*call).takeFree},
 	{"contended locks", 14, (*call).contend},
 	{"tries", 10, (*call).tryBusy},
@@ -72,7 +72,7 @@ func (c *call) takeFree(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(lease.Extend(ctx, 2*ttl), lease.Release(ctx))
+		return errors.Join(lease.Extend(ctx, 2*soakTTL), lease.Release(ctx))
 	}
 }
 
@@ -114,15 +114,15 @@ func (c *call) leaveEarly(ctx context.Context) error {
 
 // talk is a session that goes on all the time.
 func (c *call) talk(ctx context.Context) context.Context {
-	return lockedmemory.WithSession(ctx, fmt.Sprint("talk-", c.random.IntN(talks)))
+	return lockedmemory.WithSession(ctx, fmt.Sprint("talk-", c.random.IntN(lasting)))
 }
 
 // id returns one that no other exchange has.
 func (c *call) id() string { return fmt.Sprint("message-", c.load.id.Add(1)) }
 
-func (c *call) exchange() (question, answer message) {
+func (c *call) exchange() (question, answer remark) {
 	text := strings.Repeat("word ", 10+c.random.IntN(20))
-	return message{"user", text}, message{"assistant", text}
+	return remark{"user", text}, remark{"assistant", text}
 }
 
 func (c *call) turn(ctx context.Context) error {
@@ -131,8 +131,8 @@ func (c *call) turn(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(history) > 2*window {
-			return fmt.Errorf("a window of %d turns has %d messages", window, len(history))
+		if len(history) > 2*shownTurns {
+			return fmt.Errorf("a window of %d turns has %d messages", shownTurns, len(history))
 		}
 		question, answer := c.exchange()
 		if c.random.IntN(2) == 0 {
