@@ -47,7 +47,7 @@ func NewColocatedDriver(locks driver.Driver, keep *storedriver.Retention) (store
 // pglock.Migrate and [Migrate] install.
 //
 // Open does no I/O. It returns distlock.ErrInvalidOption for a URL that is not valid, for
-// Options.Schema, and as [New] and pglock.New do. The error shows no storePart of a password. If
+// Options.Schema, and as [New] and pglock.New do. The error shows no part of a password. If
 // PostgreSQL does not answer, the first operation fails with distlock.ErrUnavailable. If the schema
 // is missing, it fails with distlock.ErrRefused.
 func Open[M, D any](ctx context.Context, rawURL string, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],
