@@ -15,7 +15,7 @@ var limits = map[string]int{
 	"lines of tests": 73465,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 16044,
 	"words of README.md and docs": 83067,
-	"words of CONTRIBUTING.md":    905,
+	"words of CONTRIBUTING.md":    900,
 	"mutants":                     1365,
 }
 
