@@ -182,7 +182,8 @@ func (a *acquisition) askUntilGranted(ctx context.Context) (out outcome) {
 		if lease != nil {
 			return outcome{lease: lease}
 		}
-		if err != nil && ctx.Err() != nil { // the end of ctx is the reason, whatever became of the request
+		// ⚑ The end of ctx is the reason, whatever became of the request. Close ends ctx a moment after the Locker.
+		if err != nil && (ctx.Err() != nil || l.closing.Err() != nil) {
 			break
 		}
 		next := a.next(reply, err)

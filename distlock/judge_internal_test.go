@@ -1,6 +1,7 @@
 package distlock
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -57,3 +58,24 @@ func TestAcquisition_next(t *testing.T) {
 func listening(a *acquisition) { a.locker.listener = struct{ driver.Listener }{} }
 
 func notified(a *acquisition) { a.place.wakes = make(chan driver.Wake) }
+
+// closedMeanwhile is a driver whose answer fails, after Close and before the contexts of waits have ended.
+type closedMeanwhile struct {
+	minter
+	close func()
+}
+
+func (d *closedMeanwhile) Acquire(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+	d.close()
+	return driver.AcquireReply{}, errors.New("the wire is broken")
+}
+
+func TestAcquire_C_requestFailsAtClose_isClosed(t *testing.T) {
+	d := new(closedMeanwhile)
+	l := open(t, d, unrenewed)
+	d.close = func() { _ = l.Close(context.Background()) }
+	a := &acquisition{locker: l, once: true, ctx: t.Context(), op: Operation{Key: "key", TTL: time.Minute}}
+	if out := a.askUntilGranted(t.Context()); !errors.Is(out.err, ErrClosed) {
+		t.Errorf("%v, want ErrClosed", out.err)
+	}
+}

@@ -13,7 +13,7 @@ import (
 // Script is a Lua script that is sent by its hash, and whole when the server does not know the hash.
 type Script struct {
 	*redis.Script
-	source  string
+	source        string
 	aloneIfMoving bool
 }
 
