@@ -38,9 +38,8 @@ var sentinels = func() map[string]coded {
 	}
 	rows := parsed.Scope.Lookup("All").Decl.(*ast.ValueSpec).Values[0].(*ast.CompositeLit).Elts
 	found := make(map[string]coded)
-	for i, row := range rows {
-		of := row.(*ast.CompositeLit).Elts[0].(*ast.SelectorExpr)
-		c := codes.All[i]
+	for i, c := range codes.All {
+		of := rows[i].(*ast.CompositeLit).Elts[0].(*ast.SelectorExpr)
 		if in := of.X.(*ast.Ident).Name; in != "driver" { // of another error, as a part
 			retryable := core.IsRetryable(core.NewError("", c.Code, "", nil))
 			found[in+"."+of.Sel.Name] = coded{c.Sentinel, c.Code, retryable}

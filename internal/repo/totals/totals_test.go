@@ -12,7 +12,7 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 73487,
+	"lines of tests": 73486,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 16044,
 	"words of README.md and docs": 83067,
 	"words of CONTRIBUTING.md":    900,
