@@ -26,9 +26,9 @@ const (
 	answerGrace = 20 * time.Millisecond
 )
 
-// nodeQueue has the requests for one node, and sends them. A lone request goes out in the goroutine of its caller. With
-// maxInFlight round trips under way, a request waits until one ends, or patience ends. A goroutine then
-// sends all pending requests as one pipeline.
+// nodeQueue has the requests for one node, and sends them. A lone request goes out in the goroutine of its
+// caller. With maxInFlight round trips under way, a request waits until one ends, or patience ends. A
+// goroutine then sends all pending requests as one pipeline.
 //
 // ⚑ A caller leaves as soon as its own ctx ends. A pending request is then taken back, and the connection
 // of a lone one is closed. A shared round trip goes on, with the values of its first ctx and the latest

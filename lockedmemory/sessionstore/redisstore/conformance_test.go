@@ -51,7 +51,7 @@ func service(store redis.UniversalOptions, locks *redis.UniversalOptions) func(t
 
 const docOfLock = "../../../distlock/redislock/doc.go"
 
-// as is a user of a server with the documented rights, who is refused nothing.
+// as returns options of a user with the rights. The test fails if the server refuses that user something.
 func as(t *testing.T, server *servers.Redis, keys []string, rights ...[]string) redis.UniversalOptions {
 	servers.SetUser(t, server, "user", keys, slices.Concat(rights...)...)
 	t.Cleanup(func() {

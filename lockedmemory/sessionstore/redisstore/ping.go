@@ -8,7 +8,7 @@ import (
 	"github.com/belugalock/belugalock/internal/settings"
 )
 
-// Ping implements storedriver.Driver. It asks each master for the settings. Where Redis refuses CONFIG GET, it
+// Ping implements storedriver.Driver. It asks each master for the settings. A Redis that refuses CONFIG GET
 // has answered, and there is no advice.
 func (s *sessions) Ping(ctx context.Context) (advice []string, err error) {
 	if _, err := s.redis.Repeat(ctx, func() error {
