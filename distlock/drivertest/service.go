@@ -30,6 +30,9 @@ type Service struct {
 	// PutForeign puts data of another program where the lock of a free name would be. intact
 	// reports whether that data is as it was.
 	PutForeign func(name driver.Name) (intact func() bool)
+	// UsePool takes all connections of the pool of the application, whose client the driver that was
+	// made last shares, until free is called.
+	UsePool func() (free func())
 }
 
 // faultTests returns the tests that the Service has functions for.
@@ -50,6 +53,9 @@ func (s Service) faultTests() map[string]func(*testing.T, Service) {
 	}
 	if s.PutForeign != nil {
 		tests["C_foreignDataIsLeftAlone"] = testForeign
+	}
+	if s.UsePool != nil {
+		tests["N_usedUpPool_delaysNoCall"] = testUsedUpPool
 	}
 	return tests
 }
@@ -285,5 +291,35 @@ func testForeign(t *testing.T, service Service) {
 	}
 	if !intact() {
 		t.Error("the foreign data has changed")
+	}
+}
+
+// A driver has connections beside those of the application.
+func testUsedUpPool(t *testing.T, service Service) {
+	s := newSubject(t, service.New(t))
+	holder := s.request()
+	s.granted(holder) // to connect
+	free := sync.OnceFunc(service.UsePool())
+	defer free()
+	ctx, cancel := context.WithTimeout(context.Background(), notified/2)
+	defer cancel()
+	other := newSubject(t, s.Driver)
+	grant, acquired := s.Acquire(ctx, other.request())
+	_, inspected := s.Inspect(ctx, s.name)
+	var listened error
+	if listener, ok := driver.As[driver.Listener](s.Driver); ok {
+		_, stop, err := listener.Listen(ctx, s.name, holder.Owner)
+		if listened = err; err == nil {
+			stop()
+		}
+	}
+	extend := driver.ExtendRequest{Name: s.name, Owner: holder.Owner, TTL: long}
+	batch := s.Extend(ctx, []driver.ExtendRequest{extend, extend, extend})
+	over, released := s.Release(ctx, driver.ReleaseRequest{Name: s.name, Owner: holder.Owner})
+	if err := errors.Join(acquired, inspected, listened, batch[0].Err, batch[2].Err, released); err != nil {
+		t.Errorf("calls beside a pool that is used up: %v", err)
+	}
+	if grant.Outcome != driver.Granted || !batch[2].Held || !over.Released {
+		t.Errorf("Acquire: %+v, Extend: %+v, Release: %+v", grant, batch, over)
 	}
 }

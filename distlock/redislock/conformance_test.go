@@ -1,9 +1,13 @@
 package redislock_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,47 +78,107 @@ func driverOver(tb testing.TB, client redis.UniversalClient) driver.Driver {
 	return d
 }
 
+// namespaces are those of package drivertest.
+var namespaces = []string{"drivertest", "a", strings.Repeat("n", 128), strings.Repeat("[0-9a-f]", 32), strings.Repeat("[0-9a-f]", 32) + "x"}
+
+// documented are the arguments of a server with a user who has the rights in doc.go.
+func documented(t *testing.T) []string {
+	rights := servers.DocumentedRights(t, "doc.go")
+	return servers.UserArgs("locker", namespaces, slices.Concat(rights.Needed, rights.Notified, rights.Lists)...)
+}
+
+// The rights in doc.go are enough for the whole contract of a driver.
 func TestConformance_redis(t *testing.T) {
 	t.Parallel()
-	server := servers.StartRedis(t)
+	server := servers.StartRedis(t, documented(t)...)
 	proxy := faultnet.New(t, server.Addr())
-	do := func(args ...string) string {
-		t.Helper()
-		reply, err := server.Do(args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return reply
-	}
-	drivertest.Run(t, drivertest.Service{
-		New:     drivers(redis.UniversalOptions{Addrs: []string{proxy.Addr()}, MaxRetries: -1}),
-		Restart: server.Restart,
-		CutConnections: func() {
-			proxy.Refuse()
-			proxy.Heal()
-		},
-		Hang: func() func() {
-			server.Pause()
-			return server.Resume
-		},
-		DenyRight: func() func() {
-			do("ACL", "SETUSER", "default", "-eval", "-evalsha")
-			return func() { do("ACL", "SETUSER", "default", "+eval", "+evalsha") }
-		},
-		PutForeign: func(name driver.Name) func() bool {
-			lock := fmt.Sprintf("%s:{%s}:lock", name.Namespace, name.Key)
-			do("SET", lock, "theirs")
-			return func() bool { return do("GET", lock) == "theirs" }
-		},
+	service := pooled(redis.UniversalOptions{
+		Addrs: []string{proxy.Addr()}, Username: "locker", Password: servers.UserPassword, MaxRetries: -1,
 	})
+	service.Restart = server.Restart
+	service.CutConnections = func() {
+		proxy.Refuse()
+		proxy.Heal()
+	}
+	service.Hang = func() func() {
+		server.Pause()
+		return server.Resume
+	}
+	service.DenyRight = func() func() {
+		do(t, server, "ACL", "SETUSER", "locker", "-eval", "-evalsha")
+		return func() {
+			do(t, server, "ACL", "SETUSER", "locker", "+eval", "+evalsha")
+			do(t, server, "ACL", "LOG", "RESET")
+		}
+	}
+	service.PutForeign = func(name driver.Name) func() bool {
+		lock := fmt.Sprintf("%s:{%s}:lock", name.Namespace, name.Key)
+		do(t, server, "SET", lock, "theirs")
+		return func() bool { return do(t, server, "GET", lock) == "theirs" }
+	}
+	t.Cleanup(func() {
+		if refused := servers.RefusedToUsers(t, server); refused != "" {
+			t.Errorf("the server has refused %s", refused)
+		}
+	})
+	drivertest.Run(t, service)
 }
 
 func TestConformance_sentinel(t *testing.T) {
-	drivertest.Run(t, drivertest.Service{New: drivers(on("sentinel"))})
+	t.Parallel()
+	drivertest.Run(t, pooled(on("sentinel")))
 }
 
 func TestConformance_cluster(t *testing.T) {
-	drivertest.Run(t, drivertest.Service{New: drivers(on("cluster"))})
+	t.Parallel()
+	drivertest.Run(t, pooled(on("cluster")))
+}
+
+// pooled is a service over clients whose pools can be used up.
+func pooled(options redis.UniversalOptions) drivertest.Service {
+	var last atomic.Pointer[func() func()]
+	return drivertest.Service{
+		New: func(tb testing.TB) driver.Driver {
+			client := redis.NewUniversalClient(&options)
+			tb.Cleanup(func() { _ = client.Close() })
+			use := func() func() { return useUp(tb, client) }
+			last.Store(&use)
+			return driverOver(tb, client)
+		},
+		UsePool: func() func() { return (*last.Load())() },
+	}
+}
+
+// useUp takes all connections of a client until free is called.
+func useUp(tb testing.TB, client redis.UniversalClient) (free func()) {
+	var mu sync.Mutex
+	var taken []*redis.Conn
+	take := func(ctx context.Context, node *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		for range node.Options().PoolSize {
+			conn := node.Conn()
+			taken = append(taken, conn)
+			if err := conn.Time(ctx).Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var err error
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		err = cluster.ForEachMaster(tb.Context(), take)
+	} else {
+		err = take(tb.Context(), client.(*redis.Client))
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return func() {
+		for _, conn := range taken {
+			_ = conn.Close()
+		}
+	}
 }
 
 // The examples embed miniredis. It is no evidence about Redis.

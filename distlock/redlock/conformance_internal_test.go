@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,13 +15,16 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-func TestConformance_redlock3(t *testing.T) { testQuorum(t, servers.StartQuorum(t, 3)) }
+func TestConformance_redlock3(t *testing.T) { testQuorum(t, 3) }
 
-func TestConformance_redlock5(t *testing.T) { testQuorum(t, servers.StartQuorum(t, 5)) }
+func TestConformance_redlock5(t *testing.T) { testQuorum(t, 5) }
 
 // testQuorum disturbs a majority of the nodes. The loss of a minority disturbs no operation: the
-// fault matrix shows that. The nodes have just started, so the restart delay is off.
-func testQuorum(t *testing.T, quorum *servers.Quorum) {
+// fault matrix shows that. The nodes have just started, so the restart delay is off. The rights in
+// doc.go are enough for the whole contract of a driver.
+func testQuorum(t *testing.T, size int) {
+	rights, namespaces := servers.DocumentedRights(t, "doc.go"), []string{"drivertest", "a", strings.Repeat("n", 128)}
+	quorum := servers.StartQuorum(t, size, servers.UserArgs("locker", namespaces, slices.Concat(rights.Needed, rights.Notified)...)...)
 	nodes := quorum.Nodes()
 	majority := nodes[:quorum.Size()]
 	proxies, addrs := make([]*faultnet.Proxy, len(nodes)), make([]string, len(nodes))
@@ -28,10 +32,21 @@ func testQuorum(t *testing.T, quorum *servers.Quorum) {
 		proxies[i] = faultnet.New(t, node.Addr())
 		addrs[i] = proxies[i].Addr()
 	}
+	everywhere := func(command ...string) {
+		for _, node := range nodes {
+			do(t, node, command...)
+		}
+	}
+	t.Cleanup(func() {
+		for _, node := range nodes {
+			if refused := servers.RefusedToUsers(t, node); refused != "" {
+				t.Errorf("the server has refused %s", refused)
+			}
+		}
+	})
+	options := redis.Options{Username: "locker", Password: servers.UserPassword, MaxRetries: -1, ContextTimeoutEnabled: true}
 	drivertest.Run(t, drivertest.Service{
-		New: func(tb testing.TB) driver.Driver {
-			return openQuorum(tb, addrs, redis.Options{MaxRetries: -1, ContextTimeoutEnabled: true})
-		},
+		New:     func(tb testing.TB) driver.Driver { return openQuorum(tb, addrs, options) },
 		Restart: nodes[0].Restart,
 		CutConnections: func() {
 			for _, proxy := range proxies {
@@ -51,13 +66,10 @@ func testQuorum(t *testing.T, quorum *servers.Quorum) {
 		},
 		// On all nodes: a Release that only a majority refuses ends the grants of the others.
 		DenyRight: func() func() {
-			for _, node := range nodes {
-				do(t, node, "ACL", "SETUSER", "default", "-eval", "-evalsha")
-			}
+			everywhere("ACL", "SETUSER", "locker", "-eval", "-evalsha")
 			return func() {
-				for _, node := range nodes {
-					do(t, node, "ACL", "SETUSER", "default", "+eval", "+evalsha")
-				}
+				everywhere("ACL", "SETUSER", "locker", "+eval", "+evalsha")
+				everywhere("ACL", "LOG", "RESET")
 			}
 		},
 		PutForeign: func(name driver.Name) func() bool {

@@ -62,19 +62,26 @@ func (r Rights) Without(right string) Rights {
 	return Rights{left(r.Needed), left(r.Notified), left(r.Lists), left(r.Cluster)}
 }
 
-// SetUser makes a user who has these rights in some namespaces, and no others.
-func SetUser(tb testing.TB, server *Redis, user string, namespaces []string, rights ...string) {
-	tb.Helper()
-	command := []string{"ACL", "SETUSER", user, "reset", "on", ">" + UserPassword}
+// UserArgs are the arguments of a server with a user who has these rights in some namespaces, and no
+// others. The user outlives a restart.
+func UserArgs(user string, namespaces []string, rights ...string) []string {
+	args := []string{"--user", user, "on", ">" + UserPassword}
 	for _, right := range rights {
 		if !strings.Contains(right, "<namespace>") {
-			command = append(command, right)
+			args = append(args, right)
 			continue
 		}
 		for _, namespace := range namespaces {
-			command = append(command, strings.ReplaceAll(right, "<namespace>", namespace))
+			args = append(args, strings.ReplaceAll(right, "<namespace>", namespace))
 		}
 	}
+	return args
+}
+
+// SetUser makes such a user on a server that runs.
+func SetUser(tb testing.TB, server *Redis, user string, namespaces []string, rights ...string) {
+	tb.Helper()
+	command := append([]string{"ACL", "SETUSER", user, "reset"}, UserArgs(user, namespaces, rights...)[2:]...)
 	for _, command := range [][]string{command, {"ACL", "LOG", "RESET"}} {
 		if _, err := server.Do(command...); err != nil {
 			tb.Fatal(err)
@@ -82,7 +89,7 @@ func SetUser(tb testing.TB, server *Redis, user string, namespaces []string, rig
 	}
 }
 
-// RefusedToUsers is what a server has refused to its users since SetUser, empty for nothing.
+// RefusedToUsers is what a server has refused to its users since its start, or SetUser, empty for nothing.
 func RefusedToUsers(tb testing.TB, server *Redis) string {
 	tb.Helper()
 	log, err := server.Do("ACL", "LOG")
