@@ -341,6 +341,20 @@ func TestSend_C_movesBetween_isUnknown_onCluster(t *testing.T) {
 	}
 }
 
+// A command before the first redirected one keeps its answer. One behind it is sent again in its order.
+func TestSend_C_answered_isSentOnce_onCluster(t *testing.T) {
+	l, here, there := twoNodes(t)
+	ctx := t.Context()
+	before, moved := redis.NewIntCmd(ctx, "incr", here), redis.NewIntCmd(ctx, "incr", there)
+	after := redis.NewStringCmd(ctx, "xadd", "{"+here+"}log", "1-1", "k", "v")
+	if err := l.shared.Send(ctx, here, before, moved, after); err != nil || before.Val() != 1 || moved.Val() != 1 {
+		t.Errorf("Send: %v; %v, %v, want 1 of each", err, before, moved)
+	}
+	if err := after.Err(); !IsReply(err) || !errors.Is(err, ErrReplayed) {
+		t.Errorf("the second copy of %v, want a refusal behind an earlier copy", after)
+	}
+}
+
 // A node of a Cluster rejects the first copy of a call, and the client sends no second one.
 func TestSend_C_rejectedThenUnsent_hasNoEffect_onCluster(t *testing.T) {
 	l, here, there := twoNodes(t)

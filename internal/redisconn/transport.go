@@ -139,23 +139,29 @@ func notRun(cmd redis.Cmder) bool { return wasNotRun(cmd.Err()) }
 func (t *Transport) Send(ctx context.Context, key string, cmds ...redis.Cmder) error {
 	q := t.queueOf(key)
 	own := q != t.overClient
+	first := 0
 	if _, isCluster := t.client.(*redis.ClusterClient); own || !isCluster {
-		err := q.send(ctx, cmds...)
-		if err != nil || !isCluster || !slices.ContainsFunc(cmds, notRun) {
+		if err := q.send(ctx, cmds...); err != nil || !isCluster {
 			return err
 		}
+		if first = slices.IndexFunc(cmds, notRun); first < 0 {
+			return nil
+		}
 	}
-	// ⚑ A command may have taken effect before.
+	// ⚑ Commands before the first that was not run keep their answers: another copy may be refused, and the
+	// error would hide the effect. Those after it follow it in their order, and may have taken effect before.
 	done := own && slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return !notRun(cmd) })
 	// ⚑ A pipeline over all nodes of a Cluster will not do: while a slot moves, go-redis lets two nodes
 	// answer at the same time.
-	for i, cmd := range cmds {
-		if call, ok := cmd.(*Call); ok && notRun(call) {
+	for i, cmd := range cmds[first:] {
+		ran := own && !notRun(cmd)
+		if call, ok := cmd.(*Call); ok && !ran {
 			call.sent.written = false // the copy was rejected
 		}
 		if err := t.overClient.send(ctx, cmd); err != nil {
 			return WithEarlierCopy(done || i > 0, err)
 		}
+		cmd.SetErr(WithEarlierCopy(ran, cmd.Err()))
 	}
 	return nil
 }
