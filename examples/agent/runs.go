@@ -92,7 +92,7 @@ func (r *runs) one(ctx context.Context, locked report.Locked, chaos balancer.Cha
 	progress := report.Progress(plan.Deliveries(), locked, cfg.Chaos)
 	result := &report.Result{Locked: locked, Began: time.Now()}
 	var err error
-	result.Tally, result.Events, err = balancer.Run(ctx, cfg, plan, func(s spans.Span, so balancer.Tally) {
+	result.Tally, err = balancer.Run(ctx, cfg, plan, func(s spans.Span, so balancer.Tally) {
 		result.Spans = append(result.Spans, s)
 		progress(s.Name == spans.Turn && s.Error == "", so)
 	}, func(instance int, page []byte) error {

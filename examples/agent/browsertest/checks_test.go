@@ -21,9 +21,6 @@ var checks = map[string]func(o *observation, r *run) []string{
 	"chats":     chats,
 	"switches":  switches,
 	"table":     comparison,
-	"times":     times,
-	"waits":     waits,
-	"timeline":  timeline,
 	"waterfall": waterfall,
 	"pictures":  pictures,
 }
@@ -99,8 +96,7 @@ func structure(o *observation, r *run) []string {
 		}
 	}
 	p.add(titles == 1, "%d headings are the first", titles)
-	want := []string{"One conversation, three runs", "All messages", "How long each run took", "How long turns waited for the lock",
-		"What each instance did", "A turn that had to wait", "How to read this"}
+	want := []string{"One conversation, three runs", "All messages", "A turn that had to wait", "How to read this"}
 	p.add(slices.Equal(tops, want), "the headings are %q, want %q", tops, want)
 	for _, t := range o.Tables {
 		p.add(t.Caption != "", "table %s has no caption", t.ID)

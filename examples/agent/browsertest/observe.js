@@ -84,9 +84,6 @@
     }),
     texts: [...svg.querySelectorAll("text")].map((text) => ({ text: text.textContent.trim(), box: round(text.getBoundingClientRect()) })),
     spans: [...svg.querySelectorAll("text:has(tspan)")].map((text) => text.textContent.trim()),
-    tracks: svg.querySelectorAll(".track").length,
-    kills: svg.querySelectorAll(".kill").length,
-    pauses: svg.querySelectorAll(".pause").length,
     links: [...svg.querySelectorAll(".link")].map((line) => round(line.getBoundingClientRect())),
   }));
 

@@ -105,8 +105,6 @@ type picture struct {
 	}
 	Spans []string // the names of spans, each with its duration
 	Links []box
-
-	Tracks, Kills, Pauses int
 }
 
 // chat is a part of a conversation.

@@ -50,29 +50,11 @@ type Tally struct {
 	Again         int // deliveries of messages whose turn had failed, or had no end because its instance was killed
 }
 
-// Happening is what happens to an instance.
-type Happening string
-
-// The happenings.
-const (
-	Started Happening = "started"
-	Killed  Happening = "killed"
-	Paused  Happening = "paused"
-	Resumed Happening = "resumed"
-)
-
-// Event is a happening of one instance.
-type Event struct {
-	Instance int // from 1
-	What     Happening
-	At       time.Time
-}
-
 // Run has instances with cfg deal with all messages. Line is told every span, and the tally so far;
-// page is told the metrics of an instance. The events are in the order of their times.
+// page is told the metrics of an instance.
 func Run(ctx context.Context, cfg any, plan Plan, line func(spans.Span, Tally),
 	page func(instance int, metrics []byte) error,
-) (Tally, []Event, error) {
+) (Tally, error) {
 	b := &balancer{Plan: plan, line: line, page: page, open: plan.Deliveries(), posts: make([]post, plan.Instances)}
 	for n := range plan.Turns * plan.Sessions {
 		turn, session := n/plan.Sessions, n%plan.Sessions
@@ -89,7 +71,7 @@ func Run(ctx context.Context, cfg any, plan Plan, line func(spans.Span, Tally),
 		b.strikes = append(b.strikes, s)
 	}
 	err := b.run(ctx, cfg)
-	return b.tally, b.events, err
+	return b.tally, err
 }
 
 // report is a line of an instance: a span, or metrics.
@@ -111,7 +93,6 @@ type balancer struct {
 	posts   []post
 	strikes []strike // that have not begun
 	tally   Tally
-	events  []Event
 }
 
 // heard deals with a line of an instance.
@@ -127,10 +108,6 @@ func (b *balancer) heard(i *instance, r report) error {
 		return b.ended(i, r.Error)
 	}
 	return nil
-}
-
-func (b *balancer) note(i *instance, what Happening) {
-	b.events = append(b.events, Event{i.number, what, time.Now()})
 }
 
 // post is where an instance works; one that was killed leaves it to another.
@@ -157,7 +134,6 @@ func (b *balancer) enqueue(number int, d Delivery) {
 func (b *balancer) of(i *instance) *post { return b.post(i.number - 1) }
 
 func (b *balancer) begun(i *instance) {
-	b.note(i, Started)
 	b.of(i).instance = i
 	b.next(b.of(i))
 }
@@ -200,16 +176,13 @@ func (b *balancer) strike(i *instance) error {
 	s := p.struck
 	if p.struck = nil; s.kill {
 		b.tally.Kills++
-		b.note(i, Killed)
 		return i.kill()
 	}
 	b.tally.Pauses++
-	b.note(i, Paused)
 	return i.pause(b.Pause, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		_ = resume(i.cmd.Process) // unless it has ended
-		b.note(i, Resumed)
 	})
 }
 

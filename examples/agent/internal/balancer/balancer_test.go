@@ -65,7 +65,7 @@ func unmeasured(instance int, page []byte) error {
 
 func TestRun_passesMetricsOn(t *testing.T) {
 	var got string
-	_, _, err := Run(t.Context(), order{Fail: 99, Metrics: "a page"}, Plan{Instances: 1, Sessions: 1, Turns: 1}, func(spans.Span, Tally) {},
+	_, err := Run(t.Context(), order{Fail: 99, Metrics: "a page"}, Plan{Instances: 1, Sessions: 1, Turns: 1}, func(spans.Span, Tally) {},
 		func(instance int, page []byte) error {
 			got = fmt.Sprint(instance, string(page))
 			return nil
@@ -78,7 +78,7 @@ func TestRun_passesMetricsOn(t *testing.T) {
 func TestRun_deliversEveryMessageAndEveryFifthTwice(t *testing.T) {
 	got := turns{}
 	plan := Plan{Instances: 3, Sessions: 2, Turns: 7}
-	if tally, _, err := Run(t.Context(), order{Fail: 99}, plan, got.add, unmeasured); err != nil || tally != (Tally{}) {
+	if tally, err := Run(t.Context(), order{Fail: 99}, plan, got.add, unmeasured); err != nil || tally != (Tally{}) {
 		t.Fatalf("%+v, error %v", tally, err)
 	}
 	deliveries := 0
@@ -100,7 +100,7 @@ func TestRun_deliversEveryMessageAndEveryFifthTwice(t *testing.T) {
 
 func TestRun_deliversToAnotherOneWhatHasFailed(t *testing.T) {
 	got := turns{}
-	tally, _, err := Run(t.Context(), order{Fail: 2}, Plan{Instances: 2, Sessions: 1, Turns: 5}, got.add, unmeasured)
+	tally, err := Run(t.Context(), order{Fail: 2}, Plan{Instances: 2, Sessions: 1, Turns: 5}, got.add, unmeasured)
 	if err != nil || tally != (Tally{Again: 1}) {
 		t.Errorf("%+v, error %v", tally, err)
 	}
@@ -110,7 +110,7 @@ func TestRun_deliversToAnotherOneWhatHasFailed(t *testing.T) {
 }
 
 func TestRun_endsIfAMessageFailsEachTime(t *testing.T) {
-	_, _, err := Run(t.Context(), order{Fail: -1}, Plan{Instances: 2, Sessions: 1, Turns: 1}, func(spans.Span, Tally) {}, unmeasured)
+	_, err := Run(t.Context(), order{Fail: -1}, Plan{Instances: 2, Sessions: 1, Turns: 1}, func(spans.Span, Tally) {}, unmeasured)
 	if want := "a message was delivered 26 times, and its last turn ended with: as ordered"; err == nil || err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
@@ -130,30 +130,13 @@ func TestRun_strikes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := turns{}
-			tally, events, err := Run(t.Context(), order{Fail: 99}, test.plan, got.add, unmeasured)
+			tally, err := Run(t.Context(), order{Fail: 99}, test.plan, got.add, unmeasured)
 			if err != nil || tally != test.want {
 				t.Errorf("%+v, error %v, want %+v", tally, err, test.want)
-			}
-			happened := map[Happening]int{}
-			for _, e := range events {
-				happened[e.What]++
-			}
-			if want := happenings(test.plan, test.want); !maps.Equal(happened, want) {
-				t.Errorf("the events are %v, want %v", happened, want)
-			}
-			if !slices.IsSortedFunc(events, func(a, b Event) int { return a.At.Compare(b.At) }) {
-				t.Errorf("the events are not in order: %v", events)
 			}
 			if len(got) != test.plan.Sessions*test.plan.Turns {
 				t.Errorf("ended have turns of %v", slices.Collect(maps.Keys(got)))
 			}
 		})
 	}
-}
-
-// happenings says how often things happen to instances. What never happens is missing.
-func happenings(plan Plan, tally Tally) map[Happening]int {
-	times := map[Happening]int{Started: plan.Instances + tally.Kills, Killed: tally.Kills, Paused: tally.Pauses, Resumed: tally.Pauses}
-	maps.DeleteFunc(times, func(_ Happening, n int) bool { return n == 0 })
-	return times
 }

@@ -21,17 +21,13 @@ type content struct {
 	*report.Comparison
 	Broken    error // the lock around the whole turn broke its promise
 	Chats     *chats
-	Times     *times
-	Waits     *waits
-	Timeline  *timeline
 	Waterfall *waterfall
 	NoSpans   string
 }
 
 // Write writes the page about three runs.
 func Write(w io.Writer, c *report.Comparison) error {
-	data := content{Comparison: c, Broken: c.Err(), Chats: chatsOf(c), Times: timesOf(c), Waits: waitsOf(c.Runs()), Timeline: timelineOf(c),
-		NoSpans: report.NobodyWaited}
+	data := content{Comparison: c, Broken: c.Err(), Chats: chatsOf(c), NoSpans: report.NobodyWaited}
 	if scene, ok := report.Clearest(c.WholeTurn.Spans); ok {
 		data.Waterfall = waterfallOf(scene)
 	}

@@ -22,7 +22,6 @@ type Result struct {
 	Reports   []conversation.Report // the findings about each conversation
 	Spans     []spans.Span
 	Tally     balancer.Tally
-	Events    []balancer.Event
 }
 
 // Judge counts the damage of a conversation with the user's messages 0 to turns-1. It compares them
