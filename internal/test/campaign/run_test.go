@@ -45,7 +45,7 @@ type quiet struct{}
 func (quiet) Printf(context.Context, string, ...any) {}
 
 // workloads are those that run side by side on each topology, and those that run alone.
-var workloads = append(slices.Clone(mixed), "soak")
+var workloads = append(slices.Clone(mixed), "beluga", "soak")
 
 // TestCampaign strikes at random, with one workload or topology after the other.
 func TestCampaign(t *testing.T) {
@@ -89,8 +89,10 @@ func TestCampaign(t *testing.T) {
 			}
 		})
 	}
-	if slices.Contains(alone, "soak") {
-		t.Run("soak", func(t *testing.T) { soak(t, shares["soak"], drawn) })
+	for _, work := range alone {
+		t.Run(work, func(t *testing.T) {
+			map[string]func(*testing.T, time.Duration, uint64){"beluga": belugaWork, "soak": soak}[work](t, shares[work], drawn)
+		})
 	}
 	if len(all) == 0 {
 		return // no servers
@@ -172,7 +174,7 @@ func drawn() uint64 {
 // sharesOf are how long each topology has: the fewer faults it has, the less.
 func sharesOf(names []string, lasts time.Duration) map[string]time.Duration {
 	weights, sum, shares := map[string]int{
-		"node": 10, "sentinel": 12, "cluster": 13, "redlock3": 12, "redlock5": 8, "postgres": 12, "soak": 10,
+		"node": 10, "sentinel": 12, "cluster": 13, "redlock3": 12, "redlock5": 8, "postgres": 12, "soak": 10, "beluga": 6,
 	}, 0, make(map[string]time.Duration)
 	for _, name := range names {
 		sum += weights[name]

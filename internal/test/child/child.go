@@ -40,6 +40,11 @@ func StartRole(ctx context.Context, role string, config any, stderr io.Writer) (
 	if err != nil {
 		return nil, err
 	}
+	return StartProgram(ctx, program, role, config, stderr)
+}
+
+// StartProgram is StartRole for another program that calls [Serve].
+func StartProgram(ctx context.Context, program, role string, config any, stderr io.Writer) (*Child, error) {
 	c := &Child{role: role, cmd: exec.Command(program), done: make(chan struct{})}
 	// The race detector lets a process sleep for a second at its end, unless told not to.
 	c.cmd.Env = append([]string{"GORACE=atexit_sleep_ms=0"}, append(os.Environ(), variable+"="+role)...)

@@ -1,4 +1,4 @@
-package runnerfaults
+package faultwork
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package runnerfaults
+package faultwork
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/runtime"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
+	"github.com/belugalock/belugalock/internal/test/campaign/beluga"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
@@ -21,10 +22,10 @@ type runner struct {
 }
 
 // open makes a Runner, as an application does.
-func open(c config, a agent.Agent) (*runner, error) {
+func open(c beluga.Config, a agent.Agent) (*runner, error) {
 	if !c.Unlocked {
 		// Less than the TTL, so that clients of a killed process's sessions repeat their messages.
-		r, err := belugarunner.New(a, c.URL, &belugarunner.Options{TTL: ttl, Wait: ttl / 2, Plugins: []runtime.Plugin{counter{}},
+		r, err := belugarunner.New(a, c.URL, &belugarunner.Options{TTL: c.TTL, Wait: c.TTL / 2, Plugins: []runtime.Plugin{counter{}},
 			History: 1 << 30}) // the plugin counts all turns
 		if err != nil {
 			return nil, err

@@ -1,9 +1,8 @@
-package runnerfaults
+package faultwork
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"math/rand/v2"
 	"sync"
@@ -14,44 +13,20 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 	"github.com/lookatitude/beluga-ai/v2/tool"
 
+	"github.com/belugalock/belugalock/internal/test/campaign/beluga"
 	"github.com/belugalock/belugalock/internal/test/child"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
-// config is that of an instance.
-type config struct {
-	URL      string        // of the Redis
-	Unlocked bool          // on the plain service, without a lock
-	Think    time.Duration // the longest time in which the agent answers
-}
-
-// request is a message of a client.
-type request struct {
-	Turn    int
-	Session string
-	Client  string
-}
-
-func (r request) text() string { return fmt.Sprintf("question %d of %s", r.Turn, r.Client) }
-
-// reply is what a client sees.
-type reply struct {
-	Turn   int
-	Answer string
-	Err    string
-	Code   core.ErrorCode // of Err, "broken" for a dead process
-	Repeat bool           // Err is retryable
-}
-
 // instance runs turns until its parent stops it.
-func instance(_ context.Context, parent *child.Line, c config) error {
+func instance(_ context.Context, parent *child.Line, c beluga.Config) error {
 	runner, err := open(c, writer{c.Think})
 	if err != nil {
 		return err
 	}
 	var clients sync.WaitGroup
 	for {
-		var r request
+		var r beluga.Request
 		if err := parent.Receive(&r); err != nil {
 			clients.Wait()
 			return runner.close()
@@ -60,15 +35,33 @@ func instance(_ context.Context, parent *child.Line, c config) error {
 	}
 }
 
-// ask iterates a whole run.
-func ask(ctx context.Context, runner *runner, r request) reply {
-	answer := reply{Turn: r.Turn}
-	for event, err := range runner.run(ctx, r.Session, schema.NewHumanMessage(r.text())) {
+// ask iterates a whole run, or reads a session.
+func ask(ctx context.Context, runner *runner, r beluga.Request) beluga.Reply {
+	answer := beluga.Reply{Turn: r.Turn}
+	fails := func(err error) {
+		answer.Err, answer.Code, answer.Repeat = err.Error(), "none", belugamemory.Retryable(err)
+		if coded := new(core.Error); errors.As(err, &coded) {
+			answer.Code, answer.Lost = string(coded.Code), coded.Code == belugamemory.ErrLockLost
+		}
+	}
+	if r.Client == "" {
+		session, err := runner.sessions.Get(ctx, r.Session)
+		if coded := new(core.Error); errors.As(err, &coded) && coded.Code == core.ErrNotFound {
+			return answer // no turn was stored
+		}
 		if err != nil {
-			answer.Err, answer.Code, answer.Repeat = err.Error(), "none", belugamemory.Retryable(err)
-			if coded := new(core.Error); errors.As(err, &coded) {
-				answer.Code = coded.Code
-			}
+			fails(err)
+			return answer
+		}
+		answer.Count = session.State["turns"]
+		for _, turn := range session.Turns {
+			answer.Stored = append(answer.Stored, beluga.Pair{Question: textOf(turn.Input), Answer: textOf(turn.Output)})
+		}
+		return answer
+	}
+	for event, err := range runner.run(ctx, r.Session, schema.NewHumanMessage(r.Question())) {
+		if err != nil {
+			fails(err)
 		}
 		answer.Answer += event.Text
 	}
@@ -98,4 +91,11 @@ func (w writer) Stream(ctx context.Context, input string, _ ...agent.Option) ite
 		_ = yield(agent.Event{Type: agent.EventText, Text: "answer to "}, nil) &&
 			yield(agent.Event{Type: agent.EventText, Text: input}, nil)
 	}
+}
+
+func textOf(m schema.Message) string {
+	if m, ok := m.(interface{ Text() string }); ok {
+		return m.Text()
+	}
+	return ""
 }

@@ -1,0 +1,5 @@
+// Package faultwork has the workers of the campaign's workload beluga: processes that run turns of shared
+// sessions through Beluga's Runner. The campaign builds its test binary and starts that.
+//
+//	make faults WORK=beluga
+package faultwork
