@@ -116,7 +116,7 @@ pictures: deps ## Draw docs/pictures again, from real runs: the report page, a w
 	go run ./examples/agent -chaos -report "$$dir/report.html"; \
 	(cd examples/agent/browsertest && go run ./picture "$$dir/report.html" "$$pictures"); \
 	(cd docs/dashboards/check && go test -count=1 -run TestPrometheus . -args -plays 9 -record "$$dir/panels.json"); \
-	cd bench && go run ./drawchart panels "$$dir/panels.json" "$$pictures/dashboard.svg"
+	cd bench && go run ./drawchart "$$dir/panels.json" "$$pictures/dashboard.svg"
 
 .PHONY: mutants
 mutants: deps ## Take out the guards of the code, one at a time: does a test notice? ONLY=regexp; SINCE=recent MINUTES=5: a sample

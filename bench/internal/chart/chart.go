@@ -3,14 +3,12 @@ package chart
 
 import (
 	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"image/color"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -39,45 +37,6 @@ func Panels(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	return draws(panels, 3, "seconds", plot.LinearScale{})
-}
-
-// Soak draws the samples of a process and its Redis over the time of a soak, from its file (see
-// internal/test/campaign).
-func Soak(data []byte) ([]byte, error) {
-	rows, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
-	if err != nil {
-		return nil, err
-	}
-	if len(rows) < 3 {
-		return nil, errors.New("there are no two samples")
-	}
-	seconds := slices.Index(rows[0], "seconds")
-	var panels []Panel
-	for _, p := range []struct {
-		column, title string
-		unit          float64
-	}{
-		{"heap_bytes", "Go heap in use, MiB", 1 << 20},
-		{"goroutines", "Goroutines", 1},
-		{"redis_bytes", "Memory of Redis, MiB", 1 << 20},
-		{"redis_keys", "Keys in Redis", 1},
-	} {
-		column := slices.Index(rows[0], p.column)
-		if min(seconds, column) < 0 {
-			return nil, fmt.Errorf("there is no column seconds or %s", p.column)
-		}
-		curve := Series{Name: p.column}
-		for _, row := range rows[1:] {
-			at, err1 := strconv.ParseFloat(row[seconds], 64)
-			value, err2 := strconv.ParseFloat(row[column], 64)
-			if err := errors.Join(err1, err2); err != nil {
-				return nil, err
-			}
-			curve.Points = append(curve.Points, [2]float64{at / 60, value / p.unit})
-		}
-		panels = append(panels, Panel{Title: p.title, Series: []Series{curve}})
-	}
-	return draws(panels, 1, "minutes", plot.LinearScale{})
 }
 
 // Waits draws, for every subject, the share of acquisitions that waited at most so long. The curve

@@ -5,17 +5,9 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"strings"
 	"testing"
 	"time"
 )
-
-const samples = `seconds,phase,heap_bytes,goroutines,redis_bytes,redis_keys
-30,warm-up,2097152,60,1048576,1500
-60,warm-up,3145728,66,2097152,1600
-120,measured,3145728,66,2097152,1600
-600,measured,3145728,66,2097152,1600
-`
 
 const panels = `[
 {"Title": "wait for a lock", "Unit": "s", "Series": [{"Name": "p50", "Points": [[0, 0.5], [10, 1.5]]}, {"Name": "p99", "Points": [[0, 2], [10, 4]]}]},
@@ -32,7 +24,6 @@ func TestCharts_sayWhatTheyShow(t *testing.T) {
 		data  string
 		texts []string
 	}{
-		{Soak, samples, []string{"Go heap in use, MiB", "Goroutines", "Memory of Redis, MiB", "Keys in Redis", "minutes", "heap_bytes"}},
 		{Panels, panels, []string{"wait for a lock, s", "p50", "p99", "lost leases", "conflicts", "seconds"}},
 		{waits, "", []string{"Share of acquisitions that waited at most so long, %", "fair", "unfair", "ms"}},
 	} {
@@ -58,14 +49,6 @@ func TestCharts_sayWhatTheyShow(t *testing.T) {
 }
 
 func TestCharts_refuseOtherData(t *testing.T) {
-	for _, data := range []string{
-		"", strings.Join(strings.SplitAfter(samples, "\n")[:2], ""), strings.Replace(samples, "seconds", "time", 1),
-		strings.Replace(samples, "heap_bytes", "stack_bytes", 1), strings.Replace(samples, "3145728", "much", 1), samples + "700,measured",
-	} {
-		if svg, err := Soak([]byte(data)); err == nil {
-			t.Errorf("%q: %d bytes were drawn", data, len(svg))
-		}
-	}
 	for _, data := range []string{"[]", "panels", `[{"Title": "a"}]`, `[{"Title": "a", "Series": [{"Name": "b"}]}]`} {
 		if svg, err := Panels([]byte(data)); err == nil {
 			t.Errorf("%q: %d bytes were drawn", data, len(svg))
