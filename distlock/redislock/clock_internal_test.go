@@ -11,6 +11,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/redisconn"
+	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 // clocked is a server whose clock shows what the test sets.
@@ -21,8 +22,8 @@ type clocked struct {
 }
 
 func newClocked(t *testing.T) *clocked {
-	options := onNode(t)
-	client := redis.NewUniversalClient(&options)
+	db := servers.SharedRedis(t)
+	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
 	t.Cleanup(func() { _ = client.Close() })
 	return &clocked{t, client, keysOf(driver.Name{Namespace: "n", Key: "k"}).all()}
 }

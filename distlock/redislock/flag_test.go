@@ -122,6 +122,34 @@ func TestQueue_L_longPromise_isKept(t *testing.T) {
 	}
 }
 
+// A queue without waiters has no keys: at once if all waiters leave, and soon if they crash.
+func TestQueue_empty_noKeysLeft(t *testing.T) {
+	d, client := newDriver(t)
+	left := func() bool { return client.Exists(t.Context(), queueKey, waitersKey).Val() > 0 }
+	mustGrant(t, d, owner("a"))
+	for _, c := range []string{"b", "c"} {
+		enqueue(t, d, c)
+	}
+	for _, c := range []string{"b", "c"} {
+		leave := plain(c)
+		leave.Leave = true
+		release(t, d, leave, false)
+	}
+	if left() {
+		t.Error("all waiters have left, and their keys are there")
+	}
+	crashes := waits("d")
+	crashes.Alive = 300 * time.Millisecond
+	start := time.Now()
+	if reply, err := d.Acquire(t.Context(), crashes); err != nil || reply.Ticket == 0 {
+		t.Fatalf("%+v, %v", reply, err)
+	}
+	servers.Await(t, 5*time.Second, "no keys", func() bool { return !left() })
+	if took := time.Since(start); took < crashes.Alive {
+		t.Errorf("the queue was gone after %s, before the promise ended", took)
+	}
+}
+
 // A full queue is full by the word of a master alone.
 func TestAcquire_fullQueueOnReplica_isTemporary(t *testing.T) {
 	t.Parallel()
@@ -202,7 +230,8 @@ func TestRelease_S1_unreadableQueue_cancelFails(t *testing.T) {
 	mustGrant(t, d, waits("a"))
 }
 
-// A grant and a handoff stay valid without the right to remove the new holder from the queue.
+// Scripts do not roll back. A grant and a handoff stay valid without the right to remove the new
+// holder from the queue.
 func TestAcquire_L_missingZRemACL_grantStands(t *testing.T) {
 	t.Parallel()
 	less, all, client := limited(t, "zrem")
@@ -214,6 +243,32 @@ func TestAcquire_L_missingZRemACL_grantStands(t *testing.T) {
 	}
 	client.Del(t.Context(), lockKey)
 	mustGrant(t, less, waits("b"))
+}
+
+// A right that is missing after the write of the record leaves the handoff of a release valid.
+func TestRelease_L_handoffFailsHalfWay(t *testing.T) {
+	t.Parallel()
+	less, all, _ := limited(t, "zrem")
+	mustGrant(t, all, owner("a"))
+	enqueue(t, all, "b")
+	release(t, less, plain("a"), true)
+	mustGrant(t, all, waits("b"))
+	release(t, all, plain("b"), true)
+	mustGrant(t, all, owner("c"))
+}
+
+// An acquire that finds the lock free hands it off to an earlier waiter, even without the right to
+// publish.
+func TestAcquire_L_handoffWithoutPublishACL(t *testing.T) {
+	t.Parallel()
+	less, all, client := limited(t, "publish")
+	mustGrant(t, all, owner("a"))
+	enqueue(t, all, "b")
+	client.PExpire(t.Context(), lockKey, driver.FenceKeep) // the record outlives the lock
+	if reply, err := less.Acquire(t.Context(), owner("c")); err != nil || reply.Outcome != driver.Busy {
+		t.Errorf("%+v, %v", reply, err)
+	}
+	mustGrant(t, all, waits("b"))
 }
 
 // Where no token is left for the waiter, the holder releases the lock at least.

@@ -1,10 +1,12 @@
 package redislock_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -138,42 +140,6 @@ func over(record string, at int, text string) string {
 // For their speed, an acquire that finds the lock released, and a release without a queue, look only
 // at the numbers that they use.
 func TestDriver_C_damagedRecord_isRefused(t *testing.T) {
-	type call func(ctx context.Context, d driver.Driver, req driver.AcquireRequest) error
-	acquire := func(ctx context.Context, d driver.Driver, req driver.AcquireRequest) error {
-		_, err := d.Acquire(ctx, req)
-		return err
-	}
-	release := func(with driver.ReleaseRequest) call {
-		return func(ctx context.Context, d driver.Driver, req driver.AcquireRequest) error {
-			with.Name, with.Owner = req.Name, req.Owner
-			_, err := d.Release(ctx, with)
-			return err
-		}
-	}
-	calls := map[string]call{
-		"acquire": acquire,
-		"wait": func(ctx context.Context, d driver.Driver, req driver.AcquireRequest) error {
-			req.Alive, req.Seq = time.Second, 2 // the full script alone
-			return acquire(ctx, d, req)
-		},
-		"extend": func(ctx context.Context, d driver.Driver, req driver.AcquireRequest) error {
-			return d.Extend(ctx, []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: 2 * time.Hour}})[0].Err
-		},
-		"raise": func(ctx context.Context, d driver.Driver, req driver.AcquireRequest) error {
-			_, err := d.Raise(ctx, driver.RaiseRequest{Name: req.Name, Owner: req.Owner, Floor: 1})
-			return err
-		},
-		"release": release(driver.ReleaseRequest{}), "leave": release(driver.ReleaseRequest{Leave: true}),
-		"cancel": release(driver.ReleaseRequest{Tombstone: time.Minute}),
-		"break": func(ctx context.Context, d driver.Driver, req driver.AcquireRequest) error {
-			_, err := d.(driver.Breaker).Break(ctx, req.Name, 1795225289917391)
-			return err
-		},
-		"inspect": func(ctx context.Context, d driver.Driver, req driver.AcquireRequest) error {
-			_, err := d.Inspect(ctx, req.Name)
-			return err
-		},
-	}
 	d, client := newDriver(t)
 	for state, of := range map[string]string{"held": "h", "released": "r", "held and flagged": "H", "released and flagged": "R"} {
 		records := broken(of)
@@ -183,11 +149,11 @@ func TestDriver_C_damagedRecord_isRefused(t *testing.T) {
 				t.Run(state+"/"+name+"/"+who, func(t *testing.T) {
 					client.FlushDB(t.Context())
 					client.Set(t.Context(), lockKey, record, driver.FenceKeep+time.Hour)
-					for what, call := range calls {
+					for _, what := range strings.Fields("acquire wait extend raise release leave cancel break inspect") {
 						if _, number := damaged(of)[name]; number && (of == "r" && what == "acquire" || of == "h" && what == "release" && name != "keep") {
 							continue
 						}
-						err := call(t.Context(), d, owner(c))
+						err := call(t.Context(), d, what, "k", c)
 						if !errors.Is(err, driver.ErrForeign) || driver.MayHaveEffect(err) || !strings.Contains(err.Error(), "remove the") {
 							t.Errorf("%s: %v; want ErrForeign, and what to do", what, err)
 						}
@@ -331,4 +297,76 @@ func TestRelease_S1_outOfMemory(t *testing.T) {
 	if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A Cluster runs a script at the node of its KEYS, so a script must touch no other key.
+func TestScripts_touchOnlyTheirKeys(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t)
+	client := newClient(t, server)
+	d := driverOver(t, client)
+	conn, err := net.Dial("tcp", server.Addr())
+	must(t, err)
+	defer conn.Close()
+	_, err = conn.Write([]byte("MONITOR\r\n"))
+	must(t, err)
+	monitor := bufio.NewScanner(conn)
+	monitor.Buffer(nil, 1<<20)
+	if !monitor.Scan() || monitor.Text() != "+OK" {
+		t.Fatalf("MONITOR: %q, %v", monitor.Text(), monitor.Err())
+	}
+
+	grant := mustGrant(t, d, owner("a"))
+	for _, c := range []string{"b", "c", "d"} {
+		if reply, err := d.Acquire(t.Context(), waits(c)); err != nil || reply.Outcome != driver.Busy {
+			t.Fatalf("Acquire: %+v, %v", reply, err)
+		}
+	}
+	raise := driver.RaiseRequest{Name: owner("a").Name, Owner: owner("a").Owner, Floor: grant.FenceEnd + 1}
+	if reply, err := d.Raise(t.Context(), raise); err != nil || !reply.Held {
+		t.Fatalf("Raise: %+v, %v", reply, err)
+	}
+	must(t, call(t.Context(), d, "extend", "k", "a"))
+	page, err := d.(driver.Lister).List(t.Context(), driver.ListRequest{Namespace: "n", Limit: 10, Waiters: 10})
+	if err != nil || len(page.Names) != 1 || len(page.Names[0].Queue) != 3 {
+		t.Fatalf("List: %+v, %v", page, err)
+	}
+	release(t, d, plain("a"), true)
+	gone := cancel("c")
+	gone.Leave = true
+	release(t, d, gone, false)
+	if state, err := d.Inspect(t.Context(), owner("a").Name); err != nil || state.Waiters != 1 {
+		t.Fatalf("Inspect: %+v, %v", state, err)
+	}
+	if broken, err := d.(driver.Breaker).Break(t.Context(), owner("b").Name, mustGrant(t, d, owner("b")).Fence); err != nil || !broken {
+		t.Fatalf("Break: %t, %v", broken, err)
+	}
+	mustGrant(t, d, owner("d"))
+	must(t, client.Echo(t.Context(), "the end").Err())
+
+	var keys []string // of the script that runs
+	commands := make(map[string]bool)
+	for monitor.Scan() {
+		line := monitor.Text()
+		_, command, _ := strings.Cut(line, "] ")
+		words := strings.Split(strings.Trim(command, `"`), `" "`)
+		verb := strings.ToLower(words[0])
+		switch {
+		case strings.Contains(line, " lua] "):
+			commands[verb] = true
+			if verb != "time" && verb != "publish" && !slices.Contains(keys, words[1]) {
+				t.Errorf("a script with the keys %q runs %q", keys, command)
+			}
+		case verb == "evalsha", verb == "eval":
+			keys = words[3 : 3+int(words[2][0]-'0')]
+		case verb == "echo":
+			for _, want := range []string{"set", "setrange", "getex", "pexpire", "zadd", "zrem", "hset", "publish", "zremrangebyscore"} {
+				if !commands[want] {
+					t.Errorf("no script ran %q, so this test is too weak", want)
+				}
+			}
+			return
+		}
+	}
+	t.Error(monitor.Err())
 }

@@ -3,6 +3,7 @@ package redislock_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -17,45 +18,53 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-// of is a request of an owner for a lock of this file.
-func of(c string) driver.AcquireRequest {
-	req := owner(c)
-	req.Name.Key = "kinds" // other tests move the slot of their key
-	return req
+// call makes one call of an owner for a lock of the namespace n.
+func call(ctx context.Context, d driver.Driver, what, key, who string) error {
+	req := owner(who)
+	req.Name.Key = key
+	release := driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}
+	extend := driver.ExtendRequest{Name: req.Name, Owner: req.Owner, TTL: time.Minute}
+	var err error
+	switch what {
+	case "wait": // the full script alone
+		req.Alive, req.Seq = time.Second, 2
+		fallthrough
+	case "acquire":
+		_, err = d.Acquire(ctx, req)
+	case "leave":
+		release.Leave = true
+		_, err = d.Release(ctx, release)
+	case "cancel":
+		release.Tombstone = time.Minute
+		fallthrough
+	case "release":
+		_, err = d.Release(ctx, release)
+	case "extend": // in a pipeline
+		err = d.Extend(ctx, []driver.ExtendRequest{extend, extend})[1].Err
+	case "raise":
+		_, err = d.Raise(ctx, driver.RaiseRequest{Name: req.Name, Owner: req.Owner, Floor: time.Now().Add(time.Hour).UnixMicro()})
+	case "break":
+		_, err = d.(driver.Breaker).Break(ctx, req.Name, 1795225289917391)
+	case "inspect":
+		_, err = d.Inspect(ctx, req.Name)
+	case "list":
+		_, err = d.(driver.Lister).List(ctx, driver.ListRequest{Namespace: "n", Limit: 1})
+	default:
+		panic(what)
+	}
+	return err
 }
 
-// operations are calls of a driver that can fail. The owner "a" holds the lock.
-var operations = map[string]func(context.Context, driver.Driver) error{
-	"acquire": func(ctx context.Context, d driver.Driver) error {
-		req := of("b")
-		req.Name.Key = "free"
-		_, err := d.Acquire(ctx, req)
-		return err
-	},
-	"release": func(ctx context.Context, d driver.Driver) error {
-		req := of("a")
-		_, err := d.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-		return err
-	},
-	"clean-up": func(ctx context.Context, d driver.Driver) error {
-		req := of("c")
-		_, err := d.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: time.Minute})
-		return err
-	},
-	"extend": func(ctx context.Context, d driver.Driver) error {
-		req := of("a")
-		extend := driver.ExtendRequest{Name: req.Name, Owner: req.Owner, TTL: time.Minute}
-		return d.Extend(ctx, []driver.ExtendRequest{extend, extend})[1].Err // in a pipeline
-	},
-	"raise": func(ctx context.Context, d driver.Driver) error {
-		req := of("a")
-		_, err := d.Raise(ctx, driver.RaiseRequest{Name: req.Name, Owner: req.Owner, Floor: time.Now().Add(time.Hour).UnixMicro()})
-		return err
-	},
-	"inspect": func(ctx context.Context, d driver.Driver) error {
-		_, err := d.Inspect(ctx, of("a").Name)
-		return err
-	},
+// failing makes a call of which a server can make an error. The owner "a" may hold the lock. Other tests
+// move the slot of their key.
+func failing(t *testing.T, d driver.Driver, what string) error {
+	switch what {
+	case "acquire":
+		return call(t.Context(), d, what, "free", "b")
+	case "cancel":
+		return call(t.Context(), d, what, "kinds", "c")
+	}
+	return call(t.Context(), d, what, "kinds", "a")
 }
 
 // kinds names the kinds of an error.
@@ -108,8 +117,8 @@ func (g *ground) overTheClient() {
 
 // connect makes the driver connect, and the owner "a" hold the lock.
 func connect(t *testing.T, d driver.Driver) {
-	mustGrant(t, d, of("a"))
-	must(t, operations["extend"](t.Context(), d))
+	must(t, call(t.Context(), d, "acquire", "kinds", "a"))
+	must(t, failing(t, d, "extend"))
 }
 
 // loseOne drops the answer to the next script call, and calls then before the client reconnects.
@@ -122,7 +131,7 @@ func refuse() error { return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.E
 
 func TestDriver_C_failedCall_kind(t *testing.T) {
 	t.Parallel()
-	const all = "acquire release clean-up extend inspect"
+	const all = "acquire release cancel extend inspect"
 	for what, c := range map[string]struct {
 		server  []string // its options
 		options redis.Options
@@ -171,7 +180,7 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 		},
 		"each answer is lost": {
 			fault: func(g *ground) { connect(g.t, g); g.proxy.DropReplies(faultnet.Containing("evalsha")) },
-			calls: "acquire release clean-up inspect", want: "replayed", effect: true,
+			calls: "acquire release cancel inspect", want: "replayed", effect: true,
 		},
 		"the only answer is lost": {
 			fault: func(g *ground) { connect(g.t, g); g.proxy.DropReplies(faultnet.Containing("evalsha")) },
@@ -189,15 +198,15 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 					return err
 				})
 			},
-			calls: "acquire release clean-up", want: "temporary, replayed", effect: true,
+			calls: "acquire release cancel", want: "temporary, replayed", effect: true,
 		},
 		"a replica, at each try": {
 			fault: func(g *ground) { connect(g.t, g); do(g.t, g.server, "REPLICAOF", "127.0.0.1", "1") },
-			calls: "acquire release clean-up extend raise", want: "temporary", text: "master",
+			calls: "acquire release cancel extend raise", want: "temporary", text: "master",
 		},
 		"a replica without the record": {
 			fault: func(g *ground) { do(g.t, g.server, "REPLICAOF", "127.0.0.1", "1") },
-			calls: "acquire release clean-up extend raise", want: "temporary", text: "master",
+			calls: "acquire release cancel extend raise", want: "temporary", text: "master",
 		},
 		"a right is missing": {
 			fault: func(g *ground) { do(g.t, g.server, "ACL", "SETUSER", "default", "-evalsha") },
@@ -231,7 +240,7 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 					if c.fault != nil {
 						c.fault(g)
 					}
-					err := operations[name](t.Context(), g)
+					err := failing(t, g, name)
 					if err == nil || kinds(err) != c.want || driver.MayHaveEffect(err) != c.effect || !strings.Contains(err.Error(), c.text) {
 						t.Errorf("the kinds are %q, and an effect is possible: %t; want %q, %t and %q in: %v",
 							kinds(err), driver.MayHaveEffect(err), c.want, c.effect, c.text, err)
@@ -245,24 +254,28 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 // In a Cluster another node may soon replace a node that does not answer.
 func TestDriver_C_failedCallOnCluster_kind(t *testing.T) {
 	t.Parallel()
-	for what, c := range map[string]struct {
-		fault  func(*faultnet.Net)
-		want   map[bool]string // true: of an extend
-		effect bool
+	for _, c := range []struct {
+		what         string
+		fault        func(*faultnet.Net)
+		want, extend string
+		effect       bool
 	}{
-		"no server":           {(*faultnet.Net).Refuse, map[bool]string{false: "temporary, not sent", true: "temporary, not sent"}, false},
-		"each answer is lost": {func(n *faultnet.Net) { n.DropReplies(faultnet.Containing("evalsha")) }, map[bool]string{false: "replayed", true: ""}, true},
+		{"no server", (*faultnet.Net).Refuse, "temporary, not sent", "temporary, not sent", false},
+		{"each answer is lost", func(n *faultnet.Net) { n.DropReplies(faultnet.Containing("evalsha")) }, "replayed", "", true},
 	} {
-		for name, call := range operations {
-			t.Run(what+"/"+name, func(t *testing.T) {
+		for _, name := range strings.Fields("acquire release cancel extend raise inspect") {
+			t.Run(c.what+"/"+name, func(t *testing.T) {
 				options := on("cluster")
 				options.DialerRetries = 1
 				d, network := interrupted(t, options)
-				must(t, operations["inspect"](t.Context(), d))
-				must(t, operations["extend"](t.Context(), d))
+				must(t, failing(t, d, "inspect"))
+				must(t, failing(t, d, "extend"))
 				c.fault(network)
-				err := call(t.Context(), d)
-				if want := c.want[name == "extend"]; err == nil || kinds(err) != want || driver.MayHaveEffect(err) != c.effect {
+				want := c.want
+				if name == "extend" {
+					want = c.extend
+				}
+				if err := failing(t, d, name); err == nil || kinds(err) != want || driver.MayHaveEffect(err) != c.effect {
 					t.Errorf("the kinds are %q, and an effect is possible: %t; want %q, %t: %v", kinds(err), driver.MayHaveEffect(err), want, c.effect, err)
 				}
 			})
@@ -285,5 +298,37 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Close closes the driver's connections. The caller's client stays open.
+func TestService_closesItsConnections(t *testing.T) {
+	client := newClient(t, servers.SharedRedis(t), redis.Options{ClientName: t.Name()})
+	d := driverOver(t, client)
+	connections := func() int {
+		return strings.Count(do(t, servers.SharedServer(), "CLIENT", "LIST"), "name="+t.Name()+" ")
+	}
+	if err := client.Ping(t.Context()).Err(); err != nil || connections() != 1 {
+		t.Fatalf("%v, %d connections", err, connections())
+	}
+	if _, err := d.Inspect(t.Context(), owner("a").Name); err != nil || connections() != 2 {
+		t.Errorf("after a call: %v, %d connections, want 2", err, connections())
+	}
+	if err := d.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	servers.Await(t, 10*time.Second, "the end of the driver's connection", func() bool { return connections() == 1 })
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("the client: %v", err)
+	}
+}
+
+func TestService_C_unknownSlots_error(t *testing.T) {
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return nil, io.EOF }, MaxRedirects: -1,
+	})
+	defer client.Close()
+	if err := call(t.Context(), driverOver(t, client), "release", "k", "a"); !errors.Is(err, io.EOF) {
+		t.Errorf("Release: %v", err)
 	}
 }

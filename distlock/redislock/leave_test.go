@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
@@ -40,24 +41,19 @@ func TestDriver_L_returnsWithItsContext(t *testing.T) {
 				t.Cleanup(func() { _ = client.Close() })
 				d := driverOver(t, client)
 				if connected {
-					if reply, err := d.Acquire(t.Context(), leaving(t.Name())); err != nil || reply.Outcome != driver.Granted {
-						t.Fatalf("Acquire: %+v, %v", reply, err)
-					}
+					must(t, call(t.Context(), d, "acquire", "leave", "a"))
 				}
 				network.Cut()
 				defer network.Heal()
-				methods := methodsOf(d, leaving(t.Name()))
-				if topology != "another type" { // it refuses lists
-					methods["List"] = func(ctx context.Context) error {
-						_, err := d.(driver.Lister).List(ctx, driver.ListRequest{Namespace: "n", Limit: 1})
-						return err
-					}
+				calls := "acquire raise extend release cancel inspect list"
+				if topology == "another type" { // it refuses lists
+					calls = strings.TrimSuffix(calls, " list")
 				}
-				for method, call := range methods {
+				for _, method := range strings.Fields(calls) {
 					ctx, cancel := context.WithCancel(t.Context())
 					time.AfterFunc(20*time.Millisecond, cancel)
 					stop, start := leakcheck.Stalls(), time.Now()
-					err := call(ctx)
+					err := call(ctx, d, method, "leave", "a")
 					late := time.Since(start) - 20*time.Millisecond - stop()
 					if !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrTemporary) || late > 200*time.Millisecond {
 						t.Fatalf("%s: %v, %s late", method, err, late)
@@ -68,36 +64,36 @@ func TestDriver_L_returnsWithItsContext(t *testing.T) {
 	}
 }
 
-func leaving(key string) driver.AcquireRequest {
-	return driver.AcquireRequest{
-		Name: driver.Name{Namespace: "n", Key: key}, Owner: strings.Repeat("0", 32), TTL: time.Minute, Holder: "test",
-	}
-}
-
-func methodsOf(d driver.Driver, req driver.AcquireRequest) map[string]func(context.Context) error {
-	return map[string]func(context.Context) error{
-		"Acquire": func(ctx context.Context) error {
-			_, err := d.Acquire(ctx, req)
-			return err
+// A caller that leaves between two copies of its request gets the error of its ctx, and no outage.
+func TestLocker_C_leavesBetweenCopies(t *testing.T) {
+	for how, leaver := range map[string]func() (context.Context, context.CancelFunc){
+		"deadline": func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(t.Context(), 100*time.Millisecond)
 		},
-		"Raise": func(ctx context.Context) error {
-			_, err := d.Raise(ctx, driver.RaiseRequest{Name: req.Name, Owner: req.Owner, Floor: 1})
-			return err
+		"cancelled": func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel)
+			return ctx, cancel
 		},
-		"Extend": func(ctx context.Context) error {
-			return d.Extend(ctx, []driver.ExtendRequest{{Name: req.Name, Owner: req.Owner, TTL: req.TTL}})[0].Err
-		},
-		"Release": func(ctx context.Context) error {
-			_, err := d.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
-			return err
-		},
-		"Release with a tombstone": func(ctx context.Context) error {
-			_, err := d.Release(ctx, driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: time.Minute})
-			return err
-		},
-		"Inspect": func(ctx context.Context) error {
-			_, err := d.Inspect(ctx, req.Name)
-			return err
-		},
+	} {
+		server := servers.SharedRedis(t)
+		proxy := faultnet.New(t, server.Addr())
+		l := newLocker(t, newClient(t, proxy, redis.Options{DB: server.DB(), MaxRetries: 100, ContextTimeoutEnabled: true}))
+		lease := mustAcquire(t, l)
+		dropped := proxy.DropReplies(faultnet.Containing(key))
+		for operation, call := range map[string]func(context.Context) error{
+			"Inspect": func(ctx context.Context) error {
+				_, err := l.Inspect(ctx, key)
+				return err
+			},
+			"Release": lease.Release,
+		} {
+			ctx, cancel := leaver()
+			if err := call(ctx); err == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, distlock.ErrUnavailable) {
+				t.Errorf("%s, %s: %v, want the error of the ctx", operation, how, err)
+			}
+			cancel()
+		}
+		dropped.Stop()
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/internal/test/servers"
@@ -149,42 +148,6 @@ func TestQueue_oneSubscriptionPerLocker(t *testing.T) {
 		t.Error(err)
 	}
 	servers.Await(t, 5*time.Second, "without subscriptions", func() bool { return listeners(t, server) == 0 })
-}
-
-// A queue without waiters has no keys: at once if all waiters leave, and soon if they crash.
-func TestQueue_empty_noKeysLeft(t *testing.T) {
-	server := servers.SharedRedis(t)
-	holder := mustAcquire(t, newLocker(t, newClient(t, server)))
-	left := func() bool { return do(t, server, "EXISTS", prefix+"queue", prefix+"waiters") == "0" }
-
-	ctx, cancel := context.WithCancel(t.Context())
-	for n := range 3 {
-		wait(t, ctx, newLocker(t, newClient(t, server)))
-		awaitWaiters(t, server, n+1)
-	}
-	cancel()
-	servers.Await(t, 5*time.Second, "gone", left)
-
-	d := driverOver(t, newClient(t, server))
-	const alive = 300 * time.Millisecond
-	for n := range 3 {
-		req := driver.AcquireRequest{
-			Name:  driver.Name{Namespace: "distlock", Key: key},
-			Owner: strings.Repeat(fmt.Sprint(n+1), 32), TTL: time.Second, Alive: alive, Seq: 1,
-		}
-		if reply, err := d.Acquire(t.Context(), req); err != nil || reply.Ticket == 0 {
-			t.Fatalf("%+v, %v", reply, err)
-		}
-	}
-	start := time.Now()
-	if left() {
-		t.Fatal("the queue is already empty, too early for this test")
-	}
-	servers.Await(t, alive+2*time.Second, "gone", left)
-	if took := time.Since(start); took < alive {
-		t.Errorf("the queue was gone after %s, before the promise of %s ended", took, alive)
-	}
-	mustRelease(t, holder)
 }
 
 // A waiter that leaves before its subscription is confirmed causes no warning.
