@@ -14,74 +14,66 @@ type row struct {
 	name  string
 	run   func(t *testing.T, s *service)
 	own   bool     // it breaks its servers for good, and has them to itself
-	on    []string // topologies; nil: all but a standby
+	on    []string // topologies
 	args  []string // for its own servers
 	alone bool     // it measures how soon something happens, or changes the shared server for all
 }
 
-// ofRedisAlone is for faults that PostgreSQL does not have, or that postgresRows cause in another way.
-// ofOneServer are about one server's queue, record or session, which a quorum does not have.
+// A row runs on each topology where its fault differs. Sentinel is a node until the master changes or the
+// client connects. A Cluster differs where the client follows redirections, and where messages go.
 var (
-	ofRedisAlone = servers.Topologies
-	ofOneServer  = slices.Concat(ofRedisAlone, []string{"postgres"})
-	scripted     = slices.Concat(ofRedisAlone, servers.Quorums)
-	// onePerKind is for faults of a client, which no failover and no number of nodes changes.
-	onePerKind = []string{"node", "postgres", "redlock3"}
+	oneServer = []string{"node", "postgres"}             // a fault of the record, the queue or the session
+	perKind   = []string{"node", "postgres", "redlock3"} // a fault of a client
+	connected = []string{"cluster", "postgres"}          // internal/test/sweeps has the node
+	replaced  = []string{"sentinel", "cluster", "standby"}
+	quorum    = []string{"redlock3"}
 )
 
 var rows = []row{
-	{name: "holderKilled", run: holderKilled},
-	{name: "holderStopped/newHolderHasWritten", run: holderStoppedWritten, on: onePerKind},
-	{name: "holderStopped/newHolderHasLoaded", run: holderStoppedLoaded, on: onePerKind},
-	{name: "holderStopped/newHolderHasCleared", run: holderStoppedCleared, on: onePerKind},
-	{name: "holderStopped/sessionHasExpired", run: holderStoppedExpired, on: onePerKind},
-	{name: "replaceKilled", run: replaceKilled, on: ofOneServer},
-	{name: "serviceShutDown", run: serviceShutDown},
-	{name: "wakeUpLost", run: wakeUpLost, on: ofOneServer},
-	{name: "notificationMissed", run: notificationMissed, on: ofOneServer},
-	{name: "waiterDies/head", run: waiterDies("head"), on: ofOneServer},
-	{name: "waiterDies/middle", run: waiterDies("middle"), on: ofOneServer},
-	{name: "waiterDies/afterHandoff", run: waiterDies("afterHandoff"), on: ofOneServer},
-	{name: "serverRestartedEmpty", run: serverRestartedEmpty, on: ofRedisAlone, own: true},
-	{name: "failoverLosesTheLock", run: failoverLosesTheLock, own: true, on: []string{"sentinel", "cluster", "standby"}},
+	{name: "holderKilled", run: holderKilled, on: perKind},
+	{name: "holderStopped/newHolderHasWritten", run: holderStopped("written", written), on: perKind},
+	{name: "holderStopped/newHolderHasLoaded", run: holderStopped("loaded", loaded), on: perKind},
+	{name: "holderStopped/newHolderHasCleared", run: holderStopped("cleared", emptied), on: perKind},
+	{name: "holderStopped/sessionHasExpired", run: holderStopped("expired", expired), on: perKind},
+	{name: "wakeUpLost", run: wakeUpLost, on: []string{"node", "cluster", "postgres"}},
+	{name: "notificationMissed", run: notificationMissed, on: []string{"node"}},
+	{name: "waiterDies/head", run: waiterDies("head"), on: oneServer},
+	{name: "waiterDies/middle", run: waiterDies("middle"), on: oneServer},
+	{name: "waiterDies/afterHandoff", run: waiterDies("afterHandoff"), on: oneServer},
+	{name: "serverRestartedEmpty", run: serverRestartedEmpty, on: servers.Topologies, own: true},
+	{name: "failoverLosesTheLock", run: failoverLosesTheLock, own: true, on: replaced},
 	{name: "masterReplacedButAlive", run: masterReplacedButAlive, own: true, on: []string{"sentinel"}},
 	{name: "sentinelsGone", run: sentinelsGone, own: true, on: []string{"sentinel"}},
-	{name: "failoverKeepsTheLock", run: failoverKeepsTheLock, own: true, on: []string{"sentinel", "cluster", "standby"}},
-	{name: "failoverKeepsTheQueue", run: failoverKeepsTheQueue, own: true, on: []string{"sentinel", "cluster", "standby"}},
-	{name: "failoverIsWaitedFor", run: failoverIsWaitedFor, own: true, on: []string{"sentinel", "cluster", "standby"}},
-	{name: "holdersCutOff", run: holdersCutOff, alone: true},
-	{name: "slowServer", run: slowServer, alone: true},
+	{name: "failoverKeepsTheLock", run: failoverKeepsTheLock, own: true, on: replaced},
+	{name: "failoverKeepsTheQueue", run: failoverKeepsTheQueue, own: true, on: replaced},
+	{name: "failoverIsWaitedFor", run: failoverIsWaitedFor, own: true, on: replaced},
+	{name: "holdersCutOff", run: holdersCutOff, on: perKind, alone: true},
+	{name: "slowServer", run: slowServer, on: []string{"node", "cluster", "postgres", "redlock3"}, alone: true},
 	{name: "cancelledAnywhere", run: cancelledAnywhere, on: []string{"sentinel", "cluster", "postgres"}, alone: true},
-	{name: "cancelledPacketIsLate", run: cancelledPacketIsLate, alone: true},
-	{name: "repliesLost", run: repliesLost, on: []string{"sentinel", "cluster", "postgres"}},
-	{name: "sessionRepliesLost", run: sessionRepliesLost},
-	{name: "sessionPacketIsLate", run: sessionPacketIsLate},
-	{name: "poolUsedUp", run: poolUsedUp, on: ofOneServer},
-	{name: "scriptsFlushed", run: scriptsFlushed, on: scripted, alone: true},
-	{name: "outOfMemory", run: outOfMemory, on: ofRedisAlone, alone: true},
-	{name: "recordDeleted", run: recordDeleted, on: ofOneServer},
+	{name: "cancelledPacketIsLate", run: cancelledPacketIsLate, on: perKind, alone: true},
+	{name: "repliesLost", run: repliesLost, on: connected},
+	{name: "sessionRepliesLost", run: sessionRepliesLost, on: connected},
+	{name: "sessionPacketIsLate", run: sessionPacketIsLate, on: oneServer},
+	{name: "poolUsedUp", run: poolUsedUp, on: []string{"postgres"}},
+	{name: "scriptsFlushed", run: scriptsFlushed, on: []string{"node", "cluster", "redlock3"}, alone: true},
+	{name: "outOfMemory", run: outOfMemory, on: []string{"node"}, alone: true},
+	{name: "recordDeleted", run: recordDeleted, on: oneServer},
 	{name: "slotMoves", run: slotMoves, on: []string{"cluster"}, alone: true},
-	{name: "replicaAnswers", run: replicaAnswers, on: []string{"node", "standby"}},
-	{name: "readOnly", run: readOnly, on: []string{"node"}, own: true},
-	{name: "loading", run: loading, on: []string{"node"}, own: true, args: []string{"--enable-debug-command", "local"}},
-	{name: "busyScript", run: busyScript, on: ofRedisAlone, alone: true},
 	{name: "slotOnTheMove", run: slotOnTheMove, on: []string{"cluster"}, own: true},
-	{name: "rightsMissing", run: rightsMissing, on: ofRedisAlone, alone: true},
-	{name: "hostileMessages", run: hostileMessages, on: []string{"node", "postgres"}},
-	{name: "brokenEntries", run: brokenEntries, on: []string{"node"}},
-	{name: "foreignSessionData", run: foreignSessionData, on: []string{"node"}},
-	{name: "twoNamespaces", run: twoNamespaces, on: ofOneServer},
-	{name: "longSnapshot", run: longSnapshot, on: []string{"postgres"}},
-	{name: "statementTimeout", run: statementTimeout, on: []string{"postgres"}},
+	{name: "replicaAnswers", run: replicaAnswers, on: []string{"node", "standby"}},
+	{name: "loading", run: loading, on: []string{"node"}, own: true, args: []string{"--enable-debug-command", "local"}},
+	{name: "rightsMissing", run: rightsMissing, on: []string{"node", "cluster"}, alone: true},
+	{name: "hostileMessages", run: hostileMessages, on: oneServer},
+	{name: "twoNamespaces", run: twoNamespaces, on: oneServer},
 	{name: "serverCrashes", run: serverCrashes, on: []string{"postgres"}, own: true},
 	{name: "poolerRestarted", run: poolerRestarted, on: []string{"postgres"}, own: true},
 	{name: "nodesDown/killed", run: nodesDown(killed), on: servers.Quorums, own: true},
-	{name: "nodesDown/stopped", run: nodesDown(stopped), on: servers.Quorums, own: true},
-	{name: "nodeSlow", run: nodeSlow, on: servers.Quorums},
-	{name: "nodesRestartedEmpty/delay", run: nodesRestartedEmpty, on: servers.Quorums, own: true},
-	{name: "nodesRestartedEmpty/noDelay", run: nodesRestartedWithoutDelay, on: servers.Quorums, own: true},
-	{name: "grantsEnd", run: grantsEnd, on: servers.Quorums},
-	{name: "nodesReadOnly", run: nodesReadOnly, on: servers.Quorums, own: true},
+	{name: "nodesDown/stopped", run: nodesDown(stopped), on: quorum, own: true},
+	{name: "nodeSlow", run: nodeSlow, on: quorum},
+	{name: "nodesRestartedEmpty/delay", run: nodesRestartedEmpty, on: quorum, own: true},
+	{name: "nodesRestartedEmpty/noDelay", run: nodesRestartedWithoutDelay, on: quorum, own: true},
+	{name: "grantsEnd", run: grantsEnd, on: quorum},
+	{name: "nodesReadOnly", run: nodesReadOnly, on: quorum, own: true},
 }
 
 // eachRow calls run with the rows of each topology that have, or have not, servers of their own.
@@ -91,7 +83,7 @@ func eachRow(t *testing.T, own bool, run func(t *testing.T, topology string, row
 	for _, topology := range topologies {
 		t.Run(topology, func(t *testing.T) {
 			here := slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
-				return r.own != own || r.on != nil && !slices.Contains(r.on, topology) || r.on == nil && topology == "standby"
+				return r.own != own || !slices.Contains(r.on, topology)
 			})
 			if len(here) > 0 {
 				run(t, topology, here)

@@ -66,8 +66,8 @@ type end struct {
 	left        time.Duration // of the lock's TTL
 }
 
-// holdersPerClient: clients that follow Sentinels, or many nodes, are expensive.
-var holdersPerClient = map[string]int{"node": 1, "sentinel": 10, "cluster": 5, "postgres": 10, "redlock3": 10, "redlock5": 10}
+// holdersPerClient: clients of several servers, or of PostgreSQL, are expensive.
+var holdersPerClient = map[string]int{"node": 1, "postgres": 10, "redlock3": 10}
 
 // lifetimes returns a function that asks the server for the rest of a lock's TTL, over n connections.
 func (s *service) lifetimes(t *testing.T, n int) func(ctx context.Context, key string) (time.Duration, error) {
@@ -215,11 +215,7 @@ func cancelledAnywhere(t *testing.T, s *service) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cancelled, more := 0, true
-			step := int64(1)
-			if s.beside != nil {
-				step = int64(len(s.Nodes())) // of the reads and writes at about one time
-			}
-			for n := int64(1); more && !t.Failed(); n += step {
+			for n := int64(1); more && !t.Failed(); n++ {
 				unlessStalled(t, fmt.Sprint("cancelled-", name, "-", n), func(t testing.TB, key string) {
 					network := faultnet.NewNet(t)
 					ctx, cancel := context.WithCancel(t.Context())
@@ -326,8 +322,7 @@ func cancelledPacketIsLate(t *testing.T, s *service) {
 	}
 }
 
-// The server has done what it was asked, and its answer is lost with the connection. Nodes of a quorum are
-// asked once: the answers of a minority are lost, or those of all nodes.
+// The server has done what it was asked, and its answer is lost with the connection.
 func repliesLost(t *testing.T, s *service) {
 	const ttl = 2 * time.Second
 	for name, client := range map[string]setting{"replays": ofRedis(func(*redis.UniversalOptions) {}), "sendsOnce": withoutReplays} {
@@ -337,20 +332,11 @@ func repliesLost(t *testing.T, s *service) {
 				return // its client sends everything once
 			}
 			unlessStalled(t, "repliesLost-"+name, func(t testing.TB, key string) {
-				replays := name == "replays" // of a quorum, a majority answers
+				replays := name == "replays"
 				network := faultnet.NewNet(t)
 				l := locker(t, s.client(t, dialedBy(network.Dial), client), distlock.Options{TTL: ttl})
-				lost := func() (wait func()) {
-					var waits []func()
-					for _, server := range s.behind(network, replays) {
-						dropped := server.DropReplies(faultnet.First(1, faultnet.Containing(s.calls())))
-						waits = append(waits, func() { dropped.Wait(1) })
-					}
-					return func() {
-						for _, wait := range waits {
-							wait()
-						}
-					}
+				lost := func() *faultnet.Dropped {
+					return network.DropReplies(faultnet.First(1, faultnet.Containing(s.calls())))
 				}
 				warm := mustAcquire(t, l, key)
 				if err := warm.Extend(t.Context(), ttl); err != nil {
@@ -358,9 +344,9 @@ func repliesLost(t *testing.T, s *service) {
 				}
 				mustRelease(t, warm)
 
-				wait := lost()
+				dropped := lost()
 				lease, err := l.Acquire(t.Context(), key)
-				wait()
+				dropped.Wait(1)
 				if err != nil {
 					if replays {
 						t.Errorf("Acquire: %v", err)
@@ -381,7 +367,7 @@ func repliesLost(t *testing.T, s *service) {
 				if err := lease.Extend(t.Context(), ttl); err != nil {
 					t.Errorf("the next Extend: %v", err)
 				}
-				lost()() // of a renewal
+				lost().Wait(1) // of a renewal
 				keeps(t, lease, ttl+ttl/2)
 
 				lost()

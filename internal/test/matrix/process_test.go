@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
@@ -31,54 +30,46 @@ func holderKilled(t *testing.T, s *service) {
 	mustRelease(t, lease)
 }
 
-// A holder that was stopped for longer than its TTL, while another one took the session and saved,
-// writes before it looks at anything. The lock cannot prevent that: the store refuses it. Then the
-// holder is told.
-func holderStoppedWritten(t *testing.T, s *service) {
-	holderStopped(t, s, "holderStoppedWritten", nil, func(next *turn) error { return next.save(next.ctx, "new") }, "new")
+// access is what the next holder of a session does while the one before is stopped, and what the session
+// has then, after what it had before.
+type access struct {
+	do   func(next *turn) error
+	more []string
+	keep *sessionstore.Retention
 }
 
-// The same while the new holder has only loaded the history, and waits for its model.
-func holderStoppedLoaded(t *testing.T, s *service) {
-	holderStopped(t, s, "holderStoppedLoaded", nil, func(next *turn) error {
+var (
+	written = access{do: func(next *turn) error { return next.save(next.ctx, "new") }, more: []string{"new"}}
+	// The next holder waits for its model.
+	loaded = access{do: func(next *turn) error {
 		_, err := next.Load(next.ctx, "")
 		return err
-	})
-}
-
-// The same when the new holder has cleared the session: that cannot be undone.
-func holderStoppedCleared(t *testing.T, s *service) {
-	holderStopped(t, s, "holderStoppedCleared", nil, func(next *turn) error { return next.Clear(next.ctx) }, cleared)
-}
-
-// The same after the new holder's turn, when the session has been idle for so long that Redis has
-// removed it.
-func holderStoppedExpired(t *testing.T, s *service) {
-	holderStopped(t, s, "holderStoppedExpired", &sessionstore.Retention{IdleTTL: time.Second}, func(next *turn) error {
-		if err := errors.Join(next.save(next.ctx, "new"), next.end()); err != nil {
-			return err
-		}
-		if !servers.Within(5*time.Second, func() bool { return s.mustAsk(t, sessionExists, next.key) == "0" }) {
-			return errors.New("the session has not expired")
-		}
-		return nil
-	}, cleared)
-}
+	}}
+	emptied = access{do: func(next *turn) error { return next.Clear(next.ctx) }, more: []string{cleared}}
+	// After the turn of the next holder, the server removes the session, which is idle.
+	expired = access{do: func(next *turn) error {
+		return errors.Join(next.save(next.ctx, "new"), next.end())
+	}, more: []string{cleared}, keep: &sessionstore.Retention{IdleTTL: time.Second}}
+)
 
 // cleared stands for what empties a session.
 const cleared = ""
 
-// holderStopped stops a process that is in the middle of turns; access is what the next holder of
-// each does. All that the first process does then is refused. The sessions have what it had saved
-// before, and more.
-func holderStopped(t *testing.T, s *service, key string, keep *sessionstore.Retention, access func(*turn) error, more ...string) {
+// holderStopped: a holder is stopped in the middle of turns, for longer than its TTL, and another process
+// takes the sessions. The first one goes on past all checks of its leases. The lock cannot prevent that:
+// the store refuses all that it does. The sessions have what it had saved before, and more.
+func holderStopped(key string, a access) func(*testing.T, *service) {
+	return func(t *testing.T, s *service) { stopHolder(t, s, "holderStopped-"+key, a) }
+}
+
+func stopHolder(t *testing.T, s *service, key string, a access) {
 	const ttl = time.Second
 	orders := turnOrders(key)
 	holder := startChild(t, "turns", sessionOrder{Turns: orders, TTL: ttl, Service: s.target()})
 	var began, late map[string]report
 	holder.must(holder.Receive(&began))
 	in := s.instance(t, distlock.Options{TTL: time.Minute})
-	in.keep = keep
+	in.keep = a.keep
 	nexts := make([]*turn, len(orders))
 	var all sync.WaitGroup
 	for _, o := range orders { // opens the connections before the measurement begins
@@ -92,7 +83,7 @@ func holderStopped(t *testing.T, s *service, key string, keep *sessionstore.Rete
 			next := in.session(o.Key, o.Apart).begin(t)
 			nexts[i] = next
 			recovered(t, start, ttl+time.Second)
-			if err := access(next); err != nil {
+			if err := a.do(next); err != nil {
 				t.Errorf("%s: the new holder: %v", o.Key, err)
 			}
 		})
@@ -101,6 +92,11 @@ func holderStopped(t *testing.T, s *service, key string, keep *sessionstore.Rete
 	if t.Failed() {
 		t.FailNow()
 	}
+	if a.keep != nil {
+		for _, o := range orders {
+			s.awaitAnswer(t, 5*time.Second, "0", o.Key, sessionExists)
+		}
+	}
 	holder.must(holder.Send("go on"))
 	holder.must(holder.Continue())
 	holder.must(holder.Receive(&late))
@@ -108,7 +104,6 @@ func holderStopped(t *testing.T, s *service, key string, keep *sessionstore.Rete
 	for i, o := range orders {
 		r, next := late[o.Key], nexts[i]
 		mark := next.lease.Fence()
-		expired := next.lease.Err() != nil // the new holder's turn is over
 		if !r.Stale || !r.Lost || r.Fence != began[o.Key].Fence || r.Mark != mark || r.Fence >= next.lease.Fence() {
 			t.Errorf("%s: %+v; want the refusal of token %d, the store having seen %d", o.Key, r, began[o.Key].Fence, mark)
 		}
@@ -124,10 +119,10 @@ func holderStopped(t *testing.T, s *service, key string, keep *sessionstore.Rete
 		if o.Used {
 			want = append(want, "old")
 		}
-		if want = append(want, more...); slices.Contains(want, cleared) {
+		if want = append(want, a.more...); slices.Contains(want, cleared) {
 			want = want[slices.Index(want, cleared)+1:]
 		}
-		if !expired {
+		if next.lease.Err() == nil { // or the new holder's turn is over
 			if err := next.save(next.ctx, "after"); err != nil {
 				t.Errorf("%s: the new holder: %v", o.Key, err)
 			}

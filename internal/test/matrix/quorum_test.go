@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/test/faultnet"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
@@ -28,26 +27,6 @@ func (s *service) deciding(key string) []*servers.Redis {
 		return s.Nodes()[:s.Quorum.Size()]
 	}
 	return []*servers.Redis{s.master(key)}
-}
-
-// replies is what stands between clients and one server, or all.
-type replies interface {
-	DropReplies(faultnet.Match) *faultnet.Dropped
-}
-
-// behind are the servers behind a network that answer a call about a lock, or a minority of them.
-func (s *service) behind(network *faultnet.Net, minority bool) (servers []replies) {
-	if s.beside == nil {
-		return []replies{network}
-	}
-	addrs := s.Addrs()
-	if minority {
-		addrs = addrs[s.Quorum.Size():]
-	}
-	for _, addr := range addrs {
-		servers = append(servers, network.Only(addr))
-	}
-	return servers
 }
 
 // askedAll returns the highest answer of the nodes, of which each has to answer. A question about a

@@ -173,78 +173,34 @@ func outOfMemory(t *testing.T, s *service) {
 	mustRelease(t, mustAcquire(t, l, key))
 }
 
-// goesThrough makes the service turn requests away for a while, and then for good: the first is
-// waited for, the second ends with the wait.
-func goesThrough(t *testing.T, s *service, key string, begin, end func(), code string) {
-	t.Helper()
-	const wait = time.Second
+// The node reads its data from disk. A call that waits goes on when that is over, or ends with its wait.
+func loading(t *testing.T, s *service) {
+	const key, wait = "loading", time.Second
+	node := s.master(key)
 	l := locker(t, s.client(t), distlock.Options{Wait: wait})
-	begin()
+	mustDo(t, node, "DEBUG", "POPULATE", "20000")
+	mustDo(t, node, "CONFIG", "SET", "key-load-delay", "100", "loading-process-events-interval-bytes", "1024")
+	var reloading sync.WaitGroup
+	reloading.Go(func() { _, _ = node.Do("DEBUG", "RELOAD") })
+	servers.Within(5*time.Second, func() bool {
+		_, err := node.Do("GET", "x")
+		return err != nil
+	})
 	start := time.Now()
 	_, err := l.Acquire(t.Context(), key)
 	took := time.Since(start)
 	wants(t, "Acquire, for good", err, distlock.ErrUnavailable)
-	if err == nil || !strings.Contains(err.Error(), code) || took < wait/2 || took > 2*wait {
-		t.Errorf("for good: %v after %s; want %s after %s", err, took, code, wait)
+	if err == nil || !strings.Contains(err.Error(), "LOADING") || took < wait/2 || took > 2*wait {
+		t.Errorf("for good: %v after %s; want LOADING after %s", err, took, wait)
 	}
-	time.AfterFunc(wait/3, end)
-	start = time.Now()
+	time.AfterFunc(wait/3, func() { _, _ = node.Do("CONFIG", "SET", "key-load-delay", "0") })
 	lease, err := l.Acquire(t.Context(), key)
 	if err != nil {
 		t.Fatalf("for a while: %v after %s", err, time.Since(start))
 	}
 	mustRelease(t, lease)
 	s.gone(t, key)
-}
-
-// The node has become a replica, and is a master again later.
-func readOnly(t *testing.T, s *service) {
-	const key = "readOnly"
-	node, other := s.master(key), servers.StartRedis(t)
-	host, port, _ := strings.Cut(other.Addr(), ":")
-	goesThrough(t, s, key,
-		func() { mustDo(t, node, "REPLICAOF", host, port) },
-		func() { _, _ = node.Do("REPLICAOF", "NO", "ONE") }, "READONLY")
-}
-
-// The node reads its data from disk.
-func loading(t *testing.T, s *service) {
-	const key = "loading"
-	node := s.master(key)
-	mustDo(t, node, "DEBUG", "POPULATE", "20000")
-	mustDo(t, node, "CONFIG", "SET", "key-load-delay", "100", "loading-process-events-interval-bytes", "1024")
-	var reloading sync.WaitGroup
-	goesThrough(t, s, key,
-		func() {
-			reloading.Go(func() { _, _ = node.Do("DEBUG", "RELOAD") })
-			servers.Within(5*time.Second, func() bool {
-				_, err := node.Do("GET", "x")
-				return err != nil
-			})
-		},
-		func() { _, _ = node.Do("CONFIG", "SET", "key-load-delay", "0") }, "LOADING")
 	reloading.Wait()
-}
-
-// A script of another program does not end.
-func busyScript(t *testing.T, s *service) {
-	const key = "busyScript"
-	node := s.master(key)
-	mustDo(t, node, "CONFIG", "SET", "busy-reply-threshold", "10")
-	defer mustDo(t, node, "CONFIG", "SET", "busy-reply-threshold", "5000")
-	client := redis.NewClient(&redis.Options{Addr: node.Addr(), ReadTimeout: -1, MaxRetries: -1})
-	defer client.Close()
-	var looping sync.WaitGroup
-	goesThrough(t, s, key,
-		func() {
-			looping.Go(func() { _ = client.Eval(t.Context(), "while true do end", nil).Err() })
-			servers.Within(5*time.Second, func() bool {
-				_, err := node.Do("GET", "x")
-				return err != nil
-			})
-		},
-		func() { _, _ = node.Do("SCRIPT", "KILL") }, "BUSY")
-	looping.Wait()
 }
 
 // The record is at one master already, and missing keys would be at another. Scripts with the record

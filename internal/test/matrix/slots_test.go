@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,30 +28,8 @@ func slotMoves(t *testing.T, s *service) {
 	kept := mustAcquire(t, locker(t, s.client(t), opts), moved+"-kept") // renewed all the time
 	alone := locker(t, s.client(t), opts)
 
-	load, stop := context.WithCancel(t.Context())
-	var contenders sync.WaitGroup
-	var inside, sections atomic.Int32
-	var fence atomic.Int64
-	for range 3 {
-		l := locker(t, s.client(t), opts)
-		contenders.Go(func() {
-			for load.Err() == nil {
-				lease, err := l.Acquire(t.Context(), contended)
-				if err != nil {
-					t.Errorf("a contender: %v", err)
-					return
-				}
-				if n := inside.Add(1); n > 1 || lease.Fence() <= fence.Swap(lease.Fence()) {
-					t.Errorf("%d holders, fence %d", n, lease.Fence())
-				}
-				time.Sleep(time.Millisecond)
-				inside.Add(-1)
-				sections.Add(1)
-				mustRelease(t, lease)
-			}
-		})
-	}
-
+	load := newContenders(t, s, 3)
+	load.begin(contended)
 	for round := 1; ; round++ {
 		took := make(map[string][]time.Duration)
 		for range moves {
@@ -80,12 +57,7 @@ func slotMoves(t *testing.T, s *service) {
 			break
 		}
 	}
-	stop()
-	contenders.Wait()
-	t.Logf("%d critical sections", sections.Load())
-	if sections.Load() == 0 {
-		t.Error("no contender was granted the lock, so this shows nothing")
-	}
+	load.end()
 	if err := kept.Err(); err != nil {
 		t.Errorf("a lease that is renewed: %v", err)
 	}

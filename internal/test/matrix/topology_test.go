@@ -185,37 +185,6 @@ func (s *service) named(key string) string {
 	return "{" + key + "}:"
 }
 
-// listener is the setting of a client whose notifications dropListener interrupts.
-func (s *service) listener(tb testing.TB, name string) setting {
-	if s.postgres != nil {
-		return setting{postgres: func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["application_name"] = name }}
-	}
-	return s.user(tb, name, "~*", "&*", "+@all")
-}
-
-// silent is the setting of a client whose notifications of others fail.
-func (s *service) silent(tb testing.TB) (*service, setting) {
-	tb.Helper()
-	if s.postgres != nil {
-		return s.postgres.silent(tb)
-	}
-	return s, s.user(tb, "silent", "~*", "&*", "+@all", "-publish")
-}
-
-func (s *service) dropListener(tb testing.TB, name string) {
-	tb.Helper()
-	if s.postgres == nil {
-		s.everywhere(tb, "CLIENT", "KILL", "TYPE", "pubsub", "USER", name)
-		return
-	}
-	// A connection that listens holds an advisory lock of pglock.
-	n, err := s.postgres.database.Do("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity JOIN pg_locks USING (pid) " +
-		"WHERE application_name = '" + name + "' AND locktype = 'advisory' AND classid = 1818586987")
-	if err != nil || n != "1" {
-		tb.Errorf("%s connections that listen were closed, %v; want 1", n, err)
-	}
-}
-
 // failover is the replacement of the server of a key.
 type failover struct {
 	awaitReplicas, detach, kill, awaitMaster func()
