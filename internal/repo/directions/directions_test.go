@@ -52,7 +52,7 @@ var allowed = map[string][]string{
 	"examples/...":                          {"examples/agent/internal/...", "internal/test/conversation", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
 	"internal/test/child":                   {},
 	"internal/test/faultnet":                {"internal/test/servers"},
-	"internal/test/history":                 {"github.com/anishathalye/porcupine", "golang.org/x/sys/unix"},
+	"internal/test/history":                 {"github.com/anishathalye/porcupine"},
 	"internal/test/conversation":            {},
 	"internal/test/leakcheck":               {"go.uber.org/goleak"},
 	"internal/test/servers":                 {"internal/test/child", "github.com/jackc/pgx/v5/...", "golang.org/x/sys/unix"},

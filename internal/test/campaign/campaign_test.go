@@ -136,9 +136,16 @@ func (c *campaign) run() {
 		go c.fill(s)
 	}
 	done := make(chan struct{})
-	c.watches.Go(func() { c.tend(done) })
+	every := func(period time.Duration, do func()) { c.watches.Go(func() { every(done, period, do) }) }
+	every(200*time.Millisecond, func() { c.register.overdue(false) })
+	every(2*time.Second, func() {
+		c.register.sweep(now() - int64(c.plan.rotate) - int64(grace))
+		c.ledger.judgeUntil(now()-int64(grace), false)
+	})
+	every(2*time.Second, func() { c.histories.checkUntil(epoch(now()-int64(grace), c.start, c.plan.rotate)) })
 	if c.service != nil {
-		c.watches.Go(func() { c.guard(done) })
+		known, seen := c.service.State(), now()
+		every(250*time.Millisecond, func() { known, seen = c.guard(known, seen) })
 	}
 	c.strikeFor(c.plan.lasts)
 	c.took = time.Duration(now() - c.start)
@@ -147,8 +154,7 @@ func (c *campaign) run() {
 	close(done)
 	c.watches.Wait()
 	c.ledger.judgeUntil(now(), true)
-	c.histories.checkUntil(epoch(now(), c.start, c.plan.rotate)+1, firstTry)
-	c.histories.tryAgain(min(2*time.Minute, c.plan.lasts/2))
+	c.histories.checkUntil(epoch(now(), c.start, c.plan.rotate) + 1)
 	c.attribute()
 }
 
@@ -162,23 +168,16 @@ func (c *campaign) end() {
 	c.serving.Wait()
 }
 
-// tend judges finished epochs, at intervals.
-func (c *campaign) tend(done <-chan struct{}) {
-	tick := time.NewTicker(200 * time.Millisecond)
+// every calls do at intervals, until done is closed.
+func every(done <-chan struct{}, period time.Duration, do func()) {
+	tick := time.NewTicker(period)
 	defer tick.Stop()
-	for n := 0; ; n++ {
+	for {
 		select {
 		case <-done:
 			return
 		case <-tick.C:
-		}
-		c.register.overdue(false)
-		if n%10 == 0 {
-			c.register.sweep(now() - int64(c.plan.rotate) - int64(grace))
-			if c.ctx.Err() == nil {
-				c.ledger.judgeUntil(now()-int64(grace), false)
-				c.histories.checkUntil(epoch(now()-int64(grace), c.start, c.plan.rotate), firstTry)
-			}
+			do()
 		}
 	}
 }
@@ -187,38 +186,29 @@ func (c *campaign) tend(done <-chan struct{}) {
 const grace = 15 * time.Second
 
 // guard notices when servers replace a master that no fault has killed: a busy machine lets their
-// timeouts pass. From then on, the acknowledgements of the old master are void.
-func (c *campaign) guard(done <-chan struct{}) {
-	known, seen := c.service.State(), now()
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-		}
-		c.mu.Lock()
-		failing := c.failing
-		c.mu.Unlock()
-		state, at := c.service.State(), now()
-		c.mu.Lock()
-		c.looks++
-		c.mu.Unlock()
-		if state == "" {
-			continue
-		}
-		if !failing && known != "" && state != known {
-			v := c.windows.open(replaced, 0, seen-int64(missed))
-			c.windows.forget(v, seen-int64(missed), at+int64(c.plan.ttl))
-			c.windows.close(v)
-			c.mu.Lock()
-			c.stat(replaced).times++
-			c.mu.Unlock()
-			c.say("a master was replaced that was alive")
-		}
-		known, seen = state, at
+// timeouts pass. From then on, the acknowledgements of the old master are void. It returns who the masters
+// are, and when that was seen.
+func (c *campaign) guard(known string, seen int64) (string, int64) {
+	c.mu.Lock()
+	failing := c.failing
+	c.mu.Unlock()
+	state, at := c.service.State(), now()
+	c.mu.Lock()
+	c.looks++
+	c.mu.Unlock()
+	if state == "" {
+		return known, seen
 	}
+	if !failing && known != "" && state != known {
+		v := c.windows.open(replaced, 0, seen-int64(missed))
+		c.windows.forget(v, seen-int64(missed), at+int64(c.plan.ttl))
+		c.windows.close(v)
+		c.mu.Lock()
+		c.stat(replaced).times++
+		c.mu.Unlock()
+		c.say("a master was replaced that was alive")
+	}
+	return state, at
 }
 
 // failOver tells guard that masters are about to be replaced, and when that is over and guard has

@@ -82,7 +82,7 @@ func (c *campaign) startWorker(s *slot) (*worker, error) {
 	config := config{
 		On: c.plan.on, Works: c.plan.works, Via: s.via, Register: c.socket.Addr().String(), Run: run, Seed: c.plan.seed,
 		TTL: c.plan.ttl, Start: c.start, Rotate: c.plan.rotate,
-		Goroutines: c.plan.goroutines, Punctual: (s.started+s.n)%2 == 0, Histories: c.histories.dir,
+		Goroutines: c.plan.goroutines, Punctual: (s.started+s.n)%2 == 0,
 		Hammers: c.plan.hammers, Broken: c.plan.broken,
 	}
 	if c.postgres != nil {
@@ -176,6 +176,8 @@ func (c *campaign) receive(s *said) (a answer) {
 		c.register.trusted(s)
 	case sayAttempt:
 		c.ledger.add(s.Attempt)
+	case sayOperation:
+		c.histories.add(s)
 	case sayWrong:
 		c.blame(&finding{
 			kind: "failure", key: s.Key, at: now(), asked: s.Began, answered: s.Got,

@@ -33,9 +33,8 @@ type editing interface {
 type draft struct {
 	*hand
 	editing
-	recorder *history.Recorder
-	session  string
-	began    int64 // of the turn
+	session string
+	began   int64 // of the turn
 }
 
 // named is an exchange that was saved under an ID.
@@ -47,11 +46,10 @@ type named struct {
 // draftWork reads the session of drafts, or changes it in a turn.
 func (h *hand) draftWork(session string) {
 	store, ok := h.store.(editing)
-	recorder := h.recorders.at(epochOf(session), h.name())
-	if _, plain := h.store.(*document); plain || !ok || recorder == nil {
+	if _, plain := h.store.(*document); plain || !ok {
 		return
 	}
-	d := draft{h, store, recorder, session, history.Now()}
+	d := draft{h, store, session, now()}
 	ctx, cancel := h.limited()
 	defer cancel()
 	ctx = lockedmemory.WithSession(ctx, session)
@@ -85,12 +83,11 @@ func (d *draft) read(ctx context.Context) (all []lockedmemory.Exchange[message],
 		op.Most = most
 	}
 	p := d.begin(ctx, op)
-	var seen []string
 	switch way {
 	case 0, 4:
 		var messages []message
 		messages, err = d.Load(ctx, "")
-		seen = entriesOf(messages)
+		p.Seen = entriesOf(messages)
 	case 1:
 		all, err = collect(d.Forward(ctx, lockedmemory.Place{}), 0)
 	case 2:
@@ -99,21 +96,19 @@ func (d *draft) read(ctx context.Context) (all []lockedmemory.Exchange[message],
 		all, err = collect(d.Backward(ctx, lockedmemory.Place{}), op.Most)
 		slices.Reverse(all)
 	}
-	if err != nil {
-		d.answered(p, ctx, err)
+	for _, e := range all {
+		p.Seen = append(p.Seen, entriesOf(e.Messages)...)
+	}
+	if d.end(p, ctx, err); err != nil {
 		if errors.Is(err, sessionstore.ErrChanged) {
 			err = nil
 		}
 		return nil, err
 	}
-	for _, e := range all {
-		seen = append(seen, entriesOf(e.Messages)...)
-	}
 	d.counts["draft reads"]++
-	if len(seen) > onePage {
+	if len(p.Seen) > onePage {
 		d.counts["of several pages"]++
 	}
-	p.End(func(o *history.Op) { o.Outcome, o.Fence, o.Seen = history.OK, fenceOf(ctx), seen })
 	return all, nil
 }
 
@@ -226,30 +221,60 @@ func entriesOf(messages []message) (entries []string) {
 	return entries
 }
 
-func (d *draft) begin(ctx context.Context, op history.Op) *history.Pending {
-	op.Key, op.Fence = d.session, fenceOf(ctx)
-	return d.recorder.Begin(op)
+// recorded is an operation that the parent knows.
+type recorded struct {
+	history.Op
+	number int64
 }
 
-// answered notes what an error tells about a call.
-func (d *draft) answered(p *history.Pending, ctx context.Context, err error) {
-	if errors.Is(err, sessionstore.ErrDeleted) {
-		p.End(func(o *history.Op) { o.Outcome, o.Began = history.Deleted, d.began })
-	}
-	answered(p, ctx, err)
+// begin tells the parent of an operation, before it is sent.
+func (d *draft) begin(ctx context.Context, op history.Op) *recorded {
+	op.Fence, op.Call = fenceOf(ctx), now()
+	r := &recorded{op, d.next()}
+	d.tell(&said{What: sayOperation, Key: d.session, Lease: r.number, Op: &r.Op})
+	return r
 }
 
-// written notes the outcome of a write. An error without ErrOutcomeUnknown says that nothing was written.
-func (d *draft) written(p *history.Pending, ctx context.Context, err error) error {
-	d.answered(p, ctx, err)
+// end tells the parent what an error says of an operation. A write whose error is not ErrOutcomeUnknown
+// has written nothing. What is not sure stays unknown.
+func (d *draft) end(r *recorded, ctx context.Context, err error) {
+	r.Return = now()
+	token := fenceOf(ctx) // a Load may have raised it
+	var stale *sessionstore.StaleError
 	switch {
 	case err == nil:
+		r.Outcome, r.Fence = history.OK, token
+	case errors.Is(err, sessionstore.ErrDeleted):
+		r.Outcome, r.Began = history.Deleted, d.began
+	case errors.As(err, &stale):
+		r.Outcome, r.Mark, r.Fence = history.Stale, stale.MarkToken, stale.Fence
+	case errors.Is(err, sessionstore.ErrIDConflict):
+		r.Outcome, r.Fence = history.Conflict, token
+	case errors.Is(err, distlock.ErrNotAcquired), errors.Is(err, distlock.ErrNotHeld) && !errors.Is(err, distlock.ErrClosed),
+		errors.Is(err, sessionstore.ErrRange), errors.Is(err, sessionstore.ErrChanged):
+		r.Outcome, r.Fence = history.Nothing, token
+	case r.Kind != history.Load && !errors.Is(err, distlock.ErrOutcomeUnknown):
+		r.Outcome = history.Nothing
+	default:
+		return
+	}
+	d.tell(&said{What: sayOperation, Key: d.session, Lease: r.number, Op: &r.Op})
+}
+
+// written ends a write.
+func (d *draft) written(r *recorded, ctx context.Context, err error) error {
+	if d.end(r, ctx, err); err == nil {
 		d.counts["drafts"]++
-	case !errors.Is(err, distlock.ErrOutcomeUnknown):
-		p.End(func(o *history.Op) { o.Outcome = history.Nothing })
 	}
 	if errors.Is(err, sessionstore.ErrRange) { // an earlier Replace of the turn has come late
 		err = nil
 	}
 	return err
+}
+
+func fenceOf(ctx context.Context) int64 {
+	if lease, ok := lockedmemory.Lease(ctx); ok {
+		return lease.Fence()
+	}
+	return 0
 }

@@ -1,115 +1,32 @@
 package campaign
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/test/history"
-	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // recordedFor is for how long the session of drafts of an epoch is in use: each Load tells all that
 // stands there.
 const recordedFor = 4 * time.Second
 
-// recorders are those of one process, by epoch: so that the history of an epoch can be read when it
-// is over.
-type recorders struct {
-	dir string
-	mu  sync.Mutex
-	of  map[string]*history.Recorder
-}
-
-// at records what the process, by the name that it has there, does in an epoch. It returns nil if
-// nothing is recorded.
-func (r *recorders) at(epoch int, process string) *history.Recorder {
-	if r.dir == "" {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	name := fmt.Sprintf("%d,%s", epoch, strings.ReplaceAll(process, "/", "-"))
-	rec := r.of[name]
-	if rec == nil {
-		var err error
-		if rec, err = history.Create(filepath.Join(r.dir, name), process); err != nil {
-			panic(fmt.Sprintf("a history: %v", err))
-		}
-		if r.of == nil {
-			r.of = make(map[string]*history.Recorder)
-		}
-		r.of[name] = rec
-	}
-	return rec
-}
-
-// err says which histories are not whole, and so prove nothing.
-func (r *recorders) err() (err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name, rec := range r.of {
-		if failed := rec.Err(); failed != nil {
-			err = errors.Join(err, fmt.Errorf("the history %s: %w", name, failed))
-		}
-	}
-	return err
-}
-
-func fenceOf(ctx context.Context) int64 {
-	if lease, ok := lockedmemory.Lease(ctx); ok {
-		return lease.Fence()
-	}
-	return 0
-}
-
-// answered says what an error tells about a call. Whatever is not sure not to have happened is unknown.
-func answered(p *history.Pending, ctx context.Context, err error) {
-	token := fenceOf(ctx)
-	outcome, mark := history.OK, int64(0)
-	var stale *sessionstore.StaleError
-	switch {
-	case err == nil:
-	case errors.As(err, &stale):
-		outcome, mark, token = history.Stale, stale.MarkToken, stale.Fence
-	case errors.Is(err, sessionstore.ErrIDConflict):
-		outcome = history.Conflict
-	case errors.Is(err, distlock.ErrNotAcquired), errors.Is(err, distlock.ErrNotHeld) && !errors.Is(err, distlock.ErrClosed),
-		errors.Is(err, sessionstore.ErrRange), errors.Is(err, sessionstore.ErrChanged):
-		outcome = history.Nothing
-	default:
-		return
-	}
-	p.End(func(o *history.Op) { o.Outcome, o.Fence, o.Mark = outcome, token, mark })
-}
-
-// histories are those of a run, with their findings.
+// histories are what workers have said of the sessions of drafts.
 type histories struct {
-	c   *campaign
-	dir string
+	c *campaign
 
-	mu                    sync.Mutex
-	checked, ops, skipped int
-	next                  int // epoch
-	postponed             []postponed
-	doubtful              int // that were postponed, and decided then or not
-	undecided             int // in the end
-}
-
-// postponed is the history of a key or session that was not decided in time.
-type postponed struct {
-	epoch int
-	ops   []history.Op
+	mu                               sync.Mutex
+	of                               map[int]map[int64]*history.Op // by epoch, and by number
+	next                             int                           // epoch
+	checked, ops, skipped, undecided int
 }
 
 // mayStayUndecided is the share of a run's histories that may stay undecided; one may in any case.
@@ -119,81 +36,81 @@ type postponed struct {
 // (1-p)^n, and a twentieth more would hardly change that.
 const mayStayUndecided = 0.05
 
-// firstTry is for how long an epoch's histories are checked while the run goes on; secondTry is for
-// how long one is checked after it.
-const (
-	firstTry  = 5 * time.Second
-	secondTry = 30 * time.Second
-)
+// checkedFor is for how long a history is checked.
+const checkedFor = 30 * time.Second
 
 func newHistories(c *campaign) *histories {
-	return &histories{c: c, dir: c.t.TempDir()}
+	return &histories{c: c, of: make(map[int]map[int64]*history.Op)}
 }
 
-// checkUntil checks the histories of the epochs before one, and removes them.
-func (h *histories) checkUntil(epoch int, limit time.Duration) {
+// add takes an operation that begins, and again when it has returned.
+func (h *histories) add(s *said) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	epoch := epochOf(s.Key)
+	if epoch < h.next {
+		return
+	}
+	if h.of[epoch] == nil {
+		h.of[epoch] = make(map[int64]*history.Op)
+	}
+	s.Op.Process = fmt.Sprint("run-", s.Run)
+	h.of[epoch][s.Lease] = s.Op
+}
+
+// checkUntil checks the histories of the epochs before one.
+func (h *histories) checkUntil(epoch int) {
 	for ; h.next < epoch; h.next++ {
-		h.check(h.next, limit)
+		h.mu.Lock()
+		var ops []history.Op
+		for _, number := range slices.Sorted(maps.Keys(h.of[h.next])) {
+			ops = append(ops, *h.of[h.next][number])
+		}
+		delete(h.of, h.next)
+		h.mu.Unlock()
+		if len(ops) > 0 {
+			h.check(h.next, ops)
+		}
 	}
 }
 
-// check checks one epoch. It needs h.mu.
-func (h *histories) check(epoch int, limit time.Duration) {
-	paths, _ := filepath.Glob(filepath.Join(h.dir, fmt.Sprint(epoch, ",*")))
-	if len(paths) == 0 {
-		return
+func (h *histories) check(epoch int, ops []history.Op) {
+	from, until := int64(math.MaxInt64), int64(0)
+	for _, o := range ops {
+		from, until = min(from, o.Call), max(until, o.Call, o.Return)
 	}
-	ops, err := history.ReadFiles(paths...)
-	for _, path := range paths {
-		_ = os.Remove(path)
-	}
-	if err != nil {
-		h.c.blame(&finding{kind: "failure", at: now(), text: "reading a history: " + err.Error()})
-		return
-	}
-	if from, until := used(ops); h.c.windows.forgetful(draftOf(epoch), from, until) != nil {
+	if h.c.windows.forgetful(draftOf(epoch), from, until) != nil {
 		h.skipped++ // what the servers have kept is not known
 		return
 	}
-	v := history.CheckSessions(ops, history.Options{Timeout: limit})
-	h.checked += v.Keys
-	h.ops += v.Ops
-	h.blame(epoch, ops, v)
-	if len(v.Undecided) > 0 {
-		h.doubtful++
-		h.c.say("epoch %d, drafts, %d operations: undecided", epoch, v.Ops)
-		h.postponed = append(h.postponed, postponed{epoch, ops})
+	h.checked++
+	h.ops += len(ops)
+	violation, err := history.Check(ops, checkedFor)
+	switch {
+	case errors.Is(err, history.ErrUndecided):
+		h.undecided++
+		h.c.say("epoch %d, drafts, %d operations: undecided", epoch, len(ops))
+	case err != nil:
+		h.blame(epoch, err)
+	case violation != nil:
+		h.blame(epoch, violation)
+	default:
+		return
 	}
-}
-
-// used is from when until when a session was, on the clock of now.
-func used(ops []history.Op) (from, until int64) {
-	ahead := now() - history.Now()
-	from = math.MaxInt64
-	for _, o := range ops {
-		from, until = min(from, o.Call+ahead), max(until, o.Call+ahead, o.Return+ahead)
-	}
-	return from, until
-}
-
-// tryAgain checks the undecided histories, one after the other, within limit. The run is over, so
-// that the checks have more of the machine.
-func (h *histories) tryAgain(limit time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	deadline := time.Now().Add(limit)
-	for _, p := range h.postponed {
-		// A limit of 0 would be the ordinary one.
-		v := history.CheckSessions(p.ops, history.Options{Timeout: max(1, min(secondTry, time.Until(deadline)))})
-		h.blame(p.epoch, p.ops, v)
-		h.undecided += len(v.Undecided)
-		if len(v.Undecided) > 0 {
-			h.keep(p.epoch, "undecided", p.ops)
+	if *keep != "" { // for people
+		text, err := json.MarshalIndent(ops, "", " ")
+		if err == nil {
+			err = os.WriteFile(filepath.Join(*keep, fmt.Sprintf("%s-%d-%d.json", h.c.plan.on, h.c.plan.seed, epoch)), text, 0o600)
+		}
+		if err != nil {
+			h.c.t.Error(err)
 		}
 	}
-	h.postponed = nil
+}
+
+func (h *histories) blame(epoch int, what any) {
+	h.c.blame(&finding{kind: "history", at: h.c.start + int64(epoch)*int64(h.c.plan.rotate), never: true,
+		text: fmt.Sprintf("drafts of epoch %d: %s", epoch, what)})
 }
 
 // doubt is an error if too many histories have stayed undecided.
@@ -203,35 +120,4 @@ func (h *histories) doubt() error {
 	}
 	return fmt.Errorf("%d of %d histories are undecided, which is more than %.0f %%: whether they are right is not known",
 		h.undecided, h.checked, 100*mayStayUndecided)
-}
-
-// blame reports the faults of a history.
-func (h *histories) blame(epoch int, ops []history.Op, v history.Verdict) {
-	blame := func(text string) {
-		h.c.blame(&finding{kind: "history", at: h.c.start + int64(epoch)*int64(h.c.plan.rotate), never: true,
-			text: fmt.Sprintf("drafts of epoch %d: %s", epoch, text)})
-	}
-	if v.Malformed != nil {
-		blame(v.Malformed.Error())
-	}
-	for _, each := range v.Violations {
-		h.keep(epoch, "wrong", ops)
-		blame(each.String())
-	}
-}
-
-// keep writes operations to a file, for people: one on each line, after the process that made it.
-func (h *histories) keep(epoch int, what string, ops []history.Op) {
-	if *keep == "" {
-		return
-	}
-	var text bytes.Buffer
-	lines := json.NewEncoder(&text)
-	for _, o := range ops {
-		_ = lines.Encode(map[string]any{"Process": o.Process, "Op": o})
-	}
-	name := fmt.Sprintf("%s-%d-%d-%s.jsonl", h.c.plan.on, h.c.plan.seed, epoch, what)
-	if err := os.WriteFile(filepath.Join(*keep, name), text.Bytes(), 0o600); err != nil {
-		h.c.t.Error(err)
-	}
 }

@@ -51,8 +51,8 @@ func (c *campaign) report() string {
 	stood := stalls(c.watch, c.start, now())
 	line("the machine let the parent wait %d times, for %s in all; %d waits for keys without any other waiter; %d runs of workers",
 		len(stood), overlap(stood, c.start, now()).Round(time.Millisecond), c.unseen, c.runs)
-	line("histories: %d keys and sessions with %d operations, %d decided at the second try, %d undecided; %d sessions not checked: lost",
-		c.histories.checked, c.histories.ops, c.histories.doubtful-c.histories.undecided, c.histories.undecided, c.histories.skipped)
+	line("histories: %d with %d operations, %d undecided; %d not checked: lost",
+		c.histories.checked, c.histories.ops, c.histories.undecided, c.histories.skipped)
 	return text.String()
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/internal/test/conversation"
+	"github.com/belugalock/belugalock/internal/test/history"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
@@ -25,8 +26,7 @@ type config struct {
 	Start      int64         // of the campaign
 	Rotate     time.Duration // keys and sessions are new after each
 	Goroutines int
-	Punctual   bool   // its client keeps deadlines
-	Histories  string // where they are written; none if empty
+	Punctual   bool // its client keeps deadlines
 	Hammers    bool
 	Broken     string
 }
@@ -64,14 +64,15 @@ const (
 
 // What a worker says to the register.
 const (
-	sayReached = iota + 1 // a task has come to the moment of a strike; answered
-	sayEnter              // a critical section begins; answered
-	sayLeave              // it ends
-	sayWrite              // an access that looks at nothing, by one that was stopped; answered
-	sayTrusted            // a call was refused although the lease is held
-	sayAttempt            // a turn, Save or Clear has ended
-	sayWrong              // something happened that should not
-	sayAlive              // nothing but counts
+	sayReached   = iota + 1 // a task has come to the moment of a strike; answered
+	sayEnter                // a critical section begins; answered
+	sayLeave                // it ends
+	sayWrite                // an access that looks at nothing, by one that was stopped; answered
+	sayTrusted              // a call was refused although the lease is held
+	sayAttempt              // a turn, Save or Clear has ended
+	sayWrong                // something happened that should not
+	sayOperation            // an operation on a session of drafts begins, or has returned
+	sayAlive                // nothing but counts
 )
 
 // said is what a worker says. The register answers each.
@@ -93,6 +94,7 @@ type said struct {
 	Counts         counts
 	Waited         int64 // by the patient, for a lock
 	Attempt        *attempt
+	Op             *history.Op
 	Text           string
 }
 

@@ -55,15 +55,14 @@ type process struct {
 	nodes  []redis.UniversalClient // of a quorum, where client is for the sessions
 	pool   *pgxpool.Pool           // or nil
 	tools
-	leases    atomic.Int64
-	hasty     atomic.Int64        // contexts end soon until then
-	slow      atomic.Int64        // holders hold for long until then
-	aim       atomic.Pointer[aim] // to come; nil: none
-	watch     *leakcheck.Watch
-	recorders recorders
-	ending    atomic.Bool
-	working   sync.WaitGroup
-	bye       chan struct{} // closed with ending
+	leases  atomic.Int64
+	hasty   atomic.Int64        // contexts end soon until then
+	slow    atomic.Int64        // holders hold for long until then
+	aim     atomic.Pointer[aim] // to come; nil: none
+	watch   *leakcheck.Watch
+	ending  atomic.Bool
+	working sync.WaitGroup
+	bye     chan struct{} // closed with ending
 
 	mu   sync.Mutex
 	line *line // for what has no line of its own
@@ -91,7 +90,6 @@ func work(_ context.Context, parent *child.Line, c config) error {
 }
 
 func (p *process) work() error {
-	p.recorders.dir = p.config.Histories
 	terms := make(chan os.Signal, 1)
 	signal.Notify(terms, syscall.SIGTERM)
 	l, err := dialRegister(p.config.Register)
@@ -136,9 +134,6 @@ func (p *process) work() error {
 		return fmt.Errorf("Close: %w", err)
 	}
 	p.working.Wait()
-	if err := p.recorders.err(); err != nil {
-		return err
-	}
 	if p.config.Hammers {
 		_ = p.client.Close()
 		p.watch.Stop() // connections may outlive their client

@@ -1,15 +1,6 @@
-// Package history records the operations of the clients of a session and their outcomes. It checks
-// whether the record is possible: the linearizability checker porcupine compares the record with a model of
-// the fenced log of a session, see [CheckSessions].
-//
-//	rec, err := history.Create(path, "instance-3")   // in each process; a restarted process has a new name
-//	…
-//	save := rec.Begin(history.Op{Kind: history.Save, Key: session, Fence: lease.Fence(), Entry: entry})
-//	err = memory.Save(ctx, input, output)            // the input names its entry
-//	save.End(func(o *history.Op) { o.Outcome = history.OK }) // if err is nil; otherwise the outcome is unknown
-//	…
-//	ops, err := history.ReadFiles(paths...)          // after all processes have ended
-//	err = history.CheckSessions(ops, history.Options{}).Err()
+// Package history checks whether the recorded operations of the clients of a session are possible: the
+// linearizability checker porcupine compares the record with a model of the fenced log of a session, see
+// [Check].
 //
 // # Records
 //
@@ -28,16 +19,16 @@
 // made outside a turn, and a write had a token that its client does not know. The store refuses a stale
 // Fence. It refuses a turn that waited for a Delete as deleted.
 //
-// Times are those of [Now]. Call is read before the operation can have an effect, and is in the file before
-// the request is sent. Return is read after the answer. An interval that is too long hides a fault. One that
-// is too short blames a right history. If an effect is not certain, the outcome is unknown. An Entry is the
-// identity of one Save, or of all Saves with one Turn.
+// Call is read before the operation can have an effect, and is recorded before the request is sent. Return
+// is read after the answer. An interval that is too long hides a fault. One that is too short blames a right
+// history. If an effect is not certain, the outcome is unknown. An Entry is the identity of one Save, or of
+// all Saves with one Turn. A process that is started again needs another name.
 //
 // # Promises
 //
 // promise.go lists the clauses with their letters in docs/guarantees.md. A [Violation] has the name of the
 // clause without which the history would be right. For each clause, the tests have histories that no other
-// clause finds. A check that takes too long is no success: Err of the verdict says so.
+// clause finds. A check that takes too long is no success, see [ErrUndecided].
 //
 // If a client cannot know a fact, the model takes the possibility that is right. A Save that is known by
 // its turn ID may have shown its token or not. A write outside a turn has a token above all tokens seen
@@ -52,5 +43,5 @@
 //   - How many entries a Load of the last ones returns, as long as they are the end of the history.
 //   - A call of unknown outcome has the token from before a store has raised it, see fencing.RaiseToken.
 //   - Effects of an unknown Save that no Load has shown.
-//   - Histories of one key with many times 10,000 operations: porcupine keeps a bit for each pair of them.
+//   - Histories with many times 10,000 operations: porcupine keeps a bit for each pair of them.
 package history

@@ -1,18 +1,13 @@
 package history
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-)
+import "encoding/json"
 
 // Op is one operation with the outcome that its caller knows. The package documentation explains the
 // fields for each Kind.
 type Op struct {
 	Kind    Kind    `json:"kind"`
-	Process string  `json:"-"`             // its client
-	Key     string  `json:"key,omitempty"` // Hash of the key
-	Call    int64   `json:"call"`          // just before it was sent; see Now
+	Process string  `json:"-"`    // its client
+	Call    int64   `json:"call"` // just before it was sent, on a clock that all processes share
 	Return  int64   `json:"return,omitempty"`
 	Outcome Outcome `json:"outcome,omitempty"`
 
@@ -63,13 +58,7 @@ const (
 	Deleted Outcome = "deleted"
 )
 
-// Hash is how a key is named in a history: keys are personal data.
-func Hash(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return hex.EncodeToString(sum[:8])
-}
-
-// String is the process and the operation as it stands in the file, with the last entries of a Load.
+// String is the process and the operation, with the last entries of a Load.
 func (o Op) String() string {
 	o.Seen = o.Seen[max(0, len(o.Seen)-12):]
 	text, _ := json.Marshal(o)

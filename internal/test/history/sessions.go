@@ -1,32 +1,13 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 
 	"github.com/anishathalye/porcupine"
 )
-
-// CheckSessions checks the log of every session: [Load], [Save], [Replace], [Clear] and [Delete].
-//
-// The search leaves out unknown operations without a visible effect: a Save whose entry no Load has shown,
-// and whose turn ID no other Save has found known. Such a Save may have shown its token to the store, so it
-// explains a refusal.
-func CheckSessions(ops []Op, opts Options) Verdict {
-	keys, of := byKey(ops)
-	var histories []prepared
-	for _, key := range keys {
-		s, err := newSession(of[key])
-		if err != nil {
-			return Verdict{Malformed: fmt.Errorf("key %s: %w", key, err)}
-		}
-		histories = append(histories, prepared{key, len(of[key]), func(without promise) (porcupine.Model, []porcupine.Operation) {
-			return s.model(without), s.steps
-		}})
-	}
-	return check(histories, opts)
-}
 
 // session is the history of one session.
 type session struct {
@@ -82,6 +63,7 @@ const (
 )
 
 func newSession(ops []Op) (*session, error) {
+	ops = slices.SortedStableFunc(slices.Values(ops), func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
 	s := &session{ops: ops, entries: make(map[string]*saved), turns: make(map[string]*turn)}
 	for _, o := range ops {
 		if err := s.collect(o); err != nil {

@@ -1,6 +1,11 @@
 package history
 
-import "testing"
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
 
 // wrong is a history that has to be caught, and the promise it breaks.
 type wrong struct {
@@ -179,31 +184,21 @@ var rightSessions = map[string][]Op{
 	"a Load at the time of a Save": {save(4, 0, 5, "A", OK), load(0, 1, 2, "A"), load(4, 3, 9, "A")},
 }
 
-func TestCheckSessions_wrong(t *testing.T) { caught(t, wrongSessions) }
-
-func TestCheckSessions_right(t *testing.T) { accepted(t, rightSessions) }
-
-// caught checks that each is found, by its name, and by the one clause that is named: without that,
-// it is not.
-func caught(t *testing.T, histories []wrong) {
+// Each is found, by the one clause that is named: without that, it is not.
+func TestCheck_wrong(t *testing.T) {
 	used := promise(0)
-	for _, h := range histories {
+	for _, h := range wrongSessions {
 		used |= h.promise
 		t.Run(h.name, func(t *testing.T) {
-			v := CheckSessions(h.ops, Options{})
-			if v.Malformed != nil || len(v.Undecided) > 0 || len(v.Violations) != 1 || v.Err() == nil {
-				t.Fatalf("%+v, want one violation", v)
+			v, err := Check(h.ops, time.Minute)
+			if err != nil || v == nil {
+				t.Fatalf("%v, %v, want a violation", v, err)
 			}
-			if got := v.Violations[0]; got.promise != h.promise || got.Key != "k" || len(got.Around) == 0 {
-				t.Errorf("found was %s", got)
+			if v.promise != h.promise || !strings.HasPrefix(h.name, v.Letter) || len(v.Around) == 0 || !strings.Contains(v.String(), `p {"kind":`) {
+				t.Errorf("found was %s", v)
 			}
-			if err := CheckSessions(h.ops, Options{without: h.promise}).Err(); err != nil {
-				t.Errorf("without its clause it is caught as well: %v", err)
-			}
-			for _, p := range promises {
-				if p.promise == h.promise && p.letter != h.name[:len(p.letter)] {
-					t.Errorf("the promise is one of %s", p.letter)
-				}
+			if v, err := checkWithout(h.ops, time.Minute, h.promise); v != nil || err != nil {
+				t.Errorf("without its clause it is caught as well: %v, %v", v, err)
 			}
 		})
 	}
@@ -214,16 +209,32 @@ func caught(t *testing.T, histories []wrong) {
 	}
 }
 
-func accepted(t *testing.T, histories map[string][]Op) {
-	for name, ops := range histories {
+func TestCheck_right(t *testing.T) {
+	for name, ops := range rightSessions {
 		t.Run(name, func(t *testing.T) {
-			v := CheckSessions(ops, Options{})
-			if err := v.Err(); err != nil {
-				t.Error(err)
-			}
-			if v.Keys != 1 || v.Ops == 0 {
-				t.Errorf("nothing was checked: %+v", v)
+			if v, err := Check(ops, time.Minute); v != nil || err != nil {
+				t.Errorf("%v, %v", v, err)
 			}
 		})
+	}
+}
+
+func TestCheck_undecidedIsAnError(t *testing.T) {
+	if v, err := Check([]Op{load(5, 0, 1)}, time.Nanosecond); v != nil || !errors.Is(err, ErrUndecided) {
+		t.Errorf("%v, %v", v, err)
+	}
+}
+
+func TestCheck_malformedIsAnError(t *testing.T) {
+	for name, ops := range map[string][]Op{
+		"two Saves without a turn ID have one entry": {save(4, 0, 1, "A", OK), save(4, 2, 3, "A", OK)},
+		"a Replace has no range":                     {replaced(4, 0, 1, "", "X", OK)},
+		"a Save and a Replace have one entry":        {save(4, 0, 1, "A", OK), replaced(4, 2, 3, "A", "A", OK)},
+		"a Save does not say what":                   {save(4, 0, 1, "", OK)},
+		"one that is ok has not returned":            {save(4, 5, 1, "A", OK)},
+	} {
+		if v, err := Check(ops, time.Minute); v != nil || err == nil {
+			t.Error(name)
+		}
 	}
 }

@@ -9,10 +9,10 @@ import (
 
 func TestMain(m *testing.M) { leakcheck.VerifyTestMain(m) }
 
-// The histories of the tests are written with these, all for one key.
+// The histories of the tests are written with these, all for one session.
 
 func save(fence, call, end int64, entry string, outcome Outcome) Op {
-	return Op{Kind: Save, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Entry: entry, Outcome: outcome}
+	return Op{Kind: Save, Process: "p", Fence: fence, Call: call, Return: end, Entry: entry, Outcome: outcome}
 }
 
 func (o Op) as(turn string) Op { o.Turn = turn; return o }
@@ -20,24 +20,24 @@ func (o Op) as(turn string) Op { o.Turn = turn; return o }
 func (o Op) marked(mark int64) Op { o.Mark = mark; return o }
 
 func load(fence, call, end int64, seen ...string) Op {
-	return Op{Kind: Load, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Seen: seen, Outcome: OK}
+	return Op{Kind: Load, Process: "p", Fence: fence, Call: call, Return: end, Seen: seen, Outcome: OK}
 }
 
 func staleLoad(fence, call, end, mark int64) Op {
-	return Op{Kind: Load, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Outcome: Stale, Mark: mark}
+	return Op{Kind: Load, Process: "p", Fence: fence, Call: call, Return: end, Outcome: Stale, Mark: mark}
 }
 
 func cleared(fence, call, end int64, outcome Outcome) Op {
-	return Op{Kind: Clear, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Outcome: outcome}
+	return Op{Kind: Clear, Process: "p", Fence: fence, Call: call, Return: end, Outcome: outcome}
 }
 
 func deleted(fence, call, end int64, outcome Outcome) Op {
-	return Op{Kind: Delete, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Outcome: outcome}
+	return Op{Kind: Delete, Process: "p", Fence: fence, Call: call, Return: end, Outcome: outcome}
 }
 
 // replaced is a Replace of the entries of a range, "A B", by others.
 func replaced(fence, call, end int64, old, with string, outcome Outcome) Op {
-	return Op{Kind: Replace, Process: "p", Key: "k", Fence: fence, Call: call, Return: end, Outcome: outcome,
+	return Op{Kind: Replace, Process: "p", Fence: fence, Call: call, Return: end, Outcome: outcome,
 		Range: strings.Fields(old), With: strings.Fields(with)}
 }
 

@@ -12,27 +12,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Options are those of a check. The zero value is the strict one.
-type Options struct {
-	// Timeout bounds the whole check; default one minute.
-	Timeout time.Duration
-
-	without promise // what the model leaves out, for tests
-}
-
-// Verdict is what a check has found.
-type Verdict struct {
-	Keys, Ops  int // that were checked
-	Violations []Violation
-	// Undecided are keys whose check took too long. They may be right or wrong, so the verdict is no success.
-	Undecided []string
-	// Malformed says why records cannot be those of a real run. Then nothing was checked.
-	Malformed error
-}
-
-// Violation is a promise that was broken for one key.
+// Violation is a promise that was broken.
 type Violation struct {
-	Key    string // hash
 	Letter string // of the promise in docs/guarantees.md; "?" if no single one explains it
 	Text   string // of the promise
 	Op     Op     // the first operation for which the model has no place
@@ -41,77 +22,59 @@ type Violation struct {
 	promise promise
 }
 
-func (v Violation) String() string {
+func (v *Violation) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "key %s: %s is broken: %s\n  there is no place for\n    %s\n  around it:\n", v.Key, v.Letter, v.Text, v.Op)
+	fmt.Fprintf(&b, "%s is broken: %s\n  there is no place for\n    %s\n  around it:\n", v.Letter, v.Text, v.Op)
 	for _, o := range v.Around {
 		fmt.Fprintf(&b, "    %s\n", o)
 	}
 	return b.String()
 }
 
-// Err is nil if everything was checked and every promise held. "Undecided" is an error.
-func (v Verdict) Err() error {
-	err := v.Malformed
-	for _, each := range v.Violations {
-		err = errors.Join(err, errors.New(each.String()))
+// ErrUndecided says that the check took too long. The history may be right or wrong.
+var ErrUndecided = errors.New("the history was not decided in time")
+
+// Check checks the history of one session: [Load], [Save], [Replace], [Clear] and [Delete]. It returns nil
+// for a right one. Another error than [ErrUndecided] says why no real run has such a history.
+//
+// The search leaves out unknown operations without a visible effect: a Save whose entry no Load has shown,
+// and whose turn ID no other Save has found known. Such a Save may have shown its token to the store, so it
+// explains a refusal.
+func Check(ops []Op, limit time.Duration) (*Violation, error) { return checkWithout(ops, limit, 0) }
+
+// checkWithout leaves out some promises, for tests.
+func checkWithout(ops []Op, limit time.Duration, without promise) (*Violation, error) {
+	s, err := newSession(ops)
+	if err != nil {
+		return nil, err
 	}
-	if len(v.Undecided) > 0 {
-		err = errors.Join(err, fmt.Errorf("%d keys are undecided, their check took too long, or was not begun: %s …",
-			len(v.Undecided), strings.Join(v.Undecided[:min(5, len(v.Undecided))], ", ")))
+	switch porcupine.CheckOperationsTimeout(s.model(without), s.steps, limit) {
+	case porcupine.Unknown:
+		return nil, ErrUndecided
+	case porcupine.Illegal:
+		return s.explain(without), nil
 	}
-	return err
+	return nil, nil
 }
 
 // forever is the return of what never returned.
 const forever = math.MaxInt64
 
-// prepared is the history of one key. build makes what porcupine is to check, without the clauses in without.
-type prepared struct {
-	key   string
-	size  int
-	build func(without promise) (porcupine.Model, []porcupine.Operation)
-}
-
-// check checks one key after the other, in this goroutine: callers decide how much of the machine they spend.
-func check(histories []prepared, opts Options) (v Verdict) {
-	deadline := time.Now().Add(cmp.Or(opts.Timeout, time.Minute))
-	for _, h := range histories {
-		v.Keys++
-		v.Ops += h.size
-		switch h.check(opts.without, time.Until(deadline)) {
-		case porcupine.Unknown:
-			v.Undecided = append(v.Undecided, h.key)
-		case porcupine.Illegal:
-			v.Violations = append(v.Violations, h.explain(opts))
-		}
-	}
-	return v
-}
-
-func (h prepared) check(without promise, limit time.Duration) porcupine.CheckResult {
-	if limit <= 0 { // which would be no limit
-		return porcupine.Unknown
-	}
-	model, ops := h.build(without)
-	return porcupine.CheckOperationsTimeout(model, ops, limit)
-}
-
 // patience is how long a question about a violation may take, which is known to be one already.
 const patience = 5 * time.Second
 
 // explain finds the promise without which the history would be right.
-func (h prepared) explain(opts Options) Violation {
-	v := Violation{Key: h.key, Letter: "?", Text: "no single promise explains it"}
+func (s *session) explain(without promise) *Violation {
+	v := &Violation{Letter: "?", Text: "no single promise explains it"}
 	for _, p := range promises {
-		if opts.without&p.promise == 0 && h.check(opts.without|p.promise, patience) == porcupine.Ok {
+		model := s.model(without | p.promise)
+		if without&p.promise == 0 && porcupine.CheckOperationsTimeout(model, s.steps, patience) == porcupine.Ok {
 			v.Letter, v.Text, v.promise = p.letter, p.text, p.promise
 			break
 		}
 	}
-	model, ops := h.build(opts.without)
-	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
-	_, info := porcupine.CheckOperationsVerbose(model, ops, patience)
+	ops := slices.SortedStableFunc(slices.Values(s.steps), func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	_, info := porcupine.CheckOperationsVerbose(s.model(without), ops, patience)
 	v.Op, v.Around = stuck(ops, info)
 	return v
 }
@@ -145,20 +108,4 @@ func stuck(ops []porcupine.Operation, info porcupine.LinearizationInfo) (culprit
 		around = append(around, ops[i].Metadata.(Op))
 	}
 	return ops[at].Metadata.(Op), around
-}
-
-// byKey sorts the operations by key and time.
-func byKey(ops []Op) (keys []string, of map[string][]Op) {
-	of = make(map[string][]Op)
-	for _, o := range ops {
-		if of[o.Key] == nil {
-			keys = append(keys, o.Key)
-		}
-		of[o.Key] = append(of[o.Key], o)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		slices.SortStableFunc(of[key], func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
-	}
-	return keys, of
 }
