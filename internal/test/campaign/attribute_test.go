@@ -110,35 +110,6 @@ func TestAttribute_windows(t *testing.T) {
 	}
 }
 
-// A note that outlives an acknowledged Clear is a violation, unless servers have lost the Clear.
-func TestAttribute_survivesAClear(t *testing.T) {
-	note, stored := savedTurn(1, 10, 103, 0)
-	note.Session, note.Kind = "e0/notes-0", aNote
-	clear := &attempt{Run: 2, Session: note.Session, Kind: aClear, Begun: 200, Sent: 201, Done: 202, Ended: 203, End: saved}
-	for _, test := range []struct {
-		name          string
-		after, killed int64
-		want          string
-	}{
-		{"nothing forgotten", 0, 0, "1 (1 O), apart 0"},
-		{"the Clear is forgotten", 150, 300, "0, apart 1 (1 O)"},
-		{"what came later is", 250, 300, "1 (1 O), apart 0"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := book(t)
-			w := c.windows.open(serverFaults[0], 0, 0)
-			if test.killed != 0 {
-				c.windows.forget(w, test.after, test.killed)
-			}
-			v := &verdict{c: c, session: note.Session, stored: stored, attempts: []*attempt{note, clear}}
-			v.notes()
-			if got := c.judged(); got != test.want {
-				t.Errorf("%s, want %s", got, test.want)
-			}
-		})
-	}
-}
-
 // A fault without any effect does not count.
 func TestCause_countsWhatHasStruck(t *testing.T) {
 	c := book(t)
@@ -152,82 +123,5 @@ func TestCause_countsWhatHasStruck(t *testing.T) {
 	}
 	if struck, missed := c.struck(); struck != 2 || missed != 1 {
 		t.Errorf("%d faults had an effect, and %d had none, want 2 and 1", struck, missed)
-	}
-}
-
-// What the loss of a master may cause is excused from the moment in which it is killed, and not
-// while that is prepared.
-func TestForgets_beginsWithTheKill(t *testing.T) {
-	c := book(t)
-	c.histories = newHistories(c)
-	h := &hit{fault: serverFaults[0]}
-	h.window = c.windows.open(h.fault, 0, now())
-	before := now()
-	over := c.forgets(h)
-	during := now()
-	over()
-	if f := c.windows.broken(before, before, "key", 0); f != nil {
-		t.Errorf("%s excuses an earlier finding", f.name)
-	}
-	if f := c.windows.broken(during, during, "key", 0); f == nil {
-		t.Error("nothing is excused that comes after it")
-	}
-	after := now() + int64(2*c.plan.ttl)
-	if f := c.windows.broken(after, after, "key", 0); f != nil {
-		t.Errorf("%s excuses what comes long after it", f.name)
-	}
-}
-
-// Before servers are emptied, all finished work has to be there. Work in progress may be there.
-func TestLedger_judgesSoFar(t *testing.T) {
-	turn, _ := savedTurn(1, 10, 20, 0)
-	note := *turn
-	note.Session, note.Kind = "e0/notes-0", aNote
-	clear := &attempt{Run: 2, Session: note.Session, Kind: aClear, Begun: 40, Sent: 41}
-	for _, test := range []struct {
-		name     string
-		moment   int64
-		attempts []*attempt
-		want     string
-	}{
-		{"a turn that was over", 31, []*attempt{turn}, "1 (1 lost), apart 0"},
-		{"a turn that was under way", 30, []*attempt{turn}, "0, apart 0"},
-		{"a note that was over", 31, []*attempt{&note}, "1 (1 lost), apart 0"},
-		{"a note that may have been cleared", 31, []*attempt{&note, clear}, "0, apart 0"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := book(t)
-			v := &verdict{c: c, session: test.attempts[0].Session, attempts: soFar(test.attempts, test.moment), again: true}
-			v.judge()
-			if got := c.judged(); got != test.want {
-				t.Errorf("%s, want %s", got, test.want)
-			}
-		})
-	}
-}
-
-// A turn that stopped another turn, but was not stored when that one loaded, is a failure, unless
-// servers have lost it in between.
-func TestAttribute_forgottenInTheWay(t *testing.T) {
-	for _, test := range []struct {
-		name          string
-		after, killed int64
-		want          string
-	}{
-		{"nothing forgotten", 0, 0, "1 (1 failure), apart 0"},
-		{"forgotten between", 500, 1500, "0, apart 1 (1 lost)"},
-		{"forgotten before", 100, 900, "1 (1 failure), apart 0"},
-		{"forgotten after", 2500, 3500, "1 (1 failure), apart 0"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := book(t)
-			if test.killed != 0 {
-				c.windows.forget(c.windows.open(serverFaults[0], 0, 0), test.after, test.killed)
-			}
-			c.receive(&said{What: sayWrong, Key: "e0/talk-0", Began: 1000, Got: 2000, Text: "no such turn"})
-			if got := c.judged(); got != test.want {
-				t.Errorf("%s, want %s", got, test.want)
-			}
-		})
 	}
 }

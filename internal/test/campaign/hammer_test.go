@@ -48,7 +48,7 @@ func (h *hand) hammer() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	switch n := h.rng.IntN(5); {
+	switch n := h.rng.IntN(4); {
 	case h.n == 0:
 		lease, err := l.Acquire(ctx, key, distlock.WithWait(-1))
 		h.tell(&said{What: sayAlive, Waited: now() - began})
@@ -62,8 +62,6 @@ func (h *hand) hammer() {
 	case n == 2:
 		lease, err := l.TryAcquire(ctx, key)
 		h.under(ctx, lease, err, began, false)
-	case n == 3:
-		h.tokenless(ctx, l, key)
 	default:
 		worked := false
 		err := l.Do(ctx, key, func(ctx context.Context) error {
@@ -75,25 +73,4 @@ func (h *hand) hammer() {
 		})
 		h.ended(err, worked)
 	}
-}
-
-// tokenless works under a lease without a look at its token. Whether the lease was lost is known when it
-// is released.
-func (h *hand) tokenless(ctx context.Context, l *distlock.Locker, key string) {
-	lease, err := l.TryAcquire(ctx, key)
-	if err != nil {
-		h.ended(err, false)
-		return
-	}
-	id := h.leases.Add(1)
-	alone := !h.tell(&said{What: sayEnter, Key: key, Lease: id}).Refused
-	if alone {
-		h.rest(between(h.rng, 0, 2*time.Millisecond))
-		alone = !h.tell(&said{What: sayLeave, Key: key, Lease: id}).Refused
-	}
-	err = lease.Release(context.WithoutCancel(ctx))
-	if !alone && err == nil {
-		h.tell(&said{What: sayTrusted, Key: key, Trusted: now()})
-	}
-	h.ended(err, true)
 }

@@ -128,15 +128,12 @@ func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside fun
 	})
 	if h.tell(s).Refused {
 		stop()
-		at := now()
-		if h.trusts(lease) {
-			h.tell(&said{What: sayTrusted, Key: s.Key, Fence: s.Fence, Trusted: at})
-		}
+		h.turnedAway(lease)
 		return turnedAway
 	}
 	inside(lease)
 	if h.stopped(s.Got) {
-		h.tell(&said{What: sayWrite, Key: s.Key, Fence: s.Fence}) // it goes on after a stop, without another check
+		h.act(lease) // it goes on after a stop, without another check
 	}
 	leave := &said{What: sayLeave, Key: s.Key, Lease: s.Lease}
 	if at := now(); h.trusts(lease) {
@@ -169,6 +166,20 @@ func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside fun
 		return overtaken
 	}
 	return alone
+}
+
+// act accesses the register within a critical section.
+func (h *hand) act(lease *distlock.Lease) {
+	if h.tell(&said{What: sayWrite, Key: lease.Key(), Fence: lease.Fence()}).Refused {
+		h.turnedAway(lease)
+	}
+}
+
+// turnedAway tells of a lease that is held after the register has refused its token.
+func (h *hand) turnedAway(lease *distlock.Lease) {
+	if at := now(); h.trusts(lease) {
+		h.tell(&said{What: sayTrusted, Key: lease.Key(), Fence: lease.Fence(), Trusted: at})
+	}
 }
 
 // trusts is whether the lease is held, by its own word.

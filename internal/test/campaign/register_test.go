@@ -15,9 +15,9 @@ type register struct {
 	places map[string]*place
 	visits map[visitID]*visit // that have begun and not ended
 
-	sections, stale, unopposed, told, closed, undecided int
-	counts                                              counts
-	waited                                              int64 // by the patient, at most
+	sections, stale, acts, told, closed, undecided int
+	counts                                         counts
+	waited                                         int64 // by the patient, at most
 }
 
 // place is the state of one key.
@@ -76,20 +76,15 @@ func (r *register) place(key string) *place {
 }
 
 // enter is the access that begins a critical section. A lower token than one that was there is
-// refused. So is a worker without a token, if another one is inside.
+// refused.
 func (r *register) enter(s *said) (a answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := now()
 	p := r.place(s.Key)
 	p.lone, p.used = s.Lone, at
-	if s.Fence == 0 && p.inside != nil {
-		return answer{Refused: true}
-	}
-	if s.Fence != 0 {
-		r.rising(p, s)
-	}
-	if s.Fence != 0 && s.Fence <= p.top {
+	r.rising(p, s)
+	if s.Fence <= p.top {
 		r.stale++
 		return answer{Refused: true}
 	}
@@ -104,14 +99,14 @@ func (r *register) enter(s *said) (a answer) {
 	return answer{}
 }
 
-// write is an access within a critical section by one that was stopped in it, and looks at nothing.
+// write is an access within a critical section: the register compares tokens, as a fenced store does.
 func (r *register) write(s *said) (a answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if a.Refused = s.Fence < r.place(s.Key).top; a.Refused {
 		r.stale++
 	} else {
-		r.unopposed++
+		r.acts++
 	}
 	return a
 }
@@ -150,10 +145,8 @@ func (r *register) leave(s *said) (a answer) {
 			w.since, w.fromLeave = now(), false
 		}
 	}
+	r.resignation(p, v, s)
 	a.Refused = len(v.clashes) > 0 && !s.Closed
-	if v.fence == 0 {
-		return a
-	}
 	for _, c := range v.clashes {
 		r.met(v, c, s)
 	}

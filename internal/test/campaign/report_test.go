@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -39,12 +40,13 @@ func (c *campaign) report() string {
 	fmt.Fprintf(&text, "%s, %s, seed %d: %d faults, and %d that came to nothing\n",
 		c.plan.on, c.took.Round(100*time.Millisecond), c.plan.seed, struck, missed)
 	line("what came of acquisitions and Loads: %s", list[string](r.counts))
+	line("%d violations; %d critical sections", len(c.wrong), r.sections)
 	line("%d turns, %d notes, %d Clears acknowledged; %d sessions judged", l.tally.turns, l.tally.notes, l.tally.clears, l.tally.sessions)
 	line("exchanges that stood there: %d in the end, %d before servers were emptied, when %d sessions could not be read",
 		l.tally.stored, l.tally.before, l.tally.unread)
 	line("attempts: %s", list(l.tally.endings))
-	line("stale accesses refused: %d by the register, which took %d that had no later visit before them; %d of %d writes past all checks by the store",
-		r.stale, r.unopposed, l.tally.strayRefused, l.tally.stray)
+	line("stale accesses refused: %d by the register, which took %d acts; %d of %d writes past all checks by the store",
+		r.stale, r.acts, l.tally.strayRefused, l.tally.stray)
 	line("met another inside: %d had been told in time, %d by Close, %d in a process that was not let run, %d were killed before they said",
 		r.told, r.closed, c.starved, r.undecided)
 	line("lost by the servers: %d turns and notes; %d answers came from lost turns", l.tally.forgotten, l.tally.outlived)
@@ -97,4 +99,34 @@ func spread(all []time.Duration) string {
 	}
 	all = slices.Sorted(slices.Values(all))
 	return fmt.Sprintf("%s, %s (%d)", all[len(all)/2].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond), len(all))
+}
+
+// summary is what a document about a run says, in Markdown. It has a row for each fault on each topology.
+func summary(all []*campaign, lasts time.Duration, seed uint64, command string) string {
+	var text strings.Builder
+	var servers []string
+	for _, c := range all {
+		if !slices.Contains(servers, c.version) {
+			servers = append(servers, c.version)
+		}
+	}
+	fmt.Fprintf(&text, "`%s`: %s, seed %d, %d cores, Go %s, %s.\n\n", command, lasts.Round(time.Second), seed, runtime.NumCPU(),
+		strings.TrimPrefix(runtime.Version(), "go"), strings.Join(servers, ", "))
+	text.WriteString("| Fault | On | S1 | Times, came to nothing | Violations | In the window of ✗ | Recovery: median, worst (of) |")
+	text.WriteString(" During other faults, or while the machine stood |\n|---|---|---|---|---|---|---|---|\n")
+	for _, f := range append(slices.Clone(allFaults), replaced, resigned) {
+		promised := "yes"
+		if f.breaks {
+			promised = "✗"
+		}
+		for _, c := range all {
+			c.mu.Lock()
+			if s := c.stats[f]; s != nil {
+				fmt.Fprintf(&text, "| %s | %s | %s | %d, %d | %d | %s | %s | %s |\n",
+					f.name, c.plan.on, promised, s.times, s.missed, c.during(f), list(s.apart), spread(s.recovered), spread(s.disturbed))
+			}
+			c.mu.Unlock()
+		}
+	}
+	return text.String()
 }

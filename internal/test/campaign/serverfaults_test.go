@@ -47,11 +47,9 @@ func (c *campaign) masterFor(h *hit) *servers.Redis {
 // servers are shorter.
 const missed = 3 * time.Second
 
-// startServers starts the servers of a topology; mem has none.
+// startServers starts the servers of a topology.
 func (c *campaign) startServers() {
 	switch {
-	case c.plan.on == "mem":
-		return
 	case c.plan.on == "postgres":
 		c.startPostgres()
 		return

@@ -32,17 +32,11 @@ func (h *hand) sessionWork() {
 		return
 	}
 	t := &task{hand: h, kind: aTurn, session: talkOf(e, h.rng.IntN(talks)), turn: int(h.next()), named: h.rng.IntN(10) > 0}
-	switch n := h.rng.IntN(20); {
-	case n == 0 && h.rng.IntN(2) == 0:
-		h.expire()
-		return
-	case n < 2:
-		h.read(t.session)
-		return
-	case n < 7:
+	switch n := h.rng.IntN(18); {
+	case n < 5:
 		t.session = noteOf(e, h.rng.IntN(notes))
 		t.kind = []kind{aNote, aNote, aTurnClear, aSave, aSave, aSave, aSave, aClear}[h.rng.IntN(8)]
-	case n < 9:
+	case n < 7:
 		// A message that is handed out twice: others have the same number in these 50 ms.
 		t.turn, t.named = int((now()-h.config.Start)/int64(50*time.Millisecond)), true
 	}
@@ -66,24 +60,6 @@ func (h *hand) sessionWork() {
 
 // next is a new number for a turn.
 func (h *hand) next() int64 { return int64(h.config.Run)<<32 | h.leases.Add(1)&(1<<32-1) }
-
-// read loads a session, outside a turn.
-func (h *hand) read(session string) {
-	ctx, cancel := h.limited()
-	defer cancel()
-	history, err := h.memory.Load(lockedmemory.WithSession(ctx, session), "")
-	if err != nil {
-		h.ended(err, false)
-		return
-	}
-	h.counts["loads"]++
-	for i, m := range history {
-		if want := []conversation.Role{conversation.Question, conversation.Answer}[i%2]; m.Role != want || m.Turn != history[i-i%2].Turn {
-			h.tell(&said{What: sayWrong, Text: fmt.Sprintf("a Load outside a turn shows half a pair, at %d of %s", i, session)})
-			return
-		}
-	}
-}
 
 // task is a message that is to be answered, or something else that is to be done with a session.
 type task struct {

@@ -75,9 +75,6 @@ type tools struct {
 	memory *locked
 }
 
-// name is that of the process in histories.
-func (p *process) name() string { return fmt.Sprint("run-", p.config.Run) }
-
 // work is the process: it works until the parent stops it or it is told to shut down. Serve would
 // take an error for none after the parent has stopped it.
 func work(_ context.Context, parent *child.Line, c config) error {
