@@ -43,22 +43,15 @@ func TestErrors_deletedWhileWaiting_notFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRunner(t, answers(echo), url)
 			other := newRunner(t, answers(echo), url, belugarunner.Options{TTL: 20 * time.Second}) // not the Locker
-			begin := func() {
-				t.Helper()
-				succeeds(t)(say(t.Context(), r, "s", "hi"))
-			}
-			begin()
+			talk(t, r, "s", "hi")
 			deletedMeanwhile(t, r, func() {
-				_, errs := say(t.Context(), other, "s", "q")
-				if len(errs) != 1 {
-					t.Fatalf("%v, want one error", errs)
-				}
-				refusedWith(t, errs[0], core.ErrNotFound, sessionstore.ErrDeleted)
+				_, err := say(t, t.Context(), other, "s", "q")
+				refusedWith(t, err, core.ErrNotFound, sessionstore.ErrDeleted)
 			})
-			if got := said(t, t.Context(), r, "s"); got != "no session" {
+			if got := said(t, r, "s"); got != "no session" {
 				t.Errorf("the session has %s", got)
 			}
-			begin()
+			talk(t, r, "s", "hi")
 			ctx := core.WithSessionID(t.Context(), "s")
 			deletedMeanwhile(t, r, func() {
 				must(t, other.Locker().Do(ctx, "s", func(ctx context.Context) error {
@@ -96,16 +89,10 @@ func TestErrors_insideAnother_keepTheirCode(t *testing.T) {
 			t.Parallel()
 			r := newRunner(t, answers(func(context.Context, string) (string, error) { return "", test.err }), "mem://",
 				belugarunner.Options{Namespace: t.Name()[len("TestErrors_"):]})
-			var errs []error
-			for _, err := range r.Run(t.Context(), "s", schema.NewHumanMessage("q")) {
-				errs = append(errs, err)
-			}
-			if len(errs) != 1 {
-				t.Fatalf("%v, want one error", errs)
-			}
-			refusedWith(t, errs[0], test.code, test.err)
-			if belugamemory.Retryable(errs[0]) != test.retryable || belugamemory.Retryable(test.err) != test.retryable {
-				t.Errorf("Retryable is %t for %v", !test.retryable, errs[0])
+			_, err := say(t, t.Context(), r, "s", "q")
+			refusedWith(t, err, test.code, test.err)
+			if belugamemory.Retryable(err) != test.retryable || belugamemory.Retryable(test.err) != test.retryable {
+				t.Errorf("Retryable is %t for %v", !test.retryable, err)
 			}
 		})
 	}
@@ -114,70 +101,60 @@ func TestErrors_insideAnother_keepTheirCode(t *testing.T) {
 	}
 }
 
-// meddles is a plugin that changes the session or the input.
-type meddles struct {
-	hooks
-	before, after func(*runtime.Session, schema.Message) schema.Message
-}
-
-func (p *meddles) BeforeTurn(_ context.Context, s *runtime.Session, input schema.Message) (schema.Message, error) {
-	if p.before != nil {
-		return p.before(s, input), nil
-	}
-	return input, nil
-}
-
-func (p *meddles) AfterTurn(_ context.Context, s *runtime.Session, events []agent.Event) ([]agent.Event, error) {
-	if p.after != nil {
-		p.after(s, nil)
-	}
-	return events, nil
-}
-
 // Beluga calls the methods of a typed nil in a goroutine without a recover, which ends the process.
 func TestErrors_nilMessagesAndChangedIDs_sayWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	q := schema.NewHumanMessage("q")
-	renames := func(s *runtime.Session, input schema.Message) schema.Message { s.ID = "another"; return input }
-	forgets := func(s *runtime.Session, input schema.Message) schema.Message { s.ID = ""; return input }
+	q, nilMessage := schema.NewHumanMessage("q"), (*schema.HumanMessage)(nil)
+	changes := func(id string) func(*runtime.Session) { return func(s *runtime.Session) { s.ID = id } }
 	for name, test := range map[string]struct {
-		session, text string
-		input         schema.Message
-		plugin        meddles
-		sentinel      error
+		input, passed schema.Message // to the agent, by a plugin
+		before, after func(*runtime.Session)
+		text          string
 	}{
-		"a nil input":           {"s", "configuration: distlock: invalid option: a message is a nil *schema.HumanMessage", (*schema.HumanMessage)(nil), meddles{}, distlock.ErrInvalidOption},
-		"a nil of another type": {"s", "nil *schema.AIMessage", (*schema.AIMessage)(nil), meddles{}, distlock.ErrInvalidOption},
-		"a nil of a plugin": {"s", "BeforeTurn of a plugin: distlock: invalid option: a message is a nil *schema.HumanMessage", q, meddles{
-			before: func(*runtime.Session, schema.Message) schema.Message { return (*schema.HumanMessage)(nil) }},
-			distlock.ErrInvalidOption},
-		"an empty ID":          {"", "session ID is empty", q, meddles{}, distlock.ErrInvalidKey},
-		"an ID changed before": {"s", "a plugin has changed the ID", q, meddles{before: renames}, distlock.ErrInvalidOption},
-		"an ID changed after":  {"s", "a plugin has changed the ID", q, meddles{after: renames}, distlock.ErrInvalidOption},
-		"an ID removed after":  {"s", "a plugin has changed the ID", q, meddles{after: forgets}, distlock.ErrInvalidOption},
+		"a nil input":           {input: nilMessage, text: "configuration: distlock: invalid option: a message is a nil *schema.HumanMessage"},
+		"a nil of another type": {input: (*schema.AIMessage)(nil), text: "nil *schema.AIMessage"},
+		"a nil of a plugin":     {passed: nilMessage, text: "BeforeTurn of a plugin: distlock: invalid option: a message is a nil *schema.HumanMessage"},
+		"an ID changed before":  {before: changes("another"), text: "a plugin has changed the ID"},
+		"an ID changed after":   {after: changes("another"), text: "a plugin has changed the ID"},
+		"an ID removed after":   {after: changes(""), text: "a plugin has changed the ID"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRunner(t, answers(echo), "mem://", belugarunner.Options{Namespace: "wrong " + name, Plugins: []runtime.Plugin{&test.plugin}})
-			var errs []error
-			for event, err := range r.Run(t.Context(), test.session, test.input) {
-				if err == nil {
-					t.Errorf("the event %v", event)
-				}
-				errs = append(errs, err)
+			if test.input == nil {
+				test.input = q
 			}
-			if len(errs) != 1 || !strings.Contains(errs[0].Error(), test.text) {
-				t.Fatalf("%v, want one error with %q", errs, test.text)
+			plugin := &hooks{
+				before: func(_ context.Context, s *runtime.Session, input schema.Message) (schema.Message, error) {
+					if test.before != nil {
+						test.before(s)
+					}
+					if test.passed != nil {
+						input = test.passed
+					}
+					return input, nil
+				},
+				after: func(_ context.Context, s *runtime.Session, events []agent.Event) ([]agent.Event, error) {
+					if test.after != nil {
+						test.after(s)
+					}
+					return events, nil
+				},
 			}
-			refusedWith(t, errs[0], core.ErrInvalidInput, test.sentinel)
-			if got := said(t, t.Context(), r, "s"); got != "" && got != "no session" {
+			r := newRunner(t, answers(echo), "mem://", belugarunner.Options{Namespace: "wrong " + name, Plugins: []runtime.Plugin{plugin}})
+			_, err := run(t, t.Context(), r, "s", test.input)
+			refusedWith(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+			if err == nil || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("%v, want the text %q", err, test.text)
+			}
+			if got := said(t, r, "s"); got != "" && got != "no session" {
 				t.Errorf("the session has %s", got)
 			}
 		})
 	}
 	r := newRunner(t, answers(echo), "mem://", belugarunner.Options{Namespace: t.Name()})
+	_, asked := say(t, t.Context(), r, "", "q")
 	_, got := r.Sessions().Get(t.Context(), "")
-	for _, err := range []error{got, r.Sessions().Delete(t.Context(), ""), r.Sessions().Update(t.Context(), &runtime.Session{})} {
+	for _, err := range []error{asked, got, r.Sessions().Delete(t.Context(), ""), r.Sessions().Update(t.Context(), &runtime.Session{})} {
 		refusedWith(t, err, core.ErrInvalidInput, distlock.ErrInvalidKey)
 		if err == nil || !strings.Contains(err.Error(), "session ID is empty") {
 			t.Errorf("%v does not say that the ID is empty", err)

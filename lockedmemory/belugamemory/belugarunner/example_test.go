@@ -6,7 +6,6 @@ import (
 	"log"
 
 	"github.com/lookatitude/beluga-ai/v2/agent"
-	"github.com/lookatitude/beluga-ai/v2/runtime"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
@@ -34,27 +33,6 @@ func ExampleNew() {
 	// Output:
 	// You asked: Where is my order? <nil>
 	// agent 1
-}
-
-// A service of the application keeps the sessions, and the runs of a session follow each other.
-func ExampleOptions() {
-	assistant := answers(func(_ context.Context, question string) (string, error) { return "You asked: " + question, nil })
-	service := runtime.NewInMemorySessionService() // in an application, one that all instances share
-	runner, err := belugarunner.New(assistant, "mem://", &belugarunner.Options{SessionService: service})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer runner.Shutdown(context.Background())
-
-	ctx := context.Background()
-	session, err := service.Create(ctx, assistant.ID())
-	if err != nil {
-		log.Fatal(err)
-	}
-	for event, err := range runner.Run(ctx, session.ID, schema.NewHumanMessage("Where is my order?")) {
-		fmt.Println(event.Text, err)
-	}
-	// Output: You asked: Where is my order? <nil>
 }
 
 // The model gets the turns before the question.

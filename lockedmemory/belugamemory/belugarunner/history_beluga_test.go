@@ -40,9 +40,7 @@ func TestHistory_onBeluga_hooksAndPipelines(t *testing.T) {
 			m := &asked{}
 			r := newRunner(t, test.agent(m), "mem://", belugarunner.Options{Namespace: "beluga " + name})
 			talk(t, r, "s", "my order?", "bye")
-			if m.last() != test.want {
-				t.Errorf("the model got\n%s\nwant\n%s", m.last(), test.want)
-			}
+			m.got(t, test.want)
 		})
 	}
 }

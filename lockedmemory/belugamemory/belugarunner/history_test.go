@@ -59,14 +59,11 @@ func (m *asked) Stream(ctx context.Context, messages []schema.Message, _ ...llm.
 func (m *asked) BindTools([]schema.ToolDefinition) llm.ChatModel { m.bound++; return m }
 func (m *asked) ModelID() string                                 { return "asked" }
 
-// last returns the newest request.
-func (m *asked) last() string { return m.requests[len(m.requests)-1] }
-
 // got checks the newest request.
 func (m *asked) got(t testing.TB, want string) {
 	t.Helper()
-	if m.last() != want {
-		t.Errorf("the model got\n%q\nwant\n%q", m.last(), want)
+	if last := m.requests[len(m.requests)-1]; last != want {
+		t.Errorf("the model got\n%q\nwant\n%q", last, want)
 	}
 }
 
@@ -80,6 +77,15 @@ func remembering(m llm.ChatModel, result string) agent.Agent {
 		})}))
 }
 
+// modelGets makes turns with an agent that remembers, and checks the newest request to its model.
+func modelGets(t *testing.T, result string, opts belugarunner.Options, want string, inputs ...string) {
+	t.Helper()
+	m := &asked{}
+	opts.Namespace = t.Name()
+	talk(t, newRunner(t, remembering(m, result), "mem://", opts), "s", inputs...)
+	m.got(t, want)
+}
+
 // Two instances share the history, with the calls and results of tools.
 func TestHistory_reachesTheModelOfTheNextInstance(t *testing.T) {
 	for name, url := range map[string]string{"in process": "mem://", "on Redis": servers.SharedServer().URL()} {
@@ -87,23 +93,16 @@ func TestHistory_reachesTheModelOfTheNextInstance(t *testing.T) {
 			first, second := &asked{}, &asked{}
 			a := newRunner(t, remembering(first, "Friday"), url, belugarunner.Options{Namespace: t.Name()})
 			b := newRunner(t, remembering(second, "Friday"), url, belugarunner.Options{Namespace: t.Name()})
-			ask := func(r *belugarunner.Runner, input string) {
-				t.Helper()
-				succeeds(t)(say(t.Context(), r, "s", input))
+			talk(t, a, "s", "my order?")
+			talk(t, b, "s", "thanks")
+			const turn = `human my order?|ai [{1 order {"id":"7"}}]|tool Friday|ai re Friday|human thanks`
+			if second.got(t, turn); first.bound == 0 {
+				t.Error("the model got no tools")
 			}
-			ask(a, "my order?")
-			ask(b, "thanks")
-			const turn = `human my order?|ai [{1 order {"id":"7"}}]|tool Friday|ai re Friday|`
-			if want := turn + "human thanks"; second.last() != want || first.bound == 0 {
-				t.Errorf("the model got\n%s\nwant\n%s", second.last(), want)
-			}
-			ask(a, "bye") // the history was not stored again
-			if want := turn + "human thanks|ai re thanks|human bye"; first.last() != want {
-				t.Errorf("the model got\n%s\nwant\n%s", first.last(), want)
-			}
-			if _, errs := say(t.Context(), a, "another", "hi"); errs != nil || first.last() != "human hi" {
-				t.Errorf("in another session the model got %s, %v", first.last(), errs)
-			}
+			talk(t, a, "s", "bye") // the history was not stored again
+			first.got(t, turn+"|ai re thanks|human bye")
+			talk(t, a, "another", "hi")
+			first.got(t, "human hi")
 		})
 	}
 }
@@ -163,109 +162,72 @@ func TestHistory_systemMessagesAlone_stayFirst(t *testing.T) {
 
 // The calls of tools count: otherwise long arguments would exceed the budget.
 func TestHistory_callsCountInTheBudget(t *testing.T) {
-	t.Parallel()
 	for tokens, want := range map[int]string{25: "human hi", 26: `human my order?|ai [{1 order {"id":"7"}}]|tool Fri|ai re Fri|human hi`} {
-		m := &asked{}
-		r := newRunner(t, remembering(m, "Fri"), "mem://", belugarunner.Options{History: tokens, Namespace: fmt.Sprint(t.Name(), tokens)})
-		talk(t, r, "s", "my order?", "hi")
-		if m.last() != want {
-			t.Errorf("with %d tokens the model got\n%s\nwant\n%s", tokens, m.last(), want)
-		}
+		t.Run(fmt.Sprint(tokens), func(t *testing.T) {
+			modelGets(t, "Fri", belugarunner.Options{History: tokens}, want, "my order?", "hi")
+		})
 	}
 }
 
-// hiding is a plugin that removes the events of tools, and earlier turns.
-type hiding struct{ hooks }
-
-func (*hiding) BeforeTurn(_ context.Context, s *runtime.Session, input schema.Message) (schema.Message, error) {
-	if len(s.Turns) > 1 {
-		s.Turns = s.Turns[1:]
-	}
-	return input, nil
-}
-
-func (*hiding) AfterTurn(_ context.Context, _ *runtime.Session, events []agent.Event) (kept []agent.Event, err error) {
-	for _, event := range events {
-		if event.ToolResult == nil {
-			kept = append(kept, event)
-		}
-	}
-	return kept, nil
+// changing makes Options with a plugin that changes the events of a turn.
+func changing(change func(s *runtime.Session, events []agent.Event) []agent.Event) belugarunner.Options {
+	return belugarunner.Options{Plugins: []runtime.Plugin{&hooks{
+		after: func(_ context.Context, s *runtime.Session, events []agent.Event) ([]agent.Event, error) {
+			return change(s, events), nil
+		},
+	}}}
 }
 
 func TestHistory_isAsPluginsLeaveIt(t *testing.T) {
-	t.Parallel()
-	m := &asked{}
-	r := newRunner(t, remembering(m, "secret"), "mem://", belugarunner.Options{Namespace: t.Name(), Plugins: []runtime.Plugin{&hiding{}}})
-	talk(t, r, "s", "one", "my order?", "bye")
+	opts := changing(func(_ *runtime.Session, events []agent.Event) []agent.Event { // removes those of tools
+		return slices.DeleteFunc(events, func(e agent.Event) bool { return e.ToolResult != nil })
+	})
+	opts.Plugins = append(opts.Plugins, &hooks{
+		before: func(_ context.Context, s *runtime.Session, input schema.Message) (schema.Message, error) {
+			if len(s.Turns) > 1 {
+				s.Turns = s.Turns[1:]
+			}
+			return input, nil
+		},
+	})
 	const call = `ai [{1 order {"id":"7"}}]|tool no result: the call was refused, or a plugin has removed its result|`
-	m.got(t, "human my order?|"+call+"ai re secret|human bye")
+	modelGets(t, "secret", opts, "human my order?|"+call+"ai re secret|human bye", "one", "my order?", "bye")
 }
 
 func TestHistory_toolWithBytes_isStoredAsJSONShowsIt(t *testing.T) {
-	t.Parallel()
-	m := &asked{}
-	r := newRunner(t, remembering(m, "a\xffb"), "mem://", belugarunner.Options{Namespace: t.Name(), Plugins: []runtime.Plugin{&answerless{}}})
-	talk(t, r, "s", "my order?", "bye")
-	m.got(t, "human my order?|ai [{1 order {\"id\":\"7\"}}]|tool a\ufffdb|human bye")
+	answerless := changing(func(_ *runtime.Session, events []agent.Event) []agent.Event {
+		for i := range events {
+			events[i].Text = ""
+		}
+		return events
+	})
+	modelGets(t, "a\xffb", answerless, "human my order?|ai [{1 order {\"id\":\"7\"}}]|tool a\ufffdb|human bye", "my order?", "bye")
 }
 
-// answerless removes the text of answers.
-type answerless struct{ hooks }
-
-func (*answerless) AfterTurn(_ context.Context, _ *runtime.Session, events []agent.Event) ([]agent.Event, error) {
-	for i := range events {
-		events[i].Text = ""
+// toolEvent is an event of the tools of an agent.
+func toolEvent(kind agent.EventType, of, call string, result *tool.Result) agent.Event {
+	e := agent.Event{Type: kind, AgentID: of, ToolResult: result}
+	if call != "" {
+		e.ToolCall = &schema.ToolCall{ID: call}
 	}
-	return events, nil
-}
-
-// atOnce is a plugin that makes the events of two agents at work at the same time.
-type atOnce struct{ hooks }
-
-func (*atOnce) AfterTurn(_ context.Context, _ *runtime.Session, events []agent.Event) (all []agent.Event, err error) {
-	for _, id := range []string{"a", "b"} {
-		all = append(all, agent.Event{Type: agent.EventToolCall, AgentID: id, ToolCall: &schema.ToolCall{ID: id, Name: "of " + id}})
-	}
-	for _, id := range []string{"b", "a"} {
-		all = append(all, agent.Event{Type: agent.EventToolResult, AgentID: id, ToolResult: tool.TextResult("for " + id)})
-	}
-	return append(all, events...), nil
+	return e
 }
 
 // The call of one agent does not get the result of another.
 func TestHistory_agentsAtOnce_keepTheirResults(t *testing.T) {
-	t.Parallel()
-	m := &asked{}
-	r := newRunner(t, remembering(m, ""), "mem://", belugarunner.Options{Namespace: t.Name(), Plugins: []runtime.Plugin{&atOnce{}}})
-	talk(t, r, "s", "one", "bye")
-	m.got(t, "human one|ai [{a of a }]|tool for a|ai [{b of b }]|tool for b|ai re one|human bye")
-}
-
-// these is a plugin that adds events of tools to the first turn.
-type these struct {
-	hooks
-	events []agent.Event
-}
-
-func (p *these) AfterTurn(_ context.Context, s *runtime.Session, events []agent.Event) ([]agent.Event, error) {
-	if len(s.Turns) > 0 {
-		return events, nil
-	}
-	return append(slices.Clone(p.events), events...), nil
+	atOnce := changing(func(_ *runtime.Session, events []agent.Event) []agent.Event {
+		return append([]agent.Event{toolEvent(agent.EventToolCall, "a", "1", nil), toolEvent(agent.EventToolCall, "b", "2", nil),
+			toolEvent(agent.EventToolResult, "b", "", tool.TextResult("for b")),
+			toolEvent(agent.EventToolResult, "a", "", tool.TextResult("for a"))}, events...)
+	})
+	modelGets(t, "", atOnce, "human one|ai [{1  }]|tool for a|ai [{2  }]|tool for b|ai re one|human bye", "one", "bye")
 }
 
 func TestHistory_everyCall_hasItsResult(t *testing.T) {
 	t.Parallel()
-	called := func(id string) agent.Event {
-		return agent.Event{Type: agent.EventToolCall, AgentID: "a", ToolCall: &schema.ToolCall{ID: id}}
-	}
+	called := func(id string) agent.Event { return toolEvent(agent.EventToolCall, "a", id, nil) }
 	result := func(id string, result *tool.Result) agent.Event {
-		e := agent.Event{Type: agent.EventToolResult, AgentID: "a", ToolResult: result}
-		if id != "" {
-			e.ToolCall = &schema.ToolCall{ID: id}
-		}
-		return e
+		return toolEvent(agent.EventToolResult, "a", id, result)
 	}
 	const none = " no result: the call was refused, or a plugin has removed its result"
 	one, two := tool.TextResult("one"), tool.TextResult("two")
@@ -289,17 +251,18 @@ func TestHistory_everyCall_hasItsResult(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := &asked{}
-			r := newRunner(t, remembering(m, ""), "mem://", belugarunner.Options{Namespace: "results " + name, Plugins: []runtime.Plugin{&these{events: test.events}}})
-			talk(t, r, "s", "one", "bye")
+			these := changing(func(s *runtime.Session, events []agent.Event) []agent.Event {
+				if len(s.Turns) > 0 {
+					return events
+				}
+				return append(slices.Clone(test.events), events...)
+			})
 			want := "human one"
 			for pair := range strings.SplitSeq(test.want, ";") {
 				id, text, _ := strings.Cut(pair, ":")
 				want += fmt.Sprintf("|ai [{%s  }]|tool %s", id, strings.TrimPrefix(text, " "))
 			}
-			if want += "|ai re one|human bye"; m.last() != want {
-				t.Errorf("the model got\n%s\nwant\n%s", m.last(), want)
-			}
+			modelGets(t, "", these, want+"|ai re one|human bye", "one", "bye")
 		})
 	}
 }
@@ -333,7 +296,7 @@ func TestHistory_outsideOfARun_isRefused(t *testing.T) {
 func TestHistory_notUsed_storesNoTools(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t, agent.New("agent", agent.WithLLM(&asked{})), "mem://", belugarunner.Options{Namespace: t.Name()})
-	succeeds(t)(say(t.Context(), r, "s", "my order?"))
+	talk(t, r, "s", "my order?")
 	session, err := r.Sessions().Get(t.Context(), "s")
 	must(t, err)
 	if session.Turns[0].Metadata != nil {

@@ -1,10 +1,10 @@
 package belugarunner_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -34,18 +35,14 @@ func TestRun_S1_runsFollowEachOther(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 			return echo(ctx, input)
 		}
-		instances := []*instance{p.with(t, agent), p.with(t, agent)}
+		instances := []*instance{p.with(agent), p.with(agent)}
 		var all sync.WaitGroup
 		for n := range runs {
-			all.Go(func() {
-				input := strconv.Itoa(n)
-				if answer, errs := p.say(t.Context(), instances[n%2], input); answer != "answer to "+input || errs != nil {
-					t.Errorf("run %d: %q, %v", n, answer, errs)
-				}
-			})
+			input := strconv.Itoa(n)
+			all.Go(func() { answered(t, "answer to "+input)(p.say(t.Context(), instances[n%2], input)) })
 		}
 		all.Wait()
-		if turns := strings.Fields(p.turns(t)); len(turns) != runs {
+		if turns := strings.Fields(said(t, instances[0].Runner, p.session)); len(turns) != runs {
 			t.Errorf("the turns %v, want %d", turns, runs)
 		}
 	})
@@ -54,8 +51,8 @@ func TestRun_S1_runsFollowEachOther(t *testing.T) {
 func TestRun_N_lossCancelsTheRun(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		var cause error
-		a := p.with(t, func(ctx context.Context, input string) (string, error) {
-			p.lose(t)
+		a := p.with(func(ctx context.Context, input string) (string, error) {
+			p.lose()
 			select {
 			case <-ctx.Done():
 			case <-time.After(20 * time.Second):
@@ -63,36 +60,28 @@ func TestRun_N_lossCancelsTheRun(t *testing.T) {
 			cause = context.Cause(ctx)
 			return echo(ctx, input)
 		})
-		answer, errs := p.say(t.Context(), a, "q")
-		if answer != "" || len(errs) != 1 {
-			t.Fatalf("%q, %v; want one error", answer, errs)
-		}
-		refusedWith(t, errs[0], belugamemory.ErrLockLost, distlock.ErrLost)
-		if !errors.Is(errs[0], context.Canceled) {
-			t.Errorf("%v does not match the run's own error", errs[0])
+		_, err := p.say(t.Context(), a, "q")
+		refusedWith(t, err, belugamemory.ErrLockLost, distlock.ErrLost)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%v does not match the run's own error", err)
 		}
 		a.AwaitWorkers()
 		if !errors.Is(cause, distlock.ErrLost) {
 			t.Errorf("the run's context ended by %v", cause)
 		}
-		if turns := p.turns(t); turns != "" {
-			t.Errorf("a run without a lease has written %q", turns)
-		}
+		p.turns("")
+		p.observer.are(t, distlock.OutcomeLost)
 	})
 }
 
 // The lock service may know the loss first. Then the release returns it.
 func TestRun_N_lossIsFoundByTheRelease(t *testing.T) {
 	onRedis(t, func(t *testing.T, p *place) {
-		a := p.with(t, func(ctx context.Context, input string) (string, error) {
-			p.lose(t)
+		a := p.with(func(ctx context.Context, input string) (string, error) {
+			p.lose()
 			return echo(ctx, input)
 		})
-		answer, errs := p.say(t.Context(), a, "q")
-		if answer != "" || len(errs) != 1 {
-			t.Fatalf("%q, %v; want one error", answer, errs)
-		}
-		refusedWith(t, errs[0], belugamemory.ErrLockLost, distlock.ErrLost)
+		p.refused(t.Context(), a, belugamemory.ErrLockLost, distlock.ErrLost)
 	})
 }
 
@@ -100,27 +89,64 @@ func TestRun_N_lossIsFoundByTheRelease(t *testing.T) {
 func TestRun_N_yieldsTheErrorOfUpdate(t *testing.T) {
 	full := errors.New("the disk is full")
 	for name, test := range map[string]struct {
-		fails, is error
-		code      core.ErrorCode
+		fails error
+		code  core.ErrorCode
 	}{
-		"the disk is full": {full, full, belugamemory.ErrOutcomeUnknown},
-		"a retryable code of the service": {core.NewError("update", core.ErrProviderDown, "", full), full,
-			belugamemory.ErrOutcomeUnknown},
-		"a code of the service": {core.NewError("update", core.ErrNotFound, "", full), full, core.ErrNotFound},
+		"the disk is full":                {full, belugamemory.ErrOutcomeUnknown},
+		"a retryable code of the service": {core.NewError("update", core.ErrProviderDown, "", full), belugamemory.ErrOutcomeUnknown},
+		"a code of the service":           {core.NewError("update", core.ErrNotFound, "", full), core.ErrNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onFakeTime(t, func(t *testing.T, p *place) {
-				seen := new(outcomes)
-				p.observer = seen
 				p.sessions.fails = test.fails
-				a := p.with(t, echo)
-				answer, errs := p.say(t.Context(), a, "q")
-				if answer != "" || len(errs) != 1 {
-					t.Fatalf("the client got the answer %q and the errors %v; want one error, as no turn is stored", answer, errs)
+				a := p.with(echo)
+				p.refused(t.Context(), a, test.code, full)
+				p.observer.are(t, distlock.OutcomeFailed)
+				if p.turns(""); !p.free(a) {
+					t.Error("the lock stands")
 				}
-				refusedWith(t, errs[0], test.code, test.is)
-				if got := seen.all(); !p.free(t, a) || p.turns(t) != "" || slices.Contains(got, distlock.OutcomeDone) {
-					t.Errorf("the lock is free: %t; turns %q; outcomes %v", p.free(t, a), p.turns(t), got)
+			})
+		})
+	}
+}
+
+// Beluga's plugin for retries hides errors: its Runner then yields an empty event.
+func TestRun_N_hiddenError_yieldsNoEvent(t *testing.T) {
+	limit := core.NewError("model", core.ErrRateLimit, "", errAgent)
+	limited := func(context.Context, string) (string, error) { return "", limit }
+	failing := func(context.Context) error { return errAgent }
+	for name, test := range map[string]struct {
+		agent  answers
+		get    error
+		plugin *hooks
+		create bool
+		code   core.ErrorCode
+		cause  error // nil: it is unknown
+	}{
+		"of an agent":               {agent: limited, plugin: &hooks{}, code: core.ErrRateLimit, cause: errAgent},
+		"of a new session's agent":  {agent: limited, plugin: &hooks{}, create: true, code: core.ErrRateLimit, cause: errAgent},
+		"of Get":                    {agent: echo, plugin: &hooks{}, get: limit, code: core.ErrRateLimit, cause: errAgent},
+		"unknown":                   {agent: echo, plugin: after(failing), code: core.ErrInvalidInput},
+		"unknown, of a new session": {agent: echo, plugin: before(failing), create: true, code: core.ErrInvalidInput},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onFakeTime(t, func(t *testing.T, p *place) {
+				test.plugin.hides = true
+				a := p.with(test.agent, belugarunner.Options{Plugins: []runtime.Plugin{test.plugin}})
+				session := p.session
+				if test.create {
+					p.session = "unknown"
+				}
+				if test.get != nil {
+					p.sessions.get = func(context.Context, string) (*runtime.Session, error) { return nil, test.get }
+				}
+				_, err := p.say(t.Context(), a, "q")
+				p.session = session
+				p.turns("")
+				p.observer.are(t, distlock.OutcomeFailed)
+				refusedWith(t, err, test.code, cmp.Or(test.cause, err))
+				if errors.Is(err, core.NewError("", core.ErrNotFound, "", nil)) {
+					t.Errorf("%v names the Get that comes before a Create", err)
 				}
 			})
 		})
@@ -129,11 +155,9 @@ func TestRun_N_yieldsTheErrorOfUpdate(t *testing.T) {
 
 func TestRun_N_closeOfTheLockerEndsTheRun(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
-		for name, obeys := range map[string]bool{
-			"an agent that ends with its context": true, "an agent that ignores its context": false,
-		} {
+		for _, obeys := range []bool{true, false} {
 			var a *instance
-			a = p.with(t, func(ctx context.Context, input string) (string, error) {
+			a = p.with(func(ctx context.Context, input string) (string, error) {
 				closeLocker(t, a.locker)
 				if obeys {
 					<-ctx.Done()
@@ -141,14 +165,8 @@ func TestRun_N_closeOfTheLockerEndsTheRun(t *testing.T) {
 				}
 				return echo(ctx, input)
 			})
-			_, errs := p.say(t.Context(), a, "q")
-			if len(errs) != 1 {
-				t.Fatalf("%s: %v, want one error", name, errs)
-			}
-			refusedWith(t, errs[0], belugamemory.ErrShuttingDown, distlock.ErrClosed)
-			if got := p.turns(t); got != "" {
-				t.Errorf("%s: the turns are %q, want none", name, got)
-			}
+			p.refused(t.Context(), a, belugamemory.ErrShuttingDown, distlock.ErrClosed)
+			p.turns("")
 		}
 	})
 }
@@ -156,33 +174,30 @@ func TestRun_N_closeOfTheLockerEndsTheRun(t *testing.T) {
 // The client of a slow stream holds no session.
 func TestRun_L_slowReaderHoldsNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
-		a, b := p.with(t, echo), p.with(t, echo)
+		a, b := p.with(echo), p.with(echo)
 		for event, err := range a.Run(t.Context(), p.session, schema.NewHumanMessage("first")) {
 			time.Sleep(time.Millisecond)
-			if err != nil || event.Text != "answer to first" || !p.free(t, a) {
-				t.Fatalf("event %v, error %v; the lock is free: %t, want it free", event, err, p.free(t, a))
+			if err != nil || event.Text != "answer to first" || !p.free(a) {
+				t.Fatalf("event %v, error %v; the lock is free: %t, want it free", event, err, p.free(a))
 			}
-			succeeds(t)(p.say(t.Context(), b, "next"))
+			p.talk(b, "next")
 		}
-		if got := p.turns(t); got != "first next" {
-			t.Errorf("turns %q", got)
-		}
+		p.turns("first next")
 	})
 }
 
 // The reader of an error may stall or cancel: the lease has ended before.
 func TestRun_L_errorComesAfterTheRelease(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
-		a := p.with(t, func(context.Context, string) (string, error) { return "", errAgent })
+		a := p.with(fails)
 		ctx, cancel := context.WithCancel(t.Context())
 		for _, err := range a.Run(ctx, p.session, schema.NewHumanMessage("q")) {
-			if err != errAgent || !p.free(t, a) {
-				t.Errorf("error %v; the session is free: %t, want it free", err, p.free(t, a))
+			if err != errAgent || !p.free(a) {
+				t.Errorf("error %v; the session is free: %t, want it free", err, p.free(a))
 			}
 			cancel()
 		}
-		cancel()
-		if !p.free(t, a) {
+		if cancel(); !p.free(a) {
 			t.Error("the session of a run that has ended is held, as the reader of its error has cancelled")
 		}
 	})
@@ -190,33 +205,31 @@ func TestRun_L_errorComesAfterTheRelease(t *testing.T) {
 
 func TestRun_busy(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
-		first := newThinks()
-		a := p.with(t, first.agent)
-		never := func(context.Context, string) (string, error) { panic("it has no lease") }
-		brusque := p.with(t, never, belugarunner.Options{Busy: lockedmemory.Refuse})
-		patient := p.with(t, never, belugarunner.Options{Wait: time.Minute})
-		usual, late := p.with(t, never), p.with(t, never, belugarunner.Options{Wait: -1})
+		first, never := newThinks(), never("it has no lease")
+		a := p.with(first.agent)
 		var done sync.WaitGroup
-		done.Go(func() { p.say(t.Context(), a, "q") })
+		done.Go(func() { p.talk(a, "q") })
 		<-first.begun
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		for _, test := range []struct {
-			*instance
+			opts  belugarunner.Options
 			waits time.Duration
-		}{{brusque, 0}, {patient, time.Minute}, {usual, 5 * time.Minute}, {late, 54 * time.Minute}} {
+		}{
+			{belugarunner.Options{Busy: lockedmemory.Refuse}, 0},
+			{belugarunner.Options{Wait: time.Minute}, time.Minute},
+			{belugarunner.Options{}, 5 * time.Minute},
+			{belugarunner.Options{Wait: -1}, 54 * time.Minute},
+		} {
 			start := time.Now()
-			_, errs := p.say(ctx, test.instance, "q")
-			if took := time.Since(start); len(errs) != 1 || took != test.waits {
-				t.Fatalf("after %s: %v; want one error after %s", took, errs, test.waits)
+			_, err := p.say(ctx, p.with(never, test.opts), "q")
+			if took := time.Since(start); took != test.waits {
+				t.Fatalf("after %s: %v; want %s", took, err, test.waits)
 			}
-			refusedWith(t, errs[0], core.ErrTimeout, distlock.ErrNotAcquired)
+			refusedWith(t, err, core.ErrTimeout, distlock.ErrNotAcquired)
 			var busy *distlock.BusyError
-			if !errors.As(errs[0], &busy) || busy.Self {
-				t.Errorf("%v has no BusyError", errs[0])
-			}
-			if !core.IsRetryable(errs[0]) {
-				t.Errorf("%v is not retryable", errs[0])
+			if !errors.As(err, &busy) || busy.Self || !core.IsRetryable(err) {
+				t.Errorf("%v has no BusyError, or is not retryable", err)
 			}
 		}
 		close(first.goOn)
@@ -226,14 +239,11 @@ func TestRun_busy(t *testing.T) {
 
 func TestRun_endedContext_doesNotRun(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
-		a := p.with(t, func(context.Context, string) (string, error) { panic("its context has ended") })
+		a := p.with(never("its context has ended"))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if answer, errs := p.say(ctx, a, "q"); answer != "" || len(errs) != 1 || !errors.Is(errs[0], context.Canceled) {
-			t.Errorf("%q, %v", answer, errs)
-		}
-		if !p.free(t, a) {
-			t.Error("the lock stands")
+		if _, err := p.say(ctx, a, "q"); !errors.Is(err, context.Canceled) || !p.free(a) {
+			t.Errorf("%v; the lock is free: %t", err, p.free(a))
 		}
 	})
 }
@@ -241,7 +251,7 @@ func TestRun_endedContext_doesNotRun(t *testing.T) {
 // Callers iterate concurrently, repeatedly, or not at all.
 func TestRun_everyIterationIsARun(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {
-		a := p.with(t, echo)
+		a := p.with(echo)
 		a.Run(t.Context(), p.session, schema.NewHumanMessage("never"))
 		events := a.Run(t.Context(), p.session, schema.NewHumanMessage("q"))
 		var all sync.WaitGroup
@@ -258,10 +268,42 @@ func TestRun_everyIterationIsARun(t *testing.T) {
 		}
 		synctest.Wait()
 		stop()
-		if got := p.turns(t); got != "q q q pulled" || !p.free(t, a) {
-			t.Errorf("the turns %q; the lock is free: %t", got, p.free(t, a))
+		if p.turns("q q q pulled"); !p.free(a) {
+			t.Error("the lock stands")
 		}
 	})
 }
 
-func second[T any](_ T, err error) error { return err }
+// The lease belongs to the run's ID, so a run of another ID may not write the session.
+func TestOwnService_S1_anotherID_refused(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		a, session := p.with(echo), p.session
+		p.sessions.get = func(ctx context.Context, _ string) (*runtime.Session, error) {
+			return p.sessions.SessionService.Get(ctx, session)
+		}
+		p.session = "another ID"
+		p.refused(t.Context(), a, core.ErrInvalidInput, distlock.ErrInvalidOption)
+	})
+}
+
+// A service may create a session with another ID, as that of Beluga does. The run stores its turn there.
+func TestOwnService_createsAnotherID(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		p.session = "unknown"
+		a, updates := p.with(echo), 0
+		p.sessions.updated = func() { updates++ }
+		if p.talk(a, "q"); updates != 1 || !p.free(a) {
+			t.Errorf("%d Updates; the lock is free: %t", updates, p.free(a))
+		}
+		p.observer.are(t, distlock.OutcomeDone)
+	})
+}
+
+func TestOwnService_errors_unchanged(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, p *place) {
+		p.sessions.get = func(context.Context, string) (*runtime.Session, error) { return nil, errAgent }
+		if _, err := p.say(t.Context(), p.with(echo), "q"); err != errAgent {
+			t.Errorf("%v", err)
+		}
+	})
+}

@@ -15,13 +15,10 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
-// called is an agent with another ID.
-type called struct {
-	answers
-	id func() string
-}
+// nameless is an agent without an ID.
+type nameless struct{ answers }
 
-func (c called) ID() string { return c.id() }
+func (nameless) ID() string { return "" }
 
 // New refuses wrong input, its error names the mistake, and nothing stays open.
 func TestNew_refusesWrongInput(t *testing.T) {
@@ -31,41 +28,42 @@ func TestNew_refusesWrongInput(t *testing.T) {
 	open := newRunner(t, answers(echo), url, belugarunner.Options{Namespace: "earlier", IdleTTL: time.Hour})
 	down.Kill()
 	for name, test := range map[string]struct {
-		agent agent.Agent
-		url   string // empty: that of a Redis
+		agent agent.Agent // default: echo
+		url   string      // default: that of a Redis
 		opts  belugarunner.Options
 		text  string
 		down  bool
 	}{
-		"no agent":              {agent: nil, text: "the agent is nil"},
-		"a typed nil":           {agent: (*called)(nil), text: "the agent is nil"},
-		"a nil function":        {agent: answers(nil), text: "the agent is nil"},
-		"no ID":                 {agent: called{echo, func() string { return "" }}, text: "AgentID"},
-		"no URL":                {agent: answers(echo), url: " ", text: "url"},
-		"a scheme":              {agent: answers(echo), url: "ftp://localhost", text: "url"},
-		"a quorum alone":        {agent: answers(echo), url: "redlock+redis://192.0.2.1,192.0.2.2,192.0.2.3", text: "Store"},
-		"a server that is down": {agent: answers(echo), url: down.URL(), text: "url", down: true},
-		"a store that is down": {agent: answers(echo), opts: belugarunner.Options{Store: down.URL()},
-			text: "Store", down: true},
-		"a store's scheme":   {agent: answers(echo), opts: belugarunner.Options{Store: "ftp://localhost"}, text: "Store"},
-		"a store in memory":  {agent: answers(echo), opts: belugarunner.Options{Store: "mem://"}, text: "Store"},
-		"a nil plugin":       {agent: answers(echo), opts: belugarunner.Options{Plugins: []runtime.Plugin{&hooks{}, nil}}, text: "Plugins"},
-		"a typed nil plugin": {agent: answers(echo), opts: belugarunner.Options{Plugins: []runtime.Plugin{(*hooks)(nil)}}, text: "Plugins"},
-		"a service and a store": {agent: answers(echo), text: "leave out SessionService", opts: belugarunner.Options{
+		"no agent":              {agent: answers(nil), text: "the agent is nil"},
+		"a typed nil":           {agent: (*nameless)(nil), text: "the agent is nil"},
+		"no ID":                 {agent: nameless{echo}, text: "AgentID"},
+		"no URL":                {url: " ", text: "url"},
+		"a scheme":              {url: "ftp://localhost", text: "url"},
+		"a quorum alone":        {url: "redlock+redis://192.0.2.1,192.0.2.2,192.0.2.3", text: "Store"},
+		"a server that is down": {url: down.URL(), text: "url", down: true},
+		"a store that is down":  {opts: belugarunner.Options{Store: down.URL()}, text: "Store", down: true},
+		"a store's scheme":      {opts: belugarunner.Options{Store: "ftp://localhost"}, text: "Store"},
+		"a store in memory":     {opts: belugarunner.Options{Store: "mem://"}, text: "Store"},
+		"a nil plugin":          {opts: belugarunner.Options{Plugins: []runtime.Plugin{&hooks{}, nil}}, text: "Plugins"},
+		"a typed nil plugin":    {opts: belugarunner.Options{Plugins: []runtime.Plugin{(*hooks)(nil)}}, text: "Plugins"},
+		"a service and a store": {text: "leave out SessionService", opts: belugarunner.Options{
 			SessionService: runtime.NewInMemorySessionService(), Store: url}},
-		"no policy":           {agent: answers(echo), opts: belugarunner.Options{Busy: 7}, text: "Busy"},
-		"a typed nil service": {agent: answers(echo), opts: belugarunner.Options{SessionService: (*nowhere)(nil)}, text: "SessionService"},
-		"no history":          {agent: answers(echo), opts: belugarunner.Options{History: -1}, text: "History"},
-		"no hold":             {agent: answers(echo), opts: belugarunner.Options{MaxHold: -1}, text: "MaxHold"},
-		"a short TTL":         {agent: answers(echo), opts: belugarunner.Options{TTL: time.Millisecond}, text: "TTL"},
-		"a namespace":         {agent: answers(echo), opts: belugarunner.Options{Namespace: "{n}"}, text: "namespace"},
-		"a long namespace":    {agent: answers(echo), opts: belugarunner.Options{Namespace: strings.Repeat("n", 125)}, text: "namespace"},
-		"a short IdleTTL":     {agent: answers(echo), opts: belugarunner.Options{IdleTTL: 999 * time.Millisecond}, text: "IdleTTL"},
-		"a broken IdleTTL":    {agent: answers(echo), opts: belugarunner.Options{IdleTTL: time.Second + 1}, text: "IdleTTL"},
-		"of an earlier Runner": {agent: answers(echo), text: "another \"namespace\"",
+		"no policy":           {opts: belugarunner.Options{Busy: 7}, text: "Busy"},
+		"a typed nil service": {opts: belugarunner.Options{SessionService: (*heedless)(nil)}, text: "SessionService"},
+		"no history":          {opts: belugarunner.Options{History: -1}, text: "History"},
+		"no hold":             {opts: belugarunner.Options{MaxHold: -1}, text: "MaxHold"},
+		"a short TTL":         {opts: belugarunner.Options{TTL: time.Millisecond}, text: "TTL"},
+		"a namespace":         {opts: belugarunner.Options{Namespace: "{n}"}, text: "namespace"},
+		"a long namespace":    {opts: belugarunner.Options{Namespace: strings.Repeat("n", 125)}, text: "namespace"},
+		"a short IdleTTL":     {opts: belugarunner.Options{IdleTTL: 999 * time.Millisecond}, text: "IdleTTL"},
+		"a broken IdleTTL":    {opts: belugarunner.Options{IdleTTL: time.Second + 1}, text: "IdleTTL"},
+		"of an earlier Runner": {text: "another \"namespace\"",
 			opts: belugarunner.Options{Namespace: "earlier", IdleTTL: time.Minute}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if test.agent == nil {
+				test.agent = answers(echo)
+			}
 			if test.url == "" {
 				test.url = url
 			}
@@ -83,31 +81,13 @@ func TestNew_refusesWrongInput(t *testing.T) {
 			}
 		})
 	}
-	if answer, errs := say(t.Context(), open, "s", "q"); answer != "answer to q" || errs != nil {
-		t.Errorf("the open Runner: %q, %v", answer, errs)
-	}
+	_, err := belugarunner.New(nil, url, nil)
+	refusedWith(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+	talk(t, open, "s", "q")
 	must(t, open.Shutdown(t.Context()))
 	servers.Await(t, 10*time.Second, "all connections are gone", func() bool {
 		list, err := server.Do("CLIENT", "LIST")
 		return err == nil && !strings.Contains(list, "name=refused")
-	})
-}
-
-// nowhere is a service whose nil pointer has no sessions.
-type nowhere struct{ runtime.SessionService }
-
-// New reads the ID of the agent. Sessions keep it.
-func TestNew_readsTheID(t *testing.T) {
-	onMem(t, func(t *testing.T) {
-		n := 0
-		r := newRunner(t, called{echo, func() string { n++; return strings.Repeat("x", n) }}, "mem://")
-		for range 2 {
-			answered(t, "answer to q")(say(t.Context(), r, "s", "q"))
-		}
-		stored, err := r.Sessions().Get(t.Context(), "s")
-		if err != nil || stored.AgentID != "x" {
-			t.Errorf("%+v, %v", stored, err)
-		}
 	})
 }
 
@@ -116,7 +96,7 @@ func TestStore_serverOfItsOwn(t *testing.T) {
 	t.Parallel()
 	locks, store := servers.StartRedis(t), servers.StartRedis(t)
 	r := newRunner(t, answers(echo), locks.URL(), belugarunner.Options{Store: store.URL(), Namespace: "n", IdleTTL: time.Hour})
-	answered(t, "answer to q")(say(t.Context(), r, "s", "q"))
+	talk(t, r, "s", "q")
 	if list, err := locks.Do("KEYS", "*"); err != nil || !strings.Contains(list, "n:{s}") || strings.Contains(list, "run") {
 		t.Errorf("the server of the locks has %q, %v", list, err)
 	}

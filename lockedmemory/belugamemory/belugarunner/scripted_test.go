@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/internal/test/servers"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
@@ -43,17 +45,117 @@ func (a answers) Stream(ctx context.Context, input string, _ ...agent.Option) it
 	}
 }
 
+func echo(_ context.Context, input string) (string, error) { return "answer to " + input, nil }
+
+// never returns an agent that must not be asked.
+func never(why string) answers {
+	return func(context.Context, string) (string, error) { panic(why) }
+}
+
+var errAgent = errors.New("the agent failed")
+
+func fails(context.Context, string) (string, error) { return "", errAgent }
+
+// thinks is an agent that signals its start and works until the test releases it. It ignores its
+// context.
+type thinks struct{ begun, goOn chan struct{} }
+
+func newThinks() *thinks { return &thinks{make(chan struct{}), make(chan struct{})} }
+
+func (a *thinks) agent(ctx context.Context, input string) (string, error) {
+	close(a.begun)
+	<-a.goOn
+	return echo(ctx, input)
+}
+
+// hooks is a plugin.
+type hooks struct {
+	before func(ctx context.Context, s *runtime.Session, input schema.Message) (schema.Message, error)
+	after  func(ctx context.Context, s *runtime.Session, events []agent.Event) ([]agent.Event, error)
+	hides  bool // errors
+}
+
+func (h *hooks) Name() string { return "hooks" }
+
+func (h *hooks) BeforeTurn(ctx context.Context, s *runtime.Session, input schema.Message) (schema.Message, error) {
+	if h.before != nil {
+		return h.before(ctx, s, input)
+	}
+	return input, nil
+}
+
+func (h *hooks) AfterTurn(ctx context.Context, s *runtime.Session, events []agent.Event) ([]agent.Event, error) {
+	if h.after != nil {
+		return h.after(ctx, s, events)
+	}
+	return events, nil
+}
+
+func (h *hooks) OnError(_ context.Context, err error) error {
+	if h.hides {
+		return nil
+	}
+	return err
+}
+
+// before and after make plugins that call a function and have its error.
+func before(call func(ctx context.Context) error) *hooks {
+	return &hooks{before: func(ctx context.Context, _ *runtime.Session, input schema.Message) (schema.Message, error) {
+		return input, call(ctx)
+	}}
+}
+
+func after(call func(ctx context.Context) error) *hooks {
+	return &hooks{after: func(ctx context.Context, _ *runtime.Session, events []agent.Event) ([]agent.Event, error) {
+		return events, call(ctx)
+	}}
+}
+
+// outcomes is an Observer that records the outcomes of turns.
+type outcomes struct {
+	mu    sync.Mutex
+	began int
+	ended []distlock.Outcome
+}
+
+func (o *outcomes) Start(ctx context.Context, op *distlock.Operation) context.Context {
+	if op.Name == lockedmemory.OpTurn {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.began++
+	}
+	return ctx
+}
+
+func (o *outcomes) End(_ context.Context, op *distlock.Operation) {
+	if op.Name == lockedmemory.OpTurn {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.ended = append(o.ended, op.Outcome)
+	}
+}
+
+// are checks the outcomes of all turns that have begun.
+func (o *outcomes) are(t *testing.T, want distlock.Outcome) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.ended) != 1 || o.ended[0] != want || o.began != 1 {
+		t.Errorf("%d turns have begun, and ended with %v; want one with %s", o.began, o.ended, want)
+	}
+}
+
 // heedless is a service whose Update ignores the end of its context.
 type heedless struct {
 	runtime.SessionService
-	updated func()                          // called before every Update
-	fails   error                           // of every Update
-	got     func(ctx context.Context) error // fails a Get, unless nil
+	get     func(ctx context.Context, id string) (*runtime.Session, error) // instead of Get, unless nil
+	updated func()                                                         // called before every Update
+	fails   error                                                          // of every Update
 }
 
 func (h *heedless) Get(ctx context.Context, sessionID string) (*runtime.Session, error) {
-	if h.got != nil {
-		return nil, h.got(ctx)
+	if h.get != nil {
+		return h.get(ctx, sessionID)
 	}
 	return h.SessionService.Get(ctx, sessionID)
 }
@@ -70,11 +172,12 @@ func (h *heedless) Update(ctx context.Context, session *runtime.Session) error {
 
 // place holds the sessions and locks of some instances.
 type place struct {
-	sessions  *heedless
-	session   string // the ID of one
-	newLocker func(t *testing.T, opts distlock.Options) *distlock.Locker
-	lose      func(t *testing.T) // takes all locks away from their holders
-	observer  distlock.Observer
+	t        *testing.T
+	sessions *heedless
+	session  string // the ID of one
+	open     func(opts *distlock.Options) (*distlock.Locker, error)
+	lose     func() // takes all locks away from their holders
+	observer *outcomes
 }
 
 // instance is a Runner of its own.
@@ -87,42 +190,80 @@ type instance struct {
 const leaseTTL = 3 * time.Second
 
 // with makes an instance with the given agent.
-func (p *place) with(t *testing.T, agent func(ctx context.Context, input string) (string, error),
-	opts ...belugarunner.Options) *instance {
-	t.Helper()
-	i := &instance{agent: agent, locker: p.newLocker(t, distlock.Options{TTL: leaseTTL, Wait: 10 * time.Second, Observer: p.observer,
-		Logger: slog.New(slog.DiscardHandler)})}
-	asks := answers(func(ctx context.Context, input string) (string, error) { return i.agent(ctx, input) })
+func (p *place) with(agent answers, opts ...belugarunner.Options) *instance {
+	p.t.Helper()
+	i := &instance{agent: agent, locker: p.newLocker()}
 	with := belugarunner.Options{}
 	if len(opts) > 0 {
 		with = opts[0]
 	}
 	with.SessionService = p.sessions
+	asks := answers(func(ctx context.Context, input string) (string, error) { return i.agent(ctx, input) })
 	i.Runner = must2(belugarunner.Over(asks, i.locker, &with))
-	t.Cleanup(i.AwaitWorkers)
+	p.t.Cleanup(i.AwaitWorkers)
 	return i
 }
 
-// say iterates a whole run and returns its events and errors.
-func (p *place) say(ctx context.Context, i *instance, input string) (answer string, errs []error) {
-	return say(ctx, i.Runner, p.session, input)
+func (p *place) newLocker() *distlock.Locker {
+	p.t.Helper()
+	locker, err := p.open(&distlock.Options{TTL: leaseTTL, Wait: 10 * time.Second, Observer: p.observer,
+		Namespace: p.t.Name(), Logger: slog.New(slog.DiscardHandler)})
+	must(p.t, err)
+	p.t.Cleanup(func() { closeLocker(p.t, locker) })
+	return locker
 }
 
-// turns returns the inputs of the session's turns.
-func (p *place) turns(t *testing.T) string {
-	t.Helper()
-	session, err := p.sessions.Get(context.Background(), p.session)
-	must(t, err)
-	var inputs []string
-	for _, turn := range session.Turns {
-		inputs = append(inputs, turn.Input.(*schema.HumanMessage).Text())
+func (p *place) say(ctx context.Context, i *instance, input string) (string, error) {
+	p.t.Helper()
+	return say(p.t, ctx, i.Runner, p.session, input)
+}
+
+// refused makes a run that fails with a code of Beluga and a sentinel of this project.
+func (p *place) refused(ctx context.Context, i *instance, code core.ErrorCode, sentinel error) {
+	p.t.Helper()
+	_, err := p.say(ctx, i, "refused")
+	refusedWith(p.t, err, code, sentinel)
+}
+
+func (p *place) talk(i *instance, inputs ...string) {
+	p.t.Helper()
+	talk(p.t, i.Runner, p.session, inputs...)
+}
+
+// turns checks the inputs of the session's turns.
+func (p *place) turns(want string) {
+	p.t.Helper()
+	session, err := p.sessions.SessionService.Get(context.Background(), p.session)
+	must(p.t, err)
+	if got := inputs(session); got != want {
+		p.t.Errorf("the turns are %q, want %q", got, want)
 	}
-	return strings.Join(inputs, " ")
+}
+
+// free reports whether the lock of the session is free.
+func (p *place) free(i *instance) bool {
+	p.t.Helper()
+	info, err := i.locker.Inspect(context.Background(), p.session)
+	must(p.t, err)
+	return !info.Held
+}
+
+// cancelled begins a run of the instance and cancels it while its agent a works.
+func (p *place) cancelled(i *instance, a *thinks, input string) {
+	p.t.Helper()
+	ctx, cancel := context.WithCancel(p.t.Context())
+	go func() {
+		<-a.begun
+		cancel()
+	}()
+	if _, err := p.say(ctx, i, input); err != context.Canceled {
+		p.t.Fatalf("the run that was cancelled: %v", err)
+	}
 }
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	p := &place{sessions: &heedless{SessionService: runtime.NewInMemorySessionService()}}
+	p := &place{t: t, observer: new(outcomes), sessions: &heedless{SessionService: runtime.NewInMemorySessionService()}}
 	session, err := p.sessions.Create(t.Context(), "agent")
 	must(t, err)
 	p.session = session.ID
@@ -132,45 +273,33 @@ func newPlace(t *testing.T) *place {
 // onFakeTime runs a test with instances in one process.
 func onFakeTime(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, inProcess(t)) })
-}
-
-func inProcess(t *testing.T) *place {
-	t.Helper()
-	p := newPlace(t)
-	faults := drivertest.NewFaults(memlock.NewDriver())
-	p.newLocker = func(t *testing.T, opts distlock.Options) *distlock.Locker {
-		locker, err := distlock.New(faults, &opts)
-		must(t, err)
-		t.Cleanup(func() { closeLocker(t, locker) })
-		return locker
-	}
-	p.lose = func(*testing.T) {
-		faults.Inject(func(c drivertest.Call) drivertest.Fault {
-			if c.Op == drivertest.Extend {
-				return drivertest.Fault{Before: errors.New("cut off")}
-			}
-			return drivertest.Fault{}
-		})
-	}
-	return p
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlace(t)
+		faults := drivertest.NewFaults(memlock.NewDriver())
+		p.open = func(opts *distlock.Options) (*distlock.Locker, error) { return distlock.New(faults, opts) }
+		p.lose = func() {
+			faults.Inject(func(c drivertest.Call) drivertest.Fault {
+				if c.Op == drivertest.Extend {
+					return drivertest.Fault{Before: errors.New("cut off")}
+				}
+				return drivertest.Fault{}
+			})
+		}
+		test(t, p)
+	})
 }
 
 // onRedis runs a test with instances that share a Redis.
 func onRedis(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Helper()
 	p := newPlace(t)
-	server, namespace := servers.SharedServer(), t.Name()
-	p.newLocker = func(t *testing.T, opts distlock.Options) *distlock.Locker {
-		opts.Namespace = namespace
-		locker, err := lockurl.Open(t.Context(), server.URL(), &opts)
-		must(t, err)
-		t.Cleanup(func() { closeLocker(t, locker) })
-		return locker
+	server := servers.SharedServer()
+	p.open = func(opts *distlock.Options) (*distlock.Locker, error) {
+		return lockurl.Open(t.Context(), server.URL(), opts)
 	}
-	p.lose = func(t *testing.T) {
+	p.lose = func() {
 		if _, err := server.Do("EVAL", "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end",
-			"0", namespace+":*"); err != nil {
+			"0", t.Name()+":*"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,6 +313,31 @@ func everywhere(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Run("on Redis", func(t *testing.T) { onRedis(t, test) })
 }
 
+// onMem runs a test with mem:// on a clock of its own.
+func onMem(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}
+
+// newRunner makes a Runner that ends with the test.
+func newRunner(t testing.TB, a agent.Agent, url string, opts ...belugarunner.Options) *belugarunner.Runner {
+	t.Helper()
+	var only *belugarunner.Options
+	if len(opts) > 0 {
+		only = &opts[0]
+	}
+	r, err := belugarunner.New(a, url, only)
+	must(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := r.Shutdown(ctx); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+	})
+	return r
+}
+
 func closeLocker(t *testing.T, locker *distlock.Locker) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -193,47 +347,68 @@ func closeLocker(t *testing.T, locker *distlock.Locker) {
 	}
 }
 
-// free reports whether the lock of the session is free.
-func (p *place) free(t *testing.T, i *instance) bool {
+// say iterates a whole run, which yields its events or one error.
+func say(t testing.TB, ctx context.Context, r *belugarunner.Runner, session, input string) (string, error) {
 	t.Helper()
-	info, err := i.locker.Inspect(context.Background(), p.session)
+	return run(t, ctx, r, session, schema.NewHumanMessage(input))
+}
+
+func run(t testing.TB, ctx context.Context, r *belugarunner.Runner, session string, input schema.Message) (answer string, failure error) {
+	t.Helper()
+	for event, err := range r.Run(ctx, session, input) {
+		if failure != nil || err != nil && answer != "" {
+			t.Errorf("a run yields the text %q, and the errors %v and %v; want events or one error", answer, failure, err)
+		}
+		answer, failure = answer+event.Text, err
+	}
+	return answer, failure
+}
+
+// answered returns a check of the result of say.
+func answered(t testing.TB, want string) func(answer string, err error) {
+	return func(answer string, err error) {
+		t.Helper()
+		if answer != want || err != nil {
+			t.Errorf("%q, %v; want %q", answer, err, want)
+		}
+	}
+}
+
+// talk makes a turn of each input.
+func talk(t testing.TB, r *belugarunner.Runner, session string, inputs ...string) {
+	t.Helper()
+	for _, input := range inputs {
+		if _, err := say(t, t.Context(), r, session, input); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// said returns the inputs of a session's turns.
+func said(t testing.TB, r *belugarunner.Runner, session string) string {
+	t.Helper()
+	stored, err := r.Sessions().Get(t.Context(), session)
+	if coded := (*core.Error)(nil); errors.As(err, &coded) && coded.Code == core.ErrNotFound {
+		return "no session"
+	}
 	must(t, err)
-	return !info.Held
+	return inputs(stored)
+}
+
+func inputs(session *runtime.Session) string {
+	var texts []string
+	for _, turn := range session.Turns {
+		texts = append(texts, turn.Input.(*schema.HumanMessage).Text())
+	}
+	return strings.Join(texts, " ")
 }
 
 // refusedWith checks that an error has a code of Beluga and a sentinel of this project.
-func refusedWith(t *testing.T, err error, code core.ErrorCode, sentinel error) {
+func refusedWith(t testing.TB, err error, code core.ErrorCode, sentinel error) {
 	t.Helper()
 	var coded *core.Error
 	if !errors.As(err, &coded) || coded.Code != code || !errors.Is(err, sentinel) {
 		t.Errorf("error %v, want the code %s and %v", err, code, sentinel)
-	}
-}
-
-func echo(_ context.Context, input string) (string, error) { return "answer to " + input, nil }
-
-// thinks is an agent that signals its start and works until the test releases it. It ignores its
-// context.
-type thinks struct{ begun, goOn chan struct{} }
-
-func newThinks() *thinks { return &thinks{make(chan struct{}), make(chan struct{})} }
-
-func (a *thinks) agent(ctx context.Context, input string) (string, error) {
-	close(a.begun)
-	<-a.goOn
-	return echo(ctx, input)
-}
-
-// cancelled begins a run of the instance and cancels it while its agent a works.
-func (p *place) cancelled(t *testing.T, i *instance, a *thinks, input string) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-a.begun
-		cancel()
-	}()
-	if answer, errs := p.say(ctx, i, input); answer != "" || len(errs) != 1 || errs[0] != context.Canceled {
-		t.Fatalf("the run that was cancelled: %q, %v", answer, errs)
 	}
 }
 
@@ -250,3 +425,5 @@ func must2[T any](value T, err error) T {
 	}
 	return value
 }
+
+func second[T any](_ T, err error) error { return err }

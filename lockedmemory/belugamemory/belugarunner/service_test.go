@@ -45,6 +45,15 @@ type testService struct {
 	driver storedriver.Driver
 }
 
+// withSession makes a service with a session "id", and returns a context of this session.
+func withSession(t testing.TB, url string) (testService, context.Context) {
+	t.Helper()
+	s, ctx := newService(t, url), inSession(t, "id")
+	_, err := s.Create(ctx, "agent")
+	must(t, err)
+	return s, ctx
+}
+
 // under runs fn with the lease of a session, as a run does.
 func (s testService) under(t testing.TB, ctx context.Context, id string, fn func(ctx context.Context)) {
 	t.Helper()
@@ -53,17 +62,44 @@ func (s testService) under(t testing.TB, ctx context.Context, id string, fn func
 	must(t, s.locker.Do(ctx, key, func(ctx context.Context) error { fn(ctx); return nil }))
 }
 
+// update changes a session under its lease.
+func (s testService) update(t testing.TB, ctx context.Context, id string, change func(session *runtime.Session)) {
+	t.Helper()
+	s.under(t, ctx, id, func(ctx context.Context) {
+		session := s.read(t, ctx, id)
+		change(session)
+		must(t, s.Update(ctx, session))
+	})
+}
+
+func (s testService) read(t testing.TB, ctx context.Context, id string) *runtime.Session {
+	t.Helper()
+	session, err := s.Get(ctx, id)
+	must(t, err)
+	return session
+}
+
+// appends adds a turn.
+func appends(n int) func(*runtime.Session) {
+	return func(s *runtime.Session) { s.Turns = append(s.Turns, turn(n)) }
+}
+
+// onBackends runs a test over each backend, without data.
+func onBackends(t *testing.T, test func(t *testing.T, url string)) {
+	for name, url := range backends(t) {
+		t.Run(name, func(t *testing.T) { test(t, url) })
+	}
+}
+
 // onServices runs a test on Beluga's service and on this one, over each backend.
 func onServices(t *testing.T, test func(t *testing.T, s runtime.SessionService, in func(context.Context, string, func(context.Context)))) {
 	t.Run("Beluga's", func(t *testing.T) {
 		test(t, runtime.NewInMemorySessionService(), func(ctx context.Context, _ string, fn func(context.Context)) { fn(ctx) })
 	})
-	for name, url := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			s := newService(t, url)
-			test(t, s, func(ctx context.Context, id string, fn func(context.Context)) { s.under(t, ctx, id, fn) })
-		})
-	}
+	onBackends(t, func(t *testing.T, url string) {
+		s := newService(t, url)
+		test(t, s, func(ctx context.Context, id string, fn func(context.Context)) { s.under(t, ctx, id, fn) })
+	})
 }
 
 func turn(n int) schema.Turn {
@@ -114,7 +150,7 @@ func TestSessionService_O_keepsWhatUpdateGave(t *testing.T) {
 		}
 		update(func(*runtime.Session) {})
 		update(func(s *runtime.Session) { s.Turns = append(s.Turns, turn(1), turn(2)) })
-		update(func(s *runtime.Session) { s.Turns = append(s.Turns, turn(3)) })
+		update(appends(3))
 		update(func(s *runtime.Session) {
 			s.State = map[string]any{"n": int64(1) << 60, "list": []any{1.5, "x", nil}, "at": time.Unix(7, 0).UTC()}
 			s.AgentID = "other"
@@ -145,137 +181,112 @@ func isNotFound(t testing.TB, err error) {
 }
 
 func TestSessionService_expired_notFound(t *testing.T) {
-	for name, url := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			s := newService(t, url)
-			ctx := inSession(t, "a:b")
-			session, err := s.Create(ctx, "agent")
-			must(t, err)
-			if session.ID != "a:b" {
-				t.Errorf("the ID is %q", session.ID)
-			}
-			_, err = s.Create(ctx, "agent")
-			mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-			s.under(t, ctx, "a:b", func(ctx context.Context) {
-				session, err := s.Get(ctx, "a:b")
-				must(t, err)
-				session.Turns, session.ExpiresAt = append(session.Turns, turn(1)), time.Now().Add(-time.Millisecond)
-				must(t, s.Update(ctx, session))
-			})
-			_, err = s.Get(ctx, "a:b")
-			isNotFound(t, err)
-			session, err = s.Create(ctx, "next")
-			must(t, err)
-			got, err := s.Get(ctx, "a:b")
-			must(t, err)
-			same(t, got, session)
+	onBackends(t, func(t *testing.T, url string) {
+		s := newService(t, url)
+		ctx := inSession(t, "a:b")
+		session, err := s.Create(ctx, "agent")
+		must(t, err)
+		if session.ID != "a:b" {
+			t.Errorf("the ID is %q", session.ID)
+		}
+		_, err = s.Create(ctx, "agent")
+		mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+		s.update(t, ctx, "a:b", func(s *runtime.Session) {
+			s.Turns, s.ExpiresAt = append(s.Turns, turn(1)), time.Now().Add(-time.Millisecond)
 		})
-	}
+		_, err = s.Get(ctx, "a:b")
+		isNotFound(t, err)
+		session, err = s.Create(ctx, "next")
+		must(t, err)
+		got := s.read(t, ctx, "a:b")
+		same(t, got, session)
+	})
 }
 
 // An Update is refused, and writes nothing, unless its session was read last under the same lease.
 func TestSessionService_S1_outdatedUpdate_refused(t *testing.T) {
-	for name, url := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			s, other := newService(t, url), newService(t, url)
-			ctx, id := inSession(t, "id"), "id"
-			created, err := s.Create(ctx, "agent")
-			must(t, err)
-			refused := func(ctx context.Context, session *runtime.Session, sentinel error) {
-				t.Helper()
-				before, err := other.Get(ctx, id)
-				must(t, err)
-				session.Turns = append(session.Turns, turn(99))
-				code := core.ErrInvalidInput
-				if sentinel == distlock.ErrLost {
-					code = belugamemory.ErrLockLost
-				}
-				mustHaveCode(t, s.Update(ctx, session), code, sentinel)
-				after, err := other.Get(ctx, id)
-				must(t, err)
-				same(t, after, before)
+	onBackends(t, func(t *testing.T, url string) {
+		s, other := newService(t, url), newService(t, url)
+		ctx, id := inSession(t, "id"), "id"
+		created, err := s.Create(ctx, "agent")
+		must(t, err)
+		refused := func(ctx context.Context, session *runtime.Session, sentinel error) {
+			t.Helper()
+			before := other.read(t, ctx, id)
+			session.Turns = append(session.Turns, turn(99))
+			code := core.ErrInvalidInput
+			if sentinel == distlock.ErrLost {
+				code = belugamemory.ErrLockLost
 			}
-			refused(ctx, created, distlock.ErrNotHeld)
-			read, err := s.Get(ctx, id)
+			mustHaveCode(t, s.Update(ctx, session), code, sentinel)
+			after := other.read(t, ctx, id)
+			same(t, after, before)
+		}
+		refused(ctx, created, distlock.ErrNotHeld)
+		read := s.read(t, ctx, id)
+		refused(ctx, read, distlock.ErrNotHeld)
+		s.under(t, ctx, id, func(ctx context.Context) {
+			refused(ctx, created, distlock.ErrLost)
+			refused(ctx, read, distlock.ErrLost)
+			first := s.read(t, ctx, id)
+			second := s.read(t, ctx, id)
+			clone := *second
+			refused(ctx, &clone, distlock.ErrInvalidOption)
+			first.Turns = append(first.Turns, turn(1))
+			must(t, s.Update(ctx, first))
+			refused(ctx, second, distlock.ErrLost)
+			twin, err := newSessionService(s.driver, s.locker, 0)
 			must(t, err)
-			refused(ctx, read, distlock.ErrNotHeld)
-			s.under(t, ctx, id, func(ctx context.Context) {
-				refused(ctx, created, distlock.ErrLost)
-				refused(ctx, read, distlock.ErrLost)
-				first, err := s.Get(ctx, id)
-				must(t, err)
-				second, err := s.Get(ctx, id)
-				must(t, err)
-				clone := *second
-				refused(ctx, &clone, distlock.ErrInvalidOption)
-				first.Turns = append(first.Turns, turn(1))
-				must(t, s.Update(ctx, first))
-				refused(ctx, second, distlock.ErrLost)
-				twin, err := newSessionService(s.driver, s.locker, 0)
-				must(t, err)
-				first.Turns = append(first.Turns, turn(2))
-				must(t, s.Update(ctx, first))
-				session, err := twin.Get(ctx, id)
-				must(t, err)
-				must(t, twin.Update(ctx, session))
-				refused(ctx, first, distlock.ErrLost)
-				first, err = s.Get(ctx, id)
-				must(t, err)
-				first.TenantID = "another"
-				refused(ctx, first, distlock.ErrInvalidOption)
-				first.TenantID, first.ID = "", "another"
-				mustHaveCode(t, s.Update(ctx, first), core.ErrInvalidInput, distlock.ErrNotHeld)
-				read = second
-			})
-			other.under(t, ctx, id, func(ctx context.Context) {
-				session, err := other.Get(ctx, id)
-				must(t, err)
-				session.Turns = append(session.Turns, turn(3))
-				must(t, other.Update(ctx, session))
-			})
-			s.under(t, ctx, id, func(ctx context.Context) { refused(ctx, read, distlock.ErrLost) })
-			got, err := s.Get(ctx, id)
+			first.Turns = append(first.Turns, turn(2))
+			must(t, s.Update(ctx, first))
+			session, err := twin.Get(ctx, id)
 			must(t, err)
-			if want := []schema.Turn{turn(1), turn(2), turn(3)}; !reflect.DeepEqual(got.Turns, want) {
-				t.Errorf("the turns are %v", got.Turns)
-			}
-			mustHaveCode(t, s.Update(ctx, nil), core.ErrInvalidInput, distlock.ErrInvalidOption)
-			_, err = s.Get(ctx, "")
-			mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidKey)
+			must(t, twin.Update(ctx, session))
+			refused(ctx, first, distlock.ErrLost)
+			first = s.read(t, ctx, id)
+			first.TenantID = "another"
+			refused(ctx, first, distlock.ErrInvalidOption)
+			first.TenantID, first.ID = "", "another"
+			mustHaveCode(t, s.Update(ctx, first), core.ErrInvalidInput, distlock.ErrNotHeld)
+			read = second
 		})
-	}
+		other.update(t, ctx, id, appends(3))
+		s.under(t, ctx, id, func(ctx context.Context) { refused(ctx, read, distlock.ErrLost) })
+		got := s.read(t, ctx, id)
+		if want := []schema.Turn{turn(1), turn(2), turn(3)}; !reflect.DeepEqual(got.Turns, want) {
+			t.Errorf("the turns are %v", got.Turns)
+		}
+		mustHaveCode(t, s.Update(ctx, nil), core.ErrInvalidInput, distlock.ErrInvalidOption)
+		_, err = s.Get(ctx, "")
+		mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidKey)
+	})
 }
 
 func TestSessionService_tenants_seeTheirOwn(t *testing.T) {
-	for name, url := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			s := newService(t, url)
-			ctx := core.WithTenant(inSession(t, "id"), "one")
-			session, err := s.Create(ctx, "agent")
-			must(t, err)
-			if session.TenantID != "one" {
-				t.Errorf("the tenant is %q", session.TenantID)
-			}
-			another := core.WithTenant(t.Context(), "two")
-			_, err = s.Get(another, "id")
-			isNotFound(t, err)
-			isNotFound(t, s.Delete(another, "id"))
-			s.under(t, another, "id", func(ctx context.Context) {
-				mustHaveCode(t, s.Update(ctx, session), core.ErrInvalidInput, distlock.ErrInvalidOption)
-			})
-			if _, err = s.Get(ctx, "id"); err != nil {
-				t.Error(err)
-			}
+	onBackends(t, func(t *testing.T, url string) {
+		s := newService(t, url)
+		ctx := core.WithTenant(inSession(t, "id"), "one")
+		session, err := s.Create(ctx, "agent")
+		must(t, err)
+		if session.TenantID != "one" {
+			t.Errorf("the tenant is %q", session.TenantID)
+		}
+		another := core.WithTenant(t.Context(), "two")
+		_, err = s.Get(another, "id")
+		isNotFound(t, err)
+		isNotFound(t, s.Delete(another, "id"))
+		s.under(t, another, "id", func(ctx context.Context) {
+			mustHaveCode(t, s.Update(ctx, session), core.ErrInvalidInput, distlock.ErrInvalidOption)
 		})
-	}
+		if _, err = s.Get(ctx, "id"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A value that the codec cannot store leaves the session as it was.
 func TestSessionService_codec_refused(t *testing.T) {
-	s := newService(t, "mem://")
-	ctx := inSession(t, "id")
-	_, err := s.Create(ctx, "agent")
-	must(t, err)
+	s, ctx := withSession(t, "mem://")
 	circle := map[string]any{}
 	circle["self"] = circle
 	for name, change := range map[string]func(session *runtime.Session){
@@ -291,22 +302,17 @@ func TestSessionService_codec_refused(t *testing.T) {
 		"agent": func(s *runtime.Session) { s.AgentID = "\xff" },
 	} {
 		s.under(t, ctx, "id", func(ctx context.Context) {
-			session, err := s.Get(ctx, "id")
-			must(t, err)
+			session := s.read(t, ctx, "id")
 			change(session)
-			err = s.Update(ctx, session)
+			err := s.Update(ctx, session)
 			mustHaveCode(t, err, core.ErrInvalidInput, sessionstore.ErrCodec)
 			if !strings.Contains(err.Error(), "nothing was written") {
 				t.Errorf("%s: %v", name, err)
 			}
-			session, err = s.Get(ctx, "id")
-			must(t, err)
-			session.Turns = append(session.Turns, turn(1))
-			must(t, s.Update(ctx, session))
 		})
+		s.update(t, ctx, "id", appends(1))
 	}
-	got, err := s.Get(ctx, "id")
-	must(t, err)
+	got := s.read(t, ctx, "id")
 	if len(got.Turns) != 6 || len(got.State) != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -343,12 +349,7 @@ func TestSessionService_O_nextVersion_isKept(t *testing.T) {
 			s := newService(t, "mem://")
 			ctx := inSession(t, "id")
 			must(t, s.locked.Append(ctx, []byte(text)))
-			s.under(t, ctx, "id", func(ctx context.Context) {
-				session, err := s.Get(ctx, "id")
-				must(t, err)
-				session.Turns = append(session.Turns, turn(1))
-				must(t, s.Update(ctx, session))
-			})
+			s.update(t, ctx, "id", appends(1))
 			stored, err := s.locked.Last(ctx, 9)
 			must(t, err)
 			if len(stored) != 2 || string(stored[0].Input()) != text {
@@ -360,13 +361,9 @@ func TestSessionService_O_nextVersion_isKept(t *testing.T) {
 
 // A history of several pieces that was changed at its beginning.
 func TestSessionService_O_manyTurns_replaced(t *testing.T) {
-	s := newService(t, sharedURL(t))
-	ctx := inSession(t, "id")
-	_, err := s.Create(ctx, "agent")
-	must(t, err)
+	s, ctx := withSession(t, sharedURL(t))
 	s.under(t, ctx, "id", func(ctx context.Context) {
-		session, err := s.Get(ctx, "id")
-		must(t, err)
+		session := s.read(t, ctx, "id")
 		for n := range 5 {
 			long := turn(n)
 			long.Input = schema.NewHumanMessage(strings.Repeat("x", maxPiece/2))
@@ -375,8 +372,7 @@ func TestSessionService_O_manyTurns_replaced(t *testing.T) {
 		}
 		session.Turns[0] = turn(0)
 		must(t, s.Update(ctx, session))
-		got, err := s.Get(ctx, "id")
-		must(t, err)
+		got := s.read(t, ctx, "id")
 		session.UpdatedAt = got.UpdatedAt
 		same(t, got, session)
 	})
@@ -385,13 +381,9 @@ func TestSessionService_O_manyTurns_replaced(t *testing.T) {
 // After a definite failure the same Update can be repeated.
 func TestSessionService_notWritten_repeatable(t *testing.T) {
 	server := servers.StartRedis(t)
-	s := newService(t, server.URL())
-	ctx := inSession(t, "id")
-	_, err := s.Create(ctx, "agent")
-	must(t, err)
+	s, ctx := withSession(t, server.URL())
 	s.under(t, ctx, "id", func(ctx context.Context) {
-		session, err := s.Get(ctx, "id")
-		must(t, err)
+		session := s.read(t, ctx, "id")
 		session.Turns = []schema.Turn{turn(1)}
 		maxMemory := func(bytes string) {
 			_, err := server.Do("CONFIG", "SET", "maxmemory", bytes)
@@ -402,8 +394,7 @@ func TestSessionService_notWritten_repeatable(t *testing.T) {
 		maxMemory("0")
 		must(t, s.Update(ctx, session))
 	})
-	got, err := s.Get(ctx, "id")
-	must(t, err)
+	got := s.read(t, ctx, "id")
 	if !reflect.DeepEqual(got.Turns, []schema.Turn{turn(1)}) {
 		t.Errorf("the turns are %v", got.Turns)
 	}

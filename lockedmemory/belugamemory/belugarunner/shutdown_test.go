@@ -16,7 +16,6 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
-	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
@@ -44,36 +43,24 @@ func (s stopping) ends(t *testing.T) {
 	}
 }
 
-// refusedByShutdown checks the error of a run after a Shutdown: another instance can do it.
-func refusedByShutdown(t *testing.T, errs []error) {
+// refusedByShutdown makes a run after a Shutdown, or during it. Another instance can do the run.
+func refusedByShutdown(t *testing.T, r *belugarunner.Runner) {
 	t.Helper()
-	if len(errs) != 1 {
-		t.Fatalf("%v, want one error", errs)
-	}
-	refusedWith(t, errs[0], belugamemory.ErrShuttingDown, distlock.ErrClosed)
-	if belugamemory.Retryable(errs[0]) {
-		t.Errorf("%v is retryable on this instance", errs[0])
+	_, err := say(t, t.Context(), r, "s", "refused")
+	refusedWith(t, err, belugamemory.ErrShuttingDown, distlock.ErrClosed)
+	if belugamemory.Retryable(err) {
+		t.Errorf("%v is retryable on this instance", err)
 	}
 }
 
 func TestShutdown_refusesNewRuns(t *testing.T) {
 	onMem(t, func(t *testing.T) {
-		other := newRunner(t, answers(echo), "mem://")
-		r := newRunner(t, answers(func(context.Context, string) (string, error) { panic("it was shut down") }), "mem://")
-		before := r.Run(t.Context(), "s", schema.NewHumanMessage("q"))
+		other, r := newRunner(t, answers(echo), "mem://"), newRunner(t, never("it was shut down"), "mem://")
 		must(t, r.Shutdown(t.Context()))
 		for range 50 {
-			var errs []error
-			for _, err := range before {
-				errs = append(errs, err)
-			}
-			refusedByShutdown(t, errs)
-			_, errs = say(t.Context(), r, "s", "q")
-			refusedByShutdown(t, errs)
+			refusedByShutdown(t, r)
 		}
-		if answer, errs := say(t.Context(), other, "s", "q"); answer != "answer to q" || errs != nil {
-			t.Errorf("another Runner: %q, %v", answer, errs)
-		}
+		talk(t, other, "s", "q")
 		must(t, r.Shutdown(t.Context()))
 		refusedWith(t, r.Start(t.Context()), belugamemory.ErrShuttingDown, distlock.ErrClosed)
 	})
@@ -85,17 +72,10 @@ func TestShutdown_endsWaiters(t *testing.T) {
 		slow := newThinks()
 		r := newRunner(t, answers(slow.agent), "mem://")
 		var all sync.WaitGroup
-		all.Go(func() {
-			if answer, errs := say(t.Context(), r, "s", "q"); answer != "answer to q" || errs != nil {
-				t.Errorf("the run under way: %q, %v", answer, errs)
-			}
-		})
+		all.Go(func() { talk(t, r, "s", "under way") })
 		<-slow.begun
 		for range 3 {
-			all.Go(func() {
-				_, errs := say(t.Context(), r, "s", "waits")
-				refusedByShutdown(t, errs)
-			})
+			all.Go(func() { refusedByShutdown(t, r) })
 		}
 		synctest.Wait()
 		start := time.Now()
@@ -120,14 +100,14 @@ func TestShutdown_callerHasGone(t *testing.T) {
 	onMem(t, func(t *testing.T) {
 		slow := newThinks()
 		r := newRunner(t, answers(slow.agent), "mem://")
-		go say(t.Context(), r, "s", "q")
+		go func() { _, _ = say(t, t.Context(), r, "s", "q") }()
 		<-slow.begun
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiters sync.WaitGroup
 		for range 50 {
 			waiters.Go(func() {
-				if _, errs := say(ctx, r, "s", "waits"); len(errs) != 1 || !errors.Is(errs[0], context.Canceled) || core.IsRetryable(errs[0]) {
-					t.Errorf("%v", errs)
+				if _, err := say(t, ctx, r, "s", "waits"); !errors.Is(err, context.Canceled) || core.IsRetryable(err) {
+					t.Errorf("%v", err)
 				}
 			})
 		}
@@ -162,8 +142,7 @@ func TestShutdown_waitsForWorkers(t *testing.T) {
 				run := func(ctx context.Context) error {
 					ctx, cancel := context.WithCancel(ctx)
 					go func() { <-slow.begun; cancel() }()
-					_, errs := say(ctx, r, "s", "q")
-					return errors.Join(errs...)
+					return second(say(t, ctx, r, "s", "q"))
 				}
 				var err error
 				if test.within {
@@ -210,52 +189,19 @@ func lose(t *testing.T, l *distlock.Locker, key string) {
 	}
 }
 
-// Whatever ends a run, it is not open after that.
-func TestShutdown_everyEndCounts(t *testing.T) {
-	for name, run := range map[string]func(t *testing.T, r *belugarunner.Runner){
-		"a busy session": func(t *testing.T, r *belugarunner.Runner) {
-			must(t, r.Locker().Do(t.Context(), "s", func(context.Context) error {
-				_, errs := say(t.Context(), r, "s", "q")
-				refusedWith(t, errors.Join(errs...), core.ErrTimeout, distlock.ErrNotAcquired)
-				return nil
-			}))
-		},
-		"no session": func(t *testing.T, r *belugarunner.Runner) { say(t.Context(), r, "", "q") },
-		"an error":   func(t *testing.T, r *belugarunner.Runner) { say(t.Context(), r, "s", "fail") },
-		"its end":    func(t *testing.T, r *belugarunner.Runner) { say(t.Context(), r, "s", "q") },
-		"inside a Do": func(t *testing.T, r *belugarunner.Runner) {
-			must(t, r.Locker().Do(t.Context(), "s", func(ctx context.Context) error { say(ctx, r, "s", "q"); return nil }))
-		},
-		"a panic of its reader": func(t *testing.T, r *belugarunner.Runner) {
-			defer func() { _ = recover() }()
-			for range r.Run(t.Context(), "s", schema.NewHumanMessage("fail")) {
-				panic("the reader")
-			}
-		},
-		"a lease that the agent has released": func(t *testing.T, r *belugarunner.Runner) {
-			if _, errs := say(t.Context(), r, "s", "release"); len(errs) != 1 || errs[0] == nil {
-				t.Errorf("%v, want one error", errs)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onMem(t, func(t *testing.T) {
-				var r *belugarunner.Runner
-				r = newRunner(t, answers(func(ctx context.Context, input string) (string, error) {
-					switch input {
-					case "fail":
-						return "", errAgent
-					case "release":
-						lease, _ := r.Locker().FromContext(ctx, "s")
-						must(t, lease.Release(ctx))
-					}
-					return input, nil
-				}), "mem://", belugarunner.Options{Busy: lockedmemory.Refuse})
-				run(t, r)
-				stop(t.Context(), r).ends(t)
-			})
-		})
-	}
+// An agent may release the lease of its run. The run fails, and Shutdown does not wait for it.
+func TestShutdown_afterAReleaseInTheRun(t *testing.T) {
+	onMem(t, func(t *testing.T) {
+		var r *belugarunner.Runner
+		r = newRunner(t, answers(func(ctx context.Context, input string) (string, error) {
+			lease, _ := r.Locker().FromContext(ctx, "s")
+			return input, lease.Release(ctx)
+		}), "mem://")
+		if _, err := say(t, t.Context(), r, "s", "q"); err == nil {
+			t.Error("the run has no error")
+		}
+		stop(t.Context(), r).ends(t)
+	})
 }
 
 // In a run, Shutdown would wait for itself.
@@ -270,9 +216,9 @@ func TestShutdown_insideARun_refused(t *testing.T) {
 		}
 		r = newRunner(t, answers(func(ctx context.Context, input string) (string, error) {
 			return input, errors.Join(refused(ctx), other.Shutdown(ctx))
-		}), "mem://", belugarunner.Options{Plugins: []runtime.Plugin{&hooks{before: refused}}})
+		}), "mem://", belugarunner.Options{Plugins: []runtime.Plugin{before(refused)}})
 		other = newRunner(t, answers(echo), "mem://")
-		answered(t, "q")(say(t.Context(), r, "s", "q"))
+		answered(t, "q")(say(t, t.Context(), r, "s", "q"))
 	})
 }
 
@@ -287,7 +233,7 @@ func TestShutdown_othersStay(t *testing.T) {
 			all.Go(func() { must(t, first.Shutdown(t.Context())) })
 		}
 		all.Wait()
-		answered(t, "answer to q")(say(t.Context(), second, "s", "q"))
+		answered(t, "answer to q")(say(t, t.Context(), second, "s", "q"))
 		must(t, second.Shutdown(t.Context()))
 		in, out := question("q")
 		must(t, mem.Save(core.WithSessionID(t.Context(), "s"), in, out))
