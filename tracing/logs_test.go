@@ -10,8 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/drivertest"
+	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/tracing"
 )
 
@@ -56,8 +59,9 @@ func waiterWithoutWakes(ctx context.Context, t *testing.T, s *setup) {
 	must(t, s.locker.Do(ctx, session, func(context.Context) error { return nil }))
 }
 
-// Log lines are joined with spans by the key's attribute, under the same mode.
-func TestLogs_haveTheKeyOfSpans(t *testing.T) {
+// Log lines are joined with spans by the key's attribute, under the same mode, and with the trace of the
+// caller that acquired the lease, or that waits for it.
+func TestLogs_haveTheKeyAndTraceOfSpans(t *testing.T) {
 	for text, cause := range logLines {
 		for mode, want := range map[distlock.KeyMode]any{
 			"": "8b24f1a166ac8c39", distlock.KeyHashed: "8b24f1a166ac8c39", distlock.KeyRaw: session, distlock.KeyNone: nil,
@@ -65,53 +69,37 @@ func TestLogs_haveTheKeyOfSpans(t *testing.T) {
 			t.Run(text+"/"+string(mode), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var log bytes.Buffer
-					handler := slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
-					s := newLoggedSetup(t, slog.New(handler), mode, tracing.WithKeyAttribute(mode))
-					cause(t.Context(), t, s)
+					handler := tracing.LogHandler(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+					s := setupOn(t, memlock.NewDriver(), sdktrace.AlwaysSample(),
+						&distlock.Options{TTL: time.Second, Logger: slog.New(handler), LogKeys: mode}, tracing.WithKeyAttribute(mode))
+					ctx, request := s.tracer.Start(t.Context(), "request")
+					cause(ctx, t, s)
+					request.End()
 					_ = s.locker.Close(t.Context()) // the log is complete
 					line := lineWith(t, log.Bytes(), text)
 					if got := line["lock_key"]; got != want {
 						t.Errorf("the log line has the lock_key %v, want %v", got, want)
 					}
 					for _, span := range s.spans.GetSpans() {
-						if got, there := attributes(span)["lock_key"]; there != (want != nil) || there && got.AsString() != want {
+						got, there := attributes(span)["lock_key"]
+						if span.Name != "request" && (there != (want != nil) || there && got.AsString() != want) {
 							t.Errorf("the span %s has the lock_key %q, want %v", span.Name, got.AsString(), want)
 						}
 					}
 					if mode != distlock.KeyRaw && strings.Contains(log.String(), session) {
 						t.Errorf("the log shows the key: %s", &log)
 					}
+					caller := "request"
+					if text == "cannot notify waiters" {
+						caller = "distlock.acquire"
+					}
+					of := s.span(t, caller).SpanContext
+					if line["trace_id"] != of.TraceID().String() || line["span_id"] != of.SpanID().String() {
+						t.Errorf("the line has %v, want the IDs of %s", line, caller)
+					}
 				})
 			})
 		}
-	}
-}
-
-// Log lines are joined with the trace of the caller that acquired the lease, or that waits for it.
-func TestLogs_haveTheTraceOfTheCaller(t *testing.T) {
-	for text, cause := range logLines {
-		t.Run(text, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log bytes.Buffer
-				handler := slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
-				s := newLoggedSetup(t, slog.New(tracing.LogHandler(handler)), "")
-				ctx, request := s.tracer.Start(t.Context(), "request")
-				cause(ctx, t, s)
-				request.End()
-				_ = s.locker.Close(t.Context()) // the log is complete
-				line := lineWith(t, log.Bytes(), text)
-				name := "request"
-				switch text {
-				case "cannot notify waiters":
-					name = "distlock.acquire"
-				}
-				span := s.span(t, name)
-				if line["trace_id"] != span.SpanContext.TraceID().String() ||
-					line["span_id"] != span.SpanContext.SpanID().String() {
-					t.Errorf("the line has %v, want the IDs of %s", line, span.Name)
-				}
-			})
-		})
 	}
 }
 

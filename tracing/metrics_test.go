@@ -76,96 +76,41 @@ func gather(t *testing.T, reader *sdkmetric.ManualReader) []metricdata.Metrics {
 	return all.ScopeMetrics[0].Metrics
 }
 
-// want fails the test unless the points are as listed. Counters that are zero may be left out.
-func want(t *testing.T, got, want map[string]point) {
-	t.Helper()
-	got = maps.Clone(got)
-	maps.DeleteFunc(got, func(name string, p point) bool {
-		_, listed := want[name]
-		return p == point{} && !listed
-	})
-	for _, name := range slices.Sorted(maps.Keys(got)) {
-		if got[name] != want[name] {
-			t.Errorf("%s is %v, want %v", name, got[name], want[name])
-		}
-	}
-	for name := range want {
-		if _, there := got[name]; !there {
-			t.Errorf("%s is missing", name)
-		}
-	}
-}
-
-func TestMetrics_kindsUnitsBounds(t *testing.T) {
-	s, reader := measured(t)
-	must(t, s.locker.Do(t.Context(), session, func(context.Context) error { return nil }))
-	var got []string
-	for _, m := range gather(t, reader) {
-		kind := ""
-		switch data := m.Data.(type) {
-		case metricdata.Sum[int64]:
-			kind = map[bool]string{true: "counter", false: "up-down"}[data.IsMonotonic]
-		case metricdata.Histogram[float64]:
-			bounds := data.DataPoints[0].Bounds
-			kind = fmt.Sprint("histogram ", len(bounds), " ", bounds[0], " ", bounds[len(bounds)-1])
-		}
-		got = append(got, m.Name+" "+m.Unit+" "+kind)
-		if m.Description == "" {
-			t.Errorf("%s has no description", m.Name)
-		}
-	}
-	slices.Sort(got)
-	if want := []string{
-		"distlock.acquire.duration s histogram 18 0.0005 300",
-		"distlock.held {lease} up-down",
-		"distlock.hold.duration s histogram 18 0.0005 300",
-		"distlock.lost {lease} counter",
-		"distlock.renew.failures {renewal} counter",
-		"distlock.waiters {call} up-down",
-		"sessionstore.conflicts {write} counter",
-		"sessionstore.stale_writes {write} counter",
-	}; !slices.Equal(got, want) {
-		t.Errorf("metrics %q, want %q", got, want)
-	}
-}
-
 func TestMetrics_countCallsAndLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, reader := measured(t)
+		are := func(want map[string]point) {
+			t.Helper()
+			points := collect(t, reader)
+			for name, p := range want {
+				if got, there := points["distlock."+name]; !there || got != p {
+					t.Errorf("%s is %v, %t, want %v", name, got, there, p)
+				}
+			}
+		}
 		lease, err := s.locker.Acquire(t.Context(), session)
 		must(t, err)
 		go func() {
-			next, err := s.locker.Acquire(t.Context(), session)
-			if err != nil {
-				t.Error(err)
-			}
-			time.Sleep(2 * time.Second)
-			if err := next.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, s.locker.Do(t.Context(), session, func(context.Context) error { time.Sleep(2 * time.Second); return nil }))
 		}()
 		time.Sleep(500 * time.Millisecond)
-		want(t, collect(t, reader), map[string]point{
-			"distlock.acquire.duration backend=memory handoff=none outcome=acquired": {1, 0},
-			"distlock.held backend=memory":                                           {sum: 1},
-			"distlock.waiters backend=memory":                                        {sum: 1},
+		are(map[string]point{
+			"acquire.duration backend=memory handoff=none outcome=acquired": {1, 0},
+			"held backend=memory":    {sum: 1},
+			"waiters backend=memory": {sum: 1},
 		})
 		must(t, lease.Release(t.Context()))
 		must(t, lease.Release(t.Context()))
 		time.Sleep(time.Second)
-		want(t, collect(t, reader), map[string]point{
-			"distlock.acquire.duration backend=memory handoff=none outcome=acquired":   {1, 0},
-			"distlock.acquire.duration backend=memory handoff=remote outcome=acquired": {1, 0.5},
-			"distlock.hold.duration backend=memory":                                    {1, 0.5},
-			"distlock.held backend=memory":                                             {sum: 1},
-			"distlock.waiters backend=memory":                                          {},
+		are(map[string]point{
+			"acquire.duration backend=memory handoff=none outcome=acquired":   {1, 0},
+			"acquire.duration backend=memory handoff=remote outcome=acquired": {1, 0.5},
+			"hold.duration backend=memory":                                    {1, 0.5},
+			"held backend=memory":                                             {sum: 1},
+			"waiters backend=memory":                                          {},
 		})
 		time.Sleep(2 * time.Second)
-		points := collect(t, reader)
-		if points["distlock.held backend=memory"] != (point{}) ||
-			points["distlock.hold.duration backend=memory"] != (point{2, 2.5}) {
-			t.Errorf("after all releases: %v", points)
-		}
+		are(map[string]point{"held backend=memory": {}, "hold.duration backend=memory": {2, 2.5}})
 	})
 }
 
@@ -285,110 +230,57 @@ func TestMetrics_namespaces(t *testing.T) {
 	}
 }
 
-// everything makes operations with every outcome and handoff.
-func everything(t *testing.T, s *setup) {
-	acquire := func(ctx context.Context, opts ...distlock.CallOption) *distlock.Lease {
-		lease, _ := s.locker.Acquire(ctx, session, opts...)
-		return lease
-	}
-	fault := func(fault drivertest.Fault) {
-		s.faults.Inject(func(drivertest.Call) drivertest.Fault { return fault })
-	}
-	// For a local and a remote handoff.
-	for _, held := range []time.Duration{time.Millisecond, 500 * time.Millisecond} {
-		lease := acquire(t.Context())
-		go func() {
-			if err := acquire(t.Context()).Release(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}()
-		time.Sleep(held)
-		must(t, lease.Release(t.Context()))
-		synctest.Wait()
-	}
-	lease := acquire(t.Context())
-	_, _ = s.locker.TryAcquire(t.Context(), session)
-	acquire(t.Context(), distlock.WithWait(time.Millisecond))
-	left, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(time.Millisecond, cancel)
-	acquire(left)
-	must(t, lease.Extend(t.Context(), time.Second))
-	must(t, lease.Release(t.Context()))
-	acquire(lease.Context()) // lost
-	for _, failure := range []error{errBroken, driver.ErrTemporary, driver.ErrRefused} {
-		fault(drivertest.Fault{})
-		lease := acquire(t.Context())
-		fault(drivertest.Fault{Before: failure})
-		acquire(t.Context())
-		time.Sleep(2 * time.Second) // renewals fail, and the lease is lost
-		_ = lease.Release(t.Context())
-	}
-	s.faults.Inject(nil)
-	stolen := acquire(t.Context())
-	take(t, s.faults.Driver, stolen)
-	time.Sleep(time.Second) // a renewal finds the loss
-	s.faults.Inject(func(c drivertest.Call) drivertest.Fault {
-		if c.Op == drivertest.Acquire {
-			panic("driver")
-		}
-		return drivertest.Fault{}
-	})
-	func() {
-		defer func() { _ = recover() }()
-		acquire(t.Context())
-	}()
-	s.faults.Inject(nil)
-	// Outcomes that no backend of this test can cause, and those of writes.
-	observer := fencing.Options(s.locker).Observer
-	for _, op := range []distlock.Operation{
-		{Name: distlock.OpAcquire, Outcome: distlock.OutcomeUnknown},
-		{Name: distlock.OpExtend, Scheduled: true, Outcome: distlock.OutcomeUnknown},
-		{Name: distlock.OpExtend, Scheduled: true, Outcome: distlock.OutcomeFailed},
-		{Name: distlock.OpExtend, Scheduled: true, Outcome: distlock.OutcomeCancelled},
-		{Name: lockedmemory.OpSave, Outcome: distlock.OutcomeStale},
-		{Name: lockedmemory.OpClear, Outcome: distlock.OutcomeConflict},
-		{Name: lockedmemory.OpTurn, Outcome: distlock.OutcomeDone},
-	} {
-		op.Backend, op.Key = "memory", session
-		observer.End(observer.Start(t.Context(), &op), &op)
-	}
-}
-
-// No operation adds an attribute to the three. None of them has the key.
+// No operation adds an attribute to the three, and none of them has the key: a backend has at most 24
+// series of a namespace.
 func TestMetrics_atMost24AttributeSets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, reader := measured(t)
-		everything(t, s)
-		points := collect(t, reader)
-		var acquires []string
-		for name := range points {
-			if outcome, ok := strings.CutPrefix(name, "distlock.acquire.duration backend=memory "); ok {
-				acquires = append(acquires, outcome)
-			}
-			for _, attr := range strings.Fields(name)[1:] {
-				key, _, _ := strings.Cut(attr, "=")
-				if !slices.Contains([]string{"backend", "outcome", "handoff"}, key) {
-					t.Errorf("%s has the attribute %s", name, key)
-				}
-			}
+	s, reader := measured(t)
+	observer := fencing.Options(s.locker).Observer
+	for name, outcomes := range map[string][]distlock.Outcome{
+		distlock.OpAcquire: {distlock.OutcomeBusy, distlock.OutcomeCancelled, distlock.OutcomeFailed, distlock.OutcomeLost,
+			distlock.OutcomeRefused, distlock.OutcomeTimeout, distlock.OutcomeUnavailable, distlock.OutcomeUnknown},
+		distlock.OpExtend: {distlock.OutcomeCancelled, distlock.OutcomeFailed, distlock.OutcomeLost, distlock.OutcomeRefused,
+			distlock.OutcomeUnavailable, distlock.OutcomeUnknown},
+		distlock.OpRelease:   {distlock.OutcomeDone},
+		distlock.OpLost:      {distlock.OutcomeLost},
+		lockedmemory.OpSave:  {distlock.OutcomeStale},
+		lockedmemory.OpClear: {distlock.OutcomeConflict},
+		lockedmemory.OpTurn:  {distlock.OutcomeDone},
+	} {
+		ops := []distlock.Operation{}
+		for _, outcome := range outcomes {
+			ops = append(ops, distlock.Operation{Outcome: outcome, Scheduled: name == distlock.OpExtend})
 		}
-		slices.Sort(acquires)
-		if want := []string{
-			"handoff=local outcome=acquired", "handoff=none outcome=acquired", "handoff=remote outcome=acquired",
-			"outcome=busy", "outcome=cancelled", "outcome=failed", "outcome=lost", "outcome=refused", "outcome=timeout",
-			"outcome=unavailable", "outcome=unknown",
-		}; !slices.Equal(acquires, want) {
-			t.Errorf("calls of Acquire had %q, want %q", acquires, want)
-		}
-		for name, sum := range map[string]float64{"stale_writes": 1, "conflicts": 1} {
-			if got := points["sessionstore."+name+" backend=memory"].sum; got != sum {
-				t.Errorf("%s is %v", name, got)
+		if name == distlock.OpAcquire {
+			for _, from := range []distlock.Handoff{distlock.HandoffNone, distlock.HandoffLocal, distlock.HandoffRemote} {
+				ops = append(ops, distlock.Operation{Outcome: distlock.OutcomeAcquired, Handoff: from})
 			}
 		}
-		if len(points) > 24 {
-			t.Errorf("%d attribute sets: %q", len(points), slices.Sorted(maps.Keys(points)))
+		for _, op := range ops {
+			op.Name, op.Backend, op.Namespace, op.Key = name, "memory", "distlock", session
+			observer.End(observer.Start(t.Context(), &op), &op)
 		}
-	})
+	}
+	points := collect(t, reader)
+	acquires := 0
+	for name := range points {
+		if strings.HasPrefix(name, "distlock.acquire.duration ") {
+			acquires++
+		}
+		for _, attr := range strings.Fields(name)[1:] {
+			key, _, _ := strings.Cut(attr, "=")
+			if !slices.Contains([]string{"backend", "outcome", "handoff"}, key) {
+				t.Errorf("%s has the attribute %s", name, key)
+			}
+		}
+	}
+	if acquires != 11 || len(points) > 24 {
+		t.Errorf("%d attribute sets, %d of calls of Acquire: %q", len(points), acquires, slices.Sorted(maps.Keys(points)))
+	}
+	for _, name := range []string{"stale_writes", "conflicts"} {
+		if got := points["sessionstore."+name+" backend=memory"].sum; got != 1 {
+			t.Errorf("%s is %v", name, got)
+		}
+	}
 }
 
 // A measurement of a sampled span leads to the span.

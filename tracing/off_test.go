@@ -70,12 +70,6 @@ func TestTracing_metricsAlone_noAllocation(t *testing.T) {
 	}
 }
 
-func TestTracing_spansAlone(t *testing.T) {
-	s := newSetup(t, noMetrics)
-	must(t, s.memory.Save(t.Context(), "q", "a"))
-	s.span(t, "lockedmemory.save")
-}
-
 // A Locker pays nothing for a Tracing that is off.
 func TestTracing_off_LockerAllocatesNoMore(t *testing.T) {
 	off, err := tracing.New(noSpans, noMetrics)

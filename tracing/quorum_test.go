@@ -9,12 +9,10 @@ import (
 	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/tracing"
 )
 
 // nodes is a backend that shows the answers of two nodes, and those of a third node in late.
@@ -56,14 +54,8 @@ func (n *nodes) Release(ctx context.Context, req driver.ReleaseRequest) (driver.
 // onQuorum acquires, extends and releases a lock on nodes.
 func onQuorum(t *testing.T, sampler sdktrace.Sampler) (*nodes, *setup) {
 	t.Helper()
-	s := &setup{spans: tracetest.NewInMemoryExporter()}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(s.spans), sdktrace.WithSampler(sampler))
-	observer, err := tracing.New(tracing.WithTracerProvider(provider))
-	must(t, err)
 	n := &nodes{Driver: memlock.NewDriver()}
-	s.locker, err = distlock.New(n, &distlock.Options{Observer: observer})
-	must(t, err)
-	defer func() { must(t, s.locker.Close(context.Background())) }()
+	s := setupOn(t, n, sampler, &distlock.Options{})
 	lease, err := s.locker.Acquire(t.Context(), session)
 	must(t, err)
 	must(t, lease.Extend(t.Context(), time.Minute))

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
@@ -50,19 +51,19 @@ type setup struct {
 
 func newSetup(t *testing.T, opts ...tracing.Option) *setup {
 	t.Helper()
-	return newLoggedSetup(t, slog.New(slog.DiscardHandler), "", opts...)
+	return setupOn(t, memlock.NewDriver(), sdktrace.AlwaysSample(),
+		&distlock.Options{TTL: time.Second, Logger: slog.New(slog.DiscardHandler)}, opts...)
 }
 
-func newLoggedSetup(t *testing.T, log *slog.Logger, keys distlock.KeyMode, opts ...tracing.Option) *setup {
+func setupOn(t *testing.T, d driver.Driver, sampler sdktrace.Sampler, with *distlock.Options, opts ...tracing.Option) *setup {
 	t.Helper()
-	s := &setup{spans: tracetest.NewInMemoryExporter(), faults: drivertest.NewFaults(memlock.NewDriver()),
-		inner: &nothing{}}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(s.spans))
+	s := &setup{spans: tracetest.NewInMemoryExporter(), faults: drivertest.NewFaults(d), inner: &nothing{}}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(s.spans), sdktrace.WithSampler(sampler))
 	s.tracer = provider.Tracer("the application")
 	observer, err := tracing.New(append([]tracing.Option{tracing.WithTracerProvider(provider)}, opts...)...)
 	must(t, err)
-	s.locker, err = distlock.New(s.faults,
-		&distlock.Options{Observer: observer, TTL: time.Second, Logger: log, LogKeys: keys})
+	with.Observer = observer
+	s.locker, err = distlock.New(s.faults, with)
 	must(t, err)
 	t.Cleanup(func() { _ = s.locker.Close(context.Background()) })
 	s.memory, err = lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session), nil)
@@ -133,26 +134,41 @@ func TestSave_isOneTraceWithItsAttributes(t *testing.T) {
 	}
 }
 
+// A busy lock names the span around the grant, or that of the grant.
 func TestAcquire_busy_linksToTheHolder(t *testing.T) {
-	s := newSetup(t)
-	ctx, holder := s.tracer.Start(t.Context(), "the turn in front")
-	lease, err := s.locker.Acquire(ctx, session)
-	must(t, err)
-	s.spans.Reset()
-	if _, err := s.locker.TryAcquire(t.Context(), session); !errors.Is(err, distlock.ErrNotAcquired) {
-		t.Fatalf("TryAcquire: %v", err)
+	for _, within := range []bool{true, false} {
+		s := newSetup(t)
+		ctx := t.Context()
+		if within {
+			ctx, _ = s.tracer.Start(ctx, "the turn in front")
+		}
+		lease, err := s.locker.Acquire(ctx, session)
+		must(t, err)
+		holder := trace.SpanContextFromContext(ctx)
+		if !within {
+			holder = s.span(t, "distlock.acquire").SpanContext
+		}
+		s.spans.Reset()
+		if _, err := s.locker.TryAcquire(t.Context(), session); !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Fatalf("TryAcquire: %v", err)
+		}
+		span := s.span(t, "distlock.acquire")
+		attrs := attributes(span)
+		if span.Status.Code != codes.Unset || len(span.Events) != 0 || attrs["acquired"].AsBool() ||
+			attrs["distlock.outcome"].AsString() != "busy" {
+			t.Errorf("status %v, events %v, attributes %v", span.Status, span.Events, span.Attributes)
+		}
+		linksTo(t, span, holder)
+		must(t, lease.Release(t.Context()))
 	}
-	span := s.span(t, "distlock.acquire")
-	attrs := attributes(span)
-	if span.Status.Code != codes.Unset || len(span.Events) != 0 || attrs["acquired"].AsBool() ||
-		attrs["distlock.outcome"].AsString() != "busy" {
-		t.Errorf("status %v, events %v, attributes %v", span.Status, span.Events, span.Attributes)
+}
+
+func linksTo(t *testing.T, span tracetest.SpanStub, holder trace.SpanContext) {
+	t.Helper()
+	if len(span.Links) != 1 || span.Links[0].SpanContext.SpanID() != holder.SpanID() ||
+		span.Links[0].SpanContext.TraceID() != holder.TraceID() {
+		t.Errorf("links %v, want the span of the holder", span.Links)
 	}
-	if len(span.Links) != 1 || span.Links[0].SpanContext.SpanID() != holder.SpanContext().SpanID() ||
-		span.Links[0].SpanContext.TraceID() != holder.SpanContext().TraceID() {
-		t.Errorf("links %v, want the turn in front", span.Links)
-	}
-	must(t, lease.Release(t.Context()))
 }
 
 // The span of a waiter shows the source of the handoff: this process or the lock service.
@@ -161,72 +177,59 @@ func TestAcquire_showsTheHandoff(t *testing.T) {
 		"local":  time.Millisecond,      // soon after its grant, a lock is handed off within the process
 		"remote": 50 * time.Millisecond, // and later by the service
 	} {
-		t.Run(handoff, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSetup(t)
-				ctx, holder := s.tracer.Start(t.Context(), "the turn in front")
-				lease, err := s.locker.Acquire(ctx, session)
-				must(t, err)
-				s.spans.Reset()
-				go func() {
-					next, err := s.locker.Acquire(t.Context(), session)
-					if err != nil {
-						t.Error(err)
-					} else if next.Fence() <= lease.Fence() {
-						t.Errorf("token %d after %d", next.Fence(), lease.Fence())
-					}
-				}()
-				time.Sleep(held)
-				must(t, lease.Release(t.Context()))
-				synctest.Wait()
-
-				acquire, release := s.span(t, "distlock.acquire"), s.span(t, "distlock.release")
-				came, went := attributes(acquire), attributes(release)
-				if got := came["distlock.handoff"].AsString(); got != handoff {
-					t.Errorf("the acquire has the handoff %q", got)
+		synctest.Test(t, func(t *testing.T) {
+			s := newSetup(t)
+			ctx, holder := s.tracer.Start(t.Context(), "the turn in front")
+			lease, err := s.locker.Acquire(ctx, session)
+			must(t, err)
+			s.spans.Reset()
+			go s.locker.Acquire(t.Context(), session)
+			time.Sleep(held)
+			must(t, lease.Release(t.Context()))
+			synctest.Wait()
+			acquire, release := s.span(t, "distlock.acquire"), s.span(t, "distlock.release")
+			linksTo(t, acquire, holder.SpanContext())
+			came, went := attributes(acquire), attributes(release)
+			_, handed := went["distlock.handoff"]
+			if came["distlock.handoff"].AsString() != handoff || handed != (handoff == "local") {
+				t.Errorf("after a handoff that is %s, the spans have %v and %v", handoff, came, went)
+			}
+			for _, attrs := range []map[attribute.Key]attribute.Value{came, went} {
+				if _, asked := attrs["distlock.attempts"]; asked != (handoff == "remote") {
+					t.Errorf("attributes %v, want attempts only if the service was asked", attrs)
 				}
-				if len(acquire.Links) != 1 || acquire.Links[0].SpanContext.SpanID() != holder.SpanContext().SpanID() {
-					t.Errorf("links %v, want the turn in front", acquire.Links)
-				}
-				_, handed := went["distlock.handoff"]
-				if handed != (handoff == "local") || handed && went["distlock.handoff"].AsString() != handoff {
-					t.Errorf("the release has the attributes %v", release.Attributes)
-				}
-				for _, attrs := range []map[attribute.Key]attribute.Value{came, went} {
-					if _, asked := attrs["distlock.attempts"]; asked != (handoff == "remote") {
-						t.Errorf("attributes %v, want attempts only if the service was asked", attrs)
-					}
-				}
-			})
+			}
 		})
 	}
 }
 
-func TestAcquire_noOuterSpan_carriesItsOwn(t *testing.T) {
-	s := newSetup(t)
-	if _, err := s.locker.Acquire(t.Context(), session); err != nil {
-		t.Fatal(err)
-	}
-	first := s.span(t, "distlock.acquire")
-	s.spans.Reset()
-	_, _ = s.locker.TryAcquire(t.Context(), session)
-	if links := s.span(t, "distlock.acquire").Links; len(links) != 1 ||
-		links[0].SpanContext.SpanID() != first.SpanContext.SpanID() {
-		t.Errorf("links %v, want the first acquire", links)
-	}
-}
+// refusal is the error of a store that has refused a write.
+type refusal distlock.Outcome
+
+func (r refusal) Error() string             { return "refused as " + string(r) }
+func (r refusal) Outcome() distlock.Outcome { return distlock.Outcome(r) }
 
 func TestFailure_setsStatusAndRecordsTheError(t *testing.T) {
-	s := newSetup(t)
-	s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
-	if err := s.memory.Save(t.Context(), "q", "a"); !errors.Is(err, distlock.ErrUnavailable) {
-		t.Fatalf("Save: %v", err)
-	}
-	for _, name := range []string{"distlock.acquire", "lockedmemory.save"} {
-		span := s.span(t, name)
-		if span.Status.Code != codes.Error || !strings.Contains(span.Status.Description, "broken") ||
-			len(span.Events) != 1 || attributes(span)["distlock.outcome"].AsString() != "unavailable" {
-			t.Errorf("%s: status %v, events %v, attributes %v", name, span.Status, span.Events, span.Attributes)
+	for outcome, fail := range map[distlock.Outcome]func(s *setup){
+		distlock.OutcomeUnavailable: (*setup).broken,
+		distlock.OutcomeStale:       func(s *setup) { s.inner.fail = fmt.Errorf("broken: %w", refusal(distlock.OutcomeStale)) },
+		distlock.OutcomeConflict:    func(s *setup) { s.inner.fail = fmt.Errorf("broken: %w", refusal(distlock.OutcomeConflict)) },
+	} {
+		s := newSetup(t)
+		fail(s)
+		if err := s.memory.Save(t.Context(), "q", "a"); err == nil {
+			t.Error("Save: no error")
+		}
+		names := []string{"lockedmemory.save"}
+		if outcome == distlock.OutcomeUnavailable {
+			names = append(names, "distlock.acquire")
+		}
+		for _, name := range names {
+			span := s.span(t, name)
+			if span.Status.Code != codes.Error || !strings.Contains(span.Status.Description, "broken") ||
+				len(span.Events) != 1 || attributes(span)["distlock.outcome"].AsString() != string(outcome) {
+				t.Errorf("%s: status %v, events %v, attributes %v", name, span.Status, span.Events, span.Attributes)
+			}
 		}
 	}
 }
@@ -285,27 +288,6 @@ func TestFailure_recordedText(t *testing.T) {
 	}
 }
 
-// refusal is the error of a store that has refused a write.
-type refusal distlock.Outcome
-
-func (r refusal) Error() string             { return "refused as " + string(r) }
-func (r refusal) Outcome() distlock.Outcome { return distlock.Outcome(r) }
-
-func TestWrite_refused_statusError(t *testing.T) {
-	for _, outcome := range []distlock.Outcome{distlock.OutcomeStale, distlock.OutcomeConflict} {
-		s := newSetup(t)
-		s.inner.fail = fmt.Errorf("the store: %w", refusal(outcome))
-		if err := s.memory.Save(t.Context(), "q", "a"); err == nil {
-			t.Error("Save: no error")
-		}
-		span := s.span(t, "lockedmemory.save")
-		if got := attributes(span)["distlock.outcome"].AsString(); got != string(outcome) ||
-			span.Status.Code != codes.Error || len(span.Events) != 1 {
-			t.Errorf("%s: outcome %q, status %v, events %v", outcome, got, span.Status, span.Events)
-		}
-	}
-}
-
 func TestTurn_waitHeldExchanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t)
@@ -331,23 +313,6 @@ func TestTurn_waitHeldExchanges(t *testing.T) {
 			t.Errorf("the span of the Load has %v", load.Attributes)
 		}
 	})
-}
-
-func TestLoss_eventOnTheHoldersSpan(t *testing.T) {
-	s := newSetup(t)
-	ctx, turn := s.tracer.Start(t.Context(), "turn")
-	lease, err := s.locker.Acquire(ctx, session)
-	must(t, err)
-	s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
-	<-lease.Context().Done()
-	if err := s.locker.Close(t.Context()); err != nil { // the event is reported by then
-		t.Fatal(err)
-	}
-	turn.End()
-	events := s.span(t, "turn").Events
-	if len(events) != 1 || events[0].Name != "distlock.lost" {
-		t.Errorf("events %v", events)
-	}
 }
 
 // A turn may have ended before its loss is reported. The trace still shows the loss.
@@ -398,8 +363,8 @@ func TestSpans_laterReport_ownTimes(t *testing.T) {
 	if !span.StartTime.Equal(began) || !span.EndTime.Equal(end) || !span.Events[0].Time.Equal(end) {
 		t.Errorf("the span lasts from %s to %s, its error is of %s", span.StartTime, span.EndTime, span.Events[0].Time)
 	}
-	if event := s.span(t, "turn").Events[0]; !event.Time.Equal(began) {
-		t.Errorf("the lease was lost at %s", event.Time)
+	if events := s.span(t, "turn").Events; len(events) != 1 || events[0].Name != "distlock.lost" || !events[0].Time.Equal(began) {
+		t.Errorf("the span of the turn has %v, want a lost lease at %s", events, began)
 	}
 }
 
