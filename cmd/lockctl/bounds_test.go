@@ -37,9 +37,7 @@ func TestList_shortCommandsOn10000Locks(t *testing.T) {
 	calls := func(line string) (scans, scripts int) {
 		t.Helper()
 		for _, command := range []string{"CONFIG RESETSTAT", "SLOWLOG RESET"} {
-			if _, err := server.Do(strings.Fields(command)...); err != nil {
-				t.Fatal(err)
-			}
+			must(t, second(server.Do(strings.Fields(command)...)))
 		}
 		lockctl(t, append(strings.Fields(line), "--url", server.URL())...).is(t, 0, "key-0")
 		stats := client.InfoMap(t.Context(), "commandstats").Val()["Commandstats"]

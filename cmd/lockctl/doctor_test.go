@@ -18,9 +18,7 @@ func TestDoctor_sickServer(t *testing.T) {
 	t.Parallel()
 	r := servers.StartRedis(t, "--maxmemory-policy", "allkeys-lru")
 	shown, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, want, found := strings.Cut(string(shown), "$ lockctl doctor\n")
 	want, _, ends := strings.Cut(want, "```")
 	got := strings.ReplaceAll(lockctl(t, "doctor", "--url", r.URL()).is(t, exitFinding).out, r.Addr(), "localhost:6379")
@@ -32,18 +30,14 @@ func TestDoctor_sickServer(t *testing.T) {
 		Findings []struct{ Level, Check, Server, Found, Means, Do string }
 	}
 	printed := lockctl(t, "doctor", "--url", r.URL(), "-o", "json").is(t, exitFinding)
-	if err := json.Unmarshal([]byte(printed.out), &report); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(printed.out), &report))
 	for _, f := range report.Findings {
 		if f.Found == "maxmemory-policy allkeys-lru" && (f.Level != "problem" || f.Server != r.Addr() || f.Do != "CONFIG SET maxmemory-policy noeviction") {
 			t.Errorf("%+v", f)
 		}
 	}
 	for setting, value := range map[string]string{"maxmemory-policy": "noeviction", "appendonly": "yes"} {
-		if _, err := r.Do("CONFIG", "SET", setting, value); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second(r.Do("CONFIG", "SET", setting, value)))
 	}
 	healthy := lockctl(t, "doctor", "--url", r.URL()).is(t, 0, "0 problems, 0 warnings, 1 note, 7 ok")
 	if !strings.HasPrefix(healthy.out, r.Addr()+"\n  ok       connection     answers\n") {

@@ -122,18 +122,14 @@ func acquire(t *testing.T, d driver.Driver, key, holder string) owner {
 		Alive:    time.Minute, Seq: 1,
 	}
 	reply, err := d.Acquire(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return owner{d, req, reply}
 }
 
 func open(t *testing.T, url string) driver.Driver {
 	t.Helper()
 	d, err := lockurl.OpenDriver(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -193,9 +189,7 @@ func fits(t *testing.T, width int, printed string) {
 
 func TestExitCodes_unavailableRefusedUnsupported(t *testing.T) {
 	server, bare := servers.SharedRedis(t), servers.SharedPostgres(t).NewDatabase(t).URL()
-	if _, err := server.Do("SET", "distlock:{odd}:lock", "a value of another program"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(server.Do("SET", "distlock:{odd}:lock", "a value of another program")))
 	const down, quorum = "redis://127.0.0.1:1/0?max_retries=-1", "redlock+redis://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3/0?restart_delay=1m"
 	for _, c := range []struct {
 		line, url string
@@ -227,3 +221,12 @@ func TestCompletion_isForShells(t *testing.T) {
 	}
 	lockctl(t, "__complete", "session", "v").is(t, 0, "verify\tCheck")
 }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

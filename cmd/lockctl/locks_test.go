@@ -24,9 +24,7 @@ zebra  host-1:10  9s  9s  0  TOKEN  0af7651916cd43dd8448eb211c80319c`)
 			Locks []lock
 			More  bool
 		}
-		if err := json.Unmarshal([]byte(longest.out), &document); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(longest.out), &document))
 		if l := document.Locks; len(l) != 2 || l[0].Age < l[1].Age || l[0].TTL < 1 || l[0].Token < 1 || document.More {
 			t.Errorf("--longest prints %s", longest.out)
 		}
@@ -83,9 +81,7 @@ func TestShow_waitersInOrder(t *testing.T) {
 		}
 		var l lock
 		r := lockctl(t, "show", "apple", "-o", "json", "--url", url).is(t, 0)
-		if err := json.Unmarshal([]byte(r.out), &l); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(r.out), &l))
 		for i, o := range []owner{first, second} {
 			if w := l.Queue[i]; w.Ticket != o.reply.Ticket || w.Holder != o.req.Holder || w.Alive < 1 ||
 				w.Trace != "0af7651916cd43dd8448eb211c80319c" {

@@ -19,9 +19,7 @@ var shown = regexp.MustCompile("(?s)```console\n\\$ lockctl ([^\n]*)\n(.*?)```")
 // The commands of the page run in their order, and print what the page shows.
 func TestPage_commandsPrintAsShown(t *testing.T) {
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := newScene(t)
 	servers.Await(t, 30*time.Second, "an older lock", func() bool { return !strings.Contains(lockctl(t, "show", sceneKey).out, "held for  0s") })
 	acquire(t, s.holder.driver, "billing", "biller-0:77")
@@ -77,9 +75,7 @@ func (s scene) endLocks(t *testing.T) {
 
 func TestPage_namesFieldsAndCodes(t *testing.T) {
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, value := range []any{lock{}, waiter{}, exchange{}, verdict{}, problem{}} {
 		kind := reflect.TypeOf(value)
 		for i := range kind.NumField() {

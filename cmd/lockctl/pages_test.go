@@ -89,9 +89,7 @@ func TestPages_commandsKeepTheirPromises(t *testing.T) {
 // the runbook names the exit code and the word by which an operator sees the difference.
 func TestRunbook_listWithoutTheRightToScan(t *testing.T) {
 	server := servers.StartRedis(t)
-	if _, err := server.Do(strings.Fields(docs.LockRights.Blocks(t, "redis")[0])...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(server.Do(strings.Fields(docs.LockRights.Blocks(t, "redis")[0])...)))
 	acquire(t, open(t, server.URL()), sceneKey, sceneHolder)
 	t.Setenv("LOCKCTL_URL", strings.Replace(server.URL(), "://", "://agent:password@", 1))
 	lockctl(t, "list", "--longest").is(t, exitRefused, "'scan'")
@@ -108,9 +106,7 @@ func TestOperator_documentedRights(t *testing.T) {
 	grant := func(place docs.Place) {
 		t.Helper()
 		command := strings.Replace(place.Blocks(t, "redis")[0], "SETUSER agent", "SETUSER oncall", 1)
-		if _, err := server.Do(strings.Fields(command)...); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second(server.Do(strings.Fields(command)...)))
 	}
 	grant(docs.Place{Page: docs.LockRights.Page, Heading: "## Rights of an operator"})
 	c := newChat(t, server.URL(), sceneKey)
@@ -140,13 +136,9 @@ func TestOperator_documentedRights(t *testing.T) {
 func TestPages_urlsReachTheServer(t *testing.T) {
 	server := servers.StartRedis(t)
 	sentinel := servers.StartSentinelFor(t, server.Addr())
-	if _, err := server.Do("ACL", "SETUSER", "operator", "on", ">secret", "allkeys", "allchannels", "+@all"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(server.Do("ACL", "SETUSER", "operator", "on", ">secret", "allkeys", "allchannels", "+@all")))
 	acquire(t, open(t, server.URL()), sceneKey, sceneHolder)
-	if _, err := server.Do("ACL", "SETUSER", "default", "off"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(server.Do("ACL", "SETUSER", "default", "off")))
 	here := strings.NewReplacer("USER:PASSWORD", "operator:secret", "user:password", "operator:secret", "mymaster", "belugalock",
 		"HOST:26379", sentinel.Addr(), "HOST:6379", server.Addr(), "localhost:6379", server.Addr())
 	commands := docs.Commands(t, "export")

@@ -16,9 +16,7 @@ import (
 func locker(t *testing.T, url string) *distlock.Locker {
 	t.Helper()
 	l, err := lockurl.Open(t.Context(), url, &distlock.Options{TTL: 3 * time.Second, Wait: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close(context.Background()) })
 	return l
 }
@@ -27,9 +25,7 @@ func TestRelease_holderLosesAndWaiterWins(t *testing.T) {
 	onBackends(t, func(t *testing.T, url string) {
 		holder, next := locker(t, url), locker(t, url)
 		lease, err := holder.Acquire(t.Context(), "apple")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		won := make(chan *distlock.Lease, 1)
 		go func() {
 			lease, err := next.Acquire(t.Context(), "apple")

@@ -30,20 +30,14 @@ func newChat(t *testing.T, url, session string) chat {
 	t.Helper()
 	store, _, _ := lockurl.Split(url)
 	s, err := (&tool{url: url, store: store}).openStore()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(s.close)
 	key := lockedmemory.FixedKey(session)
 	inner, err := sessionstore.New(s.Driver, key, raw{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	locker := locker(t, url)
 	memory, err := lockedmemory.New(inner, locker, key, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return chat{memory, locker}
 }
 
@@ -139,9 +133,7 @@ func TestSession_verifyFindsBrokenEntries(t *testing.T) {
 	newChat(t, database.URL(), "chat-1").save(t, "", "question", "answer")
 	client := redis.NewClient(&redis.Options{Addr: database.Addr(), DB: database.DB()})
 	defer client.Close()
-	if err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: "session:{chat-1}:log", Values: []string{"odd", "entry"}, ID: "1999999999999999-1000000"}).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.XAdd(t.Context(), &redis.XAddArgs{Stream: "session:{chat-1}:log", Values: []string{"odd", "entry"}, ID: "1999999999999999-1000000"}).Err())
 	lockctl(t, "session", "verify", "chat-1", "--url", database.URL()).is(t, exitFinding, "cannot be read", "ahead of this machine's clock",
 		"Problems: 2")
 	lockctl(t, "session", "show", "chat-1", "--url", database.URL()).is(t, 0, "1999999999999999-1000000", "\n  broken: ")
@@ -161,9 +153,7 @@ func TestSession_verifyComparesTheLock(t *testing.T) {
 	}
 	newChat(t, elsewhere, "chat-1").save(t, "", "question", "answer")
 	verify(exitFinding, "the lock is held under the lower token "+token(early))
-	if _, err := early.driver.Release(t.Context(), lockdriver.ReleaseRequest{Name: early.req.Name, Owner: early.req.Owner}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(early.driver.Release(t.Context(), lockdriver.ReleaseRequest{Name: early.req.Name, Owner: early.req.Owner})))
 	verify(0, "No problem was found.")
 }
 
@@ -211,9 +201,7 @@ func TestSession_deleteWaitsForTheTurn(t *testing.T) {
 		})
 		return c.Save(ctx, []byte("second question"), []byte("answer"))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	(<-deleted).is(t, 0, "Deleted.")
 	lockctl(t, "session", "show", "chat-1", "--url", url).is(t, exitFinding)
 }

@@ -57,9 +57,7 @@ func TestContract_declaresWhatBelugaDeclares(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if compared < 100 {
 		t.Errorf("%d declarations were compared", compared)
 	}
@@ -70,18 +68,14 @@ func TestContract_declaresWhatBelugaDeclares(t *testing.T) {
 func declarations(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := map[string]string{}
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		normalize(file)
 		for _, decl := range file.Decls {
 			switch decl := decl.(type) {

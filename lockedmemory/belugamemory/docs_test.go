@@ -91,17 +91,11 @@ func TestDocs_codeCompiles(t *testing.T) {
 func TestDocs_programRunsTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	clone, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
-	if err := os.Symlink(clone, filepath.Join(dir, "belugalock")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(clone, filepath.Join(dir, "belugalock")))
 	source := strings.Replace(programPlace.Blocks(t, "go")[0], "localhost:6379", servers.SharedServer().Addr(), 1)
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600))
 	commands := programPlace.Blocks(t, "bash")
 	build, _, _ := strings.Cut(commands[1], "\n")
 	shell := exec.Command("sh", "-e", "-c", commands[0]+"mv ../main.go .\n"+

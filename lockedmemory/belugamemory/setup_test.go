@@ -95,9 +95,8 @@ func mustHaveCode(t testing.TB, err error, code core.ErrorCode, sentinel error) 
 func sharedURL(t testing.TB) string {
 	t.Helper()
 	server := servers.SharedServer()
-	if _, err := server.Do("FLUSHALL"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := server.Do("FLUSHALL")
+	must(t, err)
 	return server.URL()
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/test/incidents"
@@ -38,6 +39,20 @@ func (q *question) one(what string, properties ...func(span) bool) span {
 func (q *question) acquire(trace [16]byte) span {
 	q.Helper()
 	return q.one("the acquire of the trace", inTrace(trace), named(q.name("distlock.acquire")))
+}
+
+// ended returns how many operations of an instance have ended so; those of distlock.extend are renewals.
+func (q *question) ended(instance, operation string, outcome distlock.Outcome) (all int) {
+	for e, n := range q.Operations {
+		if e.Instance == instance && e.Name == operation && e.Outcome == outcome && e.Scheduled == (operation == distlock.OpExtend) {
+			all += n
+		}
+	}
+	return all
+}
+
+func (q *question) hasError(e ptrace.SpanEvent) bool {
+	return text(e.Attributes(), q.name("exception.message")) != ""
 }
 
 func (q *question) why() {
@@ -112,11 +127,7 @@ func (q *question) lost() {
 	}
 	events := 0
 	for _, s := range q.spans(inTrace(turn.TraceID())) {
-		for _, e := range s.Events().All() {
-			if e.Name() == q.name("distlock.lost") {
-				events++
-			}
-		}
+		events += s.events(func(e ptrace.SpanEvent) bool { return e.Name() == q.name("distlock.lost") })
 	}
 	if got := q.sum(incidents.Unlucky, "distlock.lost", ""); events != 1 || got != 1 {
 		q.Errorf("%d events, the metric is %d, want 1 lost lease", events, got)
@@ -124,12 +135,7 @@ func (q *question) lost() {
 }
 
 func (q *question) renewals() {
-	want := 0
-	for e, n := range q.Operations {
-		if e.Instance == incidents.Unlucky && e.Scheduled && e.Outcome == distlock.OutcomeUnavailable {
-			want += n
-		}
-	}
+	want := q.ended(incidents.Unlucky, distlock.OpExtend, distlock.OutcomeUnavailable)
 	if got := q.sum(incidents.Unlucky, q.name("distlock.renew.failures"), distlock.OutcomeUnavailable); got != want {
 		q.Errorf("%d failed renewals, want %d", got, want)
 	}
@@ -138,9 +144,8 @@ func (q *question) renewals() {
 			q.Errorf("%d failed renewals of %s", got, healthy)
 		}
 	}
-	failed := q.spans(named(q.name("distlock.extend")), about(incidents.Outage), func(s span) bool {
-		return s.Events().Len() == 1 && text(s.Events().At(0).Attributes(), q.name("exception.message")) != ""
-	})
+	failed := q.spans(named(q.name("distlock.extend")), about(incidents.Outage),
+		func(s span) bool { return s.Events().Len() == 1 && s.events(q.hasError) == 1 })
 	if len(failed) < 3 {
 		q.Errorf("%d failed renewals of the turn say why", len(failed))
 	}
@@ -172,23 +177,12 @@ func (q *question) cause() {
 		for _, s := range q.spans(named(q.name("distlock.acquire")), func(s span) bool {
 			return s.text(q.name("distlock.outcome")) == string(outcome)
 		}) {
-			errors := 0
-			for _, e := range s.Events().All() {
-				if text(e.Attributes(), q.name("exception.message")) != "" {
-					errors++
-				}
-			}
-			if errors != want {
-				q.Errorf("%d errors of an acquire that ended as %s, want %d", errors, outcome, want)
+			if got := s.events(q.hasError); got != want {
+				q.Errorf("%d errors of an acquire that ended as %s, want %d", got, outcome, want)
 			}
 		}
 		for _, instance := range incidents.Instances {
-			ended := 0
-			for e, n := range q.Operations {
-				if e.Instance == instance && e.Name == distlock.OpAcquire && e.Outcome == outcome {
-					ended += n
-				}
-			}
+			ended := q.ended(instance, distlock.OpAcquire, outcome)
 			if got := q.sum(instance, q.name("distlock.acquire.duration"), outcome); got != ended {
 				q.Errorf("%d calls of %s ended as %s, want %d", got, instance, outcome, ended)
 			}

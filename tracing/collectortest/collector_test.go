@@ -1,10 +1,11 @@
 // Package collectortest sends the telemetry of a contended run to the OTLP receiver of the
-// OpenTelemetry Collector, over gRPC and over HTTP. Tests look for the answers that
+// OpenTelemetry Collector. Tests look for the answers that
 // docs/howto/tracing-and-metrics.md promises.
 package collectortest
 
 import (
 	"context"
+	"net"
 	"testing"
 
 	"go.opentelemetry.io/collector/component"
@@ -19,9 +20,9 @@ import (
 
 // collector is the Collector's OTLP receiver with a sink behind it.
 type collector struct {
-	grpc, http string // host and port
-	traces     consumertest.TracesSink
-	metrics    consumertest.MetricsSink
+	http    string // host and port
+	traces  consumertest.TracesSink
+	metrics consumertest.MetricsSink
 }
 
 // startCollector starts a receiver on free ports of 127.0.0.1.
@@ -29,7 +30,11 @@ func startCollector(t *testing.T) *collector {
 	t.Helper()
 	var err error
 	for range 10 { // another process may take a port that was free
-		c := &collector{grpc: freeAddress(t), http: freeAddress(t)}
+		var l net.Listener
+		l, err = servers.Listen()
+		must(t, err)
+		c := &collector{http: l.Addr().String()}
+		must(t, l.Close())
 		if err = c.start(t); err == nil {
 			return c
 		}
@@ -38,46 +43,26 @@ func startCollector(t *testing.T) *collector {
 	return nil
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := servers.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func (c *collector) start(t *testing.T) error {
 	t.Helper()
 	factory := otlpreceiver.NewFactory()
 	config := factory.CreateDefaultConfig()
 	err := confmap.NewFromStringMap(map[string]any{"protocols": map[string]any{
-		"grpc": map[string]any{"endpoint": c.grpc}, "http": map[string]any{"endpoint": c.http},
+		"http": map[string]any{"endpoint": c.http},
 	}}).Unmarshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Both receivers share their servers, because they have one configuration.
 	settings := receivertest.NewNopSettings(factory.Type())
 	traces, err := factory.CreateTraces(t.Context(), settings, config, &c.traces)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	metrics, err := factory.CreateMetrics(t.Context(), settings, config, &c.metrics)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, receiver := range []component.Component{traces, metrics} {
 		if err := receiver.Start(t.Context(), componenttest.NewNopHost()); err != nil {
 			_ = receiver.Shutdown(t.Context())
 			return err
 		}
-		t.Cleanup(func() {
-			if err := receiver.Shutdown(context.Background()); err != nil {
-				t.Errorf("stop the receiver: %v", err)
-			}
-		})
+		t.Cleanup(func() { must(t, receiver.Shutdown(context.Background())) })
 	}
 	return nil
 }

@@ -46,61 +46,34 @@ var quoted = regexp.MustCompile("`([^`]+)`")
 // The received telemetry of a contended run answers each question of the page, with the names that
 // the page gives.
 func TestCollector_answersTheQuestionsOfThePage(t *testing.T) {
+	c := startCollector(t)
+	x := &telemetry{t: t, to: c}
+	scene, err := incidents.Play(t.Context(), servers.SharedServer().Addr(), incidents.Options{Telemetry: x.of})
+	must(t, err)
+	t.Cleanup(func() { must(t, scene.Close(context.Background())) })
+	x.flush()
 	rows := docs.Place{Page: docs.Metrics.Page, Heading: "## Ten questions"}.Table(t)
-	if len(rows) != 10 {
-		t.Errorf("the page has %d questions", len(rows))
+	if len(rows) != len(answers) {
+		t.Errorf("the page has %d questions, and %d have a test", len(rows), len(answers))
 	}
-	for _, protocol := range []string{"grpc", "http"} {
-		t.Run(protocol, func(t *testing.T) {
-			collector, scene, x := play(t, protocol)
-			asked := maps.Clone(answers)
-			for _, row := range rows {
-				answer := asked[row[0]]
-				if answer == nil {
-					t.Errorf("no test answers %q", row[0])
-					continue
-				}
-				delete(asked, row[0])
-				t.Run(row[0], func(t *testing.T) {
-					q := &question{t, collector, scene, x.lines, map[string]bool{}}
-					for _, name := range quoted.FindAllStringSubmatch(row[1], -1) {
-						q.names[name[1]] = false
-					}
-					answer(q)
-					for name, used := range q.names {
-						if !used {
-							t.Errorf("the page names `%s`, and the test does not look at it", name)
-						}
-					}
-				})
+	for _, row := range rows {
+		t.Run(row[0], func(t *testing.T) {
+			q := &question{t, c, scene, x.lines, map[string]bool{}}
+			for _, name := range quoted.FindAllStringSubmatch(row[1], -1) {
+				q.names[name[1]] = false
 			}
-			for question := range asked {
-				t.Errorf("the page does not ask %q", question)
+			answer := answers[row[0]]
+			if answer == nil {
+				t.Fatal("no test answers the question")
+			}
+			answer(q)
+			for name, used := range q.names {
+				if !used {
+					t.Errorf("the page names `%s`, and the test does not look at it", name)
+				}
 			}
 		})
 	}
-}
-
-// play plays a scene and returns when the collector has received its telemetry.
-func play(t *testing.T, protocol string) (*collector, *incidents.Scene, *telemetry) {
-	t.Helper()
-	c := startCollector(t)
-	x := &telemetry{t: t, protocol: protocol, to: c}
-	scene, err := incidents.Play(t.Context(), servers.SharedServer().Addr(), incidents.Options{Telemetry: x.of})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := scene.Close(context.Background()); err != nil {
-			t.Errorf("end the scene: %v", err)
-		}
-	})
-	x.flush()
-	return c, scene, x
-}
-
-func TestCollector_metricsAndLinesOfThePage(t *testing.T) {
-	c, _, x := play(t, "http")
 	t.Run("metrics", func(t *testing.T) { metricsOfThePage(t, c) })
 	t.Run("log lines", func(t *testing.T) { linesOfThePage(t, x) })
 }
@@ -182,5 +155,12 @@ func TestCollector_programOfThePage(t *testing.T) {
 	acquired := c.spans(named("distlock.acquire"), about("conversation-42"))
 	if len(acquired) != 1 || c.sum("one", "distlock.acquire.duration", distlock.OutcomeAcquired) != 1 {
 		t.Errorf("received are %d spans, %v", len(acquired), c.points("one", "distlock.acquire.duration"))
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,6 +1,7 @@
 package collectortest
 
 import (
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -27,6 +28,16 @@ func text(of pcommon.Map, key string) string {
 	return ""
 }
 
+// events returns how many events have a property.
+func (s span) events(has func(ptrace.SpanEvent) bool) (n int) {
+	for _, e := range s.Events().All() {
+		if has(e) {
+			n++
+		}
+	}
+	return n
+}
+
 // ms returns an attribute in milliseconds as a duration; -1: the span does not have it.
 func (s span) ms(key string) time.Duration {
 	v, ok := s.Attributes().Get(key)
@@ -43,7 +54,7 @@ func (c *collector) spans(properties ...func(span) bool) (found []span) {
 			for _, scope := range resource.ScopeSpans().All() {
 				for _, s := range scope.Spans().All() {
 					one := span{s, resource.Resource().Attributes()}
-					if hasAll(one, properties) {
+					if !slices.ContainsFunc(properties, func(has func(span) bool) bool { return !has(one) }) {
 						found = append(found, one)
 					}
 				}
@@ -51,15 +62,6 @@ func (c *collector) spans(properties ...func(span) bool) (found []span) {
 		}
 	}
 	return found
-}
-
-func hasAll(s span, properties []func(span) bool) bool {
-	for _, has := range properties {
-		if !has(s) {
-			return false
-		}
-	}
-	return true
 }
 
 func named(name string) func(span) bool { return func(s span) bool { return s.Name() == name } }

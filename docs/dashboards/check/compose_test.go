@@ -17,17 +17,11 @@ import (
 func readCompose(t *testing.T) *types.Project {
 	t.Helper()
 	file, err := filepath.Abs("../../../compose.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	options, err := cli.NewProjectOptions([]string{file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	project, err := options.LoadProject(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return project
 }
 
@@ -105,9 +99,7 @@ func TestCompose_grafanaFindsDashboardAndSources(t *testing.T) {
 	for _, source := range sources.Datasources {
 		kinds[source.UID] = source.Type
 		at, err := url.Parse(source.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		service, ok := project.Services[at.Hostname()]
 		if !ok || !slices.ContainsFunc(service.Ports, func(p types.ServicePortConfig) bool { return at.Port() == strconv.Itoa(int(p.Target)) }) {
 			t.Errorf("%s: no service answers at %s", source.UID, source.URL)

@@ -36,9 +36,7 @@ type target struct {
 
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(read(t, "../belugalock.json")), &d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(read(t, "../belugalock.json")), &d))
 	return d
 }
 
@@ -68,9 +66,7 @@ func readYAML(t *testing.T, name string, v any) {
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -91,4 +87,11 @@ func documented(t *testing.T) (names []string) {
 		t.Fatalf("%s has the metrics %q, want 8 at least", docs.Metrics.Page, names)
 	}
 	return names
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -15,29 +15,17 @@ import (
 func TestExporter_namesHaveUnderscores(t *testing.T) {
 	telemetry, target := serve(t)
 	locker, err := memlock.New(&distlock.Options{Observer: telemetry.Observer})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := locker.Do(t.Context(), "a lock", func(context.Context) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if err := locker.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, locker.Do(t.Context(), "a lock", func(context.Context) error { return nil }))
+	must(t, locker.Close(t.Context()))
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+target, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	request.Header.Set("Accept", "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8")
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if kind := response.Header.Get("Content-Type"); !strings.Contains(kind, "allow-utf-8") {
 		t.Errorf("the answer is %s, want names of any letters", kind)
 	}

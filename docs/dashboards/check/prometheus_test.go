@@ -41,14 +41,10 @@ func serve(t *testing.T) (incidents.Telemetry, string) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	meters, spans := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), sdktrace.NewTracerProvider()
 	observer, err := tracing.New(tracing.WithTracerProvider(spans), tracing.WithMeterProvider(meters))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	site := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	t.Cleanup(site.Close)
 	return incidents.Telemetry{Observer: observer, Tracer: spans.Tracer("application")},
@@ -78,9 +74,7 @@ func play(t *testing.T) run {
 			Telemetry: func(instance string) incidents.Telemetry { return telemetry[instance] },
 			Hold:      time.Duration(min(n+1, *plays-n)) * time.Second,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.scene = scene
 		stale += scene.StaleWrites
 		wait(t, fmt.Sprintf("the stale writes of scene %d are scraped", n+1), func() string {
@@ -96,9 +90,7 @@ func play(t *testing.T) run {
 
 // close ends the scene, with its stuck holder and the queue behind it.
 func (r run) close(t *testing.T) {
-	if err := r.scene.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.scene.Close(t.Context()))
 	for _, name := range []string{"distlock_waiters", "distlock_held"} {
 		wait(t, name+" returns to zero", func() string {
 			left := r.value(t, "sum("+name+")")
@@ -215,9 +207,7 @@ func (r run) alertsFire(t *testing.T) {
 		r.returns(t, fmt.Sprintf(`ALERTS{alertname=%q, alertstate="firing", job="agent", distlock_backend="redis"}`, name))
 	}
 	groups, err := r.Rules(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, group := range groups.Groups {
 		for _, one := range group.Rules {
 			rule := one.(promv1.AlertingRule)
@@ -240,9 +230,7 @@ func (r run) exemplarLeadsToAWaiter(t *testing.T) {
 	}
 	wait(t, "an exemplar", func() string {
 		found, err := r.QueryExemplars(t.Context(), "distlock_acquire_duration_seconds_bucket", time.Now().Add(-time.Hour), time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, series := range found {
 			for _, exemplar := range series.Exemplars {
 				if slices.Contains(waiters, string(exemplar.Labels["trace_id"])) {

@@ -29,9 +29,7 @@ func (r run) write(t *testing.T, name string) {
 		for _, q := range p.Targets {
 			value, _, _, err := r.QueryRange(t.Context(), filled(q.Expr, "10s"),
 				promv1.Range{Start: r.began, End: time.Now(), Step: time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, stream := range value.(model.Matrix) {
 				one := series{Name: q.LegendFormat}
 				for label, value := range stream.Metric {
@@ -48,10 +46,6 @@ func (r run) write(t *testing.T, name string) {
 		all = append(all, panel)
 	}
 	text, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(name, text, 0o600))
 }

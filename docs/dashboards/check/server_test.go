@@ -27,15 +27,11 @@ const (
 func startPrometheus(t *testing.T, targets []string) promv1.API {
 	t.Helper()
 	rules, err := filepath.Abs("../alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	config := fmt.Sprintf("global: {scrape_interval: %s, scrape_timeout: %[1]s, evaluation_interval: %[1]s}\nrule_files: [%q]\n"+
 		"scrape_configs: [{job_name: agent, static_configs: [{targets: [%s]}]}]\n", interval, rules, strings.Join(targets, ", "))
-	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600))
 	for range 3 { // another process may take the port
 		if api := tryPrometheus(t, dir); api != nil {
 			return api
@@ -49,21 +45,15 @@ func startPrometheus(t *testing.T, targets []string) promv1.API {
 func tryPrometheus(t *testing.T, dir string) promv1.API {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	at := listener.Addr().String()
 	_ = listener.Close()
 	client, err := api.NewClient(api.Config{Address: "http://" + at})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	prometheus := promv1.NewAPI(client)
 
 	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.Command("prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data",
 		"--enable-feature=exemplar-storage", "--web.listen-address="+at)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log

@@ -33,13 +33,9 @@ func examine(t *testing.T, lockURL, storeURL string) []Finding {
 func sessionsOf(t *testing.T, rawURL string) (sessions storedriver.Driver) {
 	t.Helper()
 	address, opts, err := lockurl.Split(rawURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	locks, err := lockurl.OpenDriver(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = locks.Close() })
 	keep := storedriver.Retention{Namespace: opts.Namespace}
 	if locks.Capabilities().Backend == "postgres" {
@@ -47,9 +43,7 @@ func sessionsOf(t *testing.T, rawURL string) (sessions storedriver.Driver) {
 	} else {
 		sessions, err = redisstore.NewColocatedDriver(locks, &keep)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return sessions
 }
 
@@ -93,9 +87,7 @@ func do(t *testing.T, r *servers.Redis, args ...string) {
 func open(t *testing.T, url string) *distlock.Locker {
 	t.Helper()
 	locker, err := lockurl.Open(t.Context(), url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = locker.Close(context.WithoutCancel(t.Context())) })
 	return locker
 }
@@ -182,5 +174,12 @@ func TestRights_documented(t *testing.T) {
 		if !maps.Equal(got, want) {
 			t.Errorf("%s: tries %v, documented %v", name, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -29,9 +29,7 @@ func TestExamine_healthyRedis(t *testing.T) {
 	r := startRedis(t)
 	converse(t, r.URL(), r.URL())
 	before, err := r.Do("KEYS", "*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	findings := finds(t, r.URL(), r.URL())
 	if i := slices.IndexFunc(findings, func(f Finding) bool { return f.Level != OK }); i >= 0 {
 		t.Errorf("%+v", findings[i])
@@ -187,9 +185,7 @@ func TestExamine_noServer(t *testing.T) {
 
 func freeAddr(t *testing.T) string {
 	l, err := servers.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -225,14 +221,8 @@ func converse(t *testing.T, lockURL, storeURL string) {
 	t.Helper()
 	key := lockedmemory.FixedKey("a } session")
 	store, err := sessionstore.New(sessionsOf(t, storeURL), key, sessionstore.JSON[string]{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	memory, err := lockedmemory.New(store, open(t, lockURL), key, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := memory.Save(t.Context(), "q", "a"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, memory.Save(t.Context(), "q", "a"))
 }

@@ -45,9 +45,7 @@ func TestExamine_Sentinel(t *testing.T) {
 	slow := slices.Repeat([]string{"warning failover time"}, 3) // down-after-milliseconds is 1 s
 	finds(t, s.URL()+"&ttl=1s&read_timeout=300ms", "", slow...)
 	silent, err := servers.Listen() // and never accepts
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer silent.Close()
 	hangs := strings.Replace(s.URL(), "://", "://"+silent.Addr().String()+",", 1) + "&read_timeout=1s"
 	shows(t, finds(t, hangs, "", "problem sentinel"), Problem, "sentinel", "Start the Sentinel")
