@@ -44,10 +44,3 @@ func TestDoctor_sickServer(t *testing.T) {
 		t.Errorf("%q", healthy.out)
 	}
 }
-
-func TestDoctor_badURL(t *testing.T) {
-	t.Parallel()
-	lockctl(t, "doctor").is(t, exitUsage, "use --url or LOCKCTL_URL")
-	lockctl(t, "doctor", "--url", "redis://h:port").is(t, exitUsage, "a port must be a number")
-	lockctl(t, "doctor", "--url", "redis://127.0.0.1:1", "--store", "http://h").is(t, exitUsage, `the scheme "http" is not known`)
-}

@@ -136,8 +136,11 @@ func open(t *testing.T, url string) driver.Driver {
 
 func TestUsage_badInputSaysWhatToDo(t *testing.T) {
 	for line, want := range map[string]string{
-		"list":                                "use --url or LOCKCTL_URL",
-		"session list":                        "use --store, LOCKCTL_STORE, --url or LOCKCTL_URL",
+		"list":                        "use --url or LOCKCTL_URL",
+		"session list":                "use --store, LOCKCTL_STORE, --url or LOCKCTL_URL",
+		"doctor":                      "use --url or LOCKCTL_URL",
+		"doctor --url redis://h:port": "a port must be a number",
+		"doctor --url redis://127.0.0.1:1 --store http://h": `the scheme "http" is not known`,
 		"list --url mem://":                   "lockctl cannot reach",
 		"list --url nonsense":                 "it has no scheme",
 		"list --url redis://h/0?ttl=x":        "ttl is not a duration",

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,11 +30,7 @@ zebra  host-1:10  9s  9s  0  TOKEN  0af7651916cd43dd8448eb211c80319c`)
 			t.Errorf("--longest prints %s", longest.out)
 		}
 		lockctl(t, "list", "--limit", "1", "--url", url).is(t, 0, "more locks than these 1")
-		other := url + "?namespace=other"
-		if strings.Contains(url, "?") {
-			other = url + "&namespace=other"
-		}
-		lockctl(t, "list", "--url", other).prints(t, 0, `No lock is held in the namespace "other".`)
+		lockctl(t, "list", "--url", inNamespace(url, "other")).prints(t, 0, `No lock is held in the namespace "other".`)
 	})
 }
 
@@ -43,10 +40,12 @@ func TestList_controlCharacters_escaped(t *testing.T) {
 	lockctl(t, "list", "--url", url).is(t, 0, `esc\u2028  a \x1b[31mred\x1b[0m holder`)
 }
 
-func TestShow_holderOrFree(t *testing.T) {
+func TestShow_holderAndWaiters(t *testing.T) {
 	onBackends(t, func(t *testing.T, url string) {
 		lockctl(t, "show", "apple", "--url", url).prints(t, exitFinding, "key  apple\nholder  (free)\nwaiters  0")
-		acquire(t, open(t, url), "apple", "host-2:20")
+		lockctl(t, "show", "", "--url", url).is(t, exitUsage, "a lock needs a name")
+		d := open(t, url)
+		acquire(t, d, "apple", "host-2:20")
 		lockctl(t, "show", "apple", "--url", url).prints(t, 0, `
 key  apple
 holder  host-2:20
@@ -65,24 +64,14 @@ waiters  0`)
   "token": TOKEN,
   "trace_id": "0af7651916cd43dd8448eb211c80319c"
 }`)
-		lockctl(t, "show", "", "--url", url).is(t, exitUsage, "a lock needs a name")
-	})
-}
-
-func TestShow_waitersInOrder(t *testing.T) {
-	onBackends(t, func(t *testing.T, url string) {
-		d := open(t, url)
-		lockctl(t, "show", "apple", "--url", url).prints(t, exitFinding, "key  apple\nholder  (free)\nwaiters  0")
-		acquire(t, d, "apple", "host-1:10")
-		first, second := acquire(t, d, "apple", "host-3:30"), acquire(t, d, "apple", "host-2:20")
+		waiting := []owner{acquire(t, d, "apple", "host-3:30"), acquire(t, d, "apple", "host-2:20")}
 		table := lockctl(t, "show", "apple", "--url", url).is(t, 0, "waiters   2", "TICKET  WAITER     ALIVE  TRACE ID")
-		if strings.Index(table.out, "host-3:30") > strings.Index(table.out, "host-2:20") {
+		if !regexp.MustCompile(`(?s)TICKET.*host-3:30.*host-2:20`).MatchString(table.out) {
 			t.Errorf("it printed\n%s", table.out)
 		}
 		var l lock
-		r := lockctl(t, "show", "apple", "-o", "json", "--url", url).is(t, 0)
-		must(t, json.Unmarshal([]byte(r.out), &l))
-		for i, o := range []owner{first, second} {
+		must(t, json.Unmarshal([]byte(lockctl(t, "show", "apple", "-o", "json", "--url", url).is(t, 0).out), &l))
+		for i, o := range waiting {
 			if w := l.Queue[i]; w.Ticket != o.reply.Ticket || w.Holder != o.req.Holder || w.Alive < 1 ||
 				w.Trace != "0af7651916cd43dd8448eb211c80319c" {
 				t.Errorf("waiter %d is %+v", i, w)
@@ -92,3 +81,11 @@ func TestShow_waitersInOrder(t *testing.T) {
 }
 
 func token(o owner) string { return strconv.FormatInt(o.reply.Fence, 10) }
+
+// inNamespace returns the URL of a namespace.
+func inNamespace(url, name string) string {
+	if strings.Contains(url, "?") {
+		return url + "&namespace=" + name
+	}
+	return url + "?namespace=" + name
+}

@@ -23,7 +23,6 @@ import (
 // chat is a session of an application.
 type chat struct {
 	*lockedmemory.LockedMemory[[]byte, []byte]
-	locker *distlock.Locker
 }
 
 func newChat(t *testing.T, url, session string) chat {
@@ -35,10 +34,12 @@ func newChat(t *testing.T, url, session string) chat {
 	key := lockedmemory.FixedKey(session)
 	inner, err := sessionstore.New(s.Driver, key, raw{}, nil)
 	must(t, err)
-	locker := locker(t, url)
+	locker, err := lockurl.Open(t.Context(), url, &distlock.Options{TTL: 3 * time.Second, Wait: time.Minute})
+	must(t, err)
+	t.Cleanup(func() { _ = locker.Close(context.Background()) })
 	memory, err := lockedmemory.New(inner, locker, key, nil)
 	must(t, err)
-	return chat{memory, locker}
+	return chat{memory}
 }
 
 func (c chat) save(t *testing.T, id, question, answer string) {
@@ -64,8 +65,7 @@ func (r result) places(t *testing.T, code int, want string) {
 func TestSession_listShowVerifyDelete(t *testing.T) {
 	onBackends(t, func(t *testing.T, url string) {
 		lockctl(t, "session", "list", "--url", url).prints(t, 0, `No session in the namespace "session" has an exchange.`)
-		join := map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")]
-		lockctl(t, "session", "list", "--url", url+join+"namespace=chat").prints(t, 0, `No session in the namespace "chat:session" has an exchange.`)
+		lockctl(t, "session", "list", "--url", inNamespace(url, "chat")).prints(t, 0, `No session in the namespace "chat:session" has an exchange.`)
 		lockctl(t, "session", "show", "chat-1", "--url", url).is(t, exitFinding, "the session has no exchange")
 		one, other := newChat(t, url, "chat-1"), newChat(t, url, "chat-0")
 		one.save(t, "order-1", "What is a lease?", "A lock that ends.")

@@ -44,39 +44,29 @@ func TestExamine_plantedInRedis(t *testing.T) {
 	t.Parallel()
 	r := startRedis(t)
 	for _, c := range []struct {
-		name       string
-		plant, end []string
-		user       string
-		want, text string
+		setting, value, end string
+		user                string
+		level               Level
+		check, text         string
 	}{
-		{"eviction", []string{"maxmemory-policy", "allkeys-lru"}, []string{"maxmemory-policy", "noeviction"},
-			"", "problem settings", "CONFIG SET maxmemory-policy noeviction"},
-		{"expiry", []string{"lazyfree-lazy-expire", "no"}, []string{"lazyfree-lazy-expire", "yes"},
-			"", "note settings", "CONFIG SET lazyfree-lazy-expire yes"},
-		{"no file", []string{"appendonly", "no"}, []string{"appendonly", "yes"}, "", "warning persistence", "appendonly yes"},
-		{"no fsync", []string{"appendfsync", "no"}, []string{"appendfsync", "everysec"}, "", "warning persistence", "everysec"},
-		{"password", nil, nil, "agent:wrong@", "problem connection", "WRONGPASS"},
-		{"password, not given", []string{"requirepass", "p"}, nil, "", "problem connection", "NOAUTH"},
+		{"maxmemory-policy", "allkeys-lru", "noeviction", "", Problem, "settings", "CONFIG SET maxmemory-policy noeviction"},
+		{"lazyfree-lazy-expire", "no", "yes", "", Note, "settings", "CONFIG SET lazyfree-lazy-expire yes"},
+		{"appendonly", "no", "yes", "", Warning, "persistence", "appendonly yes"},
+		{"appendfsync", "no", "everysec", "", Warning, "persistence", "everysec"},
+		{"requirepass", "", "", "agent:wrong@", Problem, "connection", "WRONGPASS"},
+		{"requirepass", "p", "", "", Problem, "connection", "NOAUTH"}, // the last one: the server demands it from now on
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			for i := 0; i < len(c.plant); i += 2 {
-				do(t, r, "CONFIG", "SET", c.plant[i], c.plant[i+1])
+		do(t, r, "CONFIG", "SET", c.setting, c.value)
+		findings := examine(t, "redis://"+c.user+r.Addr(), "")
+		shows(t, findings, c.level, c.check, c.text)
+		for _, f := range findings {
+			if (f.Level == Warning || f.Level == Problem) && f.Check != c.check && c.check != "connection" {
+				t.Errorf("a finding beside %s %s: %+v", c.setting, c.value, f)
 			}
-			findings := examine(t, "redis://"+c.user+r.Addr(), "")
-			level, check, _ := strings.Cut(c.want, " ")
-			shows(t, findings, Level(level), check, c.text)
-			for _, f := range findings {
-				if (f.Level == Warning || f.Level == Problem) && f.Check != check && check != "connection" {
-					t.Errorf("a finding beside it: %+v", f)
-				}
-			}
-			if c.name == "password, not given" {
-				return // the last one: the server demands a password from now on
-			}
-			for i := 0; i < len(c.end); i += 2 {
-				do(t, r, "CONFIG", "SET", c.end[i], c.end[i+1])
-			}
-		})
+		}
+		if c.value != "p" {
+			do(t, r, "CONFIG", "SET", c.setting, c.end)
+		}
 	}
 }
 
@@ -88,37 +78,29 @@ func TestExamine_missingRight(t *testing.T) {
 	lock := servers.DocumentedRights(t, "../../../../distlock/redislock/doc.go")
 	store := servers.DocumentedRights(t, "../../../../lockedmemory/sessionstore/redisstore/doc.go")
 	all := slices.Concat([]string{"resetchannels"}, lock.Needed, lock.Notified, lock.Lists, store.Needed, []string{"+info", "+config|get", "&distlock:*"})
-	namespaces := []string{"distlock", "session"}
-	servers.SetUser(t, r, "agent", namespaces, all...)
+	without := func(lacks func(right string) bool) {
+		servers.SetUser(t, r, "agent", []string{"distlock", "session"}, slices.DeleteFunc(slices.Clone(all), lacks)...)
+	}
+	without(func(string) bool { return false })
 	finds(t, address, address)
-	for right, want := range map[string]string{
-		"+getex": "problem", "+zadd": "problem", "+hset": "problem", "+setrange": "problem", "+evalsha": "problem",
-		"+publish": "warning", "+subscribe": "warning", "&<namespace>:*": "warning", "~<namespace>:*": "problem",
-		"+xadd": "problem", "+hrandfield": "problem", "+xinfo|stream": "problem",
+	for right, want := range map[string]Level{
+		"+getex": Problem, "+zadd": Problem, "+hset": Problem, "+setrange": Problem, "+evalsha": Problem,
+		"+publish": Warning, "+subscribe": Warning, "&<namespace>:*": Warning, "~<namespace>:*": Problem,
+		"+xadd": Problem, "+hrandfield": Problem, "+xinfo|stream": Problem,
 	} {
-		servers.SetUser(t, r, "agent", namespaces,
-			slices.DeleteFunc(slices.Clone(all), func(each string) bool { return each == right || right[0] == '&' && each[0] == '&' })...)
-		findings := examine(t, address, address)
-		shows(t, findings, Level(want), "rights", strings.ReplaceAll(right, "<namespace>", "distlock"))
+		without(func(each string) bool { return each == right || right[0] == '&' && each[0] == '&' })
+		shows(t, examine(t, address, address), want, "rights", strings.ReplaceAll(right, "<namespace>", "distlock"))
 	}
 	// Managed Redis refuses CONFIG GET: that is a note, and the rest goes on.
-	servers.SetUser(t, r, "agent", namespaces, slices.DeleteFunc(slices.Clone(all), func(each string) bool {
-		return each == "+config|get" || each == "+info"
-	})...)
+	without(func(each string) bool { return each == "+config|get" || each == "+info" })
 	shows(t, finds(t, address, ""), Note, "settings", "INFO or CONFIG GET")
-}
-
-// An operator who may look is advised no right to write.
-func TestExamine_reader(t *testing.T) {
-	t.Parallel()
-	r := startRedis(t)
-	address := "redis://agent:" + servers.UserPassword + "@" + r.Addr()
+	// An operator who may look is advised no right to write.
 	converse(t, r.URL(), r.URL())
-	all := []string{"~<namespace>:*"}
+	all = []string{"~<namespace>:*"}
 	for command := range strings.FieldsSeq("evalsha eval get pttl time scan zrange zcard hget xrange xrevrange info config|get") {
 		all = append(all, "+"+command)
 	}
-	servers.SetUser(t, r, "agent", []string{"distlock", "session"}, all...)
+	without(func(string) bool { return false })
 	shows(t, finds(t, address, address), Note, "rights", "may not write")
 }
 
@@ -204,15 +186,10 @@ func TestExamine_namespaceMismatch(t *testing.T) {
 
 func TestExamine_storeNamespaceWithoutSessions(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{startRedis(t).URL(), migrated.Database(t, servers.SharedPostgres(t)).URL()} {
-		at := func(namespace string) string {
-			if strings.Contains(url, "?") {
-				return url + "&namespace=" + namespace
-			}
-			return url + "?namespace=" + namespace
-		}
+	redis, postgres := startRedis(t).URL(), migrated.Database(t, servers.SharedPostgres(t)).URL()
+	for url, mistyped := range map[string]string{redis: redis + "?namespace=mistyped", postgres: postgres + "&namespace=mistyped"} {
 		converse(t, url, url)
-		shows(t, examine(t, url, at("mistyped")), Note, "namespace", `the namespace "mistyped" of the store has no session`)
+		shows(t, examine(t, url, mistyped), Note, "namespace", `the namespace "mistyped" of the store has no session`)
 	}
 }
 
