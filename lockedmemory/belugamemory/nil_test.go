@@ -8,15 +8,13 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // Other memories of Beluga store a nil pointer, and a later search ends the process.
 func TestMemory_nilMessage_refused(t *testing.T) {
 	inner := recall()
-	wrapped, err := Wrap(inner, localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
-	must(t, err)
+	wrapped := ofOne(t, inner)
 	var q *schema.HumanMessage
 	a := schema.NewAIMessage("a")
 	ctx := inSession(t, "s")
@@ -29,7 +27,7 @@ func TestMemory_nilMessage_refused(t *testing.T) {
 		}
 	}
 	m := open(t, "mem://", nil)
-	_, err = m.Answer(ctx, "id", q, func(context.Context) ([]schema.Message, error) { return []schema.Message{a}, nil })
+	_, err := m.Answer(ctx, "id", q, func(context.Context) ([]schema.Message, error) { return []schema.Message{a}, nil })
 	mustHaveCode(t, err, core.ErrInvalidInput, sessionstore.ErrCodec)
 	mustHaveCode(t, m.MessageStore().Append(ctx, q), core.ErrInvalidInput, distlock.ErrInvalidOption)
 }

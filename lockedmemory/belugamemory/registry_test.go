@@ -16,7 +16,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/test/servers"
-	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 func TestNew_memoryWorksByName(t *testing.T) {
@@ -186,8 +185,7 @@ func TestClose_hangingServer_endsWithContext(t *testing.T) {
 
 func TestMemory_lifecycle(t *testing.T) {
 	server := servers.StartRedis(t)
-	wrapped, err := Wrap(failing{}, localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
-	must(t, err)
+	wrapped := ofOne(t, failing{})
 	for name, m := range map[string]*Memory{"New": open(t, server.URL(), nil), "Wrap": wrapped} {
 		if health := m.Health(); m.Start(t.Context()) != nil || health.Status != core.HealthHealthy ||
 			time.Since(health.Timestamp) > time.Minute {

@@ -47,16 +47,14 @@ func TestRetryable_lostReply_onlyWithAnID(t *testing.T) {
 			})
 		})
 	}
-	m, err := Wrap(lossy{}, localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
-	must(t, err)
+	m := ofOne(t, lossy{})
 	unknown(t, m.Delete(t.Context()), false)
 	unknown(t, m.Replace(t.Context(), lockedmemory.Place{}, lockedmemory.Place{}), false)
 }
 
 // A repetition would wait for itself again.
 func TestRetryable_selfWait_isNot(t *testing.T) {
-	m, err := Wrap(failing{}, localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
-	must(t, err)
+	m := ofOne(t, failing{})
 	must(t, m.Turn(t.Context(), func(ctx context.Context) error {
 		_, err := m.Locker().Acquire(ctx, "s")
 		if !errors.Is(err, distlock.ErrNotAcquired) || Retryable(err) {

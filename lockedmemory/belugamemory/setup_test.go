@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/internal/test/migrated"
 	"github.com/belugalock/belugalock/internal/test/servers"
+	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 // closeLater ends the memory with the test.
@@ -45,6 +47,41 @@ func localLocker(t testing.TB, opts *distlock.Options) *distlock.Locker {
 	must(t, err)
 	t.Cleanup(func() { _ = locker.Close(context.Background()) })
 	return locker
+}
+
+// wrap makes a memory with a Locker of this process.
+func wrap(t testing.TB, inner memory.Memory, key lockedmemory.KeyFunc, opts *lockedmemory.Options) *Memory {
+	t.Helper()
+	m, err := Wrap(inner, localLocker(t, nil), key, opts)
+	must(t, err)
+	return m
+}
+
+// ofOne makes a memory of one conversation.
+func ofOne(t testing.TB, inner memory.Memory) *Memory {
+	t.Helper()
+	return wrap(t, inner, lockedmemory.FixedKey("s"), nil)
+}
+
+// refused makes a configuration that New refuses as wrong. It returns the text of the error.
+func refused(t testing.TB, cfg config.ProviderConfig) string {
+	t.Helper()
+	_, err := New(cfg)
+	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+	if err == nil || core.IsRetryable(err) {
+		t.Fatalf("%v", err)
+	}
+	return err.Error()
+}
+
+// contains checks that a text has all parts.
+func contains(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("no %s in: %s", part, text)
+		}
+	}
 }
 
 func save(t testing.TB, ctx context.Context, m memory.Memory, texts ...string) {
@@ -110,30 +147,14 @@ func backends(t testing.TB) map[string]string {
 // hold locks m's session until the returned function is called.
 func hold(t testing.TB, ctx context.Context, m *Memory) (release func()) {
 	t.Helper()
-	began, end, ended := make(chan error, 1), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		err := m.Turn(ctx, func(context.Context) error {
-			began <- nil
-			<-end
-			return nil
-		})
-		select {
-		case began <- err:
-		default:
-		}
-	}()
-	if err := <-began; err != nil {
+	began, end, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() { ended <- m.Turn(ctx, func(context.Context) error { close(began); <-end; return nil }) }()
+	select {
+	case <-began:
+	case err := <-ended:
 		t.Fatal("Turn:", err)
 	}
-	release = func() {
-		select {
-		case <-end:
-		default:
-			close(end)
-		}
-		<-ended
-	}
+	release = sync.OnceFunc(func() { close(end); <-ended })
 	t.Cleanup(release)
 	return release
 }
@@ -157,6 +178,8 @@ func (l *list) Append(_ context.Context, m schema.Message) error {
 func (l *list) Search(context.Context, string, int) ([]schema.Message, error) { return nil, nil }
 func (l *list) All(context.Context) ([]schema.Message, error)                 { return l.messages, nil }
 func (l *list) Clear(context.Context) error                                   { l.messages = nil; return nil }
+
+func second[T, U any](_ T, value U) U { return value }
 
 func must(t testing.TB, err error) {
 	t.Helper()

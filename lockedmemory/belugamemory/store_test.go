@@ -126,8 +126,7 @@ func storeCalls(m *Memory) map[string]func(context.Context) error {
 
 // A memory of another kind, a closed memory, and one without a session fail with a code.
 func TestStore_refusals_code(t *testing.T) {
-	other, err := Wrap(recall(), localLocker(t, nil), lockedmemory.FixedKey("s"), nil)
-	must(t, err)
+	other := ofOne(t, recall())
 	closed, unnamed := open(t, "mem://", nil), open(t, "mem://", nil)
 	must(t, closed.Close(t.Context()))
 	for m, sentinel := range map[*Memory]error{

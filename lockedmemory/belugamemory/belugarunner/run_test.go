@@ -166,6 +166,7 @@ func TestRun_N_closeOfTheLockerEndsTheRun(t *testing.T) {
 				return echo(ctx, input)
 			})
 			p.refused(t.Context(), a, belugamemory.ErrShuttingDown, distlock.ErrClosed)
+			a.AwaitWorkers()
 			p.turns("")
 		}
 	})
