@@ -61,7 +61,7 @@ func waiterWithoutWakes(ctx context.Context, t *testing.T, s *setup) {
 
 // Log lines are joined with spans by the key's attribute, under the same mode, and with the trace of the
 // caller that acquired the lease, or that waits for it.
-func TestLogs_haveTheKeyAndTraceOfSpans(t *testing.T) {
+func TestLogs_haveTheKeyOfSpans(t *testing.T) {
 	for text, cause := range logLines {
 		for mode, want := range map[distlock.KeyMode]any{
 			"": "8b24f1a166ac8c39", distlock.KeyHashed: "8b24f1a166ac8c39", distlock.KeyRaw: session, distlock.KeyNone: nil,

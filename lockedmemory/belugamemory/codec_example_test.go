@@ -2,7 +2,6 @@ package belugamemory_test
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/schema"
@@ -32,14 +31,6 @@ func ExampleCodec() {
 	// Output:
 	// {"v":1,"role":"human","parts":[{"type":"text","text":"Hello"}],"metadata":{"waited":{"$time.Duration":"1m30s"}}}
 	// human Hello 1m30s
-}
-
-func ExampleCodec_Encode_refused() {
-	_, err := belugamemory.Codec{}.Encode(&schema.AIMessage{Metadata: map[string]any{"done": make(chan int)}})
-	what, _, _ := strings.Cut(err.Error(), " (") // the rest is what to do
-	fmt.Println(what)
-	// Output:
-	// belugamemory: cannot encode a message: metadata "done" is a chan int that encoding/json cannot store
 }
 
 func ExampleCodec_Document() {

@@ -3,7 +3,6 @@ package belugamemory_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/memory/stores/inmemory"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -77,20 +75,6 @@ func ExampleNew() {
 	// invalid option:
 	// option "ttl":
 	// must not be a number; docs/reference/beluga.md has all options
-}
-
-func ExampleMemory_Close() {
-	ctx := core.WithSessionID(context.Background(), "conversation-42")
-	mem, err := belugamemory.New(config.ProviderConfig{BaseURL: "mem://"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := mem.Close(ctx); err != nil { // when the process ends
-		log.Fatal(err)
-	}
-	err = mem.Save(ctx, schema.NewHumanMessage("hello"), schema.NewAIMessage("hi"))
-	fmt.Println(errors.Is(err, distlock.ErrClosed))
-	// Output: true
 }
 
 // One memory for each conversation. The session of the context has no effect.

@@ -96,25 +96,20 @@ func TestWrap_optionsHaveTheirEffect(t *testing.T) {
 // A caller has to say how the memory keeps sessions apart: a session must not get the history of another.
 func TestWrap_refusesWrongOptions(t *testing.T) {
 	locker, key := localLocker(t, nil), lockedmemory.FixedKey("s")
-	for name, test := range map[string]struct {
+	for text, test := range map[string]struct {
 		inner  memory.Memory
 		locker *distlock.Locker
 		key    lockedmemory.KeyFunc
 		busy   lockedmemory.BusyPolicy
-		text   string
 	}{
-		"no memory":   {nil, locker, key, 0, "memory is nil"},
-		"typed nil":   {(*memory.Recall)(nil), locker, key, 0, "memory is nil"},
-		"no Locker":   {recall(), nil, key, 0, "Locker is nil"},
-		"no KeyFunc":  {recall(), locker, nil, 0, "FixedKey"},
-		"wrong value": {recall(), locker, key, 7, "Busy"},
+		"memory is nil:": {nil, locker, key, 0},
+		"memory is nil":  {(*memory.Recall)(nil), locker, key, 0},
+		"Locker is nil":  {recall(), nil, key, 0},
+		"FixedKey":       {recall(), locker, nil, 0},
+		"Busy":           {recall(), locker, key, 7},
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := Wrap(test.inner, test.locker, test.key, &lockedmemory.Options{Busy: test.busy})
-			mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-			if err == nil || !strings.Contains(err.Error(), test.text) {
-				t.Errorf("no %q in: %v", test.text, err)
-			}
-		})
+		_, err := Wrap(test.inner, test.locker, test.key, &lockedmemory.Options{Busy: test.busy})
+		mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+		contains(t, fmt.Sprint(err), text)
 	}
 }

@@ -21,33 +21,29 @@ import (
 func TestNew_memoryWorksByName(t *testing.T) {
 	for name, url := range backends(t) {
 		t.Run(name, func(t *testing.T) {
-			mem := open(t, url, nil)
-			ctx := inSession(t, "s")
-			save(t, ctx, mem, "1", "two")
-			save(t, inSession(t, "other"), mem, "elsewhere")
-			if got := history(t, ctx, mem); got != "q 1|a 1|q two|a two" {
-				t.Errorf("Load: %s", got)
+			mem, ctx, other := open(t, url, nil), inSession(t, "s"), inSession(t, "other")
+			has := func(ctx context.Context, want string) {
+				t.Helper()
+				if got := history(t, ctx, mem); got != want {
+					t.Errorf("the history is %q, want %q", got, want)
+				}
 			}
+			save(t, ctx, mem, "1", "two")
+			save(t, other, mem, "elsewhere")
+			has(ctx, "q 1|a 1|q two|a two")
 			documents, err := mem.Search(ctx, "TWO", 1)
 			if err != nil || len(documents) != 1 || !strings.Contains(documents[0].Content, "two") {
 				t.Errorf("Search: %+v, %v", documents, err)
 			}
-			err = mem.Turn(ctx, func(ctx context.Context) error {
-				save(t, ctx, mem, fmt.Sprintf("after %s", history(t, ctx, mem)))
+			must(t, mem.Turn(ctx, func(ctx context.Context) error {
+				save(t, ctx, mem, "after "+history(t, ctx, mem))
 				return nil
-			})
-			if got := history(t, ctx, mem); err != nil || !strings.HasSuffix(got, "a after q 1|a 1|q two|a two") {
-				t.Errorf("Turn: %v, then Load: %s", err, got)
-			}
-			if err := mem.Clear(ctx); err != nil {
-				t.Error("Clear:", err)
-			}
-			if got := history(t, ctx, mem); got != "" {
-				t.Errorf("after Clear: %s", got)
-			}
-			if got := history(t, inSession(t, "other"), mem); got != "q elsewhere|a elsewhere" {
-				t.Errorf("after Clear, another session has %q", got)
-			}
+			}))
+			const turn = "after q 1|a 1|q two|a two"
+			has(ctx, "q 1|a 1|q two|a two|q "+turn+"|a "+turn)
+			must(t, mem.Clear(ctx))
+			has(ctx, "")
+			has(other, "q elsewhere|a elsewhere")
 		})
 	}
 }
@@ -111,11 +107,8 @@ func TestNew_mem_refusesOtherSettings(t *testing.T) {
 	open(t, "mem://", map[string]any{"max_exchanges": 3})
 	open(t, "mem://", map[string]any{"max_exchanges": 3, "window": 1})
 	open(t, "mem://", map[string]any{"namespace": "other"})
-	_, err := New(config.ProviderConfig{BaseURL: "mem://", Options: map[string]any{"max_exchanges": 4}})
-	mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
-	if err == nil || !strings.Contains(err.Error(), `"max_exchanges"`) || !strings.Contains(err.Error(), `"namespace"`) {
-		t.Error(err)
-	}
+	contains(t, refused(t, config.ProviderConfig{BaseURL: "mem://", Options: map[string]any{"max_exchanges": 4}}),
+		`"max_exchanges"`, `"namespace"`)
 }
 
 // The last Close of a URL releases the leases and closes the connections. Memories of other URLs
@@ -137,25 +130,14 @@ func TestClose_isPerMemory(t *testing.T) {
 		}
 	}
 	began, end, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- b.Turn(ctx, func(ctx context.Context) error {
-			close(began)
-			<-ctx.Done()
-			<-end
-			return nil
-		})
-	}()
+	go func() { ended <- b.Turn(ctx, func(context.Context) error { close(began); <-end; return nil }) }()
 	<-began
 	saved := make(chan error, 1)
 	go func() { saved <- other.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a")) }()
-	if err := b.Close(t.Context()); err != nil {
-		t.Error("Close:", err)
-	}
+	must(t, b.Close(t.Context()))
 	select {
 	case err := <-saved:
-		if err != nil {
-			t.Error("the Save that has waited:", err)
-		}
+		must(t, err)
 	case <-time.After(3 * time.Second):
 		t.Error("3s after Close, another instance still waits")
 	}
