@@ -58,16 +58,6 @@ func on(topology string) redis.UniversalOptions {
 	return redis.UniversalOptions{Addrs: servers.Addrs(), MasterName: servers.MasterName()}
 }
 
-// drivers makes drivers, each over its own client. The options choose its type, as for
-// redis.NewUniversalClient.
-func drivers(options redis.UniversalOptions) drivertest.New {
-	return func(tb testing.TB) driver.Driver {
-		client := redis.NewUniversalClient(&options)
-		tb.Cleanup(func() { _ = client.Close() })
-		return driverOver(tb, client)
-	}
-}
-
 func driverOver(tb testing.TB, client redis.UniversalClient) driver.Driver {
 	tb.Helper()
 	d, err := redislock.NewDriver(client)
@@ -134,7 +124,8 @@ func TestConformance_cluster(t *testing.T) {
 	drivertest.Run(t, pooled(on("cluster")))
 }
 
-// pooled is a service over clients whose pools can be used up.
+// pooled is a service over clients whose pools can be used up. The options choose their type, as for
+// redis.NewUniversalClient.
 func pooled(options redis.UniversalOptions) drivertest.Service {
 	var last atomic.Pointer[func() func()]
 	return drivertest.Service{
@@ -194,7 +185,7 @@ func TestConformance_miniredis(t *testing.T) {
 			server := miniredis.RunT(tb)
 			server.ClockTTL(true)
 			// miniredis runs scripts in Go, which is slow with the race detector.
-			newDriver = drivers(redis.UniversalOptions{Addrs: []string{server.Addr()}, ReadTimeout: time.Minute})
+			newDriver = pooled(redis.UniversalOptions{Addrs: []string{server.Addr()}, ReadTimeout: time.Minute}).New
 			servers[tb.Name()] = newDriver
 		}
 		mu.Unlock()

@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/redislock"
 )
@@ -49,38 +48,8 @@ func ExampleParseURL() {
 	// Output: redis, *redis.ClusterClient
 }
 
-// The driver under a Locker, for tests and wrappers that stand between both.
-func ExampleNewDriver() {
-	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
-	defer client.Close()
-	d, err := redislock.NewDriver(client)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	locker, err := distlock.New(d, &distlock.Options{Namespace: "orders"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer locker.Close(context.Background())
-	fmt.Println(fencing.Options(locker).Namespace)
-	// Output: orders
-}
-
 // A closing brace in a key does not end the hash tag, and the key can be read back.
 func ExampleHashTag() {
 	fmt.Println(redislock.HashTag("conversation-{42}"))
 	// Output: {conversation-{42%7D}:
-}
-
-func ExampleOpenDriver() {
-	d, err := redislock.OpenDriver("redis://localhost:6379/0")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer d.Close()
-	fmt.Println(d.Capabilities().Backend)
-	// Output: redis
 }

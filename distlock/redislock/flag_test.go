@@ -86,16 +86,6 @@ func TestAcquire_queueOfTheDead_isNotCounted(t *testing.T) {
 	}
 }
 
-// A request that does not wait learns how many wait.
-func TestAcquire_busy_countsWaiters(t *testing.T) {
-	d, client := newDriver(t)
-	mustGrant(t, d, owner("a"))
-	enqueue(t, d, "b")
-	if reply, err := driverOver(t, client).Acquire(t.Context(), owner("c")); err != nil || reply.Outcome != driver.Busy || reply.State.Waiters != 1 {
-		t.Errorf("%+v, %v", reply, err)
-	}
-}
-
 // A member of the queue that is no owner is granted nothing.
 func TestAcquire_C_foreignMember_isNoOwner(t *testing.T) {
 	d, client := newDriver(t)
@@ -131,9 +121,7 @@ func TestQueue_empty_noKeysLeft(t *testing.T) {
 		enqueue(t, d, c)
 	}
 	for _, c := range []string{"b", "c"} {
-		leave := plain(c)
-		leave.Leave = true
-		release(t, d, leave, false)
+		must(t, call(t.Context(), d, "leave", "k", c))
 	}
 	if left() {
 		t.Error("all waiters have left, and their keys are there")
@@ -195,9 +183,7 @@ func TestRelease_L_leaverOfFreeLock_keepsFlag(t *testing.T) {
 		enqueue(t, d, c)
 	}
 	client.PExpire(t.Context(), lockKey, driver.FenceKeep)
-	leave := plain("b")
-	leave.Leave = true
-	release(t, d, leave, false)
+	must(t, call(t.Context(), d, "leave", "k", "b"))
 	if record := client.Get(t.Context(), lockKey).Val(); !strings.HasPrefix(record, "b2H."+owner("c").Owner) {
 		t.Errorf("the record is %q", record)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
@@ -63,22 +62,16 @@ func mustGrant(t *testing.T, d driver.Driver, req driver.AcquireRequest) driver.
 // At most 1,000 tombstones stay, and the newest is one of them.
 func TestRelease_tombstones_areBoundedAndExpire(t *testing.T) {
 	d, client := newDriver(t)
-	req := owner("a")
 	for i := range 1000 {
 		client.ZAdd(t.Context(), tombstoneKey, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli() + int64(i)), Member: fmt.Sprintf("%032d", i)})
 	}
-	tombstone := driver.ReleaseRequest{Name: req.Name, Owner: req.Owner, Tombstone: time.Minute}
-	if _, err := d.Release(t.Context(), tombstone); err != nil {
-		t.Fatal(err)
-	}
+	release(t, d, cancel("a"), false)
 	members := client.ZRange(t.Context(), tombstoneKey, 0, -1).Val()
-	if len(members) != 1000 || !slices.Contains(members, req.Owner) || slices.Contains(members, fmt.Sprintf("%032d", 0)) {
+	if len(members) != 1000 || !slices.Contains(members, owner("a").Owner) || slices.Contains(members, fmt.Sprintf("%032d", 0)) {
 		t.Errorf("%d tombstones, the first are %q", len(members), members[:2])
 	}
 	client.Del(t.Context(), tombstoneKey)
-	if _, err := d.Release(t.Context(), tombstone); err != nil {
-		t.Fatal(err)
-	}
+	release(t, d, cancel("a"), false)
 	if left := client.PTTL(t.Context(), tombstoneKey).Val(); left <= 0 || left > time.Minute {
 		t.Errorf("the tombstones expire in %s", left)
 	}
@@ -94,16 +87,11 @@ func TestRelease_longPayload_isDropped(t *testing.T) {
 			mustGrant(t, d, req)
 			if queue {
 				enqueue(t, d, "b")
-				waiting := driver.ReleaseRequest{Name: req.Name, Owner: owner("b").Owner, Leave: true}
-				if _, err := d.Release(t.Context(), waiting); err != nil {
-					t.Fatal(err)
-				}
+				must(t, call(t.Context(), d, "leave", "k", "b"))
 				enqueue(t, d, "c")
 				client.Del(t.Context(), waitersKey) // so that the queue has no live waiter
 			}
-			if reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil || !reply.Released {
-				t.Fatalf("%+v, %v", reply, err)
-			}
+			release(t, d, plain("a"), true)
 			if kept := client.Get(t.Context(), lockKey).Val(); len(kept) > 111+64 || !isFree(kept) {
 				t.Errorf("Redis keeps %d bytes: %s", len(kept), kept)
 			}
@@ -205,7 +193,7 @@ func TestList_farServer_thousandNames(t *testing.T) {
 	db := servers.SharedRedis(t)
 	proxy := faultnet.New(t, db.Addr())
 	near := newLocker(t, newClient(t, db))
-	far := newLocker(t, newClient(t, proxy, redis.Options{DB: db.DB()}))
+	far := driverOver(t, newClient(t, proxy, redis.Options{DB: db.DB()}))
 	const names = 1000
 	var all sync.WaitGroup
 	for i := range names {
@@ -217,22 +205,17 @@ func TestList_farServer_thousandNames(t *testing.T) {
 	}
 	all.Wait()
 	proxy.Latency(60 * time.Millisecond) // each way
-	listed, after := map[string]bool{}, ""
-	for more := true; more; more = after != "" {
+	listed, req := 0, driver.ListRequest{Namespace: "distlock", Limit: names}
+	for more := true; more; more = req.After != "" {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		req := driver.ListRequest{Namespace: "distlock", After: after, Limit: names}
-		page, err := fencing.Driver(far).(driver.Lister).List(ctx, req)
+		page, err := far.(driver.Lister).List(ctx, req)
 		cancel()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, lock := range page.Names {
-			listed[lock.Name.Key] = lock.State.Held
-		}
-		after = page.Next
+		must(t, err)
+		listed += len(page.Names)
+		req.After = page.Next
 	}
-	if len(listed) != names {
-		t.Errorf("%d names, want %d", len(listed), names)
+	if listed != names {
+		t.Errorf("%d names, want %d", listed, names)
 	}
 }
 
@@ -260,43 +243,30 @@ func TestAcquire_S1_restoredWithoutTTL_isHeld(t *testing.T) {
 // A server without memory releases a lock, and keeps tombstones.
 func TestRelease_S1_outOfMemory(t *testing.T) {
 	d, client := newDriver(t)
-	held, never := owner("a"), owner("b")
-	mustGrant(t, d, held)
-	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
-	reply := d.Extend(t.Context(), []driver.ExtendRequest{{Name: held.Name, Owner: held.Owner, TTL: time.Hour}})[0]
-	if reply.Err != nil || !reply.Held {
+	mustGrant(t, d, owner("a"))
+	must(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	defer client.ConfigSet(context.Background(), "maxmemory", "0")
+	extend := driver.ExtendRequest{Name: owner("a").Name, Owner: owner("a").Owner, TTL: time.Hour}
+	if reply := d.Extend(t.Context(), []driver.ExtendRequest{extend})[0]; reply.Err != nil || !reply.Held {
 		t.Errorf("Extend: %+v", reply)
 	}
-	cancel := driver.ReleaseRequest{Name: held.Name, Owner: held.Owner, Tombstone: time.Minute}
-	plain := driver.ReleaseRequest{Name: held.Name, Owner: held.Owner}
-	for copy, req := range []driver.ReleaseRequest{cancel, plain} {
-		if reply, err := d.Release(t.Context(), req); err != nil || !reply.Released {
-			t.Errorf("Release of the held lock, copy %d: %+v, %v", copy, reply, err)
-		}
+	release(t, d, cancel("a"), true)
+	release(t, d, plain("a"), true) // a copy
+	if now := client.Get(t.Context(), lockKey).Val(); !isFree(now) {
+		t.Errorf("the record is %q", now)
 	}
-	if !isFree(client.Get(t.Context(), lockKey).Val()) {
-		t.Error("the lock is still held")
+	release(t, d, cancel("b"), false)
+	if n := client.ZCard(t.Context(), tombstoneKey).Val(); n != 2 {
+		t.Errorf("%d tombstones, want 2", n)
 	}
-	cancel.Owner = never.Owner
-	if reply, err := d.Release(t.Context(), cancel); err != nil || reply.Released || client.ZCard(t.Context(), tombstoneKey).Val() != 2 {
-		t.Errorf("a tombstone without memory: %+v, %v", reply, err)
-	}
-	if reply, err := d.Acquire(t.Context(), owner("c")); !errors.Is(err, driver.ErrRefused) {
-		t.Errorf("an acquire without memory: %+v, %v", reply, err)
+	if err := call(t.Context(), d, "acquire", "k", "c"); !errors.Is(err, driver.ErrRefused) {
+		t.Errorf("an acquire without memory: %v", err)
 	}
 	frees := owner("d")
 	frees.Frees = true
-	for _, name := range []string{frees.Name.Key, "new"} {
-		frees.Name.Key = name
-		if reply, err := d.Acquire(t.Context(), frees); err != nil || reply.Outcome != driver.Granted {
-			t.Errorf("an acquire that frees memory: %+v, %v", reply, err)
-		}
-	}
-	if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	mustGrant(t, d, frees)
+	frees.Name.Key = "new"
+	mustGrant(t, d, frees)
 }
 
 // A Cluster runs a script at the node of its KEYS, so a script must touch no other key.
@@ -321,6 +291,10 @@ func TestScripts_touchOnlyTheirKeys(t *testing.T) {
 		if reply, err := d.Acquire(t.Context(), waits(c)); err != nil || reply.Outcome != driver.Busy {
 			t.Fatalf("Acquire: %+v, %v", reply, err)
 		}
+	}
+	// A request that does not wait learns how many wait.
+	if reply, err := driverOver(t, client).Acquire(t.Context(), owner("e")); err != nil || reply.Outcome != driver.Busy || reply.State.Waiters != 3 {
+		t.Errorf("%+v, %v", reply, err)
 	}
 	raise := driver.RaiseRequest{Name: owner("a").Name, Owner: owner("a").Owner, Floor: grant.FenceEnd + 1}
 	if reply, err := d.Raise(t.Context(), raise); err != nil || !reply.Held {

@@ -167,7 +167,7 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 			calls: "acquire release inspect", want: "not sent",
 		},
 		"a hook refuses": {
-			fault: func(g *ground) { g.overTheClient(); g.client.AddHook(refusal{}) },
+			fault: func(g *ground) { g.overTheClient(); g.client.AddHook(refusal) },
 			calls: "acquire release inspect", want: "not sent",
 		},
 		"the password is wrong": {
@@ -283,15 +283,18 @@ func TestDriver_C_failedCallOnCluster_kind(t *testing.T) {
 	}
 }
 
-// refusal is a hook of the application that sends nothing.
-type refusal struct{}
+// hook is one of the application, for single commands.
+type hook func(next redis.ProcessHook) redis.ProcessHook
 
-func (refusal) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (refusal) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(context.Context, redis.Cmder) error { return errors.New("too many requests") }
-}
-func (refusal) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (hook) DialHook(next redis.DialHook) redis.DialHook            { return next }
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return h(next) }
+func (hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
+}
+
+// refusal sends nothing.
+var refusal hook = func(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { return errors.New("too many requests") }
 }
 
 func must(t *testing.T, err error) {

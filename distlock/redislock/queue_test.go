@@ -38,16 +38,6 @@ func awaitWaiters(t *testing.T, server server, n int) {
 	servers.Await(t, 5*time.Second, fmt.Sprint(n, " waiters"), func() bool { return do(t, server, "ZCARD", prefix+"queue") == fmt.Sprint(n) })
 }
 
-// channel is the channel of the only waiter.
-func channel(t *testing.T, server server) (name string) {
-	t.Helper()
-	servers.Await(t, 20*time.Second, "a waiter listens", func() bool {
-		name = do(t, server, "PUBSUB", "CHANNELS", "distlock:wake:*")
-		return name != ""
-	})
-	return name
-}
-
 func listeners(t *testing.T, server server) int {
 	t.Helper()
 	return strings.Count(do(t, server, "CLIENT", "LIST", "TYPE", "pubsub"), " addr=")
@@ -114,36 +104,26 @@ func TestQueue_oneSubscriptionPerLocker(t *testing.T) {
 	if n := listeners(t, server); n != 0 {
 		t.Errorf("%d subscriptions without a waiter", n)
 	}
-	var held []*distlock.Lease
-	var waiting sync.WaitGroup
-	for i := range 20 {
-		name := fmt.Sprint("key-", i)
-		lease, err := holders.Acquire(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		held = append(held, lease)
-		for range 2 {
-			waiting.Go(func() {
-				lease, err := waiters.Acquire(t.Context(), name)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mustRelease(t, lease)
-			})
-		}
+	other, err := holders.Acquire(t.Context(), "other")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for i := range held {
-		servers.Await(t, 5*time.Second, "a waiter", func() bool { return do(t, server, "ZCARD", fmt.Sprintf("distlock:{key-%d}:queue", i)) == "1" })
-	}
+	first := wait(t, t.Context(), waiters)
+	var second sync.WaitGroup
+	second.Go(func() {
+		if err := waiters.Do(t.Context(), "other", func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+	awaitWaiters(t, server, 1)
+	servers.Await(t, 5*time.Second, "a waiter", func() bool { return do(t, server, "ZCARD", "distlock:{other}:queue") == "1" })
 	if n := listeners(t, server); n != 1 {
 		t.Errorf("%d subscriptions, want 1", n)
 	}
-	for _, lease := range append(held, holder) {
-		mustRelease(t, lease)
-	}
-	waiting.Wait()
+	mustRelease(t, holder)
+	mustRelease(t, other)
+	mustRelease(t, first.got(10*time.Second))
+	second.Wait()
 	if err := waiters.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -185,7 +165,11 @@ func TestQueue_N_forgedHandoff_atMostTTL(t *testing.T) {
 	holder := mustAcquire(t, newLocker(t, newClient(t, server)))
 	w := wait(t, t.Context(), newLocker(t, newClient(t, server), ttl(limit)))
 	awaitWaiters(t, server, 1)
-	channel, owner := channel(t, server), do(t, server, "ZRANGE", prefix+"queue", "0", "0")
+	channel, owner := "", do(t, server, "ZRANGE", prefix+"queue", "0", "0")
+	servers.Await(t, 20*time.Second, "a channel", func() bool {
+		channel = do(t, server, "PUBSUB", "CHANNELS", "distlock:wake:*")
+		return channel != ""
+	})
 	watch := leakcheck.NewWatch()
 	defer watch.Stop()
 	sent := time.Now()

@@ -220,12 +220,6 @@ func (m *recordModel) send(q request) ([]any, error) {
 		keys = m.keys
 		args []any
 	)
-	flag := func(b bool) string {
-		if b {
-			return "1"
-		}
-		return "0"
-	}
 	switch q.op {
 	case "acquire", "acquireMoving":
 		s, args = acquireScript, []any{q.owner, millis(q.ttl), q.payload}
@@ -237,7 +231,7 @@ func (m *recordModel) send(q request) ([]any, error) {
 	case "release", "releaseMoving":
 		s, args = releaseScript, []any{q.owner}
 		if q.tombstone > 0 || q.leave {
-			args = append(args, millis(q.tombstone), flag(q.leave))
+			args = append(args, millis(q.tombstone), q.leave)
 		}
 	case "break":
 		s, args = releaseScript, []any{"", 0, 0, m.real(q.token)}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,10 @@ func TestNew_unsuitableClients_refused(t *testing.T) {
 			t.Errorf("%s: %v, %v, want ErrInvalidOption", name, l, err)
 		}
 	}
+	_, err := redislock.ParseURL("redis://u:12/s3cret@h")
+	if !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), "lock URL: it cannot be parsed") {
+		t.Errorf("%v, want ErrInvalidOption of a lock URL", err)
+	}
 }
 
 // After a record whose token is years ahead of the clock, tokens have all their digits and stay
@@ -71,22 +76,11 @@ func TestNew_unsuitableClients_refused(t *testing.T) {
 func TestFence_S2_recordFarAheadOfTheClock(t *testing.T) {
 	d, client := newDriver(t)
 	for last, want := range map[int64]int64{8_000_000_000_020_000: 8_000_000_000_020_001, driver.MaxFence - 1: driver.MaxFence, driver.MaxFence: 0} {
-		if err := client.Set(t.Context(), lockKey, record("r", "b", last), time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
-		req := owner("a")
-		reply, err := d.Acquire(t.Context(), req)
+		must(t, client.Set(t.Context(), lockKey, record("r", "b", last), time.Hour).Err())
+		reply, err := d.Acquire(t.Context(), owner("a"))
 		if want > 0 && (err != nil || reply.Fence != want) || want == 0 && !errors.Is(err, driver.ErrRefused) {
 			t.Errorf("after the block up to %d: %+v, %v; want %d", last, reply, err, want)
 		}
-		if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, call(t.Context(), d, "release", "k", "a"))
 	}
 }
-
-// onEnd is an Observer of ends.
-type onEnd func(*distlock.Operation)
-
-func (onEnd) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }
-func (f onEnd) End(_ context.Context, op *distlock.Operation)                  { f(op) }
