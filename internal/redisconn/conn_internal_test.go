@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,7 +47,7 @@ func TestConns_closedByLeaversAlone(t *testing.T) {
 		}
 		return ids
 	}
-	if _, err := s.Inspect(t.Context(), name); err != nil {
+	if _, err := s.holder(t.Context(), 9); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.shared.Send(t.Context(), "", redis.NewCmd(t.Context(), "ping"), redis.NewCmd(t.Context(), "ping")); err != nil {
@@ -58,7 +57,7 @@ func TestConns_closedByLeaversAlone(t *testing.T) {
 	proxy.Latency(30 * time.Millisecond)
 	for range 5 {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		if _, err := s.Inspect(ctx, name); err != nil {
+		if _, err := s.holder(ctx, 9); err != nil {
 			t.Error(err)
 		}
 		cancel()
@@ -72,7 +71,7 @@ func TestConns_closedByLeaversAlone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var leaver sync.WaitGroup
 	leaver.Go(func() {
-		if _, err := s.Inspect(ctx, name); !errors.Is(err, context.Canceled) {
+		if _, err := s.holder(ctx, 9); !errors.Is(err, context.Canceled) {
 			t.Errorf("the leaver: %v", err)
 		}
 	})
@@ -80,59 +79,13 @@ func TestConns_closedByLeaversAlone(t *testing.T) {
 	cancel()
 	leaver.Wait()
 	held.Release()
-	if _, err := s.Inspect(t.Context(), name); err != nil {
+	if _, err := s.holder(t.Context(), 9); err != nil {
 		t.Error(err)
 	}
 	servers.Await(t, 10*time.Second, "another connection", func() bool {
 		after := connections()
 		return len(after) == 1 && after[0] != before[0]
 	})
-}
-
-// leavingConn is a connection whose caller, if there is one, leaves when an answer has come. It shows the
-// answer after the transport has closed it.
-type leavingConn struct {
-	net.Conn
-	caller *atomic.Pointer[context.CancelFunc]
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (c *leavingConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if leave := c.caller.Load(); leave != nil && err == nil {
-		(*leave)()
-		<-c.closed
-	}
-	return n, err
-}
-
-func (c *leavingConn) Close() error {
-	c.once.Do(func() { close(c.closed) })
-	return c.Conn.Close()
-}
-
-// go-redis prints nothing if a caller leaves in the moment of its answer.
-func TestConns_leaverMeetsAnswer_printsNothing(t *testing.T) {
-	options := onNode(t)
-	var caller atomic.Pointer[context.CancelFunc]
-	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return &leavingConn{Conn: conn, caller: &caller, closed: make(chan struct{})}, err
-	}
-	s := open(t, options)
-	if _, err := s.Inspect(t.Context(), name); err != nil { // to connect, and to load the script
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	caller.Store(&cancel)
-	if _, err := s.Inspect(ctx, name); err != nil {
-		t.Errorf("an answer that came does not count: %v", err)
-	}
-	if text := printed.String(); strings.Contains(text, "nexpected conn") {
-		t.Errorf("go-redis printed %s", text)
-	}
 }
 
 // A caller may leave just before a dial ends.
@@ -160,8 +113,8 @@ func TestNodeQueue_connectionsAreBounded(t *testing.T) {
 	options, proxy := proxied(t)
 	options.PoolSize = 4
 	s := open(t, options)
-	s.shared.queueOf(keyOf(name)).patience = time.Millisecond
-	if _, err := s.Inspect(t.Context(), name); err != nil {
+	s.shared.queueOf(keyOf(9)).patience = time.Millisecond
+	if _, err := s.holder(t.Context(), 9); err != nil {
 		t.Fatal(err)
 	}
 	held := proxy.HoldRequests(faultnet.Containing("evalsha"))
@@ -173,10 +126,10 @@ func TestNodeQueue_connectionsAreBounded(t *testing.T) {
 		held.Release()
 	}()
 	for range 40 {
-		all.Go(func() { _, _ = s.Inspect(ctx, name) })
+		all.Go(func() { _, _ = s.holder(ctx, 9) })
 		time.Sleep(2 * time.Millisecond)
 	}
-	q := s.shared.queueOf(keyOf(name))
+	q := s.shared.queueOf(keyOf(9))
 	servers.Await(t, 10*time.Second, "all connections in use", func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()

@@ -83,11 +83,9 @@ func sweepEffects(t *testing.T, options redis.UniversalOptions, master func(key 
 	}
 }
 
-var effectScript = NewScript(`return redis.call('SET', KEYS[1], ARGV[1])`)
-
 // writeAlone sets a key by a script.
 func (l *locks) writeAlone(ctx context.Context, key string) error {
-	cmd, _ := effectScript.Run(ctx, l.shared, []string{key}, "v")
+	cmd, _ := takeScript.Run(ctx, l.shared, []string{key}, "v")
 	return cmd.Err()
 }
 

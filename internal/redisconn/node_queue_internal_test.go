@@ -12,198 +12,19 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
-
-// traffic counts the scripts that a client sends, and can hold them up.
-type traffic struct {
-	mu        sync.Mutex
-	commands  int
-	pipelines []int // how many commands each has
-	held      chan struct{}
-	pipeline  func(redis.ProcessPipelineHook) redis.ProcessPipelineHook
-}
-
-func (w *traffic) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (w *traffic) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if strings.HasPrefix(cmd.Name(), "eval") {
-			w.mu.Lock()
-			w.commands++
-			held := w.held
-			w.mu.Unlock()
-			if held != nil {
-				<-held
-			}
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (w *traffic) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if !strings.HasPrefix(cmds[0].Name(), "eval") { // a connection is set up
-			return next(ctx, cmds)
-		}
-		w.mu.Lock()
-		w.pipelines = append(w.pipelines, len(cmds))
-		held, wrap := w.held, w.pipeline
-		w.mu.Unlock()
-		if held != nil {
-			<-held
-		}
-		if wrap != nil {
-			return wrap(next)(ctx, cmds)
-		}
-		return next(ctx, cmds)
-	}
-}
-
-// hold holds up all scripts until release is called.
-func (w *traffic) hold() (release func()) {
-	held := make(chan struct{})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.held = held
-	return sync.OnceFunc(func() {
-		w.mu.Lock()
-		if w.held == held {
-			w.held = nil
-		}
-		w.mu.Unlock()
-		close(held)
-	})
-}
-
-// reset returns the counts, and starts them again.
-func (w *traffic) reset() (commands int, pipelines []int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	commands, pipelines = w.commands, w.pipelines
-	w.commands, w.pipelines = 0, nil
-	return commands, pipelines
-}
-
-// patiently makes locks on one node whose calls wait for round trips without a limit.
-func patiently(t *testing.T, options redis.UniversalOptions) (*locks, *nodeQueue, *traffic) {
-	t.Helper()
-	s := open(t, options)
-	q := s.shared.queueOf(keyOf(name))
-	q.patience = time.Hour
-	for _, script := range []*Script{acquireScript, releaseScript, inspectScript} {
-		if err := script.Load(t.Context(), s.client).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w := &traffic{}
-	q.each(q.options.PoolSize, func(client *redis.Client) { client.AddHook(w) })
-	return s, q, w
-}
-
-// each takes n connections, new or idle, and calls f for each.
-func (q *nodeQueue) each(n int, f func(*redis.Client)) {
-	var all sync.WaitGroup
-	taken := make([]*conn, n)
-	for i := range taken {
-		taken[i] = q.take()
-		all.Go(func() { f(taken[i].client) })
-	}
-	all.Wait()
-	for _, c := range taken {
-		q.put(c, true)
-	}
-}
-
-func (q *nodeQueue) isPending(n int) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.pending) == n
-}
-
-func (q *nodeQueue) awaitPending(t *testing.T, n int) {
-	t.Helper()
-	servers.Await(t, 10*time.Second, fmt.Sprintf("%d pending", n), func() bool { return q.isPending(n) })
-}
-
-// occupy begins round trips until the next call has to wait. end ends one of them, so that the next
-// exchange takes all pending calls, and then the others.
-func (q *nodeQueue) occupy(t *testing.T, s *locks, w *traffic) (end func()) {
-	t.Helper()
-	gate := make(chan struct{})
-	w.mu.Lock()
-	w.held = gate
-	w.mu.Unlock()
-	var all sync.WaitGroup
-	for range maxInFlight {
-		all.Go(func() {
-			if _, err := s.Inspect(context.Background(), name); err != nil {
-				t.Errorf("Inspect: %v", err)
-			}
-		})
-	}
-	servers.Await(t, 10*time.Second, "round trips under way", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.commands == maxInFlight
-	})
-	w.reset()
-	w.mu.Lock()
-	w.held = nil // others pass
-	w.mu.Unlock()
-	end = sync.OnceFunc(func() {
-		gate <- struct{}{}
-		q.awaitPending(t, 0)
-		close(gate)
-		all.Wait()
-	})
-	t.Cleanup(end)
-	return end
-}
-
-func nameOf(i int) driver.Name { return driver.Name{Namespace: "n", Key: fmt.Sprint("key ", i)} }
-
-func acquireOf(i int) driver.AcquireRequest {
-	return driver.AcquireRequest{Name: nameOf(i), Owner: fmt.Sprintf("%032x", i), TTL: time.Minute, Holder: fmt.Sprint("holder ", i)}
-}
-
-// acquire acquires keys 0 to n-1 at the same time, in one round trip. wait waits for the results.
-func (q *nodeQueue) acquire(t *testing.T, s *locks, n int) (replies []driver.AcquireReply, errs []error, wait func()) {
-	t.Helper()
-	var all sync.WaitGroup
-	replies, errs = make([]driver.AcquireReply, n), make([]error, n)
-	for i := range n {
-		all.Go(func() { replies[i], errs[i] = s.Acquire(context.Background(), acquireOf(i)) })
-	}
-	q.awaitPending(t, n)
-	return replies, errs, all.Wait
-}
-
-func (q *nodeQueue) wantIdle(t *testing.T) {
-	t.Helper()
-	servers.Await(t, 10*time.Second, "no round trip and no pending call", func() bool {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return q.inFlight == 0 && len(q.pending) == 0
-	})
-}
 
 func TestNodeQueue_readyCalls_shareARoundTrip(t *testing.T) {
 	s, q, w := patiently(t, onNode(t))
 	const n = 20
 	end := q.occupy(t, s, w)
-	replies, errs, wait := q.acquire(t, s, n)
+	wait := q.together(t, s, 0, n)
 	end()
 	wait()
-	for i := range n {
-		if errs[i] != nil || replies[i].Outcome != driver.Granted || replies[i].Replayed {
-			t.Errorf("%d: %+v, %v", i, replies[i], errs[i])
-		}
-	}
-	if commands, pipelines := w.reset(); commands != 0 || !slices.Equal(pipelines, []int{n}) {
-		t.Errorf("%d commands and pipelines of %d, want one pipeline of %d", commands, pipelines, n)
-	}
+	w.want(t, 0, n)
 	q.wantIdle(t)
 
 	// Each gets the answer to its own question.
@@ -211,8 +32,8 @@ func TestNodeQueue_readyCalls_shareARoundTrip(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			if state, err := s.Inspect(context.Background(), nameOf(i)); err != nil || state.Holder != fmt.Sprint("holder ", i) {
-				t.Errorf("%d: %+v, %v", i, state, err)
+			if holder, err := s.holder(context.Background(), i); err != nil || holder != fmt.Sprint("holder ", i) {
+				t.Errorf("%d: %q, %v", i, holder, err)
 			}
 		})
 	}
@@ -225,18 +46,11 @@ func TestNodeQueue_readyCalls_shareARoundTrip(t *testing.T) {
 func TestNodeQueue_isBounded(t *testing.T) {
 	s, q, w := patiently(t, onNode(t))
 	end := q.occupy(t, s, w)
-	_, errs, wait := q.acquire(t, s, maxShared+10)
+	wait := q.together(t, s, 0, maxShared+10)
 	end()
 	wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Error(err)
-	}
-	_, pipelines := w.reset()
-	if sum := 0; slices.Max(pipelines) != maxShared {
-		for _, n := range pipelines {
-			sum += n
-		}
-		t.Errorf("pipelines of %d, together %d", pipelines, sum)
+	if slices.Max(w.pipelines) != maxShared {
+		t.Errorf("pipelines of %d", w.pipelines)
 	}
 	q.wantIdle(t)
 }
@@ -245,24 +59,302 @@ func TestNodeQueue_isBounded(t *testing.T) {
 func TestNodeQueue_loneCall_plainCommand(t *testing.T) {
 	s, q, w := patiently(t, onNode(t))
 	for i := range 10 {
-		if _, err := s.Acquire(t.Context(), acquireOf(i)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Release(t.Context(), driver.ReleaseRequest{Name: nameOf(i), Owner: acquireOf(i).Owner}); err != nil {
+		if err := s.take(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if commands, pipelines := w.reset(); commands != 20 || len(pipelines) != 0 {
-		t.Errorf("%d commands and pipelines of %d, want 20 commands", commands, pipelines)
-	}
+	w.want(t, 10)
 	end := q.occupy(t, s, w)
-	var one sync.WaitGroup
-	one.Go(func() { _, _ = s.Inspect(context.Background(), name) })
-	q.awaitPending(t, 1)
+	wait := q.together(t, s, 0, 1)
 	end()
-	one.Wait()
-	if commands, pipelines := w.reset(); commands != 1 || len(pipelines) != 0 {
-		t.Errorf("after others: %d commands and pipelines of %d, want 1 command", commands, pipelines)
+	wait()
+	w.want(t, 1)
+	q.wantIdle(t)
+}
+
+// On the way to a distant server, no call waits for the round trip of another call.
+func TestNodeQueue_distantServer_noExtraTrip(t *testing.T) {
+	options, proxy := proxied(t)
+	const together = 30
+	options.PoolSize = together
+	s, q, _ := patiently(t, options)
+	q.patience = sharePatience
+	var all sync.WaitGroup
+	q.each(together, func(client *redis.Client) { _ = client.Ping(t.Context()).Err() })
+	const (
+		trip = 200 * time.Millisecond
+		// A call that waits for another's round trip takes at least 1.6 of them.
+		limit = trip * 3 / 2
+	)
+	proxy.Latency(trip / 2)
+	timed := func(what string, i int) {
+		stop, start := leakcheck.Stalls(), time.Now()
+		_, err := s.holder(t.Context(), 9)
+		if took := time.Since(start) - stop(); err != nil || took > limit {
+			t.Errorf("%s %d took %s, %v", what, i, took, err)
+		}
+	}
+	for i := range 5 {
+		all.Go(func() {
+			time.Sleep(time.Duration(i) * trip / 10)
+			timed("call", i)
+		})
+	}
+	all.Wait()
+	// Calls at the same time still share a round trip.
+	began := q.latest
+	for i := range together {
+		all.Go(func() { timed("shared call", i) })
+	}
+	all.Wait()
+	if !q.latest.After(began) {
+		t.Error("no round trip")
 	}
 	q.wantIdle(t)
+}
+
+// go-redis repeats a pipeline only for an error of its first command.
+func TestNodeQueue_C_rejectedCall_isSentAgain(t *testing.T) {
+	s, q, w := patiently(t, onNode(t))
+	w.pipeline = func(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+		return func(ctx context.Context, cmds []redis.Cmder) error {
+			err := next(ctx, cmds)
+			for _, cmd := range cmds {
+				if strings.Contains(fmt.Sprint(cmd.Args()...), "holder 2") {
+					cmd.SetErr(reply("TRYAGAIN Multiple keys request during rehashing of slot"))
+				}
+			}
+			return err
+		}
+	}
+	end := q.occupy(t, s, w)
+	first := q.together(t, s, 0, 1) // of the pipeline
+	others := q.together(t, s, 1, 4)
+	end()
+	first()
+	others()
+	w.want(t, 1, 4)
+	q.wantIdle(t)
+}
+
+// A hook of the application that refuses or panics fails the calls, and no others.
+func TestNodeQueue_survivesHooks(t *testing.T) {
+	stop := errors.New("stop")
+	for what, hook := range map[string]redis.ProcessPipelineHook{
+		"refuses": func(context.Context, []redis.Cmder) error { return stop },
+		"panics":  func(context.Context, []redis.Cmder) error { panic(stop) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			s, q, w := patiently(t, onNode(t))
+			w.pipeline = func(redis.ProcessPipelineHook) redis.ProcessPipelineHook { return hook }
+			end := q.occupy(t, s, w)
+			errs := make(chan error)
+			for i := range 4 {
+				go func() { errs <- s.take(context.Background(), i) }()
+			}
+			q.awaitPending(t, 4)
+			end()
+			for range 4 {
+				if err := <-errs; !errors.Is(err, stop) && !errors.Is(err, errPanicked) {
+					t.Errorf("error %v", err)
+				}
+			}
+			q.wantIdle(t)
+		})
+	}
+}
+
+// A node of a Cluster that hangs delays no call for another node.
+func TestNodeQueue_clusterNodes_areApart(t *testing.T) {
+	cluster := servers.SharedTopology("cluster").Cluster
+	network := faultnet.NewNet(t)
+	s := open(t, redis.UniversalOptions{Addrs: cluster.Addrs(), Dialer: network.Dial, ContextTimeoutEnabled: true, PoolSize: 20})
+	hangs, other := 0, 1
+	node := func(of int) *servers.Redis { return cluster.MasterOf(keyOf(of)) }
+	for node(other) == node(hangs) {
+		other++
+	}
+	for _, lock := range []int{hangs, other} {
+		if _, err := s.holder(t.Context(), lock); err != nil {
+			t.Fatal(err)
+		}
+		q := s.shared.queueOf(keyOf(lock))
+		if q.patience = time.Hour; q != s.shared.queueOf(keyOf(lock)+"fence") {
+			t.Error("one node has two queues")
+		}
+	}
+	network.Only(node(hangs).Addr()).Cut()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var stuck sync.WaitGroup
+	for range 10 {
+		stuck.Go(func() {
+			if _, err := s.holder(ctx, hangs); err == nil {
+				t.Error("an answer of a node that is cut off")
+			}
+		})
+	}
+	s.shared.queueOf(keyOf(hangs)).awaitPending(t, 10-maxInFlight)
+	for range 10 {
+		stop, start := leakcheck.Stalls(), time.Now()
+		_, err := s.holder(t.Context(), other)
+		if took := time.Since(start) - stop(); err != nil || took > 200*time.Millisecond {
+			t.Errorf("took %s, %v", took, err)
+		}
+	}
+	if ctx.Err() != nil {
+		t.Error("the calls took longer than the test allows")
+	}
+	stuck.Wait()
+	network.Heal()
+}
+
+// soon is how long leavers stay.
+const soon = 100 * time.Millisecond
+
+// leavers make contexts that end soon, by the cause in their name.
+var leavers = map[string]func() (context.Context, context.CancelFunc, error){
+	"cancelled": func() (context.Context, context.CancelFunc, error) {
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(soon, cancel)
+		return ctx, cancel, context.Canceled
+	},
+	"deadline": func() (context.Context, context.CancelFunc, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), soon)
+		return ctx, cancel, context.DeadlineExceeded
+	},
+}
+
+func TestNodeQueue_leavesBeforeSend_notSent(t *testing.T) {
+	for how, leaver := range leavers {
+		t.Run(how, func(t *testing.T) {
+			s, q, w := patiently(t, onNode(t))
+			end := q.occupy(t, s, w)
+			wait := q.together(t, s, 0, 3)
+			ctx, cancel, want := leaver()
+			defer cancel()
+			stop, start := leakcheck.Stalls(), time.Now()
+			err := s.take(ctx, 3)
+			// Half of the limit is for a busy machine.
+			late := time.Since(start) - soon - stop()
+			if !errors.Is(err, want) || !errors.Is(err, ErrNotDone) || late > 100*time.Millisecond {
+				t.Errorf("%v, %s late", err, late)
+			}
+			end()
+			wait()
+			if holder, err := s.holder(t.Context(), 3); err != nil || holder != "" {
+				t.Errorf("the call was sent: %q, %v", holder, err)
+			}
+			q.wantIdle(t)
+		})
+	}
+}
+
+// The first caller, which leads, leaves before the server answers. The others get their answers, and no call
+// is sent twice.
+func TestNodeQueue_leavesAfterSend_othersAnswered(t *testing.T) {
+	for how, limit := range map[string]time.Duration{"cancelled": time.Hour, "deadline": 500 * time.Millisecond} {
+		t.Run(how, func(t *testing.T) {
+			options, proxy := proxied(t)
+			s, q, w := patiently(t, options)
+			end := q.occupy(t, s, w)
+			held := proxy.HoldRequests(faultnet.First(1, faultnet.Containing("holder")))
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			left := make(chan error)
+			go func() { left <- s.take(ctx, 3) }()
+			q.awaitPending(t, 1)
+			var others sync.WaitGroup
+			for i := range 3 {
+				others.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(20+i)*time.Second)
+					defer cancel()
+					if err := s.take(ctx, i); err != nil {
+						t.Errorf("%d: %v", i, err)
+					}
+				})
+			}
+			q.awaitPending(t, 4)
+			end()
+			held.Wait(1)
+			if how == "cancelled" {
+				cancel()
+			}
+			<-ctx.Done()
+			stop, ended := leakcheck.Stalls(), time.Now()
+			err := <-left
+			// Half of the limit is for a busy machine.
+			if late := time.Since(ended) - stop(); !errors.Is(err, ctx.Err()) || errors.Is(err, ErrNotDone) || late > 100*time.Millisecond {
+				t.Errorf("%v, %s late", err, late)
+			}
+			time.Sleep(5 * answerGrace) // long after the deadline
+			held.Release()
+			others.Wait()
+			w.want(t, 0, 4)
+			if holder, err := s.holder(t.Context(), 3); err != nil || holder == "" {
+				t.Errorf("the call of the leaver has no effect: %v", err)
+			}
+			q.wantIdle(t)
+		})
+	}
+}
+
+// Callers without an answer leave when their contexts end.
+func TestNodeQueue_L_callersReturnInTime(t *testing.T) {
+	for how, leaver := range leavers {
+		t.Run(how, func(t *testing.T) {
+			options, proxy := proxied(t)
+			s, q, w := patiently(t, options)
+			shared := 0
+			for _, patience := range []time.Duration{time.Hour, 5 * time.Millisecond, time.Millisecond} {
+				q.patience = patience
+				end := q.occupy(t, s, w)
+				held := proxy.HoldRequests(faultnet.Containing("holder"))
+				var all sync.WaitGroup
+				stop, start := leakcheck.Stalls(), time.Now()
+				var took [5]time.Duration
+				for i := range took {
+					ctx, cancel, _ := leaver()
+					all.Go(func() {
+						defer cancel()
+						if err := s.take(ctx, i); err == nil {
+							t.Error("there is an answer")
+						}
+						took[i] = time.Since(start)
+					})
+				}
+				if patience == time.Hour {
+					// A caller whose start was late may be there when another has left.
+					servers.Within(soon, func() bool { return q.isPending(len(took)) })
+					end()
+				}
+				all.Wait()
+				// Half of the limit is for a busy machine.
+				if late := slices.Max(took[:]) - soon - stop(); late > 100*time.Millisecond {
+					t.Errorf("%s late", late)
+				}
+				held.Release()
+				end()
+				q.wantIdle(t)
+				shared += len(w.pipelines)
+			}
+			if shared == 0 {
+				t.Error("no pipeline was sent, so this test is too weak")
+			}
+		})
+	}
+}
+
+func TestNodeQueue_answerWhileLeaving_counts(t *testing.T) {
+	q := newNodeQueue(nil, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := &request{ctx, nil, make(chan struct{})}
+	if err := q.abandon(r); err != context.Canceled {
+		t.Errorf("without an answer: %v", err)
+	}
+	close(r.answered)
+	if err := q.abandon(r); err != nil {
+		t.Errorf("with an answer: %v", err)
+	}
 }

@@ -45,9 +45,7 @@ func TestWakes_L_rightGranted_listenAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if user(missing); missing == "resetchannels" {
-			user("resetchannels")
-		}
+		user(missing)
 		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "secret"})
 		n := newWakes(t, client)
 		listen := func() error {
