@@ -91,7 +91,7 @@ func TestCampaign(t *testing.T) {
 	}
 	for _, work := range alone {
 		t.Run(work, func(t *testing.T) {
-			map[string]func(*testing.T, time.Duration, uint64){"beluga": belugaWork, "soak": soak}[work](t, shares[work], drawn)
+			map[string]func(*testing.T, time.Duration, uint64){"beluga": belugaWork, "soak": soakWork}[work](t, shares[work], drawn)
 		})
 	}
 	if len(all) == 0 {

@@ -2,17 +2,50 @@ package campaign
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/test/servers"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/tracing"
 )
 
-var (
-	out  = flag.String("out", "", "write the samples to this `file`, as CSV")
-	leak = flag.Int64("leak", 0, "leak one of everything every so many operations; 0: never")
+const (
+	instances = 2
+	// Each worker begins an operation every period, unless its last one takes longer: 500 a second
+	// in all. At most this many wait at once.
+	workers = 40
+	period  = 80 * time.Millisecond
+	// A machine may stand for some seconds, and no lease may be lost.
+	soakTTL    = 10 * time.Second
+	renewEvery = soakTTL / 100
+	// forget is after how long turn IDs and idle sessions go.
+	forget     = 3 * time.Second
+	shownTurns = 10
+	// The population of names. All of them are in use again and again: the 300 free ones within 3 s, the
+	// sessions with breaks within 8 s, of which they are idle for 7 s.
+	freeNames, hotNames, longNames, openedNames = 300, 2, 16, 20
+	lasting, visitors                           = 40, 60
+	visitLength                                 = 4 // turns
 )
+
+var leak = flag.Int64("leak", 0, "leak one of everything every so many operations; 0: never")
 
 // soakPlan is what a run is to do.
 type soakPlan struct {
@@ -21,20 +54,19 @@ type soakPlan struct {
 	every         time.Duration // between samples
 	leakEvery     int64         // operations; 0: never
 	killEvery     time.Duration // a connection; 0: never
-	out           string        // file; none
 	seed          uint64
 }
 
 // short is too short to tell growth from chance, but by a leak that is large.
 var short = soakPlan{lasts: 4 * time.Second, warmUp: time.Second, every: 250 * time.Millisecond, killEvery: time.Second}
 
-// soak keeps up a steady load for some time, or for seconds, and then fails if something grows.
-func soak(t *testing.T, lasts time.Duration, seed uint64) {
+// soakWork keeps up a steady load for some time, or for seconds, and then fails if something grows.
+func soakWork(t *testing.T, lasts time.Duration, seed uint64) {
 	p := short
 	if lasts > 0 {
 		p.lasts, p.warmUp, p.every = lasts, max(lasts/4, 20*time.Second), min(5*time.Second, lasts/60)
 	}
-	p.seed, p.out, p.leakEvery = seed, *out, *leak
+	p.seed, p.leakEvery = seed, *leak
 	samples := p.run(t)
 	if lasts == 0 {
 		return
@@ -43,57 +75,383 @@ func soak(t *testing.T, lasts time.Duration, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("after a warm-up of %s:\n%s", p.warmUp, verdict)
 	for _, g := range verdict {
-		if !g.flat() {
+		if t.Log(g); !g.flat() {
 			t.Errorf("%s", g)
 		}
 	}
 }
 
-// The verdict sees a leak in every series, and how large it is.
-func TestSoak_reportsLeaks(t *testing.T) {
-	p := short
-	p.lasts, p.samples, p.leakEvery, p.killEvery = 3*time.Second, 2*enough, 5, 0
-	samples := p.run(t)
-	verdict, err := judge(samples)
-	if err != nil {
+// load is an application at work.
+type load struct {
+	plan      soakPlan
+	t         testing.TB
+	server    *servers.Redis
+	leaks     leaks
+	instances []*instance
+
+	// calm is held to read by operations, and to write by who wants none.
+	calm    sync.RWMutex
+	working sync.WaitGroup
+	began   time.Time
+
+	operations, kills atomic.Int64
+	cut               atomic.Int64 // operations that failed because a connection was killed
+	lost              atomic.Int64 // leases
+	lastKill          atomic.Int64 // ns since began
+	reports           atomic.Int64
+	byKind            []atomic.Int64
+	free, id, visits  atomic.Int64 // for names and turn IDs in turn
+}
+
+// instance is one instance of the application.
+type instance struct {
+	client  *redis.Client
+	options distlock.Options
+	locker  *distlock.Locker
+	talks   *remarks // sessions that go on and on
+	visits  *remarks // sessions that expire
+}
+
+type (
+	remark  struct{ Role, Text string }
+	remarks = lockedmemory.LockedMemory[remark, remark]
+)
+
+func newInstance(t testing.TB, server *servers.Redis, seen distlock.Observer) *instance {
+	in := &instance{
+		// The pool is always full. Otherwise each sample would depend on the connections in use at
+		// that moment.
+		client: redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, PoolSize: pool, MinIdleConns: pool}),
+		options: distlock.Options{
+			Namespace: "soak", TTL: soakTTL, RenewEvery: renewEvery, Wait: patience, Observer: seen,
+			Logger: slog.New(slog.DiscardHandler), // of renewals that meet a connection that was killed
+		},
+	}
+	t.Cleanup(func() { in.client.Close() })
+	var err error
+	if in.locker, err = redislock.New(in.client, &in.options); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("\n%s", verdict)
-	after := measured(samples)
-	operations := after[len(after)-1].operations - after[0].operations
-	for _, g := range verdict {
-		leaked := float64(operations/p.leakEvery) * g.series.leak
-		if g.flat() || g.growth < leaked/2 {
-			t.Errorf("%.0f were leaked, and the verdict is: %s", leaked, g)
+	memory := func(keep sessionstore.Retention, options sessionstore.Options) *remarks {
+		store, err := redisstore.New(in.client, lockedmemory.SessionKey, sessionstore.JSON[remark]{}, &keep, &options)
+		if err != nil {
+			t.Fatal(err)
 		}
+		locked, err := lockedmemory.New(store, in.locker, lockedmemory.SessionKey, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return locked
 	}
+	in.talks = memory(sessionstore.Retention{MaxExchanges: 2 * shownTurns, RememberIDs: forget}, sessionstore.Options{Window: shownTurns})
+	in.visits = memory(sessionstore.Retention{IdleTTL: forget}, sessionstore.Options{})
+	return in
 }
 
 // run keeps the load up for its time, and checks that nothing is left of it.
-func (p soakPlan) run(t *testing.T) []sample {
+func (p soakPlan) run(t *testing.T) (samples []sample) {
 	// Redis remembers slow commands, up to 128 of them, which would look like growth on a slow machine.
 	server := servers.StartRedis(t, "--slowlog-log-slower-than", "-1")
-	leaks := newLeaks(t, server, p.leakEvery)
-	l := newLoad(t, server, leaks, p.killEvery, p.seed)
-	r := newSampler(t, server, p)
+	l := &load{plan: p, t: t, server: server, leaks: leaks{stop: make(chan struct{})}, byKind: make([]atomic.Int64, len(operations))}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(tracetest.NewNoopExporter()))
+	defer provider.Shutdown(context.Background())
+	seen, err := tracing.New(tracing.WithTracerProvider(provider))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range instances {
+		l.instances = append(l.instances, newInstance(t, server, seen))
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	l.start(ctx)
+	// The room for all samples is there from the start, so that they are no growth themselves.
+	samples = make([]sample, 0, p.lasts/p.every+1)
 	tick := time.NewTicker(p.every)
 	defer tick.Stop()
-	for start := time.Now(); time.Since(start) < p.lasts || len(measured(r.samples)) < p.samples && !t.Failed(); {
+	for time.Since(l.began) < p.lasts || len(measured(samples)) < p.samples && !t.Failed() {
 		<-tick.C
-		l.rest(func() { r.sample(l.operations.Load()) })
+		l.calm.Lock()
+		time.Sleep(50 * time.Millisecond) // for what runs in the background after a call
+		s, err := takeSample(server, time.Since(l.began))
+		s.warmUp, s.operations = s.at < p.warmUp, l.operations.Load()
+		l.calm.Unlock()
+		if samples = append(samples, s); err != nil {
+			t.Fatalf("the server: %v", err)
+		}
 	}
 	cancel()
 	l.end()
-	leaks.end()
-	r.close()
+	l.leaks.end()
 	if !t.Failed() {
 		// Of a process that has closed its Lockers nothing should need that long.
 		nothingLeft(t, server, soakTTL+time.Second)
 	}
-	return r.samples
+	return samples
+}
+
+// start lets the load begin; it goes on until ctx ends.
+func (l *load) start(ctx context.Context) {
+	l.began = time.Now()
+	calmly := func(period time.Duration, do func()) {
+		every(ctx.Done(), period, func() {
+			l.calm.RLock()
+			defer l.calm.RUnlock()
+			do()
+		})
+	}
+	for n := range workers {
+		random := stream(l.plan.seed, fmt.Sprint("soak ", n))
+		l.working.Go(func() {
+			pause(ctx, period*time.Duration(n)/workers)
+			calmly(period, func() { l.operate(random) })
+		})
+	}
+	for n := range longNames { // others find these locks busy, also while the load rests
+		l.working.Go(func() {
+			for ctx.Err() == nil {
+				l.ended("a lock that is held for long", time.Since(l.began), l.instances[n%instances].locker.Do(
+					context.Background(), longName(n), func(context.Context) error {
+						pause(ctx, time.Second+rand.N(3*time.Second))
+						return nil
+					}))
+			}
+		})
+	}
+	if l.plan.killEvery > 0 {
+		l.working.Go(func() { calmly(l.plan.killEvery, l.kill) })
+	}
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// end returns when all is closed, and reports the operations. The load's time must be over.
+func (l *load) end() {
+	l.working.Wait()
+	took := time.Since(l.began)
+	for _, in := range l.instances {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		err := errors.Join(in.locker.Close(ctx), in.client.Close())
+		if cancel(); err != nil {
+			l.t.Errorf("Close: %v", err)
+		}
+	}
+	n := l.operations.Load()
+	many := n >= 1500 // fewer may lack the rare ones
+	done := make(map[string]int64)
+	for i, k := range operations {
+		if done[k.name] = l.byKind[i].Load(); done[k.name] == 0 && many {
+			l.t.Errorf("there was no operation: %s", k.name)
+		}
+	}
+	l.t.Logf("%d operations in %s: %v; %d connections were killed, and %d operations failed because of that; %d leases were lost",
+		n, took.Round(time.Second), done, l.kills.Load(), l.cut.Load(), l.lost.Load())
+	// A lease after a handoff, before its first renewal, may last for 1 s. A machine that stands
+	// for longer loses it.
+	if l.lost.Load() > 1+n/10_000 {
+		l.t.Error("more than one lease in 10,000 operations was lost")
+	}
+	if many && l.plan.killEvery > 0 && l.kills.Load() == 0 {
+		l.t.Error("no connection was killed")
+	}
+}
+
+// operate makes one operation of a kind that is drawn.
+func (l *load) operate(random *rand.Rand) {
+	draw, i := random.IntN(100), 0
+	for ; draw >= operations[i].share; i++ {
+		draw -= operations[i].share
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	start := time.Since(l.began)
+	err := operations[i].do(&call{load: l, in: l.instances[random.IntN(instances)], random: random}, ctx)
+	l.ended(operations[i].name, start, err)
+	l.byKind[i].Add(1)
+	if n := l.operations.Add(1); l.plan.leakEvery > 0 && n%l.plan.leakEvery == 0 {
+		l.leaks.add(l.t, l.server, n)
+	}
+}
+
+// aftermath is for how long calls may fail because a connection was killed.
+const aftermath = time.Second
+
+// ended judges the error of an operation that began at start. A killed connection may cause an
+// error or, rarely, a loss.
+func (l *load) ended(name string, start time.Duration, err error) {
+	unavailable := errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrOutcomeUnknown)
+	switch {
+	case err == nil:
+	case unavailable && l.kills.Load() > 0 && l.lastKill.Load() > int64(start-aftermath):
+		l.cut.Add(1)
+	case errors.Is(err, distlock.ErrLost):
+		l.lost.Add(1)
+	case l.reports.Add(1) <= 20: // the first ones tell all
+		l.t.Errorf("%s, after %s: %v", name, (time.Since(l.began) - start).Round(time.Millisecond), err)
+	}
+}
+
+// kill ends one of the connections that the server has, whosesoever it is.
+func (l *load) kill() {
+	list, err := l.server.Do("CLIENT", "LIST")
+	if err != nil {
+		l.t.Errorf("CLIENT LIST: %v", err)
+		return
+	}
+	lines := strings.Split(strings.TrimSpace(list), "\n")
+	first, _, _ := strings.Cut(lines[rand.IntN(len(lines))], " ")
+	l.lastKill.Store(int64(time.Since(l.began)))
+	killed, err := l.server.Do("CLIENT", "KILL", "ID", strings.TrimPrefix(first, "id="))
+	l.lastKill.Store(int64(time.Since(l.began)))
+	if err != nil {
+		l.t.Errorf("CLIENT KILL: %v", err)
+	} else if killed != "0" { // it may have gone by itself, as that of CLIENT LIST has
+		l.kills.Add(1)
+	}
+}
+
+func longName(n int) string { return fmt.Sprint("long-", n) }
+
+// operations are the kinds of them, with their share of a hundred. What one expects to fail is no error.
+var operations = []struct {
+	name  string
+	share int
+	do    func(*call, context.Context) error
+}{
+	{"free locks", 24, (*call).takeFree},
+	{"contended locks", 14, (*call).contend},
+	{"tries", 10, (*call).tryBusy},
+	{"hasty acquisitions", 10, (*call).leaveEarly},
+	{"turns", 16, (*call).turn},
+	{"Saves with an ID", 18, (*call).saveTwice},
+	{"Clears", 1, (*call).clear},
+	{"visits", 6, (*call).visit},
+	{"Lockers", 1, (*call).open},
+}
+
+// call is one operation of an instance.
+type call struct {
+	load   *load
+	in     *instance
+	random *rand.Rand
+}
+
+func (c *call) freeName() string { return fmt.Sprint("free-", c.load.free.Add(1)%freeNames) }
+
+// takeFree takes a free lock, and extends its lease half of the time.
+func (c *call) takeFree(ctx context.Context) error {
+	lease, err := c.in.locker.Acquire(ctx, c.freeName())
+	if err != nil {
+		return err
+	}
+	if c.random.IntN(2) == 0 {
+		err = lease.Extend(ctx, 2*soakTTL)
+	}
+	return errors.Join(err, lease.Release(ctx))
+}
+
+// contend takes a lock that others contend for, and hold for 10 ms each, three quarters of the time.
+func (c *call) contend(ctx context.Context) error {
+	return c.in.locker.Do(ctx, fmt.Sprint("hot-", c.random.IntN(hotNames)), func(context.Context) error {
+		time.Sleep(10 * time.Millisecond) // the work
+		return nil
+	})
+}
+
+// tryBusy asks once for a lock that another worker holds most of the time.
+func (c *call) tryBusy(ctx context.Context) error {
+	lease, err := c.in.locker.TryAcquire(ctx, longName(c.random.IntN(longNames)))
+	if errors.Is(err, distlock.ErrNotAcquired) {
+		return nil
+	}
+	return errors.Join(err, lease.Release(ctx))
+}
+
+// leaveEarly is cancelled: in the queue, or at any moment of taking a free lock.
+func (c *call) leaveEarly(ctx context.Context) error {
+	name, patience := longName(c.random.IntN(longNames)), 20*time.Millisecond
+	if c.random.IntN(2) == 0 {
+		name, patience = c.freeName(), time.Millisecond
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer time.AfterFunc(time.Duration(c.random.Int64N(int64(patience))), cancel).Stop()
+	lease, err := c.in.locker.Acquire(ctx, name)
+	if err == nil {
+		err = lease.Release(ctx)
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// talk is a session that goes on all the time.
+func (c *call) talk(ctx context.Context) context.Context {
+	return lockedmemory.WithSession(ctx, fmt.Sprint("talk-", c.random.IntN(lasting)))
+}
+
+func (c *call) exchange() (question, answer remark) {
+	text := strings.Repeat("word ", 10+c.random.IntN(20))
+	return remark{"user", text}, remark{"assistant", text}
+}
+
+func (c *call) turn(ctx context.Context) error {
+	return c.in.talks.Turn(c.talk(ctx), func(ctx context.Context) error {
+		history, err := c.in.talks.Load(ctx, "")
+		if err != nil {
+			return err
+		}
+		if len(history) > 2*shownTurns {
+			return fmt.Errorf("a window of %d turns has %d messages", shownTurns, len(history))
+		}
+		question, answer := c.exchange()
+		return c.in.talks.Save(ctx, question, answer)
+	})
+}
+
+// saveTwice repeats a SaveOnce, half of the time.
+func (c *call) saveTwice(ctx context.Context) error {
+	ctx, id := c.talk(ctx), fmt.Sprint("message-", c.load.id.Add(1))
+	question, answer := c.exchange()
+	err := c.in.talks.SaveOnce(ctx, id, question, answer)
+	if err == nil && c.random.IntN(2) == 0 {
+		err = c.in.talks.SaveOnce(ctx, id, question, answer)
+	}
+	return err
+}
+
+func (c *call) clear(ctx context.Context) error { return c.in.talks.Clear(c.talk(ctx)) }
+
+// visit is a turn of a session that has a few, and is then left alone until it has expired.
+func (c *call) visit(ctx context.Context) error {
+	ctx = lockedmemory.WithSession(ctx, fmt.Sprint("visitor-", c.load.visits.Add(1)/visitLength%visitors))
+	return c.in.visits.Turn(ctx, func(ctx context.Context) error {
+		if _, err := c.in.visits.Load(ctx, ""); err != nil {
+			return err
+		}
+		question, answer := c.exchange()
+		return c.in.visits.Save(ctx, question, answer)
+	})
+}
+
+// open has a Locker of its own, which it closes with a lease that is held, half of the time.
+func (c *call) open(ctx context.Context) error {
+	options := c.in.options
+	locker, err := redislock.New(c.in.client, &options)
+	if err != nil {
+		return err
+	}
+	lease, err := locker.Acquire(ctx, fmt.Sprint("opened-", c.random.IntN(openedNames)))
+	if err == nil && c.random.IntN(2) == 0 {
+		err = lease.Release(ctx)
+	}
+	return errors.Join(err, locker.Close(ctx))
 }
