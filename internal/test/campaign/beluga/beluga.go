@@ -2,8 +2,9 @@
 package beluga
 
 import (
-	"fmt"
 	"time"
+
+	"github.com/belugalock/belugalock/internal/test/conversation"
 )
 
 // Role is the role of a worker: package internal/faultwork of the module belugamemory.
@@ -15,28 +16,22 @@ type Config struct {
 	Unlocked bool   // on a plain service, without a lock
 	TTL      time.Duration
 	Think    time.Duration // the longest time in which the agent answers
+	Run      int           // counts the workers
+	Seed     uint64
+	Clients  int // that send messages, one at a time each
+	Sessions []string
+	Read     bool // tell what is stored in each session, and do nothing else
 }
 
-// Request is a message of a client, or asks for a whole session.
-type Request struct {
-	Turn    int
+// Said is what a worker says: before a client sends a message, after the answer, or of a session.
+type Said struct {
 	Session string
-	Client  string // empty: what is stored in the session?
-}
-
-// Question is the text of the message.
-func (r Request) Question() string { return fmt.Sprintf("question %d of %s", r.Turn, r.Client) }
-
-// Reply is what a client sees.
-type Reply struct {
-	Turn   int
-	Answer string
-	Err    string
-	Code   string // of Err
-	Lost   bool   // Err is the loss of the lock
-	Repeat bool   // Err is retryable
-	Stored []Pair
-	Count  any // of the turns, in the State of a session; nil: not counted
+	Attempt *conversation.Attempt // nil: of a session. Ended is 0 before the answer.
+	Answer  string                // that the client sees
+	Err     string
+	Lost    bool // Err is the loss of the lock
+	Stored  []Pair
+	Count   any // of the turns, in the State of a session; nil: not counted
 }
 
 // Pair is a stored question with its answer. Each has the number of turns that the agent knew.

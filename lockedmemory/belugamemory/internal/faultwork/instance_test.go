@@ -3,6 +3,7 @@ package faultwork
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math/rand/v2"
 	"sync"
@@ -15,57 +16,75 @@ import (
 
 	"github.com/belugalock/belugalock/internal/test/campaign/beluga"
 	"github.com/belugalock/belugalock/internal/test/child"
+	"github.com/belugalock/belugalock/internal/test/conversation"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
-// instance runs turns until its parent stops it.
-func instance(_ context.Context, parent *child.Line, c beluga.Config) error {
+// instance is an instance of an application with its clients, until its parent stops it; or it tells what
+// is stored.
+func instance(ctx context.Context, parent *child.Line, c beluga.Config) error {
 	runner, err := open(c, writer{c.Think})
 	if err != nil {
 		return err
 	}
-	var clients sync.WaitGroup
-	for {
-		var r beluga.Request
-		if err := parent.Receive(&r); err != nil {
-			clients.Wait()
-			return runner.close()
+	if c.Read {
+		for _, session := range c.Sessions {
+			_ = parent.Send(stored(ctx, runner, session))
 		}
-		clients.Go(func() { _ = parent.Send(ask(context.Background(), runner, r)) })
+		return runner.close()
+	}
+	var clients sync.WaitGroup
+	for n := range c.Clients {
+		clients.Go(func() {
+			name, rng := fmt.Sprintf("client-%d.%d", c.Run, n), rand.New(rand.NewPCG(c.Seed, uint64(c.Run*c.Clients+n)))
+			for turn := (c.Run*c.Clients + n) << 32; ctx.Err() == nil; turn++ {
+				say(parent, runner, c.Sessions[rng.IntN(len(c.Sessions))], conversation.Attempt{Turn: turn, Writer: name})
+			}
+		})
+	}
+	clients.Wait()
+	return runner.close()
+}
+
+// say sends a message until its error is not retryable.
+func say(parent *child.Line, runner *runner, session string, a conversation.Attempt) {
+	for try, again := 0, true; again && try < 20; try++ {
+		a.Begun, a.Ended, again = time.Now().UnixNano(), 0, false
+		if parent.Send(beluga.Said{Session: session, Attempt: &a}) != nil {
+			return
+		}
+		s := beluga.Said{Session: session, Attempt: &a}
+		for event, err := range runner.run(context.Background(), session, schema.NewHumanMessage(fmt.Sprintf("question %d of %s", a.Turn, a.Writer))) {
+			if err != nil {
+				s.Err, s.Lost, again = err.Error(), isA(err, belugamemory.ErrLockLost), belugamemory.Retryable(err)
+			}
+			s.Answer += event.Text
+		}
+		a.Ended, a.Acknowledged = time.Now().UnixNano(), s.Err == ""
+		_ = parent.Send(s)
 	}
 }
 
-// ask iterates a whole run, or reads a session.
-func ask(ctx context.Context, runner *runner, r beluga.Request) beluga.Reply {
-	answer := beluga.Reply{Turn: r.Turn}
-	fails := func(err error) {
-		answer.Err, answer.Code, answer.Repeat = err.Error(), "none", belugamemory.Retryable(err)
-		if coded := new(core.Error); errors.As(err, &coded) {
-			answer.Code, answer.Lost = string(coded.Code), coded.Code == belugamemory.ErrLockLost
-		}
-	}
-	if r.Client == "" {
-		session, err := runner.sessions.Get(ctx, r.Session)
-		if coded := new(core.Error); errors.As(err, &coded) && coded.Code == core.ErrNotFound {
-			return answer // no turn was stored
-		}
-		if err != nil {
-			fails(err)
-			return answer
-		}
-		answer.Count = session.State["turns"]
+// stored reads a session.
+func stored(ctx context.Context, runner *runner, name string) (s beluga.Said) {
+	s.Session = name
+	session, err := runner.sessions.Get(ctx, name)
+	switch {
+	case isA(err, core.ErrNotFound): // no turn was stored
+	case err != nil:
+		s.Err = err.Error()
+	default:
+		s.Count = session.State["turns"]
 		for _, turn := range session.Turns {
-			answer.Stored = append(answer.Stored, beluga.Pair{Question: textOf(turn.Input), Answer: textOf(turn.Output)})
+			s.Stored = append(s.Stored, beluga.Pair{Question: textOf(turn.Input), Answer: textOf(turn.Output)})
 		}
-		return answer
 	}
-	for event, err := range runner.run(ctx, r.Session, schema.NewHumanMessage(r.Question())) {
-		if err != nil {
-			fails(err)
-		}
-		answer.Answer += event.Text
-	}
-	return answer
+	return s
+}
+
+func isA(err error, code core.ErrorCode) bool {
+	coded := new(core.Error)
+	return errors.As(err, &coded) && coded.Code == code
 }
 
 // writer is an agent. Its answer repeats the input, in two events.
