@@ -23,9 +23,7 @@ func (q *queue) wantAwaited(want map[string]int64) {
 
 func mustRaise(t *testing.T, lease *distlock.Lease) (raised int64) {
 	t.Helper()
-	if err := fencing.RaiseToken(t.Context(), lease, lease.Fence()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fencing.RaiseToken(t.Context(), lease, lease.Fence()))
 	return lease.Fence()
 }
 
@@ -33,11 +31,11 @@ func mustRaise(t *testing.T, lease *distlock.Lease) (raised int64) {
 // takes it away.
 func TestAwaited_S2_tokenOfFirstAnswer(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		holder, q := mustAcquire(t, s.locker(t, distlock.Options{})), newQueue(t)
+		holder, q := mustAcquire(t, s.locker(t)), newQueue(t)
 		first := holder.Fence()
-		q.join(s.locker(t, distlock.Options{}), "before", time.Second)
+		q.join(s.locker(t), "before", time.Second)
 		raised := mustRaise(t, holder)
-		q.join(s.locker(t, distlock.Options{}), "after", 0)
+		q.join(s.locker(t), "after", 0)
 		time.Sleep(2 * ttl) // the waiters ask again
 		if token := fencing.Awaited(holder); token != 0 {
 			t.Errorf("a lease that was granted at once has awaited %d", token)
@@ -54,7 +52,7 @@ func TestAwaited_S2_tokenOfFirstAnswer(t *testing.T) {
 func TestAwaited_S2_answersCountInProcess(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		theirs, q := s.twin(), newQueue(t)
-		holder, l := mustAcquire(t, s.locker(t, distlock.Options{})), theirs.locker(t, distlock.Options{})
+		holder, l := mustAcquire(t, s.locker(t)), theirs.locker(t)
 		first := holder.Fence()
 		theirs.Inject(nth(drivertest.Acquire, 0, drivertest.Fault{HoldAfter: in(100 * time.Millisecond)}))
 		q.join(l, "contender", time.Millisecond)
@@ -75,7 +73,7 @@ func TestAwaited_S2_answersCountInProcess(t *testing.T) {
 // The raise of a lease shows its old token to all waiters of the process, and the new one to later waiters.
 func TestAwaited_S2_raiseCountsInProcess(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l, q := s.locker(t, distlock.Options{}), newQueue(t)
+		l, q := s.locker(t), newQueue(t)
 		holder := mustAcquire(t, l)
 		first := holder.Fence()
 		for _, name := range []string{"a", "b", "c"} {
@@ -95,9 +93,7 @@ func TestAwaited_S2_raiseCountsInProcess(t *testing.T) {
 		if token := fencing.Awaited(q.leases["later"]); token != 0 && token < raised {
 			t.Errorf("a later waiter has awaited %d", token)
 		}
-		if n := s.Calls(drivertest.Acquire); n != 2 {
-			t.Errorf("%d requests: the lock was not handed off within the process", n)
-		}
+		s.wantCalls(t, drivertest.Acquire, 2) // the others were handed the lock within the process
 	})
 }
 
@@ -105,7 +101,7 @@ func TestAwaited_S2_raiseCountsInProcess(t *testing.T) {
 func TestAwaited_S2_raiseCountsForContender(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		theirs, q := s.twin(), newQueue(t)
-		l := theirs.locker(t, distlock.Options{})
+		l := theirs.locker(t)
 		holder := mustAcquire(t, l)
 		first := holder.Fence()
 		time.Sleep(100 * time.Millisecond) // no handoff is possible, so a waiter asks

@@ -30,9 +30,6 @@ func (e *ends) End(_ context.Context, op *distlock.Operation) {
 	lease := fmt.Sprint(op.Key, " ", op.Fence)
 	switch {
 	case op.Outcome == distlock.OutcomeAcquired:
-		if e.holds == nil {
-			e.holds = make(map[string]bool)
-		}
 		e.holds[lease] = true
 	case !op.Ended && op.Held != 0:
 		e.t.Errorf("%s ended no lease, but Held is %s", op.Name, op.Held)
@@ -44,42 +41,30 @@ func (e *ends) End(_ context.Context, op *distlock.Operation) {
 	}
 }
 
-// wantAll fails the test unless all leases have ended.
-func (e *ends) wantAll() {
-	e.t.Helper()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.holds) > 0 || len(e.list) == 0 {
-		e.t.Errorf("%d leases have ended, but not %v", len(e.list), e.holds)
-	}
-}
-
 // want fails the test unless all leases have ended, by the listed operations.
 func (e *ends) want(list ...string) {
 	e.t.Helper()
-	e.wantAll()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !slices.Equal(e.list, list) {
-		e.t.Errorf("the leases were ended by %q, want %q", e.list, list)
+	if len(e.holds) > 0 || !slices.Equal(e.list, list) {
+		e.t.Errorf("the leases were ended by %q, want %q; %v stand", e.list, list, e.holds)
 	}
 }
 
 func TestOperation_Ended_oncePerLease(t *testing.T) {
 	const second = time.Second
-	// Each case ends its leases after a second.
-	for name, c := range map[string]struct {
-		run  func(t *testing.T, s *service, l *distlock.Locker)
+	// Each case ends its lease after a second.
+	type row struct {
+		run  func(t *testing.T, s *service, l *distlock.Locker, lease *distlock.Lease)
 		want []string
-	}{
-		"release": {func(t *testing.T, s *service, l *distlock.Locker) {
-			lease := mustAcquire(t, l)
+	}
+	each(t, map[string]row{
+		"release": {func(t *testing.T, s *service, l *distlock.Locker, lease *distlock.Lease) {
 			time.Sleep(second)
 			mustRelease(t, lease)
 			mustRelease(t, lease)
 		}, []string{"distlock.release done 1s"}},
-		"release repeated after a failure": {func(t *testing.T, s *service, l *distlock.Locker) {
-			lease := mustAcquire(t, l)
+		"release repeated after a failure": {func(t *testing.T, s *service, l *distlock.Locker, lease *distlock.Lease) {
 			time.Sleep(second)
 			s.Inject(always(drivertest.Release, errBroken))
 			for range 3 {
@@ -89,78 +74,63 @@ func TestOperation_Ended_oncePerLease(t *testing.T) {
 			s.Inject(nil)
 			_ = lease.Release(t.Context())
 		}, []string{"distlock.release unknown 1s"}},
-		"answer lost": {func(t *testing.T, s *service, l *distlock.Locker) {
-			lease := mustAcquire(t, l)
+		"answer lost": {func(t *testing.T, s *service, l *distlock.Locker, lease *distlock.Lease) {
 			time.Sleep(second)
 			s.Inject(after(drivertest.Release, errBroken))
 			_ = lease.Release(t.Context())
 			_ = lease.Release(t.Context())
 		}, []string{"distlock.release unknown 1s"}},
-		"release finds it lost": {func(t *testing.T, s *service, l *distlock.Locker) {
-			lease := mustAcquire(t, l)
+		"release finds it lost": {func(t *testing.T, s *service, l *distlock.Locker, lease *distlock.Lease) {
 			time.Sleep(second - time.Millisecond) // just before its renewal
 			s.steal(t)
-			mustRelease(t, mustAcquire(t, open(t, s.Faults, distlock.Options{})))
+			mustRelease(t, mustAcquire(t, open(t, s.Faults)))
 			_ = lease.Release(t.Context())
 			_ = lease.Release(t.Context())
 		}, []string{"distlock.release lost 999ms"}},
-		"two releases at once": {func(t *testing.T, s *service, l *distlock.Locker) {
-			lease := mustAcquire(t, l)
+		"two releases at once": {func(t *testing.T, s *service, l *distlock.Locker, lease *distlock.Lease) {
 			time.Sleep(second)
 			s.Inject(on(drivertest.Release, drivertest.Fault{HoldAfter: in(second / 10)}))
 			go func() { _ = lease.Release(t.Context()) }()
 			mustRelease(t, lease)
 		}, []string{"distlock.release done 1s"}},
-		"driver panics in the release": {func(t *testing.T, s *service, l *distlock.Locker) {
-			lease := mustAcquire(t, l)
+		"driver panics in the release": {func(t *testing.T, s *service, l *distlock.Locker, lease *distlock.Lease) {
 			time.Sleep(second)
-			s.Inject(func(c drivertest.Call) drivertest.Fault {
-				if c.Op == drivertest.Release && c.N == 0 {
-					panic("driver")
-				}
-				return drivertest.Fault{}
-			})
+			s.endsNext(func() { panic("driver") })
 			without(func() { _ = lease.Release(t.Context()) })
 		}, []string{"distlock.release failed 1s"}},
-		"last write": {func(t *testing.T, s *service, l *distlock.Locker) {
-			lease := mustAcquire(t, l)
+		"last write": {func(t *testing.T, s *service, l *distlock.Locker, lease *distlock.Lease) {
 			time.Sleep(second)
 			lastWrite(t, lease, func(owner string) (driver.ReleaseReply, error) { return s.frees(t, owner), nil })
 			mustRelease(t, lease)
 		}, []string{"distlock.release done 1s"}},
-		"loss": {func(t *testing.T, s *service, l *distlock.Locker) {
-			lease := mustAcquire(t, l)
+		"loss": {func(t *testing.T, s *service, l *distlock.Locker, lease *distlock.Lease) {
 			s.steal(t)
 			time.Sleep(second)
 			_ = lease.Extend(t.Context(), ttl)
 			_ = lease.Release(t.Context())
 		}, []string{"distlock.lost lost 1s"}},
-		"loss while a release waits for a step": {func(t *testing.T, s *service, l *distlock.Locker) {
-			lease := mustAcquire(t, l)
+		"loss while a release waits for a step": {func(t *testing.T, s *service, l *distlock.Locker, lease *distlock.Lease) {
 			step := make(chan struct{})
-			go func() {
-				_ = lease.Guard(t.Context(), func(context.Context) error { <-step; return nil })
-			}()
+			async(func() error {
+				return lease.Guard(t.Context(), func(context.Context) error { <-step; return nil })
+			})
 			synctest.Wait()
 			time.AfterFunc(second/2, func() { s.steal(t) })
 			_ = lease.Release(t.Context())
 			close(step)
 		}, []string{"distlock.lost lost 1s"}},
-		"close": {func(t *testing.T, s *service, l *distlock.Locker) {
-			lease := mustAcquire(t, l)
+		"close": {func(t *testing.T, s *service, l *distlock.Locker, lease *distlock.Lease) {
 			time.Sleep(second)
 			mustClose(t, l)
 			_ = lease.Release(t.Context())
 		}, []string{"distlock.release done 1s"}},
-		"close without the service": {func(t *testing.T, s *service, l *distlock.Locker) {
-			lease := mustAcquire(t, l)
+		"close without the service": {func(t *testing.T, s *service, l *distlock.Locker, lease *distlock.Lease) {
 			time.Sleep(second)
 			s.Inject(always(drivertest.Release, errTurnedAway))
 			mustClose(t, l)
 			_ = lease.Release(t.Context())
 		}, []string{"distlock.release unavailable 1s"}},
-		"handoff within the process": {func(t *testing.T, s *service, l *distlock.Locker) {
-			lease := mustAcquire(t, l)
+		"handoff within the process": {func(t *testing.T, s *service, l *distlock.Locker, lease *distlock.Lease) {
 			go func() {
 				next := mustAcquire(t, l)
 				time.Sleep(second)
@@ -171,8 +141,7 @@ func TestOperation_Ended_oncePerLease(t *testing.T) {
 			time.Sleep(2 * second)
 			_ = lease.Release(t.Context())
 		}, []string{"distlock.release done 1ms", "distlock.release done 1s"}},
-		"handoff to a lease that is lost": {func(t *testing.T, s *service, l *distlock.Locker) {
-			lease := mustAcquire(t, l)
+		"handoff to a lease that is lost": {func(t *testing.T, s *service, l *distlock.Locker, lease *distlock.Lease) {
 			go func() {
 				next := mustAcquire(t, l)
 				s.steal(t)
@@ -183,40 +152,33 @@ func TestOperation_Ended_oncePerLease(t *testing.T) {
 			mustRelease(t, lease)
 			time.Sleep(2 * second)
 		}, []string{"distlock.release done 1ms", "distlock.lost lost 999ms"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				seen := &ends{t: t}
-				l := s.locker(t, distlock.Options{Observer: seen})
-				c.run(t, s, l)
-				s.Inject(nil)
-				mustClose(t, l)
-				seen.want(c.want...)
-			})
-		})
-	}
+	}, func(t *testing.T, s *service, c row) {
+		seen := &ends{t: t, holds: map[string]bool{}}
+		l := s.locker(t, seenBy(seen))
+		c.run(t, s, l, mustAcquire(t, l))
+		s.Inject(nil)
+		mustClose(t, l)
+		seen.want(c.want...)
+	})
 }
 
 // A lease that ends while the hook of its acquire blocks is reported after that acquire.
 func TestOperation_Ended_afterTheAcquire(t *testing.T) {
-	for name, c := range map[string]struct {
+	type row struct {
 		meanwhile func(s *service, l *distlock.Locker)
 		want      string
-	}{
+	}
+	each(t, map[string]row{
 		"loss":  {func(s *service, _ *distlock.Locker) { s.steal(t) }, "distlock.lost lost 1s"},
 		"close": {func(_ *service, l *distlock.Locker) { go mustClose(t, l) }, "distlock.release done 500ms"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				seen := &ends{t: t}
-				slow := atEnd(distlock.OpAcquire, func() { time.Sleep(10 * time.Second) })
-				l := s.locker(t, distlock.Options{Observer: distlock.Observers(seen, slow)})
-				time.AfterFunc(500*time.Millisecond, func() { c.meanwhile(s, l) })
-				lease := mustAcquire(t, l)
-				_ = lease.Release(t.Context())
-				synctest.Wait()
-				seen.want(c.want)
-			})
-		})
-	}
+	}, func(t *testing.T, s *service, c row) {
+		seen := &ends{t: t, holds: map[string]bool{}}
+		slow := atEnd(distlock.OpAcquire, func() { time.Sleep(10 * time.Second) })
+		l := s.locker(t, seenBy(distlock.Observers(seen, slow)))
+		time.AfterFunc(500*time.Millisecond, func() { c.meanwhile(s, l) })
+		lease := mustAcquire(t, l)
+		_ = lease.Release(t.Context())
+		synctest.Wait()
+		seen.want(c.want)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,124 +15,81 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
-// ownError returns a complaint if err is not the right error of a call whose caller has left.
-func ownError(err error) string {
-	switch {
-	case !errors.Is(err, context.DeadlineExceeded):
-		return "it is not the error of ctx"
-	case errors.Is(err, distlock.ErrUnavailable), errors.Is(err, distlock.ErrOutcomeUnknown):
-		return "it speaks of the backend"
-	case distlock.OutcomeOf(err) != distlock.OutcomeCancelled:
-		return "its outcome is " + string(distlock.OutcomeOf(err))
+// wantOwn fails the test unless err is that of a ctx which has ended, and speaks of no backend.
+func wantOwn(t *testing.T, err error) {
+	t.Helper()
+	wantErr(t, err, context.DeadlineExceeded, distlock.ErrUnavailable, distlock.ErrOutcomeUnknown)
+	if outcome := distlock.OutcomeOf(err); outcome != distlock.OutcomeCancelled {
+		t.Errorf("%v: its outcome is %s", err, outcome)
 	}
-	return ""
 }
 
 func TestLocker_C_expiredContext_isNoOutage(t *testing.T) {
-	for name, call := range calls {
-		if name == "Release" { // goes on without its caller
-			continue
+	each(t, calls, func(t *testing.T, s *service, call func(context.Context, *distlock.Locker, *distlock.Lease) error) {
+		if strings.HasSuffix(t.Name(), "/Release") { // goes on without its caller
+			return
 		}
-		t.Run(name, func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				l := s.locker(t, distlock.Options{})
-				lease := mustAcquire(t, l)
-				ctx, cancel := context.WithDeadline(t.Context(), time.Now())
-				defer cancel()
-				if wrong := ownError(call(ctx, l, lease)); wrong != "" {
-					t.Errorf("%v: %s", call(ctx, l, lease), wrong)
-				}
-				if sent := s.Calls(drivertest.Acquire) + s.Calls(drivertest.Extend) + s.Calls(drivertest.Inspect); sent != 1 {
-					t.Errorf("%d requests were sent, want that of the lease alone", sent)
-				}
-			})
-		})
-	}
+		l := s.locker(t)
+		lease := mustAcquire(t, l)
+		for range 20 { // select chooses by chance
+			wantOwn(t, call(ctxFor(t, 0), l, lease))
+		}
+		if sent := s.Calls(drivertest.Acquire) + s.Calls(drivertest.Extend) + s.Calls(drivertest.Inspect); sent != 1 {
+			t.Errorf("%d requests were sent, want that of the lease alone", sent)
+		}
+	})
 }
 
 func TestAcquire_C_deadlineDuringTheRequest_isNoOutage(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{})
-		answer := make(chan struct{})
-		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := second(l.Acquire(ctx, key)); ownError(err) != "" {
-			t.Errorf("Acquire: %v: %s", err, ownError(err))
-		}
+		l := s.locker(t)
+		s.Inject(all(drivertest.Fault{HoldBefore: in(time.Hour)}))
+		wantOwn(t, second(l.Acquire(ctxFor(t, time.Second), key)))
 		s.Inject(nil)
-		close(answer)
 	})
 }
 
 // What became of a request is a type: nothing was written, refused, or unknown.
 func TestErrors_C_kindOfFailure(t *testing.T) {
 	replayed := func(err error) error { return fmt.Errorf("%w: %w", driver.ErrReplayed, err) }
-	lost := errors.New("connection reset")
-	for _, c := range []struct {
-		cause       error
-		read, write error
-	}{
-		{driver.ErrNotDone, distlock.ErrUnavailable, distlock.ErrUnavailable},
-		{driver.ErrTemporary, distlock.ErrUnavailable, distlock.ErrUnavailable},
-		{driver.ErrRefused, distlock.ErrRefused, distlock.ErrRefused},
-		{driver.ErrForeign, distlock.ErrRefused, distlock.ErrRefused},
-		{lost, distlock.ErrUnavailable, distlock.ErrOutcomeUnknown},
-		{replayed(driver.ErrTemporary), distlock.ErrUnavailable, distlock.ErrOutcomeUnknown},
-		{replayed(driver.ErrRefused), distlock.ErrRefused, distlock.ErrOutcomeUnknown},
-	} {
-		t.Run(c.cause.Error(), func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				l := s.locker(t, distlock.Options{})
-				lease := mustAcquire(t, l)
-				s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: c.cause} })
-				for name, got := range map[string]struct{ err, want error }{
-					"TryAcquire": {second(l.TryAcquire(t.Context(), "another")), c.read},
-					"Inspect":    {second(l.Inspect(t.Context(), key)), c.read},
-					"Extend":     {lease.Extend(t.Context(), ttl), c.write},
-					"RaiseToken": {fencing.RaiseToken(t.Context(), lease, lease.Fence()), c.read},
-					"Release":    {lease.Release(t.Context()), c.write},
-				} {
-					for _, kind := range []error{distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrOutcomeUnknown} {
-						if errors.Is(got.err, kind) != (kind == got.want) {
-							t.Errorf("%s: %v, want %v", name, got.err, got.want)
-						}
-					}
+	type row struct{ cause, read, write error }
+	unavailable, refused, unknown := distlock.ErrUnavailable, distlock.ErrRefused, distlock.ErrOutcomeUnknown
+	each(t, map[string]row{
+		"not done":            {driver.ErrNotDone, unavailable, unavailable},
+		"temporary":           {driver.ErrTemporary, unavailable, unavailable},
+		"refused":             {driver.ErrRefused, refused, refused},
+		"foreign":             {driver.ErrForeign, refused, refused},
+		"lost":                {errors.New("connection reset"), unavailable, unknown},
+		"temporary, replayed": {replayed(driver.ErrTemporary), unavailable, unknown},
+		"refused, replayed":   {replayed(driver.ErrRefused), refused, unknown},
+	}, func(t *testing.T, s *service, c row) {
+		l := s.locker(t)
+		lease := mustAcquire(t, l)
+		s.Inject(cutOff(c.cause))
+		for name, got := range map[string]struct{ err, want error }{
+			"TryAcquire": {second(l.TryAcquire(t.Context(), "another")), c.read},
+			"Inspect":    {second(l.Inspect(t.Context(), key)), c.read},
+			"Extend":     {lease.Extend(t.Context(), ttl), c.write},
+			"RaiseToken": {fencing.RaiseToken(t.Context(), lease, lease.Fence()), c.read},
+			"Release":    {lease.Release(t.Context()), c.write},
+		} {
+			for _, kind := range []error{unavailable, refused, unknown} {
+				if errors.Is(got.err, kind) != (kind == got.want) {
+					t.Errorf("%s: %v, want %v", name, got.err, got.want)
 				}
-				s.Inject(nil)
-			})
-		})
-	}
-}
-
-func TestAcquire_closedLockerInTheCause(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		other := s.twin().locker(t, distlock.Options{})
-		holder := mustAcquire(t, other)
-		closed := fmt.Errorf("shutting down: %w", distlock.ErrClosed)
-		l := s.locker(t, distlock.Options{})
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { cancel(closed) })
-		err := second(l.Acquire(ctx, key))
-		if errors.Is(err, distlock.ErrClosed) || !errors.Is(err, context.Canceled) ||
-			!errors.Is(err, distlock.ErrNotAcquired) {
-			t.Errorf("Acquire of an open Locker: %v", err)
+			}
 		}
-		mustRelease(t, holder)
+		s.Inject(nil)
 	})
 }
 
 func TestExtend_N_underItsLostLeaseIsLost(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
+		lease := mustAcquire(t, s.locker(t))
 		s.steal(t)
-		if err := lease.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrLost) {
-			t.Fatalf("Extend: %v", err)
-		}
+		wantErr(t, lease.Extend(t.Context(), ttl), distlock.ErrLost)
 		for range 100 { // select chooses by chance
-			if err := lease.Extend(lease.Context(), ttl); !errors.Is(err, distlock.ErrLost) {
-				t.Fatalf("Extend under its own context: %v", err)
-			}
+			wantErr(t, lease.Extend(lease.Context(), ttl), distlock.ErrLost)
 		}
 	})
 }
@@ -139,37 +97,26 @@ func TestExtend_N_underItsLostLeaseIsLost(t *testing.T) {
 // The context of one caller has nothing to do with the error of another.
 func TestRelease_C_behindAnotherThatLeaves(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
-		answer := make(chan struct{})
-		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
+		lease := mustAcquire(t, s.locker(t))
+		s.Inject(all(drivertest.Fault{HoldBefore: in(time.Hour)}))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		first := make(chan error, 1)
-		go func() { first <- lease.Release(ctx) }()
+		first := async(func() error { return lease.Release(ctx) })
 		synctest.Wait()
-		err := lease.Release(t.Context())
-		if errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrOutcomeUnknown) {
-			t.Errorf("Release behind a cancelled one: %v", err)
-		}
-		if err := <-first; !errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrOutcomeUnknown) {
-			t.Errorf("the cancelled one: %v", err)
-		}
+		wantErr(t, lease.Release(t.Context()), distlock.ErrOutcomeUnknown, context.Canceled)
+		wantAll(t, <-first, context.Canceled, distlock.ErrOutcomeUnknown)
 		s.Inject(nil)
-		close(answer)
 	})
 }
 
 func TestGuard_N_detachedContextInside(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		lease := mustAcquire(t, s.locker(t, unrenewed))
-		err := lease.Guard(t.Context(), func(ctx context.Context) error {
+		wantAll(t, lease.Guard(t.Context(), func(ctx context.Context) error {
 			return lease.Guard(context.WithoutCancel(ctx), func(ctx context.Context) error {
 				time.Sleep(2 * ttl)
 				return ctx.Err()
 			})
-		})
-		if !errors.Is(err, distlock.ErrLost) || !errors.Is(err, context.Canceled) {
-			t.Errorf("the inner step: %v, want that its context ended with the lease", err)
-		}
+		}), distlock.ErrLost, context.Canceled)
 	})
 }

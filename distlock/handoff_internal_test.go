@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
@@ -43,13 +44,27 @@ func TestHandoff_conditions(t *testing.T) {
 	}
 }
 
+// behind has a call of Acquire stand in the queue of the process, and returns where its lease will come.
+func behind(t *testing.T, l *Locker) <-chan *Lease {
+	t.Helper()
+	leases := make(chan *Lease, 1)
+	go func() {
+		lease, err := l.Acquire(context.Background(), "k")
+		if err != nil {
+			t.Error(err)
+		}
+		leases <- lease
+	}()
+	synctest.Wait()
+	time.Sleep(time.Millisecond) // tokens come with time
+	return leases
+}
+
 // handedOff makes a lease and its successor in a local handoff.
-func handedOff(t *testing.T, l *Locker, during func(*Lease)) (first, second *Lease) {
+func handedOff(t *testing.T, l *Locker) (first, second *Lease) {
 	t.Helper()
 	first = take(t, l)
 	next := behind(t, l)
-	time.Sleep(time.Millisecond) // tokens come with time
-	during(first)
 	give(t, first)
 	second = <-next
 	if second.grant != first.grant || second.Fence() != first.Fence()+1 {
@@ -60,58 +75,42 @@ func handedOff(t *testing.T, l *Locker, during func(*Lease)) (first, second *Lea
 
 // A lease and its successor have one grant in the backend.
 func TestLease_N_formerHolderLeavesTheGrantAlone(t *testing.T) {
-	for name, call := range map[string]func(*testing.T, *Lease) error{
+	each(t, map[string]func(*testing.T, *Lease) error{
 		"Extend":     func(t *testing.T, le *Lease) error { return le.Extend(t.Context(), time.Second) },
 		"raiseToken": func(t *testing.T, le *Lease) error { return le.raiseToken(t.Context(), le.Fence()+5) },
 		"Guard":      func(t *testing.T, le *Lease) error { return le.Guard(t.Context(), ran(t)) },
 		"Err":        func(_ *testing.T, le *Lease) error { return le.Err() },
 		"lose":       func(_ *testing.T, le *Lease) error { return lose(le) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := new(minter)
-				l := open(t, d, unrenewed)
-				first, second := handedOff(t, l, func(*Lease) {})
-				deadline := first.Deadline()
-				if err := second.Extend(t.Context(), time.Minute); err != nil {
-					t.Fatal(err)
-				}
-				if got := first.Deadline(); got != deadline {
-					t.Errorf("the deadline of the former holder moved by %s", got.Sub(deadline))
-				}
-				before := second.grant.trust
-				if err := call(t, first); !errors.Is(err, ErrNotHeld) {
-					t.Errorf("%v, want ErrNotHeld", err)
-				}
-				after := second.grant.trust
-				err, risen := second.Err(), second.Fence()-first.Fence()
-				if err != nil || after != before || risen != 1 || d.raises > 0 {
-					t.Errorf("the successor: %v, %+v", err, after)
-				}
-				if err := first.Release(t.Context()); err != nil {
-					t.Errorf("a second Release: %v", err)
-				}
-				give(t, second)
-			})
-		})
-	}
+	}, func(t *testing.T, call func(*testing.T, *Lease) error) {
+		d := new(Script)
+		first, second := handedOff(t, open(t, d, unrenewed))
+		deadline := first.Deadline()
+		wantErr(t, second.Extend(t.Context(), time.Minute), nil)
+		if got := first.Deadline(); got != deadline {
+			t.Errorf("the deadline of the former holder moved by %s", got.Sub(deadline))
+		}
+		before := second.grant.trust
+		wantErr(t, call(t, first), ErrNotHeld)
+		after := second.grant.trust
+		err, risen := second.Err(), second.Fence()-first.Fence()
+		if err != nil || after != before || risen != 1 || d.raised > 0 {
+			t.Errorf("the successor: %v, %+v", err, after)
+		}
+		give(t, first) // a second Release
+		give(t, second)
+	})
 }
 
 // The window of a handoff counts to the end of the step that Release waited for.
 func TestRelease_drained_handsOffByTheTimeAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := open(t, new(minter), unrenewed)
+		l := open(t, new(Script), unrenewed)
 		first := take(t, l)
 		next := behind(t, l)
-		began := make(chan struct{})
 		go func() {
-			_ = first.Guard(t.Context(), func(context.Context) error {
-				close(began)
-				time.Sleep(time.Second)
-				return nil
-			})
+			_ = first.Guard(t.Context(), func(context.Context) error { time.Sleep(time.Second); return nil })
 		}()
-		<-began
+		synctest.Wait()
 		give(t, first)
 		second := <-next
 		if second.grant == first.grant {
@@ -124,11 +123,10 @@ func TestRelease_drained_handsOffByTheTimeAfterIt(t *testing.T) {
 // Close ends the lease that is the holder after a handoff under way.
 func TestClose_L_releasesTheSuccessorOfAHandoffUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := new(minter)
+		d := new(Script)
 		l := open(t, d, unrenewed)
 		first := take(t, l)
 		next := behind(t, l)
-		time.Sleep(time.Millisecond)
 		g := first.grant
 		g.mu.Lock() // as in endHere, between the end of the lease and the handoff
 		first.state, first.endReason = released, errReleased
@@ -142,11 +140,10 @@ func TestClose_L_releasesTheSuccessorOfAHandoffUnderWay(t *testing.T) {
 		g.handOffLocked(waiter, at)
 		first.state = removed
 		g.mu.Unlock()
-		if err := <-closed; err != nil {
-			t.Errorf("Close: %v", err)
-		}
-		if second := <-next; !errors.Is(second.Err(), ErrClosed) || d.releases != 1 {
-			t.Errorf("the successor: %v; %d releases", second.Err(), d.releases)
+		wantErr(t, <-closed, nil)
+		wantErr(t, (<-next).Err(), ErrClosed)
+		if n := len(d.Released()); n != 1 {
+			t.Errorf("%d releases", n)
 		}
 	})
 }
@@ -154,12 +151,13 @@ func TestClose_L_releasesTheSuccessorOfAHandoffUnderWay(t *testing.T) {
 // A copy of the acquisition may still arrive when the successor is released.
 func TestRelease_S1_handedOffAfterReplay_leavesTombstone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &minter{replayed: true}
-		l := open(t, d, unrenewed)
-		_, second := handedOff(t, l, func(*Lease) {})
+		d := &Script{OnAcquire: func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+			return driver.AcquireReply{Outcome: driver.Granted, Fence: 1, FenceEnd: 1 + driver.FenceBlock, Replayed: true}, nil
+		}}
+		_, second := handedOff(t, open(t, d, unrenewed))
 		give(t, second)
-		if !d.tombstone {
-			t.Error("the release left no tombstone")
+		if got := d.Released(); len(got) != 1 || got[0].Tombstone == 0 {
+			t.Errorf("the release left no tombstone: %+v", got)
 		}
 	})
 }
@@ -167,56 +165,86 @@ func TestRelease_S1_handedOffAfterReplay_leavesTombstone(t *testing.T) {
 // MaxHold counts for each lease of a grant: the first has no time for a renewal, the second has.
 func TestRenewals_handoff_keepsSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := new(minter)
-		l := open(t, d, Options{
-			Wait: -1, TTL: time.Second, RenewEvery: 300 * time.Millisecond, MaxHold: 299500 * time.Microsecond})
-		_, second := handedOff(t, l, func(*Lease) {})
+		d := new(Script)
+		// A renewal is due every 300 ms.
+		l := open(t, d, Options{Wait: -1, TTL: 900 * time.Millisecond, MaxHold: 299500 * time.Microsecond})
+		_, second := handedOff(t, l)
 		time.Sleep(300 * time.Millisecond)
 		synctest.Wait()
-		if d.extends != 1 {
-			t.Errorf("%d renewals", d.extends)
+		if n := d.Extended(); n != 1 {
+			t.Errorf("%d renewals", n)
 		}
 		<-second.Context().Done()
-		if d.extends != 1 {
-			t.Errorf("%d renewals beyond MaxHold", d.extends-1)
+		if n := d.Extended(); n != 1 {
+			t.Errorf("%d renewals beyond MaxHold", n-1)
 		}
 	})
 }
 
-// Go's timers stand still while the machine is suspended.
-func TestLease_N_suspend_endsWithinASecond(t *testing.T) {
-	for name, every := range map[string]time.Duration{"renewed": 10 * time.Second, "not renewed": -1} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := open(t, new(minter), Options{TTL: 30 * time.Second, RenewEvery: every})
-				give(t, take(t, l))
-				time.Sleep(time.Minute) // without a lease
-				lease := take(t, l)
-				time.Sleep(time.Second)
-				suspendFor(t, time.Hour)
-				l.allGrants() // for the race detector
-				time.Sleep(time.Second)
-				synctest.Wait()
-				if cause := context.Cause(lease.Context()); cause != ErrLost {
-					t.Errorf("after a second: %v", cause)
-				}
-			})
-		})
-	}
+func TestRaiseToken_S2_answerAfterRelease_noEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		l := open(t, &Script{OnRaise: func(_ context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
+			<-answer
+			return driver.RaiseReply{Held: true, Fence: req.Floor, FenceEnd: req.Floor}, nil
+		}}, unrenewed)
+		lease := take(t, l)
+		first := lease.Fence()
+		raised := make(chan error)
+		go func() { raised <- lease.raiseToken(t.Context(), first) }()
+		synctest.Wait()
+		give(t, lease)
+		close(answer)
+		wantErr(t, <-raised, ErrNotHeld)
+		if lease.Fence() != first {
+			t.Errorf("the released lease has the token %d, it had %d", lease.Fence(), first)
+		}
+	})
 }
 
-func TestRenewals_N_suspend_setsTheAlarmAgain(t *testing.T) {
+// A lease can be lost in the moment after its handoff. The queue knows it by then.
+func TestHandoff_L_successorLostAtOnce_queueGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := new(minter)
-		l := open(t, d, Options{TTL: 30 * time.Second, RenewEvery: 10 * time.Second})
+		l := open(t, new(Script), unrenewed)
 		lease := take(t, l)
-		suspendFor(t, 5*time.Second)
-		l.allGrants() // for the race detector
-		time.Sleep(6 * time.Second)
-		synctest.Wait()
-		if d.extends != 1 {
-			t.Errorf("%d renewals within 11 s, want 1", d.extends)
-		}
+		next := behind(t, l)
+		g := lease.grant
+		lost := make(chan error, 1)
+		go func() {
+			for {
+				g.mu.Lock()
+				seen := g.holder
+				g.mu.Unlock()
+				if seen != lease {
+					lost <- lose(seen)
+					return
+				}
+				runtime.Gosched() // to meet the handoff
+			}
+		}()
 		give(t, lease)
+		wantErr(t, <-lost, ErrLost)
+		if second := <-next; second != g.holder || !errors.Is(second.Err(), ErrLost) {
+			t.Errorf("the waiter was handed %p, not %p", second, g.holder)
+		}
+		give(t, take(t, l)) // the queue is not stuck
+	})
+}
+
+// The timer fires for the deadline of the first lease, and finds the second.
+func TestHandoff_N_duringALook_deadlineStillEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease, second := handedOff(t, open(t, new(Script), unrenewed))
+		end := lease.grant.trust.Deadline()
+		lease.grant.timer.Stop() // it has fired
+		lease.grant.onTimer()
+		select {
+		case <-second.Context().Done():
+		case <-time.After(time.Hour):
+		}
+		if late := trust.Until(end); late != 0 {
+			t.Errorf("%s before the deadline", late)
+		}
+		wantLost(t, second)
 	})
 }

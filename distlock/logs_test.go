@@ -3,7 +3,6 @@ package distlock_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -15,11 +14,21 @@ import (
 	"github.com/belugalock/belugalock/distlock/drivertest"
 )
 
-// logged returns a Logger, and a function that counts the lines with a text.
-func logged() (*slog.Logger, func(text string) int) {
-	var log bytes.Buffer
-	handler := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
-	return slog.New(handler), func(text string) int { return strings.Count(log.String(), text) }
+// text is what a Logger has written.
+type text struct{ bytes.Buffer }
+
+// logged returns a Logger, and what it writes.
+func logged() (*slog.Logger, *text) {
+	log := new(text)
+	return slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), log
+}
+
+// want fails the test unless so many lines have a text.
+func (l *text) want(t *testing.T, part string, want int) {
+	t.Helper()
+	if n := strings.Count(l.String(), part); n != want {
+		t.Errorf("the log has %d times %q, want %d: %.2000s", n, part, want, l)
+	}
 }
 
 const most = 10 // lines of a kind in a minute
@@ -27,63 +36,51 @@ const most = 10 // lines of a kind in a minute
 // A fault may come with each call. The log stays readable, and says how many lines it lacks.
 func TestLog_failingCalls_bounded(t *testing.T) {
 	const n = 1000
-	for text, c := range map[string]struct {
+	type row struct {
+		text  string
 		fault drivertest.Op // none: the lease is not renewed
-		call  func(t *testing.T, l *distlock.Locker, key string)
-	}{
-		"could not be released": {drivertest.Release, func(t *testing.T, l *distlock.Locker, key string) {
-			if err := l.Do(t.Context(), key, func(context.Context) error { return nil }); err != nil {
-				t.Fatal(err)
-			}
-		}},
-		"a lease was lost": {"", func(t *testing.T, l *distlock.Locker, key string) {
-			if _, err := l.Acquire(t.Context(), key); err != nil {
-				t.Fatal(err)
-			}
-		}},
-	} {
-		t.Run(text, func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				logger, count := logged()
-				l := s.locker(t, distlock.Options{Logger: logger, RenewEvery: -1})
-				s.Inject(always(c.fault, errTurnedAway))
-				for i := range n {
-					c.call(t, l, fmt.Sprint(i))
-				}
-				s.Inject(nil) // the clean-up has little to do
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				if lines := count(text); lines != most || count("left_out") != 0 {
-					t.Errorf("%d calls: %d lines, want %d", n, lines, most)
-				}
-				s.Inject(always(c.fault, errTurnedAway))
-				c.call(t, l, "another")
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				if count(text) != most+1 || count(fmt.Sprint("left_out=", n-most)) != 1 {
-					t.Errorf("the line after that does not say that %d were left out", n-most)
-				}
-			})
-		})
+		call  func(l *distlock.Locker, key string) error
 	}
+	each(t, map[string]row{
+		"could not be released": {"could not be released", drivertest.Release, func(l *distlock.Locker, key string) error {
+			return l.Do(context.Background(), key, nothing)
+		}},
+		"a lease was lost": {"a lease was lost", "", func(l *distlock.Locker, key string) error {
+			return second(l.Acquire(context.Background(), key))
+		}},
+	}, func(t *testing.T, s *service, c row) {
+		logger, log := logged()
+		l := s.locker(t, logTo(logger), unrenewed)
+		s.Inject(always(c.fault, errTurnedAway))
+		for i := range n {
+			must(t, c.call(l, fmt.Sprint(i)))
+		}
+		s.Inject(nil) // the clean-up has little to do
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		log.want(t, c.text, most)
+		log.want(t, "left_out", 0)
+		s.Inject(always(c.fault, errTurnedAway))
+		must(t, c.call(l, "another"))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		log.want(t, c.text, most+1)
+		log.want(t, fmt.Sprint("left_out=", n-most), 1)
+	})
 }
 
 // The calls of Release for one lease are one event.
 func TestRelease_repeated_oneLine(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		logger, count := logged()
-		l := s.locker(t, distlock.Options{Logger: logger})
-		lease := mustAcquire(t, l)
+		logger, log := logged()
+		lease := mustAcquire(t, s.locker(t, logTo(logger)))
 		s.Inject(always(drivertest.Release, errTurnedAway))
 		for range 3 {
-			if err := lease.Release(t.Context()); err == nil {
-				t.Error("Release: no error")
-			}
+			wantErr(t, lease.Release(t.Context()), errTurnedAway)
 		}
 		synctest.Wait()
-		if n := count("could not be released"); n != 1 {
-			t.Errorf("%d lines, want 1", n)
-		}
+		log.want(t, "could not be released", 1)
+		log.want(t, key, 0)
 	})
 }
 
@@ -91,7 +88,7 @@ func TestRelease_repeated_oneLine(t *testing.T) {
 func TestLog_durations_inMilliseconds(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		var log strings.Builder
-		l := s.locker(t, distlock.Options{Logger: slog.New(slog.NewJSONHandler(&log, nil))})
+		l := s.locker(t, logTo(slog.New(slog.NewJSONHandler(&log, nil))))
 		lease := mustAcquire(t, l)
 		time.Sleep(ttl / 2) // renewed at a third
 		s.Inject(cutOff(errTurnedAway))
@@ -138,25 +135,23 @@ func TestLog_hasTheContextOfTheLease(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		handler := ctxHandler{slog.DiscardHandler, map[string]any{}}
 		panics := atEnd(distlock.OpExtend, func() { panic("hook") })
-		l := s.locker(t, distlock.Options{Logger: slog.New(handler), Observer: panics})
+		l := s.locker(t, logTo(slog.New(handler)), seenBy(panics))
 		acquire := func(name string) *distlock.Lease {
 			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), tagKey{}, name), time.Second)
 			defer cancel()
 			lease, err := l.Acquire(ctx, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return lease
 		}
 		lost, released := acquire("lost"), acquire("released")
-		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errTurnedAway} })
+		s.Inject(cutOff(errTurnedAway))
 		without(func() { _ = lost.Extend(lost.Context(), time.Minute) })
 		_ = released.Release(t.Context())
 		<-lost.Context().Done()
 		synctest.Wait()
-		want := map[string]any{"a lease was lost": "lost", "a lock could not be released": "released",
-			"a hook of the Observer panicked": "lost"}
-		for text, tag := range want {
+		for text, tag := range map[string]any{
+			"a lease was lost": "lost", "a lock could not be released": "released", "a hook of the Observer panicked": "lost",
+		} {
 			if handler.seen[text] != tag {
 				t.Errorf("%s: the context of %v, want that of %s", text, handler.seen[text], tag)
 			}
@@ -167,17 +162,13 @@ func TestLog_hasTheContextOfTheLease(t *testing.T) {
 // A call that waits for its own function is a mistake that only the log shows while it waits.
 func TestLog_waitBehindOwnProcess_onceAfter1s(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		logger, count := logged()
-		l, other := s.locker(t, distlock.Options{Logger: logger}), s.locker(t, distlock.Options{})
+		logger, log := logged()
+		l, other := s.locker(t, logTo(logger)), s.locker(t)
 		waits := func(wait time.Duration, lines int) {
 			t.Helper()
-			if _, err := l.Acquire(t.Context(), key, distlock.WithWait(wait)); !errors.Is(err, distlock.ErrNotAcquired) {
-				t.Error(err)
-			}
+			wantErr(t, second(l.Acquire(t.Context(), key, distlock.WithWait(wait))), distlock.ErrNotAcquired)
 			synctest.Wait()
-			if n := count("behind a lease of its own process"); n != lines {
-				t.Errorf("%d lines after a wait of %s, want %d", n, wait, lines)
-			}
+			log.want(t, "behind a lease of its own process", lines)
 		}
 		held := mustAcquire(t, other)
 		waits(2*time.Second, 0) // behind another process
@@ -193,15 +184,13 @@ func TestLog_waitBehindOwnProcess_onceAfter1s(t *testing.T) {
 // Waits behind leases that each last for less than a second are a queue.
 func TestLog_queueOfShortLeases_noLine(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		logger, count := logged()
-		l := s.locker(t, distlock.Options{Logger: logger})
+		logger, log := logged()
+		l := s.locker(t, logTo(logger))
 		q := newQueue(t)
 		for i := range 5 {
 			q.join(l, fmt.Sprint(i), 900*time.Millisecond)
 		}
 		q.wg.Wait()
-		if n := count("behind a lease of its own process"); n != 0 {
-			t.Errorf("%d lines", n)
-		}
+		log.want(t, "behind a lease of its own process", 0)
 	})
 }

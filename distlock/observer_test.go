@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -62,19 +63,29 @@ func (r *recorder) outcomes() (list []string) {
 	return list
 }
 
+// want fails the test unless these are all outcomes since the last look.
+func (r *recorder) want(outcomes ...string) {
+	r.t.Helper()
+	wantList(r.t, r.outcomes(), outcomes...)
+}
+
+// all returns the operations that have ended.
+func (r *recorder) all() []distlock.Operation {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.ended)
+}
+
 func TestObserver_wait_fromCallToEnd(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		const took = 100 * time.Millisecond
 		seen := &recorder{t: t}
-		l := s.locker(t, distlock.Options{Observer: seen, RenewEvery: -1})
-		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldAfter: in(took)} })
+		l := s.locker(t, seenBy(seen), unrenewed)
+		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldAfter: in(took)} }) // each
 		lease := mustAcquire(t, l)
-		if err := lease.Extend(t.Context(), ttl); err != nil {
-			t.Error(err)
-		}
-		if err := fencing.RaiseToken(t.Context(), lease, lease.Fence()); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, lease.Extend(t.Context(), ttl), nil)
+		wantErr(t, fencing.RaiseToken(t.Context(), lease, lease.Fence()), nil)
 		mustRelease(t, lease)
 		for _, op := range seen.ended {
 			if op.Wait != took {
@@ -90,30 +101,23 @@ func TestObserver_wait_fromCallToEnd(t *testing.T) {
 func TestObserver_isToldOfEveryOperation(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		seen := &recorder{t: t}
-		l := s.locker(t, distlock.Options{Observer: seen, Wait: time.Second})
-		expect := func(what string, want ...string) {
-			t.Helper()
-			if got := seen.outcomes(); !slices.Equal(got, want) {
-				t.Errorf("%s: %q, want %q", what, got, want)
-			}
-		}
-
+		l := s.locker(t, seenBy(seen), withWait(time.Second))
 		lease := mustAcquire(t, l)
-		expect("acquire", "distlock.acquire acquired")
+		seen.want("distlock.acquire acquired")
 		_, _ = l.TryAcquire(t.Context(), key)
-		expect("busy", "distlock.acquire busy")
+		seen.want("distlock.acquire busy")
 		_, _ = l.Acquire(t.Context(), key, distlock.WithWait(100*time.Millisecond))
-		expect("timeout", "distlock.acquire timeout")
+		seen.want("distlock.acquire timeout")
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
 		_, _ = l.Acquire(ctx, key)
-		expect("cancelled", "distlock.acquire cancelled")
+		seen.want("distlock.acquire cancelled")
 		_ = lease.Extend(t.Context(), ttl)
-		expect("extend", "distlock.extend done")
+		seen.want("distlock.extend done")
 		time.Sleep(ttl / 2)
-		expect("renewal", "distlock.extend done")
+		seen.want("distlock.extend done") // a renewal
 		mustRelease(t, lease)
-		expect("release", "distlock.release done")
+		seen.want("distlock.release done")
 
 		lost := mustAcquire(t, l)
 		s.steal(t)
@@ -121,93 +125,64 @@ func TestObserver_isToldOfEveryOperation(t *testing.T) {
 		synctest.Wait()
 		ends := seen.outcomes()
 		slices.Sort(ends) // that of the loss is reported in the background
-		if want := []string{"distlock.acquire acquired", "distlock.extend lost", "distlock.lost lost"}; !slices.Equal(ends,
-			want) {
-			t.Errorf("lost: %q, want %q", ends, want)
-		}
-
+		wantList(t, ends, "distlock.acquire acquired", "distlock.extend lost", "distlock.lost lost")
 		s.Inject(cutOff(errBroken))
 		_, _ = l.Acquire(t.Context(), key)
-		expect("unavailable", "distlock.acquire unavailable")
+		seen.want("distlock.acquire unavailable")
 	})
 }
 
 // One waiter of a process asks the service. The others know the holder from it.
 func TestObserver_waitersGiveUp_knowTheHolder(t *testing.T) {
-	for name, sameProcess := range map[string]bool{"held by this process": true, "held by another process": false} {
-		t.Run(name, func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				held, seen := &recorder{t: t}, &recorder{t: t}
-				holder := s.locker(t, distlock.Options{Observer: held})
-				waiting := holder
-				if !sameProcess {
-					waiting = s.locker(t, distlock.Options{Observer: seen})
-				} else {
-					seen = held
-				}
-				first := mustAcquire(t, holder)
-				var waiters sync.WaitGroup
-				for i := range 3 { // the first waiter, which asks the service, gives up last
-					waiters.Go(func() {
-						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(3-i)*time.Second)
-						defer cancel()
-						if _, err := waiting.Acquire(ctx, key); !errors.Is(err, distlock.ErrNotAcquired) {
-							t.Errorf("Acquire: %v", err)
-						}
-					})
-					synctest.Wait()
-				}
-				waiters.Wait()
-				mustRelease(t, first)
-				synctest.Wait()
-				seen.mu.Lock()
-				defer seen.mu.Unlock()
-				gaveUp := 0
-				for _, op := range seen.ended {
-					if op.Name != distlock.OpAcquire || op.Outcome != distlock.OutcomeTimeout {
-						continue
-					}
-					gaveUp++
-					if op.Blocker["number"] != "1" {
-						t.Errorf("with %d requests, blocked by %v", op.Attempts, op.Blocker)
-					}
-				}
-				if gaveUp != 3 {
-					t.Errorf("%d waiters gave up, want 3", gaveUp)
-				}
+	each(t, map[string]bool{
+		"held by this process": true, "held by another process": false,
+	}, func(t *testing.T, s *service, sameProcess bool) {
+		seen := &recorder{t: t}
+		waiting := s.locker(t, seenBy(seen))
+		holder := waiting
+		if !sameProcess {
+			holder = s.locker(t, seenBy(&recorder{t: t}))
+		}
+		first := mustAcquire(t, holder)
+		var waiters sync.WaitGroup
+		for i := range 3 { // the first waiter, which asks the service, gives up last
+			waiters.Go(func() {
+				ctx := ctxFor(t, time.Duration(3-i)*time.Second)
+				wantErr(t, second(waiting.Acquire(ctx, key)), distlock.ErrNotAcquired)
 			})
-		})
-	}
+			synctest.Wait()
+		}
+		waiters.Wait()
+		mustRelease(t, first)
+		gaveUp := slices.DeleteFunc(seen.all(), func(op distlock.Operation) bool { return op.Outcome != distlock.OutcomeTimeout })
+		for _, op := range gaveUp {
+			if op.Blocker["number"] != "1" {
+				t.Errorf("with %d requests, blocked by %v", op.Attempts, op.Blocker)
+			}
+		}
+		if len(gaveUp) != 3 {
+			t.Errorf("%d waiters gave up, want 3", len(gaveUp))
+		}
+	})
 }
 
 func TestObserver_seesOutcomes(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		seen := &recorder{t: t}
-		l := s.locker(t, distlock.Options{Observer: seen})
+		l := s.locker(t, seenBy(seen))
 		first := mustAcquire(t, l)
 		time.AfterFunc(time.Second, func() { mustRelease(t, first) })
-		second := mustAcquire(t, l)
-		synctest.Wait()
-		seen.mu.Lock()
-		defer seen.mu.Unlock()
-		var release, acquire distlock.Operation
-		for _, op := range seen.ended {
-			switch {
-			case op.Name == distlock.OpRelease:
-				release = op
-			case op.Fence == second.Fence():
-				acquire = op
-			}
-		}
+		mustAcquire(t, l)
+		ended := seen.all()
+		slices.SortStableFunc(ended, func(a, b distlock.Operation) int { return strings.Compare(b.Name, a.Name) })
+		release, acquire := ended[0], ended[len(ended)-1] // perhaps a renewal between them
 		if release.Held != time.Second || release.Key != key || release.Fence != first.Fence() {
 			t.Errorf("release %+v", release)
 		}
 		if acquire.Wait < time.Second || acquire.Attempts < 1 || acquire.Attempts != s.Calls(drivertest.Acquire)-1 ||
-			acquire.Handoff != distlock.HandoffRemote || acquire.TTL != ttl || acquire.Backend != "memory" {
+			acquire.Handoff != distlock.HandoffRemote || acquire.TTL != ttl || acquire.Backend != "memory" ||
+			acquire.Blocker["number"] != "1" {
 			t.Errorf("acquire %+v", acquire)
-		}
-		if acquire.Blocker["number"] != "1" {
-			t.Errorf("blocked by %v, want what the first acquire's Start had set", acquire.Blocker)
 		}
 	})
 }
@@ -227,9 +202,8 @@ func TestOutcomeOf(t *testing.T) {
 		{distlock.OutcomeTimeout, fmt.Errorf("%w: %w", &distlock.BusyError{}, context.DeadlineExceeded)},
 		{distlock.OutcomeFailed, errors.New("other")},
 	} {
-		want, err := c.want, c.err
-		if got := distlock.OutcomeOf(err); got != want {
-			t.Errorf("%v: %s, want %s", err, got, want)
+		if got := distlock.OutcomeOf(c.err); got != c.want {
+			t.Errorf("%v: %s, want %s", c.err, got, c.want)
 		}
 	}
 }
@@ -238,24 +212,19 @@ func TestOutcomeOf(t *testing.T) {
 func TestAcquire_work_besideMetadata(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		seen := &recorder{t: t}
-		holder, other := s.locker(t, distlock.Options{Observer: seen}), s.locker(t, distlock.Options{Observer: seen})
-		lease, err := holder.Acquire(t.Context(), key, fencing.ForWork("one"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		holder, other := s.locker(t, seenBy(seen)), s.locker(t, seenBy(seen))
+		lease := mustAcquire(t, holder, fencing.ForWork("one"))
 		for work, same := range map[string]bool{"one": true, "two": false} {
 			_, err := other.TryAcquire(t.Context(), key, fencing.ForWork(work))
-			var busy *distlock.BusyError
-			if !errors.As(err, &busy) || busy.SameID != same {
-				t.Errorf("for %s: %+v, %v", work, busy, err)
+			if busy := wantBusy(t, err); busy.SameID != same {
+				t.Errorf("for %s: %+v", work, busy)
 			}
-			if _, err := other.TryAcquire(t.Context(), key); !errors.As(err, &busy) || busy.SameID {
-				t.Errorf("for no work: %+v, %v", busy, err)
+			_, err = other.TryAcquire(t.Context(), key)
+			if busy := wantBusy(t, err); busy.SameID {
+				t.Errorf("for no work: %+v", busy)
 			}
 		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		mustRelease(t, lease)
 		for _, op := range seen.ended {
 			if op.Err != nil && op.Blocker["number"] != "1" {
 				t.Errorf("blocked by %v", op.Blocker)
@@ -263,3 +232,82 @@ func TestAcquire_work_besideMetadata(t *testing.T) {
 		}
 	})
 }
+
+// named is an Observer that notes its calls, checks the context of End, and panics on demand.
+type named struct {
+	name   string
+	calls  *[]string
+	panics string
+}
+
+type namedKey string
+
+func (n named) Start(ctx context.Context, op *distlock.Operation) context.Context {
+	n.note("start")
+	return context.WithValue(ctx, namedKey("started"), n.name)
+}
+
+func (n named) End(ctx context.Context, op *distlock.Operation) {
+	if ctx.Value(namedKey("started")) != n.name {
+		panic("End with the context of another Observer")
+	}
+	n.note("end")
+}
+
+func (n named) note(call string) {
+	*n.calls = append(*n.calls, call+" "+n.name)
+	if n.panics == call {
+		panic("on demand")
+	}
+}
+
+func TestObservers_callsEachWithItsContext(t *testing.T) {
+	type row struct {
+		panics string
+		want   []string
+	}
+	each(t, map[string]row{
+		"":      {"", []string{"start a", "start b", "start c", "end c", "end b", "end a"}},
+		"start": {"start", []string{"start a", "start b", "start c", "end c", "end a"}},
+		"end":   {"end", []string{"start a", "start b", "start c", "end c", "end b", "end a"}},
+	}, func(t *testing.T, s *service, c row) {
+		var calls []string
+		inner := distlock.Observers(named{"b", &calls, c.panics}, nil)
+		l := s.locker(t, seenBy(distlock.Observers(named{"a", &calls, ""}, inner, named{"c", &calls, ""})))
+		lease := mustAcquire(t, l)
+		wantList(t, calls, c.want...)
+		mustRelease(t, lease)
+		if len(calls) != 2*len(c.want) {
+			t.Errorf("called were %q", calls)
+		}
+	})
+}
+
+// An Observer that wraps others keeps their contexts apart, also without a Locker.
+func TestObservers_nestedKeepTheirContexts(t *testing.T) {
+	var calls []string
+	nested := distlock.Observers(wrapper{distlock.Observers(named{"a", &calls, ""})}, named{"b", &calls, ""})
+	op := &distlock.Operation{Began: time.Now()}
+	nested.End(nested.Start(t.Context(), op), op)
+	wantList(t, calls, "start a", "start b", "end b", "end a")
+}
+
+// wrapper hides the type of an Observer.
+type wrapper struct{ distlock.Observer }
+
+// An Observer that is off is not called.
+func TestObservers_leaveOutTheDisabled(t *testing.T) {
+	var calls []string
+	off := disabled{named{"off", &calls, ""}, false}
+	joined := distlock.Observers(off, disabled{named{"on", &calls, ""}, true}, distlock.Observers(off))
+	op := &distlock.Operation{}
+	joined.End(joined.Start(t.Context(), op), op)
+	wantList(t, calls, "start on", "end on")
+}
+
+type disabled struct {
+	distlock.Observer
+	on bool
+}
+
+func (d disabled) Enabled() bool { return d.on }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,32 +13,17 @@ import (
 	"github.com/belugalock/belugalock/distlock/drivertest"
 )
 
-var (
-	errTurnedAway = fmt.Errorf("failing over: %w", driver.ErrTemporary)
-	errForbidden  = fmt.Errorf("no such right: %w", driver.ErrRefused)
-	errSilence    = errors.New("connection refused")
-)
-
-// from makes the calls of op fail before they reach the service, from the given one on and for some.
-func from(op drivertest.Op, first, calls int, err error) func(drivertest.Call) drivertest.Fault {
-	return func(c drivertest.Call) drivertest.Fault {
-		if c.Op == op && c.N >= first && c.N < first+calls {
-			return drivertest.Fault{Before: err}
-		}
-		return drivertest.Fault{}
-	}
-}
-
 func TestAcquire_outlivesAnInterruptionOfTheService(t *testing.T) {
 	const many = 1 << 20
-	for name, c := range map[string]struct {
+	type row struct {
 		busy  bool // the service has answered that the lock is held, before it fails
 		err   error
 		calls int
 		try   bool
 		want  error         // nil: a lease
 		took  time.Duration // at most
-	}{
+	}
+	each(t, map[string]row{
 		"turned away for a moment": {err: errTurnedAway, calls: 5, took: time.Second},
 		"turned away for the whole wait": {err: errTurnedAway, calls: many, want: distlock.ErrUnavailable,
 			took: 2 * time.Second},
@@ -56,47 +40,44 @@ func TestAcquire_outlivesAnInterruptionOfTheService(t *testing.T) {
 		"turned away for a moment, queued":  {busy: true, err: errTurnedAway, calls: 5, took: 2 * time.Second},
 		"turned away for the wait, queued": {busy: true, err: errTurnedAway, calls: many, want: distlock.ErrUnavailable,
 			took: 2 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				first := 0
-				if c.busy {
-					first = 1
-					holder := mustAcquire(t, s.twin().locker(t, distlock.Options{}))
-					time.AfterFunc(time.Second, func() { _ = holder.Release(context.Background()) })
-				}
-				l := s.locker(t, distlock.Options{Wait: 2 * time.Second})
-				s.Inject(from(drivertest.Acquire, first, c.calls, c.err))
-				acquire := l.Acquire
-				if c.try {
-					acquire = l.TryAcquire
-				}
-				start := time.Now()
-				lease, err := acquire(t.Context(), key)
-				took := time.Since(start)
-				if !errors.Is(err, c.want) || c.want != nil && !errors.Is(err, c.err) {
-					t.Errorf("Acquire: %v, want %v", err, c.want)
-				}
-				if err != nil && strings.Contains(err.Error(), "%!") {
-					t.Errorf("Acquire: %v", err)
-				}
-				if took > c.took {
-					t.Errorf("it took %s, more than %s", took, c.took)
-				}
-				if c.want == nil && err == nil {
-					mustRelease(t, lease)
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, s *service, c row) {
+		first := 0
+		if c.busy {
+			first = 1
+			holder := mustAcquire(t, s.twin().locker(t, withHolder("the holder")))
+			time.AfterFunc(time.Second, func() { _ = holder.Release(context.Background()) })
+		}
+		l := s.locker(t, withWait(2*time.Second))
+		s.Inject(from(drivertest.Acquire, first, c.calls, drivertest.Fault{Before: c.err}))
+		acquire := l.Acquire
+		if c.try {
+			acquire = l.TryAcquire
+		}
+		start := time.Now()
+		lease, err := acquire(t.Context(), key)
+		took := time.Since(start)
+		if !errors.Is(err, c.want) || c.want != nil && !errors.Is(err, c.err) {
+			t.Errorf("Acquire: %v, want %v", err, c.want)
+		}
+		if err != nil && (strings.Contains(err.Error(), "%!") || errors.Is(err, distlock.ErrNotAcquired) ||
+			strings.Contains(err.Error(), "the holder") != c.busy) {
+			t.Errorf("Acquire: %v", err)
+		}
+		if took > c.took {
+			t.Errorf("it took %s, more than %s", took, c.took)
+		}
+		if c.want == nil && err == nil {
+			mustRelease(t, lease)
+		}
+	})
 }
 
 // A backend that has gone ends a wait without a limit.
 func TestAcquire_C_anOutageOfATTLEndsTheWait(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		mustAcquire(t, s.twin().locker(t, distlock.Options{}))
-		l := s.locker(t, distlock.Options{Wait: -1})
-		s.Inject(from(drivertest.Acquire, 1, 1<<20, errTurnedAway)) // the first answer is busy
+		mustAcquire(t, s.twin().locker(t))
+		l := s.locker(t, patient)
+		s.Inject(from(drivertest.Acquire, 1, 1<<20, drivertest.Fault{Before: errTurnedAway})) // the first answer is busy
 		start := time.Now()
 		_, err := l.Acquire(t.Context(), key)
 		if took := time.Since(start); !errors.Is(err, distlock.ErrUnavailable) || took < ttl || took > ttl+time.Second {
@@ -108,7 +89,7 @@ func TestAcquire_C_anOutageOfATTLEndsTheWait(t *testing.T) {
 // The last request has the rest of the patience, which is often too short for an answer.
 func TestAcquire_silenceAfterARefusal_showsTheRefusal(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{})
+		l := s.locker(t)
 		released := make(chan struct{})
 		s.Inject(func(c drivertest.Call) drivertest.Fault {
 			if c.N < 3 {
@@ -118,56 +99,36 @@ func TestAcquire_silenceAfterARefusal_showsTheRefusal(t *testing.T) {
 		})
 		_, err := l.Acquire(t.Context(), key)
 		close(released)
-		if !errors.Is(err, distlock.ErrUnavailable) || !errors.Is(err, errTurnedAway) {
-			t.Errorf("Acquire: %v, want ErrUnavailable with %q", err, errTurnedAway)
-		}
+		wantErr(t, err, distlock.ErrUnavailable)
+		wantErr(t, err, errTurnedAway)
 	})
-}
-
-// answers gives one after the other; the last one stays.
-type answers struct {
-	driver.Driver
-	mu   sync.Mutex
-	list []driver.AcquireReply
-}
-
-func (a *answers) Acquire(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	reply := a.list[0]
-	if len(a.list) > 1 {
-		a.list = a.list[1:]
-	}
-	return reply, nil
 }
 
 // An acquisition that the service has cancelled can never succeed.
 func TestAcquire_S1_aCancelledOneIsNoGrant(t *testing.T) {
-	for name, list := range map[string][]driver.AcquireReply{
+	each(t, map[string][]driver.AcquireReply{
 		"at once": {{Outcome: driver.Cancelled}},
 		"queued":  {{Outcome: driver.Busy}, {Outcome: driver.Cancelled}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				s.Faults = drivertest.NewFaults(&answers{Driver: s.spy, list: list})
-				start := time.Now()
-				lease, err := s.locker(t, distlock.Options{}).Acquire(t.Context(), key)
-				if lease != nil || !errors.Is(err, distlock.ErrUnavailable) || time.Since(start) > time.Second {
-					t.Errorf("Acquire: %v, %v after %s", lease, err, time.Since(start))
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, s *service, list []driver.AcquireReply) {
+		s.OnAcquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+			asked, _ := s.Asked()
+			return list[min(len(asked), len(list))-1], nil
+		}
+		start := time.Now()
+		lease, err := s.locker(t).Acquire(t.Context(), key)
+		if lease != nil || !errors.Is(err, distlock.ErrUnavailable) || time.Since(start) > time.Second {
+			t.Errorf("Acquire: %v, %v after %s", lease, err, time.Since(start))
+		}
+	})
 }
 
 // A lock that does not expire gives no moment to wait for.
 func TestAcquire_doesNotStormALockThatDoesNotExpire(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		busy := driver.AcquireReply{State: driver.State{Held: true, TTL: -time.Millisecond}}
-		s.Faults = drivertest.NewFaults(&answers{Driver: s.spy, list: []driver.AcquireReply{busy}})
-		if _, err := s.locker(t, distlock.Options{}).Acquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
-			t.Errorf("Acquire: %v", err)
+		s.OnAcquire = func(context.Context, driver.AcquireRequest) (driver.AcquireReply, error) {
+			return driver.AcquireReply{State: driver.State{Held: true, TTL: -time.Millisecond}}, nil
 		}
+		wantErr(t, second(s.locker(t).Acquire(t.Context(), key)), distlock.ErrNotAcquired)
 		if n := s.Calls(drivertest.Acquire); n > 200 {
 			t.Errorf("%d requests in 5 s", n)
 		}
@@ -176,42 +137,23 @@ func TestAcquire_doesNotStormALockThatDoesNotExpire(t *testing.T) {
 
 func TestAcquire_cancelledDuringAnInterruptionSaysBoth(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{})
+		l := s.locker(t)
 		s.Inject(always(drivertest.Acquire, errTurnedAway))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		start := time.Now()
 		_, err := l.Acquire(ctx, key)
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrUnavailable) || time.Since(start) != time.Second {
-			t.Errorf("Acquire: %v after %s", err, time.Since(start))
-		}
-	})
-}
-
-func TestLock_AcquireWithRetryCountsAnInterruption(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		lock := s.locker(t, distlock.Options{}).NewLock(key, ttl)
-		s.Inject(from(drivertest.Acquire, 0, 4, errTurnedAway))
-		if err := lock.AcquireWithRetry(t.Context(), 2, time.Second); !errors.Is(err, distlock.ErrUnavailable) ||
-			errors.Is(err, distlock.ErrNotAcquired) {
-			t.Errorf("with two failures of two: %v", err)
-		}
-		if err := lock.AcquireWithRetry(t.Context(), 3, time.Second); err != nil {
-			t.Errorf("with two failures of three: %v", err)
-		}
-		if err := lock.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, err, context.Canceled)
+		wantErr(t, err, distlock.ErrUnavailable)
+		wantTook(t, start, time.Second)
 	})
 }
 
 func TestRelease_thatFailsIsTriedAgainInTheBackground(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		lease := mustAcquire(t, s.locker(t, distlock.Options{}))
-		s.Inject(from(drivertest.Release, 0, 3, errTurnedAway))
-		if err := lease.Release(t.Context()); !errors.Is(err, distlock.ErrUnavailable) {
-			t.Fatalf("Release: %v", err)
-		}
+		lease := mustAcquire(t, s.locker(t))
+		s.Inject(from(drivertest.Release, 0, 3, drivertest.Fault{Before: errTurnedAway}))
+		wantErr(t, lease.Release(t.Context()), distlock.ErrUnavailable)
 		time.Sleep(500 * time.Millisecond)
 		s.wantFree(t)
 		s.Inject(nil)
@@ -222,7 +164,7 @@ func TestRelease_thatFailsIsTriedAgainInTheBackground(t *testing.T) {
 // The Locker gives a call up after some time by itself. That is no deadline of the caller's.
 func TestAcquire_C_ownLimitIsNotTheCallersDeadline(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{Wait: -1})
+		l := s.locker(t, patient)
 		check := func(call string, err, want error, text string) {
 			t.Helper()
 			if !errors.Is(err, want) || errors.Is(err, context.DeadlineExceeded) ||
@@ -237,7 +179,7 @@ func TestAcquire_C_ownLimitIsNotTheCallersDeadline(t *testing.T) {
 		check("Acquire", second(l.Acquire(t.Context(), key)), distlock.ErrUnavailable,
 			client+": dial tcp 192.0.2.1:6379: i/o timeout")
 		// One that has waited for as long as it may: the deadline was the Locker's.
-		s.Inject(func(c drivertest.Call) drivertest.Fault {
+		s.Inject(func(drivertest.Call) drivertest.Fault {
 			return drivertest.Fault{Before: context.DeadlineExceeded, HoldBefore: in(ttl)}
 		})
 		limit := "no answer within 3s; check the lock service and the network to it"
@@ -255,17 +197,3 @@ type dialTimeout struct{}
 
 func (dialTimeout) Error() string        { return "dial tcp 192.0.2.1:6379: i/o timeout" }
 func (dialTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
-
-// The error after a silence shows the holder of an earlier answer, but does not match "busy".
-func TestAcquire_C_interruptionAfterBusy_showsBoth(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		mustAcquire(t, s.twin().locker(t, distlock.Options{Holder: "the holder"}))
-		l := s.locker(t, distlock.Options{Wait: time.Second})
-		s.Inject(from(drivertest.Acquire, 1, 1<<20, errSilence))
-		_, err := l.Acquire(t.Context(), key)
-		if !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrNotAcquired) ||
-			!errors.Is(err, errSilence) || !strings.Contains(err.Error(), "the holder") {
-			t.Errorf("Acquire: %v", err)
-		}
-	})
-}

@@ -12,110 +12,92 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
+// own is a lease, and a context that ends with it.
+type own struct {
+	*service
+	t     *testing.T
+	ctx   context.Context
+	l     *distlock.Locker
+	lease *distlock.Lease
+}
+
 // inOwnContexts runs work with each kind of context that ends with its lease, while an answer takes a second.
-func inOwnContexts(t *testing.T,
-	work func(t *testing.T, ctx context.Context, l *distlock.Locker, lease *distlock.Lease, s *service) error) {
-	do := func(ctx context.Context, l *distlock.Locker, fn func(context.Context, *distlock.Lease) error) error {
-		return l.Do(ctx, key, func(ctx context.Context) error {
+func inOwnContexts(t *testing.T, work func(own) error) {
+	type kind = func(context.Context, *distlock.Lease, func(context.Context) error) error
+	each(t, map[string]kind{
+		"Do": func(ctx context.Context, _ *distlock.Lease, fn func(context.Context) error) error { return fn(ctx) },
+		"Guard": func(ctx context.Context, lease *distlock.Lease, fn func(context.Context) error) error {
+			return lease.Guard(ctx, fn)
+		},
+		"Context": func(_ context.Context, lease *distlock.Lease, fn func(context.Context) error) error {
+			return fn(lease.Context())
+		},
+		"derived": func(ctx context.Context, _ *distlock.Lease, fn func(context.Context) error) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Hour)
+			defer cancel()
+			return fn(ctx)
+		},
+	}, func(t *testing.T, s *service, with kind) {
+		l := s.locker(t)
+		err := l.Do(t.Context(), key, func(ctx context.Context) error {
 			lease, _ := l.FromContext(ctx, key)
-			return fn(ctx, lease)
-		})
-	}
-	for name, with := range map[string]func(
-		context.Context, *distlock.Locker, func(context.Context, *distlock.Lease) error) error{
-		"Do": do,
-		"Guard": func(ctx context.Context, l *distlock.Locker, fn func(context.Context, *distlock.Lease) error) error {
-			return do(ctx, l, func(ctx context.Context, lease *distlock.Lease) error {
-				return lease.Guard(ctx, func(ctx context.Context) error { return fn(ctx, lease) })
-			})
-		},
-		"Context": func(ctx context.Context, l *distlock.Locker, fn func(context.Context, *distlock.Lease) error) error {
-			return do(ctx, l, func(_ context.Context, lease *distlock.Lease) error { return fn(lease.Context(), lease) })
-		},
-		"derived": func(ctx context.Context, l *distlock.Locker, fn func(context.Context, *distlock.Lease) error) error {
-			return do(ctx, l, func(ctx context.Context, lease *distlock.Lease) error {
-				ctx, cancel := context.WithTimeout(ctx, time.Hour)
-				defer cancel()
-				return fn(ctx, lease)
-			})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				l := s.locker(t, distlock.Options{})
-				err := with(t.Context(), l, func(ctx context.Context, lease *distlock.Lease) error {
-					s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldAfter: in(time.Second)} })
-					start := time.Now()
-					if err := work(t, ctx, l, lease, s); err != nil || time.Since(start) != time.Second {
-						t.Errorf("%v after %s, want nil after one round trip", err, time.Since(start))
-					}
-					s.Inject(nil)
-					return nil
-				})
-				if err != nil && !errors.Is(err, distlock.ErrClosed) {
-					t.Errorf("the work: %v", err)
-				}
+			return with(ctx, lease, func(ctx context.Context) error {
+				s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldAfter: in(time.Second)} })
+				start := time.Now()
+				wantErr(t, work(own{s, t, ctx, l, lease}), nil)
+				wantTook(t, start, time.Second) // one round trip
+				s.Inject(nil)
+				return nil
 			})
 		})
-	}
+		if err != nil && !errors.Is(err, distlock.ErrClosed) {
+			t.Errorf("the work: %v", err)
+		}
+	})
 }
 
 func TestRelease_ownContext_oneRoundTrip(t *testing.T) {
-	inOwnContexts(t, func(t *testing.T, ctx context.Context, _ *distlock.Locker, lease *distlock.Lease, s *service) error {
-		if err := lease.Release(ctx); err != nil {
-			return err
-		}
-		s.wantFree(t)
-		if n := s.Calls(drivertest.Release); n != 1 {
-			t.Errorf("%d requests", n)
-		}
-		return nil
+	inOwnContexts(t, func(o own) error {
+		err := o.lease.Release(o.ctx)
+		o.wantFree(o.t)
+		o.wantCalls(o.t, drivertest.Release, 1)
+		return err
 	})
 }
 
 func TestRelease_ownContext_behindAnother(t *testing.T) {
-	inOwnContexts(t, func(_ *testing.T, ctx context.Context, _ *distlock.Locker, lease *distlock.Lease, _ *service) error {
-		first := make(chan error, 1)
-		go func() { first <- lease.Release(context.WithoutCancel(ctx)) }()
+	inOwnContexts(t, func(o own) error {
+		first := async(func() error { return o.lease.Release(context.WithoutCancel(o.ctx)) })
 		synctest.Wait()
-		return errors.Join(lease.Release(ctx), <-first)
+		return errors.Join(o.lease.Release(o.ctx), <-first)
 	})
 }
 
 func TestClose_ownContext_waits(t *testing.T) {
-	inOwnContexts(t, func(_ *testing.T, ctx context.Context, l *distlock.Locker, _ *distlock.Lease, _ *service) error {
-		return l.Close(ctx)
-	})
+	inOwnContexts(t, func(o own) error { return o.l.Close(o.ctx) })
 }
 
 func TestExtend_ownContext_oneRoundTrip(t *testing.T) {
-	inOwnContexts(t, func(_ *testing.T, ctx context.Context, _ *distlock.Locker, lease *distlock.Lease, _ *service) error {
-		return lease.Extend(ctx, ttl-time.Millisecond)
-	})
+	inOwnContexts(t, func(o own) error { return o.lease.Extend(o.ctx, ttl-time.Millisecond) })
 }
 
 func TestRaiseToken_ownContext_oneRoundTrip(t *testing.T) {
-	inOwnContexts(t, func(_ *testing.T, ctx context.Context, _ *distlock.Locker, lease *distlock.Lease, _ *service) error {
-		return fencing.RaiseToken(ctx, lease, lease.Fence()+10)
-	})
+	inOwnContexts(t, func(o own) error { return fencing.RaiseToken(o.ctx, o.lease, o.lease.Fence()+10) })
 }
 
 // The release ends the context, so only the deadline of the caller is left of it.
 func TestRelease_ownContext_deadlineCounts(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{})
+		l := s.locker(t)
 		_ = l.Do(t.Context(), key, func(ctx context.Context) error {
 			lease, _ := l.FromContext(ctx, key)
-			answer := make(chan struct{})
-			defer close(answer)
-			s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: answer} })
+			s.Inject(all(drivertest.Fault{HoldBefore: in(time.Hour)}))
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			start := time.Now()
-			err := lease.Release(ctx)
-			if took := time.Since(start); took < time.Second || took > time.Second+50*time.Millisecond ||
-				!errors.Is(err, distlock.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("after %s: %v", took, err)
+			wantAll(t, lease.Release(ctx), distlock.ErrOutcomeUnknown, context.DeadlineExceeded)
+			if took := time.Since(start); took < time.Second || took > time.Second+50*time.Millisecond {
+				t.Errorf("Release took %s", took)
 			}
 			return nil
 		})

@@ -2,9 +2,9 @@ package distlock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -51,9 +51,7 @@ func (q *queue) join(l *distlock.Locker, name string, hold time.Duration) {
 		q.mu.Unlock()
 		if err == nil && hold > 0 {
 			time.Sleep(hold)
-			if err := lease.Release(context.Background()); err != nil {
-				q.t.Errorf("Release of %s: %v", name, err)
-			}
+			wantErr(q.t, lease.Release(context.Background()), nil)
 		}
 	})
 	synctest.Wait()
@@ -93,38 +91,51 @@ func (q *queue) leave(name string) {
 
 func (q *queue) want(names ...string) {
 	q.t.Helper()
-	if got := q.granted(); !slices.Equal(got, names) {
-		q.t.Errorf("granted in the order %v, want %v", got, names)
+	wantList(q.t, q.granted(), names...)
+}
+
+// joinMany adds n waiters with the names "0", "1", …
+func (q *queue) joinMany(l *distlock.Locker, n int, hold time.Duration) (names []string) {
+	for i := range n {
+		names = append(names, strconv.Itoa(i))
+		q.join(l, names[i], hold)
+	}
+	return names
+}
+
+// behind returns a lease, and waiters of the same process behind it.
+func (s *service) behind(t *testing.T, with []option, names ...string) (*distlock.Lease, *queue) {
+	t.Helper()
+	l, q := s.locker(t, append(with, patient)...), newQueue(t)
+	lease := mustAcquire(t, l)
+	for _, name := range names {
+		q.join(l, name, 0)
+	}
+	return lease, q
+}
+
+// wantNewGrant fails the test unless the lease has a grant of its own after another's.
+func wantNewGrant(t *testing.T, lease, after *distlock.Lease) {
+	t.Helper()
+	if lease.Fence() <= after.Fence()+driver.FenceBlock {
+		t.Errorf("S2: fence %d after a block from %d", lease.Fence(), after.Fence())
 	}
 }
 
-var patient = distlock.Options{Wait: -1}
-
 func TestQueue_L_firstComeFirstServed(t *testing.T) {
-	for name, hold := range map[string]time.Duration{"short holds": time.Millisecond,
-		"long holds": 50 * time.Millisecond, "both": 7 * time.Millisecond} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				l := newService().locker(t, patient)
-				q := newQueue(t)
-				var names []string
-				for i := range 20 {
-					names = append(names, fmt.Sprint(i))
-					q.join(l, names[i], hold)
-				}
-				q.wg.Wait()
-				q.want(names...)
-				last := int64(0)
-				for _, name := range names {
-					if fence := q.lease(name).Fence(); fence <= last {
-						t.Errorf("S2: fence %d after %d", fence, last)
-					} else {
-						last = fence
-					}
-				}
-			})
-		})
-	}
+	each(t, map[string]time.Duration{
+		"short holds": time.Millisecond, "long holds": 50 * time.Millisecond, "both": 7 * time.Millisecond,
+	}, func(t *testing.T, s *service, hold time.Duration) {
+		q := newQueue(t)
+		names := q.joinMany(s.locker(t, patient), 20, hold)
+		q.wg.Wait()
+		q.want(names...)
+		for i, name := range names[1:] {
+			if fence, last := q.lease(name).Fence(), q.lease(names[i]).Fence(); fence <= last {
+				t.Errorf("S2: fence %d after %d", fence, last)
+			}
+		}
+	})
 }
 
 // The killed process holds the lock and also waits for it. After the TTL the backend may hand the lock
@@ -133,31 +144,24 @@ func TestQueue_L_firstComeFirstServed(t *testing.T) {
 func TestQueue_L_deadHolderAndWaiter_TTLPlus1s(t *testing.T) {
 	const ttl, ways = time.Second, 50 * time.Millisecond
 	for _, gap := range []time.Duration{0, 1, 20, 49, 50, 99, 100, 101, 150, 300} {
-		gap *= time.Millisecond
-		t.Run(gap.String(), func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				s, opts := newService(), distlock.Options{TTL: ttl, Wait: -1}
-				dies, q := s.twin(), newQueue(t)
-				dead, next := dies.locker(t, opts), s.twin().locker(t, opts)
-				mustAcquire(t, dead)
-				time.Sleep(gap)
-				q.join(dead, "dead", 0)
-				killed := time.Now()
-				dies.Inject(cutOff(errBroken))
-				q.join(next, "next", time.Millisecond)
-				for range int(2 * ttl / time.Millisecond) {
-					time.Sleep(time.Millisecond)
-					if slices.Contains(q.granted(), "next") {
-						break
-					}
-				}
-				if took := time.Since(killed); took > ttl+time.Second-ways {
-					t.Errorf("the next one had the lock after %s, and the ways to and from the service still to come", took)
-				}
-				q.leave("dead")
-				dies.Inject(nil)
-				q.wg.Wait()
-			})
+		inService(t, func(t *testing.T, s *service) {
+			dies, q := s.twin(), newQueue(t)
+			dead, next := dies.locker(t, withTTL(ttl), patient), s.twin().locker(t, withTTL(ttl), patient)
+			mustAcquire(t, dead)
+			time.Sleep(gap * time.Millisecond)
+			q.join(dead, "dead", 0)
+			killed := time.Now()
+			dies.Inject(cutOff(errBroken))
+			q.join(next, "next", time.Millisecond)
+			for !slices.Contains(q.granted(), "next") && time.Since(killed) < 2*ttl {
+				time.Sleep(time.Millisecond)
+			}
+			if took := time.Since(killed); took > ttl+time.Second-ways {
+				t.Errorf("gap %d: the next one had the lock after %s, without the ways to and from the service", gap, took)
+			}
+			q.leave("dead")
+			dies.Inject(nil)
+			q.wg.Wait()
 		})
 	}
 }
@@ -165,54 +169,38 @@ func TestQueue_L_deadHolderAndWaiter_TTLPlus1s(t *testing.T) {
 func TestHandoff_local_noRequest(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		seen := &recorder{t: t}
-		l := s.locker(t, distlock.Options{Wait: -1, Observer: seen})
-		first := mustAcquire(t, l)
-		q := newQueue(t)
-		q.join(l, "a", 0)
-		q.join(l, "b", 0)
+		first, q := s.behind(t, []option{seenBy(seen)}, "a", "b")
 		time.Sleep(5 * time.Millisecond)
 		mustRelease(t, first)
 		a := q.lease("a")
 		time.Sleep(time.Millisecond)
 		mustRelease(t, a)
 		b := q.lease("b")
-		if acquires, releases := s.Calls(drivertest.Acquire), s.Calls(drivertest.Release); acquires != 1 || releases != 0 {
-			t.Errorf("the service was asked for the lock %d times, and to release it %d times", acquires, releases)
-		}
+		s.wantCalls(t, drivertest.Acquire, 1)
+		s.wantCalls(t, drivertest.Release, 0)
 		if a.Fence() != first.Fence()+1 || b.Fence() != first.Fence()+2 {
 			t.Errorf("S2: fences %d, %d, %d, want one after the other", first.Fence(), a.Fence(), b.Fence())
 		}
-		if err := first.Err(); !errors.Is(err, distlock.ErrNotHeld) || context.Cause(first.Context()) != distlock.ErrNotHeld {
-			t.Errorf("the first lease: %v, cause %v", err, context.Cause(first.Context()))
-		}
+		wantErr(t, first.Err(), distlock.ErrNotHeld)
+		wantCause(t, first.Context(), distlock.ErrNotHeld)
 		mustRelease(t, first) // once more: without an effect
-		if err := b.Err(); err != nil {
-			t.Errorf("S1: %v", err)
-		}
-		if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
-			t.Errorf("S1: a second lease: %v", err)
-		}
+		wantErr(t, b.Err(), nil)
+		wantErr(t, second(fencing.Locker(b).TryAcquire(t.Context(), key)), distlock.ErrNotAcquired)
 		mustRelease(t, b)
-		if s.state(t).Held {
-			t.Error("the service keeps the lock")
-		}
-		seen.mu.Lock()
-		defer seen.mu.Unlock()
-		for _, op := range seen.ended {
+		s.wantFree(t)
+		for _, op := range seen.all() {
+			right := true
 			switch {
 			case op.Name == distlock.OpAcquire && op.Fence == a.Fence():
-				if op.Handoff != distlock.HandoffLocal || op.Attempts != 0 || op.Blocker["number"] != "1" ||
-					op.Wait != 5*time.Millisecond {
-					t.Errorf("acquire %+v", op)
-				}
+				right = op.Handoff == distlock.HandoffLocal && op.Attempts == 0 && op.Blocker["number"] == "1" &&
+					op.Wait == 5*time.Millisecond
 			case op.Name == distlock.OpRelease && op.Fence == first.Fence():
-				if op.Handoff != distlock.HandoffLocal || op.Attempts != 0 || op.Held != 5*time.Millisecond {
-					t.Errorf("release %+v", op)
-				}
+				right = op.Handoff == distlock.HandoffLocal && op.Attempts == 0 && op.Held == 5*time.Millisecond
 			case op.Name == distlock.OpRelease && op.Fence == b.Fence():
-				if op.Handoff != "" || op.Attempts != 1 {
-					t.Errorf("release %+v", op)
-				}
+				right = op.Handoff == "" && op.Attempts == 1
+			}
+			if !right {
+				t.Errorf("%+v", op)
 			}
 		}
 	})
@@ -221,14 +209,9 @@ func TestHandoff_local_noRequest(t *testing.T) {
 // Outside the window the backend decides, and grants a fresh TTL and a token above the reserved ones.
 func TestHandoff_local_only10ms(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, patient)
-		first := mustAcquire(t, l)
-		q := newQueue(t)
-		q.join(l, "a", 0)
+		first, q := s.behind(t, nil, "a")
 		time.Sleep(9999 * time.Microsecond)
-		if calls := s.Calls(drivertest.Acquire); calls != 1 {
-			t.Errorf("the service was asked %d times in the window", calls)
-		}
+		s.wantCalls(t, drivertest.Acquire, 1)
 		time.Sleep(time.Microsecond)
 		synctest.Wait()
 		if waiters := s.state(t).Waiters; waiters != 1 {
@@ -236,9 +219,7 @@ func TestHandoff_local_only10ms(t *testing.T) {
 		}
 		mustRelease(t, first)
 		a := q.lease("a")
-		if a.Fence() <= first.Fence()+driver.FenceBlock {
-			t.Errorf("S2: fence %d, after a block from %d", a.Fence(), first.Fence())
-		}
+		wantNewGrant(t, a, first)
 		mustRelease(t, a)
 	})
 }
@@ -247,20 +228,17 @@ func TestHandoff_local_only10ms(t *testing.T) {
 // to be kept for as long.
 func TestHandoff_S2_tokensFollowTheClock(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, patient)
-		first := mustAcquire(t, l)
-		q := newQueue(t)
-		q.join(l, "a", 0)
-		q.join(l, "b", 0)
+		first, q := s.behind(t, nil, "a", "b")
 		time.Sleep(time.Microsecond)
 		mustRelease(t, first)
 		a := q.lease("a")
 		mustRelease(t, a) // in the same microsecond
 		b := q.lease("b")
-		if calls := s.Calls(drivertest.Acquire); a.Fence() != first.Fence()+1 ||
-			b.Fence() <= first.Fence()+driver.FenceBlock || calls != 2 {
-			t.Errorf("tokens %d, %d, %d, and the service was asked %d times", first.Fence(), a.Fence(), b.Fence(), calls)
+		if a.Fence() != first.Fence()+1 {
+			t.Errorf("the token %d after %d", a.Fence(), first.Fence())
 		}
+		wantNewGrant(t, b, first)
+		s.wantCalls(t, drivertest.Acquire, 2)
 		mustRelease(t, b)
 	})
 }
@@ -286,105 +264,56 @@ func TestHandoff_L_overtakesOncePerWaiter(t *testing.T) {
 	})
 }
 
-// A handoff changes nothing in the backend: the new lease ends, and is renewed, at the times of the old
-// one.
-func TestHandoff_N_keepsDeadlineAndRenewal(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, patient)
-		first := mustAcquire(t, l)
-		start := time.Now()
-		q := newQueue(t)
-		q.join(l, "a", 0)
-		time.Sleep(9 * time.Millisecond)
-		mustRelease(t, first)
-		a := q.lease("a")
-		time.Sleep(ttl/3 - 9*time.Millisecond - 1)
-		if calls := s.Calls(drivertest.Extend); calls != 0 {
-			t.Errorf("renewed %d times before it is due", calls)
-		}
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
-		if calls := s.Calls(drivertest.Extend); calls != 1 {
-			t.Errorf("renewed %d times when it was due", calls)
-		}
-		s.Inject(always(drivertest.Extend, errSilence))
-		<-a.Context().Done()
-		want := ttl/3 + ttl - ttl/100 - 2*time.Millisecond - ttl/50
-		if took := time.Since(start); took != want {
-			t.Errorf("lost after %s, want %s", took, want)
-		}
-		if cause := context.Cause(a.Context()); cause != distlock.ErrLost {
-			t.Errorf("cause %v", cause)
-		}
-	})
-}
-
 // Without renewal the new lease ends with the grant.
 func TestHandoff_N_endsWithItsGrant(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, distlock.Options{Wait: -1, RenewEvery: -1})
 		start := time.Now()
-		first := mustAcquire(t, l)
-		q := newQueue(t)
-		q.join(l, "a", 0)
+		first, q := s.behind(t, []option{unrenewed}, "a")
 		time.Sleep(9 * time.Millisecond)
 		mustRelease(t, first)
 		<-q.lease("a").Context().Done()
-		if took, want := time.Since(start), ttl-ttl/100-2*time.Millisecond-ttl/50; took != want {
-			t.Errorf("lost after %s, want %s", took, want)
-		}
+		wantTook(t, start, ttl-ttl/100-2*time.Millisecond-ttl/50)
 	})
 }
 
-// A lock is not handed off if its time in the backend is not that of a grant, or while a request is
-// under way.
+// A lock is not handed off if its time in the backend is not that of a grant, if its token was raised, or
+// while a request is under way.
 func TestHandoff_onlyAsGranted(t *testing.T) {
-	for name, spoil := range map[string]func(t *testing.T, s *service, l *distlock.Locker, le *distlock.Lease){
-		"extended": func(t *testing.T, _ *service, _ *distlock.Locker, le *distlock.Lease) {
-			_ = le.Extend(t.Context(), time.Hour)
-		},
-		"extended, and not answered": func(t *testing.T, s *service, _ *distlock.Locker, le *distlock.Lease) {
+	each(t, map[string]func(*testing.T, *service, *distlock.Lease){
+		"extended": func(t *testing.T, _ *service, le *distlock.Lease) { _ = le.Extend(t.Context(), time.Hour) },
+		"extended, and not answered": func(t *testing.T, s *service, le *distlock.Lease) {
 			s.Inject(after(drivertest.Extend, errBroken))
 			_ = le.Extend(t.Context(), time.Hour)
 			s.Inject(nil)
 		},
-		"an Extend under way": func(t *testing.T, s *service, _ *distlock.Locker, le *distlock.Lease) {
+		"an Extend under way": func(t *testing.T, s *service, le *distlock.Lease) {
 			underWay(t, s, drivertest.Extend, func(ctx context.Context) { _ = le.Extend(ctx, ttl) })
 		},
-		"a RaiseToken under way": func(t *testing.T, s *service, _ *distlock.Locker, le *distlock.Lease) {
+		"a raised token": func(t *testing.T, _ *service, le *distlock.Lease) {
+			must(t, fencing.RaiseToken(t.Context(), le, le.Fence()+time.Hour.Microseconds()))
+		},
+		"a RaiseToken under way": func(t *testing.T, s *service, le *distlock.Lease) {
 			underWay(t, s, drivertest.Raise, func(ctx context.Context) { _ = fencing.RaiseToken(ctx, le, le.Fence()+100_000) })
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inService(t, func(t *testing.T, s *service) {
-				l := s.locker(t, patient)
-				first := mustAcquire(t, l)
-				q := newQueue(t)
-				q.join(l, "a", 0)
-				spoil(t, s, l, first)
-				time.Sleep(time.Millisecond)
-				mustRelease(t, first)
-				a := q.lease("a")
-				if calls := s.Calls(drivertest.Release); calls != 1 {
-					t.Errorf("the service had %d releases, want 1", calls)
-				}
-				if a.Fence() <= first.Fence()+driver.FenceBlock {
-					t.Errorf("S2: fence %d after a block from %d", a.Fence(), first.Fence())
-				}
-				mustRelease(t, a)
-			})
-		})
-	}
+	}, func(t *testing.T, s *service, spoil func(*testing.T, *service, *distlock.Lease)) {
+		first, q := s.behind(t, nil, "a")
+		granted := first.Fence()
+		spoil(t, s, first)
+		time.Sleep(time.Millisecond)
+		mustRelease(t, first)
+		a := q.lease("a")
+		s.wantCalls(t, drivertest.Release, 1)
+		if a.Fence() <= max(first.Fence(), granted+driver.FenceBlock) {
+			t.Errorf("S2: fence %d after %d, and a block from %d", a.Fence(), first.Fence(), granted)
+		}
+		mustRelease(t, a)
+	})
 }
 
 // underWay makes a call that the service does not answer for a second, whose caller has left.
 func underWay(t *testing.T, s *service, op drivertest.Op, call func(ctx context.Context)) {
-	answer := make(chan struct{})
-	time.AfterFunc(time.Second, func() { close(answer) })
-	s.Inject(on(op, drivertest.Fault{HoldBefore: answer}))
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(time.Microsecond, cancel)
-	call(ctx)
+	s.Inject(on(op, drivertest.Fault{HoldBefore: in(time.Second)}))
+	call(ctxFor(t, time.Microsecond))
 	s.Inject(nil)
 }
 
@@ -392,11 +321,7 @@ func underWay(t *testing.T, s *service, op drivertest.Op, call func(ctx context.
 func TestHandoff_onlyTheLockersTTL(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l := s.locker(t, patient)
-		lease, err := l.Acquire(t.Context(), key, distlock.WithTTL(time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
-		q := newQueue(t)
+		lease, q := mustAcquire(t, l, distlock.WithTTL(time.Minute)), newQueue(t)
 		q.join(l, "a", 0)
 		time.Sleep(time.Millisecond) // tokens come with time
 		mustRelease(t, lease)
@@ -408,26 +333,110 @@ func TestHandoff_onlyTheLockersTTL(t *testing.T) {
 	})
 }
 
-// Tokens continue above a token that a store has asked for.
-func TestHandoff_S2_aboveARaisedToken(t *testing.T) {
-	inService(t, func(t *testing.T, s *service) {
-		l := s.locker(t, patient)
-		first := mustAcquire(t, l)
-		above := first.Fence() + time.Hour.Microseconds()
-		if err := fencing.RaiseToken(t.Context(), first, above); err != nil {
-			t.Fatal(err)
+// A lease near its end would leave less to the next holder than a new grant.
+func TestHandoff_shortLease_isReleased(t *testing.T) {
+	type row struct {
+		answer  time.Duration // how late the grant came
+		handsOn bool
+	}
+	each(t, map[string]row{
+		"as granted":                          {handsOn: true},
+		"granted late, but with a third left": {answer: ttl * 62 / 100, handsOn: true},
+		// Trust ends 92 ms before the TTL. When the grant comes, 0.5 ms more than a quarter is left.
+		"granted so late that a quarter is left": {answer: ttl*3/4 - 92500*time.Microsecond},
+	}, func(t *testing.T, s *service, c row) {
+		l := s.locker(t, patient, unrenewed)
+		if c.answer > 0 {
+			s.Inject(slow(in(c.answer)))
 		}
-		q := newQueue(t)
+		first, q := mustAcquire(t, l), newQueue(t)
+		s.Inject(nil)
 		q.join(l, "a", 0)
 		time.Sleep(time.Millisecond)
 		mustRelease(t, first)
 		a := q.lease("a")
-		if a.Fence() <= above {
-			t.Errorf("fence %d, a store has seen %d", a.Fence(), above)
+		if released := s.Calls(drivertest.Release); released == 1 == c.handsOn ||
+			a.Fence() == first.Fence()+1 != c.handsOn {
+			t.Errorf("released %d times, token %d after %d", released, a.Fence(), first.Fence())
 		}
 		mustRelease(t, a)
-		if next := mustAcquire(t, l); next.Fence() <= a.Fence() {
-			t.Errorf("fence %d after %d", next.Fence(), a.Fence())
+	})
+}
+
+// The answer to the request that joined the queue is lost, so the waiter misses its handoff. It had a
+// place without knowing.
+func TestWaiter_L_unansweredPlace_reenters(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		here := s.twin()
+		l := here.locker(t, patient)
+		theirs := mustAcquire(t, s.twin().locker(t, patient))
+		start := time.Now()
+		here.Inject(func(c drivertest.Call) drivertest.Fault {
+			switch {
+			case c.Op == drivertest.Listen:
+				return drivertest.Fault{Before: errBroken}
+			case c.Op == drivertest.Acquire && c.N == 1:
+				return drivertest.Fault{After: errBroken}
+			case c.Op == drivertest.Acquire && c.N > 1 && time.Since(start) < 2600*time.Millisecond:
+				return drivertest.Fault{Before: errBroken}
+			}
+			return drivertest.Fault{}
+		})
+		q := newQueue(t)
+		q.join(l, "a", 0)
+		if waiters := s.state(t).Waiters; waiters != 1 {
+			t.Fatalf("%d are in the queue", waiters)
 		}
+		mustRelease(t, theirs)
+		if s.state(t).Fence == 0 {
+			t.Fatal("it was not handed the lock")
+		}
+		time.Sleep(2500 * time.Millisecond)
+		if s.state(t).Held {
+			t.Fatal("the handoff lasts too long for this test")
+		}
+		time.Sleep(400 * time.Millisecond)
+		mustRelease(t, q.lease("a"))
+	})
+}
+
+// The backend counts the contender of a process, and not the waiters behind it.
+func TestBusyError_countsOtherWaiters(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		defer mustRelease(t, mustAcquire(t, s.twin().locker(t, patient)))
+		l, q := s.locker(t, patient), newQueue(t)
+		for _, name := range q.joinMany(l, 4, 0) {
+			defer q.leave(name)
+		}
+		time.Sleep(10 * time.Second) // the contender has asked again
+		q.leave("0")
+		_, tried := l.TryAcquire(t.Context(), key)
+		for _, err := range []error{tried, q.err("0")} {
+			if n := wantBusy(t, err).Waiters; n != 3 {
+				t.Errorf("%d waiting, want 3", n)
+			}
+		}
+	})
+}
+
+// A waiter registers for notifications before it joins the queue, so it misses none.
+func TestWaiter_L_handoffBeforeAnswer_isNotified(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		holder := mustAcquire(t, s.twin().locker(t, patient))
+		mine := s.twin()
+		answer := make(chan struct{})
+		mine.Inject(nth(drivertest.Acquire, 1, drivertest.Fault{HoldAfter: answer})) // it joins the queue
+		l := mine.locker(t, patient)
+		q := newQueue(t)
+		q.join(l, "a", 0)
+		if waiters := s.state(t).Waiters; waiters != 1 {
+			t.Fatalf("%d are in the queue", waiters)
+		}
+		mustRelease(t, holder)
+		start := time.Now()
+		close(answer)
+		q.wg.Wait()
+		wantTook(t, start, 0)
+		mustRelease(t, q.lease("a"))
 	})
 }

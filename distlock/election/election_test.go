@@ -1,7 +1,9 @@
 package election_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
@@ -32,24 +34,31 @@ type instance struct {
 	faults *drivertest.Faults
 }
 
-func open(t *testing.T, d driver.Driver, holder string) instance {
+// open makes an instance whose Locker logs to a Handler, if there is one.
+func open(t *testing.T, d driver.Driver, holder string, log ...slog.Handler) instance {
 	t.Helper()
-	return openLogged(t, d, holder, slog.DiscardHandler)
+	faults, logger := drivertest.NewFaults(d), slog.New(slog.DiscardHandler)
+	if len(log) > 0 {
+		logger = slog.New(log[0])
+	}
+	l, err := distlock.New(faults, &distlock.Options{TTL: ttl, Holder: holder, Logger: logger})
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Close(context.Background())) })
+	return instance{l, faults}
 }
 
-func openLogged(t *testing.T, d driver.Driver, holder string, log slog.Handler) instance {
+func must(t *testing.T, err error) {
 	t.Helper()
-	faults := drivertest.NewFaults(d)
-	l, err := distlock.New(faults, &distlock.Options{TTL: ttl, Holder: holder, Logger: slog.New(log)})
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
-	t.Cleanup(func() {
-		if err := l.Close(context.Background()); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	return instance{l, faults}
+}
+
+func wantErr(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("the error is %v, want %v", err, want)
+	}
 }
 
 func cutOff(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errDown} }
@@ -89,32 +98,9 @@ func TestRun_L_resign_nextLeadsWithin1s(t *testing.T) {
 		if took := time.Since(at); took > 10*time.Millisecond || next.fence <= old.fence {
 			t.Errorf("the next leader began after %s with token %d, after %d", took, next.fence, old.fence)
 		}
-		if err := <-firstEnds; !errors.Is(err, errWork) {
-			t.Errorf("Run: %v, want the error of lead", err)
-		}
+		wantErr(t, <-firstEnds, errWork)
 		next.end <- nil
-		if err := <-secondEnds; err != nil {
-			t.Errorf("Run: %v, want nil", err)
-		}
-	})
-}
-
-// A lead may also resign by itself, with its own context.
-func TestRun_L_leadReleases_isNoLoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		one := open(t, memlock.NewDriver(), "one")
-		one.faults.Inject(func(drivertest.Call) drivertest.Fault {
-			answer := make(chan struct{})
-			time.AfterFunc(time.Second, func() { close(answer) })
-			return drivertest.Fault{HoldAfter: answer}
-		})
-		err := election.Run(t.Context(), one.Locker, name, func(ctx context.Context) error {
-			lease, _ := one.FromContext(ctx, name)
-			return lease.Release(ctx)
-		})
-		if n := one.faults.Calls(drivertest.Release); err != nil || n != 1 {
-			t.Errorf("%v, %d requests", err, n)
-		}
+		must(t, <-secondEnds)
 	})
 }
 
@@ -146,9 +132,7 @@ func TestRun_N_cutOff_contextEndsBeforeNextLeads(t *testing.T) {
 			t.Errorf("token %d after %d", again.fence, next.fence)
 		}
 		again.end <- nil
-		if err := errors.Join(<-firstEnds, <-secondEnds); err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		must(t, errors.Join(<-firstEnds, <-secondEnds))
 	})
 }
 
@@ -166,9 +150,7 @@ func TestRun_shutdown_resignsAfterLeadReturns(t *testing.T) {
 			t.Errorf("before lead returns: %+v, %v, %v", info, err, term.ctx.Err())
 		}
 		term.end <- term.ctx.Err()
-		if err := <-ends; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run: %v", err)
-		}
+		wantErr(t, <-ends, context.Canceled)
 		if info, err := election.Leader(t.Context(), one.Locker, name); err != nil || info.Held {
 			t.Errorf("after Run: %+v, %v", info, err)
 		}
@@ -181,9 +163,7 @@ func TestRun_ctxEndsInCampaign_returnsItsError(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := memlock.NewDriver()
 				lease, err := open(t, d, "other").Acquire(t.Context(), name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer lease.Release(context.Background())
 				one := open(t, d, "one")
 				one.faults.Inject(fault)
@@ -237,40 +217,97 @@ func TestRun_definiteFailure_returns(t *testing.T) {
 		if err := election.Run(ctx, one.Locker, name, lead); err != distlock.ErrUnavailable || runs != 1 {
 			t.Errorf("an error of lead: %v after %d runs", err, runs)
 		}
-		if err := election.Run(ctx, one.Locker, "", lead); !errors.Is(err, distlock.ErrInvalidKey) {
-			t.Errorf("an empty name: %v", err)
-		}
-		if err := election.Run(ctx, one.Locker, name, lead, distlock.WithTTL(1)); !errors.Is(err, distlock.ErrInvalidOption) {
-			t.Errorf("a short TTL: %v", err)
-		}
+		wantErr(t, election.Run(ctx, one.Locker, "", lead), distlock.ErrInvalidKey)
+		wantErr(t, election.Run(ctx, one.Locker, name, lead, distlock.WithTTL(1)), distlock.ErrInvalidOption)
 		err := one.Do(ctx, name, func(ctx context.Context) error {
 			return election.Run(ctx, one.Locker, name, lead)
 		})
 		if busy := (*distlock.BusyError)(nil); !errors.As(err, &busy) || !busy.Self {
 			t.Errorf("inside the lease: %v", err)
 		}
-		if err := one.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := election.Run(ctx, one.Locker, name, lead); !errors.Is(err, distlock.ErrClosed) {
-			t.Errorf("a closed Locker: %v", err)
-		}
+		must(t, one.Close(t.Context()))
+		wantErr(t, election.Run(ctx, one.Locker, name, lead), distlock.ErrClosed)
 	})
 }
 
-func TestRun_panicOfLead_resigns(t *testing.T) {
+// Close does not wait for lead.
+func TestRun_closedWhileLeading_nextLeadsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		one := open(t, memlock.NewDriver(), "one")
-		func() {
-			defer func() {
-				if recover() != "lead" {
-					t.Error("the panic did not reach the caller")
-				}
-			}()
-			_ = election.Run(t.Context(), one.Locker, name, func(context.Context) error { panic("lead") })
-		}()
-		if info, err := election.Leader(t.Context(), one.Locker, name); err != nil || info.Held {
-			t.Errorf("after the panic: %+v, %v", info, err)
+		d := memlock.NewDriver()
+		one := open(t, d, "one")
+		first, firstEnds := campaign(t.Context(), one)
+		old := <-first
+		second, secondEnds := campaign(t.Context(), open(t, d, "two"))
+		synctest.Wait()
+		at := time.Now()
+		must(t, one.Close(t.Context()))
+		next := <-second
+		took := time.Since(at)
+		synctest.Wait() // the context ends in a goroutine of its own
+		if took > time.Second || old.ctx.Err() == nil {
+			t.Errorf("the next leader began after %s, the context of the older one: %v", took, old.ctx.Err())
 		}
+		old.end <- nil
+		wantErr(t, <-firstEnds, distlock.ErrClosed)
+		next.end <- nil
+		must(t, <-secondEnds)
+	})
+}
+
+// logged is a log line of Run.
+type logged struct {
+	Level, Msg, Error string
+	Led               bool
+	Pause             time.Duration `json:"pause_ms"`
+	LockKey           string        `json:"lock_key"`
+}
+
+// The pauses grow in an outage. After a campaign of a minute, they begin anew.
+func TestRun_calmMinute_pausesBeginAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.NewDriver()
+		var log bytes.Buffer
+		one := open(t, d, "one", slog.NewJSONHandler(&log, nil))
+		lines := func() (all []logged) {
+			synctest.Wait() // the Locker logs in a goroutine
+			for decoder := json.NewDecoder(&log); ; {
+				var line logged
+				if decoder.Decode(&line) != nil {
+					return all
+				}
+				line.Pause *= time.Millisecond
+				if strings.HasPrefix(line.Msg, "election: ") {
+					all = append(all, line)
+				}
+			}
+		}
+		one.faults.Inject(cutOff)
+		terms, ends := campaign(t.Context(), one)
+		time.Sleep(time.Minute)
+		one.faults.Inject(nil)
+		first := <-terms
+		all := lines()
+		if len(all) < 5 {
+			t.Fatalf("%d lines in a minute", len(all))
+		}
+		begin, last := all[0], all[len(all)-1]
+		if begin.Pause > 100*time.Millisecond || last.Pause < 2500*time.Millisecond {
+			t.Errorf("the first pause is %s, the last one %s", begin.Pause, last.Pause)
+		}
+		if begin.Level != "WARN" || begin.Led || !strings.Contains(begin.Error, errDown.Error()) || begin.LockKey == "" || begin.LockKey == name {
+			t.Errorf("the first line is %+v", begin)
+		}
+
+		time.Sleep(time.Minute) // the calm
+		one.faults.Inject(cutOff)
+		<-first.ctx.Done()
+		one.faults.Inject(nil)
+		first.end <- nil
+		second := <-terms
+		if all = lines(); len(all) != 1 || all[0].Pause > 100*time.Millisecond || !all[0].Led {
+			t.Errorf("after the calm: %+v", all)
+		}
+		second.end <- nil
+		must(t, <-ends)
 	})
 }

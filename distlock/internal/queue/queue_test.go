@@ -1,6 +1,9 @@
 package queue_test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,51 +61,6 @@ func wantNext(t *testing.T, w *waiter, want string) {
 	}
 }
 
-func TestJoin_emptyQueueMakesTheContender(t *testing.T) {
-	all := queue.New[string, string, string](true)
-	ws := join(all, "a", "b")
-	wantNext(t, ws[0], "")
-	wantNext(t, ws[1], "none")
-	if ws[0].Waited || !ws[1].Waited {
-		t.Errorf("waited: %t, %t, want the second alone", ws[0].Waited, ws[1].Waited)
-	}
-}
-
-func TestQueues_keysAreIndependent(t *testing.T) {
-	all := queue.New[string, string, string](true)
-	wantNext(t, all.Join("k1", "a"), "")
-	wantNext(t, all.Join("k2", "b"), "")
-}
-
-// While other processes wait, each waiter known at the grant is handed the lock once.
-func TestHandOff_contestedServesKnownOnce(t *testing.T) {
-	all := queue.New[string, string, string](true)
-	ws := join(all, "holder", "a", "b")
-	h := all.Granted(key, ws[0], time.Now(), true, "")
-	again := all.Join(key, "a again")
-	for _, w := range ws[1:] {
-		if next := h.Next(time.Now(), always); next != w {
-			t.Fatalf("handoff to %v, want %s", next, w.Caller)
-		}
-		h.HandOff(w, "handed", "")
-	}
-	if next := h.Next(time.Now(), always); next != nil {
-		t.Errorf("a second handoff to %s", next.Caller)
-	}
-	wantNext(t, again, "none")
-	h.End(false)
-	wantNext(t, again, "")
-}
-
-func TestYield_grantEndsTheCountOfFailures(t *testing.T) {
-	all := queue.New[string, string, string](true)
-	ws := join(all, "a", "b", "c", "d")
-	ws[0].Yield(queue.Repeated, "failed", "")
-	all.Granted(key, ws[1], time.Now(), false, "").End(false)
-	ws[2].Yield(queue.Repeated, "failed", "")
-	wantNext(t, ws[3], "")
-}
-
 // The last report of a contender, with the place of the process in the backend's queue, is for the
 // next contender.
 func TestYield_reportIsForTheNextContender(t *testing.T) {
@@ -149,5 +107,179 @@ func TestEnd_olderHoldEndsNothing(t *testing.T) {
 	wantNext(t, ws[1], "none")
 	if next := h.Next(time.Now(), always); next != ws[1] {
 		t.Errorf("the hold handed the lock off to %v", next)
+	}
+}
+
+// Whatever happens in whatever order: every waiter has exactly one outcome, waiters are served in
+// the order of their arrival, and there is at most one contender.
+func TestQueues_randomOperations(t *testing.T) {
+	for seed := range uint64(300) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRun(t, seed)
+				for range 200 {
+					r.step()
+				}
+				r.end()
+			})
+		})
+	}
+}
+
+type run struct {
+	t         *testing.T
+	random    *rand.Rand
+	all       *queues
+	waiting   []*waiter
+	contender *waiter
+	hold      *hold
+	holds     []*hold // whose releases have no answer yet
+	joined    int
+	ended     int
+}
+
+func newRun(t *testing.T, seed uint64) *run {
+	random := rand.New(rand.NewPCG(seed, 17))
+	return &run{t: t, random: random, all: queue.New[string, string, string](random.IntN(2) == 0)}
+}
+
+func (r *run) step() {
+	switch r.random.IntN(10) {
+	case 0, 1, 2:
+		r.joined++
+		r.waiting = append(r.waiting, r.all.Join(key, fmt.Sprint("w", r.joined)))
+	case 3:
+		if len(r.waiting) > 0 {
+			i := r.random.IntN(len(r.waiting))
+			r.waiting[i].Leave()
+			r.waiting = slices.Delete(r.waiting, i, i+1)
+			r.ended++
+		}
+	case 4:
+		time.Sleep(time.Duration(r.random.Int64N(int64(queue.Window))))
+	case 5:
+		if r.contender != nil {
+			w, failure := r.contender, queue.Failure(r.random.IntN(3))
+			r.contender = nil
+			r.ended++
+			w.Yield(failure, "failed", "")
+			if failure == queue.Shared {
+				r.fail("failed")
+			}
+		}
+	case 6:
+		if r.contender != nil && r.hold == nil { // as the backend grants it
+			r.hold = r.all.Granted(key, r.contender, time.Now(), r.random.IntN(2) == 0, "holder")
+			r.contender = nil
+			r.ended++
+		}
+	case 7, 8:
+		r.release()
+	case 9:
+		if len(r.holds) > 0 {
+			r.holds[0].End(false)
+			r.holds = r.holds[1:]
+		}
+		if r.contender != nil {
+			r.contender.Answered("busy", r.random.IntN(2) == 0)
+		}
+	}
+	r.settle()
+}
+
+// release ends the hold, by a handoff if the queue has one.
+func (r *run) release() {
+	h := r.hold
+	if h == nil {
+		return
+	}
+	if r.random.IntN(4) == 0 { // a loss
+		h.End(true)
+		r.hold = nil
+		return
+	}
+	w := h.Next(time.Now(), accepts(r.random.IntN(4) > 0))
+	if w == nil {
+		r.hold, r.holds = nil, append(r.holds, h)
+		return
+	}
+	if w != r.waiting[0] {
+		r.t.Fatalf("handed off to %s before %s", w.Caller, r.waiting[0].Caller)
+	}
+	h.HandOff(w, "handed", "holder")
+	if o := <-w.Result(); o != "handed" {
+		r.t.Fatalf("%s received %q", w.Caller, o)
+	}
+	r.waiting = r.waiting[1:]
+	r.ended++
+}
+
+// settle receives what came. Failures apart, only the first waiter may receive anything.
+func (r *run) settle() {
+	synctest.Wait()
+	if r.contender != nil { // a wake, or nothing
+		select {
+		case <-r.contender.Ask():
+		default:
+		}
+	}
+	failed := 0
+	for i, w := range r.waiting {
+		contends := !w.Waited
+		select {
+		case o := <-w.Result():
+			if o != "failed" || i != failed {
+				r.t.Fatalf("%s received %q before %s", w.Caller, o, r.waiting[0].Caller)
+			}
+			failed++
+			r.ended++
+		case <-w.Ask():
+			contends = true
+		default:
+		}
+		switch {
+		case !contends:
+		case i > 0:
+			r.t.Fatalf("%s contends before %s", w.Caller, r.waiting[0].Caller)
+		case r.contender != nil:
+			r.t.Fatalf("%s and %s contend", r.contender.Caller, w.Caller)
+		default:
+			r.contender = w
+		}
+	}
+	r.waiting = r.waiting[failed:]
+	if r.contender != nil && len(r.waiting) > 0 && r.waiting[0] == r.contender {
+		r.waiting = r.waiting[1:]
+	}
+	if r.contender == nil && r.hold == nil && len(r.holds) == 0 && len(r.waiting) > 0 {
+		r.t.Fatalf("%d wait for a free lock, and there is no contender", len(r.waiting))
+	}
+}
+
+// fail checks that all waiters have failed.
+func (r *run) fail(want string) {
+	for _, w := range r.waiting {
+		wantNext(r.t, w, want)
+		r.ended++
+	}
+	r.waiting = nil
+}
+
+func (r *run) end() {
+	for _, w := range r.waiting {
+		w.Leave()
+		r.ended++
+	}
+	if r.contender != nil {
+		r.contender.Yield(queue.Own, "", "")
+		r.ended++
+	}
+	if r.ended != r.joined {
+		r.t.Errorf("%d outcomes of %d waiters", r.ended, r.joined)
+	}
+	for _, h := range append(r.holds, r.hold) {
+		if h != nil {
+			h.End(false)
+		}
 	}
 }
