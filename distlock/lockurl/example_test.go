@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/drivertest"
-	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 )
 
@@ -19,25 +16,8 @@ func ExampleOpen() {
 		return
 	}
 	defer locker.Close(ctx)
-	fmt.Println(fencing.Backend(locker))
-	// Output: memory
-}
-
-// A test puts faults between the Locker and its backend.
-func ExampleOpenDriver() {
-	d, err := lockurl.OpenDriver("mem://")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	locker, err := distlock.New(drivertest.NewFaults(d), nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer locker.Close(context.Background())
-	fmt.Println(fencing.Backend(locker))
-	// Output: memory
+	fmt.Println(locker.Ping(ctx))
+	// Output: <nil>
 }
 
 func ExampleSplit() {

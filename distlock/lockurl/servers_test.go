@@ -2,125 +2,111 @@ package lockurl_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
+
+// addUser adds a user to servers of Redis.
+func addUser(nodes []*servers.Redis, user, password string, rights ...string) {
+	for _, node := range nodes {
+		must(node.Do(append([]string{"ACL", "SETUSER", user, "on", ">" + password}, rights...)...))
+	}
+}
+
+// connections counts those of a user.
+func connections(user string, nodes ...*servers.Redis) (n int) {
+	for _, node := range nodes {
+		n += strings.Count(must(node.Do("CLIENT", "LIST")), "user="+user)
+	}
+	return n
+}
 
 // User and password of the nodes are not those of the Sentinels.
 func TestOpen_sentinel(t *testing.T) {
 	t.Parallel()
 	s := servers.SharedTopology("sentinel")
-	for _, node := range s.Nodes() {
-		do(t, node, "ACL", "SETUSER", "agent", "on", ">p@ss", "~*", "+@all")
-	}
-	for _, sentinel := range s.Sentinels() {
-		do(t, sentinel, "ACL", "SETUSER", "watcher", "on", ">s&p", "&*", "+@all")
-	}
-	url := strings.Replace(s.URL(), "://", "://agent:p%40ss@", 1)
-	checkLocks(t, url+"&sentinel_username=watcher&sentinel_password=s%26p")
-	if !strings.Contains(do(t, s.Sentinel.Master(), "CLIENT", "LIST"), "user=agent") {
-		t.Error("the master has no connection of agent")
-	}
-	watchers := 0
-	for _, sentinel := range s.Sentinels() {
-		watchers += strings.Count(do(t, sentinel, "CLIENT", "LIST"), "user=watcher")
-	}
-	if watchers == 0 {
-		t.Error("no Sentinel has a connection of watcher")
+	addUser(s.Nodes(), "agent", "p@ss", "~*", "+@all")
+	addUser(s.Sentinels(), "watcher", "s&p", "&*", "+@all")
+	checkHandoff(t, strings.Replace(s.URL(), "://", "://agent:p%40ss@", 1)+"&sentinel_username=watcher&sentinel_password=s%26p")
+	if connections("agent", s.Sentinel.Master()) == 0 || connections("watcher", s.Sentinels()...) == 0 {
+		t.Error("the master or the Sentinels have no connection of their user")
 	}
 }
 
 func TestOpen_cluster(t *testing.T) {
 	t.Parallel()
 	c := servers.SharedTopology("cluster").Cluster
-	for _, node := range c.Nodes() {
-		do(t, node, "ACL", "SETUSER", "agent", "on", ">p@ss", "~*", "+@all")
-	}
-	checkLocks(t, strings.Replace(c.URL(), "://", "://agent:p%40ss@", 1))
+	addUser(c.Nodes(), "agent", "p@ss", "~*", "+@all")
+	locker := open(t, strings.Replace(c.URL(), "://", "://agent:p%40ss@", 1))
 	masters := map[*servers.Redis]bool{}
-	for _, key := range keys() {
+	for i := range 20 { // enough to reach all masters
+		key := fmt.Sprint("key ", i)
 		masters[c.MasterOf("distlock:{"+key+"}:lock")] = true
-	}
-	if len(masters) != 3 {
-		t.Errorf("the keys are on %d of 3 masters", len(masters))
-	}
-	for master := range masters {
-		if !strings.Contains(do(t, master, "CLIENT", "LIST"), "user=agent") {
-			t.Error("a master has no connection of agent")
-		}
-	}
-}
-
-// keys are enough to reach all masters of a Cluster.
-func keys() (keys []string) {
-	for i := range 20 {
-		keys = append(keys, fmt.Sprint("key ", i))
-	}
-	return keys
-}
-
-// checkLocks leaves its Lockers open until the test ends.
-func checkLocks(t *testing.T, url string) {
-	t.Helper()
-	one, other := open(t, url), open(t, url)
-	for _, key := range keys() {
-		err := one.Do(t.Context(), key, func(ctx context.Context) error {
-			if _, err := other.TryAcquire(ctx, key); !errors.Is(err, distlock.ErrNotAcquired) {
-				t.Errorf("%s: the other Locker: %v", key, err)
-			}
-			lease, _ := one.FromContext(ctx, key)
-			return lease.Extend(ctx, time.Minute)
-		})
-		if err != nil {
+		if err := locker.Do(t.Context(), key, func(context.Context) error { return nil }); err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
-}
-
-func open(t *testing.T, url string) *distlock.Locker {
-	t.Helper()
-	l, err := lockurl.Open(t.Context(), url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(context.Background()); err != nil {
-			t.Errorf("Close: %v", err)
+	for master := range masters {
+		if len(masters) != 3 || connections("agent", master) == 0 {
+			t.Errorf("one of %d masters has no connection of agent", len(masters))
 		}
-	})
-	return l
-}
-
-func acquire(t *testing.T, l *distlock.Locker) *distlock.Lease {
-	t.Helper()
-	lease, err := l.Acquire(t.Context(), "key")
-	if err != nil {
-		t.Fatal(err)
 	}
-	return lease
 }
 
-// awaitWaiter returns when "key" has a waiter.
-func awaitWaiter(t *testing.T, l *distlock.Locker) {
-	t.Helper()
-	servers.Await(t, 10*time.Second, "a waiter in the queue", func() bool {
-		info, err := l.Inspect(t.Context(), "key")
-		return err == nil && info.Waiters == 1
-	})
-}
-
-func do(t *testing.T, server *servers.Redis, args ...string) string {
-	t.Helper()
-	reply, err := server.Do(args...)
-	if err != nil {
-		t.Fatalf("%s: %v", args[0], err)
+// The socket is that of the parameters: its file, its user and its database.
+func TestOpen_unixSocket(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "redis @1.sock")
+	servers.StartRedis(t, "--requirepass", "p@ss/word", "--unixsocket", socket)
+	url := "unix://default:p%40ss%2Fword@" + strings.NewReplacer(" ", "%20", "@", "%40").Replace(socket) + "?db=2"
+	checkHandoff(t, url)
+	admin := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, Password: "p@ss/word", DB: 2})
+	defer admin.Close()
+	lease := must(open(t, url).Acquire(t.Context(), "key"))
+	if keys := must(admin.Keys(t.Context(), "distlock:{key}:*").Result()); len(keys) == 0 {
+		t.Error("database 2 has no keys")
 	}
-	return reply
+	must(0, lease.Release(t.Context()))
+}
+
+func pool(t *testing.T, db *servers.PostgresDatabase) *pgxpool.Pool {
+	t.Helper()
+	pool := must(pgxpool.New(t.Context(), db.URL()))
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// The user of the URL may lock in the schema of the URL alone.
+func TestOpen_postgres(t *testing.T) {
+	t.Parallel()
+	db := servers.SharedPostgres(t).NewDatabase(t)
+	must(0, pglock.Migrate(t.Context(), pool(t, db), &pglock.Options{Schema: "locks"}))
+	const password = "p@ss/wo+rd"
+	user := "agent_" + db.Name()
+	must(db.Do("CREATE ROLE " + user + " LOGIN PASSWORD '" + password + "'; GRANT USAGE ON SCHEMA locks TO " + user +
+		"; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA locks TO " + user))
+	t.Cleanup(func() { _, _ = db.Do("DROP OWNED BY " + user + "; DROP ROLE " + user) })
+	host := must(url.Parse(db.URL())).Host
+	for _, scheme := range []string{"postgres", "postgresql"} {
+		rawURL := scheme + "://" + user + ":" + url.QueryEscape(password) + "@" + host + "/" + db.Name() +
+			"?ttl=5s&schema=locks&application_name=a+b%20c&namespace=chat"
+		checkHandoff(t, rawURL)
+		if l := open(t, rawURL); fencing.Backend(l) != "postgres" || fencing.Options(l).Namespace != "chat" {
+			t.Errorf("backend %q, options %+v", fencing.Backend(l), fencing.Options(l))
+		}
+		// ⚑ PostgreSQL reads a plus sign as a plus sign.
+		if has := must(db.Do("SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'a+b c'")); has != "t" {
+			t.Error("no connection has the name of the URL")
+		}
+	}
 }

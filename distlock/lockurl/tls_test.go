@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -17,7 +16,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
@@ -31,17 +30,8 @@ type secured struct {
 
 const tlsPassword = "s3cret"
 
-// startSecured starts a server whose certificate is valid for 127.0.0.1 only.
-func startSecured(t *testing.T) *secured {
-	return startSecuredAs(t, loopback())
-}
-
-func loopback() *x509.Certificate {
-	return &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-}
-
-// startSecuredAs starts a server whose certificate is valid for the names of a template.
-func startSecuredAs(t *testing.T, names *x509.Certificate, args ...string) *secured {
+// startSecured starts a server whose certificate is valid for the names of a template.
+func startSecured(t *testing.T, names *x509.Certificate, args ...string) *secured {
 	t.Helper()
 	s := &secured{authority: newAuthority(t)}
 	certificate, key := s.issue(t, names)
@@ -56,10 +46,7 @@ func startSecuredAs(t *testing.T, names *x509.Certificate, args ...string) *secu
 // freeAddr returns an address of 127.0.0.1 and its port.
 func freeAddr(t *testing.T) (addr, port string) {
 	t.Helper()
-	listener, err := servers.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(servers.Listen())
 	defer listener.Close()
 	_, port, _ = net.SplitHostPort(listener.Addr().String())
 	return listener.Addr().String(), port
@@ -71,26 +58,43 @@ func (s *secured) url(scheme, host string) string {
 	return scheme + "://:" + tlsPassword + "@" + net.JoinHostPort(host, port)
 }
 
-// The error names the reason why a certificate is not trusted. A server without TLS does not
-// answer.
+// checkUnavailable expects a failure that a text explains, without the password.
+func checkUnavailable(t *testing.T, url string, texts ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := open(t, url).TryAcquire(ctx, "key")
+	if !errors.Is(err, distlock.ErrUnavailable) || strings.Contains(err.Error(), tlsPassword) {
+		t.Fatal(err)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%v; want %q", err, text)
+		}
+	}
+}
+
+// checkUntrusted expects that a certificate is not valid for a name. It leaves out the host that does not
+// answer: in a Cluster, the error is that of any host.
+func checkUntrusted(t *testing.T, url, name string) {
+	t.Helper()
+	checkUnavailable(t, strings.Replace(url, "localhost:1,", "", 1)+"&max_retries=-1", "x509: ", name)
+}
+
+// The error names the reason why a certificate is not trusted. A server without TLS does not answer.
 func TestOpen_tlsRefusesUntrustedServer(t *testing.T) {
 	t.Parallel()
-	s := startSecured(t)
+	s := startSecured(t, loopback())
 	withoutTLS := strings.Replace(s.url("rediss", "127.0.0.1"), s.addr, s.Addr(), 1) + "?dial_timeout=50ms&max_retries=-1"
-	const untrusted = "certificate signed by unknown authority"
 	for name, c := range map[string]struct{ url, text string }{
-		"an authority that is not trusted": {s.url("rediss", "127.0.0.1") + "?max_retries=-1", untrusted},
+		"an authority that is not trusted": {s.url("rediss", "127.0.0.1") + "?max_retries=-1", "signed by unknown authority"},
 		"another name":                     {s.url("rediss", "localhost") + "?max_retries=-1", "x509: "},
 		"a server without TLS":             {withoutTLS, "timeouts of the client"},
 		"a client without TLS":             {s.url("redis", "127.0.0.1") + "?max_retries=-1", "EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := open(t, c.url).Acquire(t.Context(), "key")
-			if !errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), c.text) ||
-				strings.Contains(err.Error(), tlsPassword) {
-				t.Error(err)
-			}
+			checkUnavailable(t, c.url, c.text)
 		})
 	}
 }
@@ -102,13 +106,12 @@ const tlsChild = "LOCKURL_TEST_TLS_URL"
 // SSL_CERT_FILE gives an authority to the process.
 func TestOpen_tlsTrustsEnvironmentAuthority(t *testing.T) {
 	if url := os.Getenv(tlsChild); url != "" {
-		checkLocks(t, url)
-		checkHandoff(t, open(t, url), open(t, url))
+		checkHandoff(t, url)
 		checkUntrusted(t, url+"?tls_ca="+newAuthority(t).file, "unknown authority") // tls_ca trusts no others
 		return
 	}
 	t.Parallel()
-	s := startSecured(t)
+	s := startSecured(t, loopback())
 	// A process reads its authorities once.
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	child.Env = append(os.Environ(), "SSL_CERT_FILE="+s.file, "SSL_CERT_DIR="+t.TempDir(),
@@ -120,105 +123,70 @@ func TestOpen_tlsTrustsEnvironmentAuthority(t *testing.T) {
 
 func TestOpen_tlsSkipVerify_warnsOnce(t *testing.T) {
 	t.Parallel()
-	s := startSecured(t)
-	verified := s.url("valkeys", "127.0.0.1") + "?tls_ca=" + s.file
-	for url, want := range map[string]int{
-		verified: 0, verified + "&skip_verify=false": 0,
-		s.url("valkeys", "127.0.0.1") + "?skip_verify=1": 1,
-	} {
-		var log strings.Builder
-		l, err := lockurl.Open(t.Context(), url, &distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkHandoff(t, l, l)
-		if err := l.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if got := strings.Count(log.String(), "skip_verify"); got != want || strings.Contains(log.String(), tlsPassword) {
-			t.Errorf("%d warnings, want %d: %s", got, want, log.String())
-		}
-	}
+	s := startSecured(t, loopback())
+	verified, skips := s.url("valkeys", "127.0.0.1")+"?tls_ca="+s.file, s.url("valkeys", "localhost")+"?skip_verify=1"
+	checkHandoff(t, verified)
+	checkHandoff(t, skips)
+	checkWarnings(t, "skip_verify", map[string]int{verified: 0, verified + "&skip_verify=false": 0, skips: 1})
 }
 
 // Without tls_server_name, the first host of the URL says nothing about the others: here the
 // certificate is not valid for that one.
 func TestOpen_tlsVerifiesOwnAddress(t *testing.T) {
 	t.Parallel()
-	forAll(t, loopback(), func(t *testing.T, s *secured, url string) {
-		url += "tls_ca=" + s.file
-		checkHandoff(t, open(t, url), open(t, url))
+	forAll(t, loopback(), func(t *testing.T, url string) {
+		checkHandoff(t, url)
 		checkUntrusted(t, url+"&tls_server_name=localhost", "localhost")
 	})
 }
 
 func TestOpen_tlsServerName(t *testing.T) {
 	t.Parallel()
-	forAll(t, &x509.Certificate{DNSNames: []string{"redis.test"}}, func(t *testing.T, s *secured, url string) {
-		url += "tls_ca=" + s.file
+	forAll(t, &x509.Certificate{DNSNames: []string{"redis.test"}}, func(t *testing.T, url string) {
 		checkUntrusted(t, url, "127.0.0.1")
-		url += "&tls_server_name=redis.test"
-		checkHandoff(t, open(t, url), open(t, url))
+		checkHandoff(t, url+"&tls_server_name=redis.test")
 	})
 }
 
 // forAll runs a test with each topology. In the URL, localhost is the first host of several, and does not
-// answer. The URL takes more parameters.
-func forAll(t *testing.T, names *x509.Certificate, test func(t *testing.T, s *secured, url string)) {
+// answer. The URL trusts the authority.
+func forAll(t *testing.T, names *x509.Certificate, test func(t *testing.T, url string)) {
 	t.Run("node", func(t *testing.T) {
 		t.Parallel()
-		s := startSecuredAs(t, names)
-		test(t, s, s.url("rediss", "127.0.0.1")+"?")
+		s := startSecured(t, names)
+		test(t, s.url("rediss", "127.0.0.1")+"?tls_ca="+s.file)
 	})
 	t.Run("sentinel", func(t *testing.T) {
 		t.Parallel()
-		s := startSecuredAs(t, names)
+		s := startSecured(t, names)
 		addr, port := freeAddr(t)
 		servers.StartSentinelFor(t, s.addr, slices.Concat(s.files, []string{"--tls-port", port,
 			"--tls-auth-clients", "no", "--tls-replication", "yes"})...)
-		test(t, s, "rediss+sentinel://:"+tlsPassword+"@localhost:1,"+addr+"?master_name=belugalock&")
+		test(t, "rediss+sentinel://:"+tlsPassword+"@localhost:1,"+addr+"?master_name=belugalock&tls_ca="+s.file)
 	})
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		_, bus := freeAddr(t)
-		s := startSecuredAs(t, names, "--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-port", bus,
+		s := startSecured(t, names, "--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-port", bus,
 			"--cluster-announce-ip", "127.0.0.1")
 		node := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: tlsPassword})
 		defer node.Close()
-		if err := node.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(node.ClusterAddSlotsRange(t.Context(), 0, 16383).Result())
 		servers.Await(t, 10*time.Second, "the Cluster is complete", func() bool {
 			return strings.Contains(node.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
 		})
-		test(t, s, "rediss+cluster://:"+tlsPassword+"@localhost:1,"+s.addr+"?")
+		test(t, "rediss+cluster://:"+tlsPassword+"@localhost:1,"+s.addr+"?tls_ca="+s.file)
 	})
-}
-
-// checkUntrusted expects that a certificate is not valid for a name. It leaves out the host that does not
-// answer: in a Cluster, the error is that of any host.
-func checkUntrusted(t *testing.T, url, name string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	_, err := open(t, strings.Replace(url, "localhost:1,", "", 1)+"&max_retries=-1").TryAcquire(ctx, "key")
-	if !errors.Is(err, distlock.ErrUnavailable) || !strings.Contains(err.Error(), "x509: ") ||
-		!strings.Contains(err.Error(), name) || strings.Contains(err.Error(), tlsPassword) {
-		t.Errorf("the error is %v, want one of the certificate for %s", err, name)
-	}
 }
 
 // A server that demands a certificate gets that of the URL.
 func TestOpen_tlsClientCertificate(t *testing.T) {
 	t.Parallel()
-	s := startSecuredAs(t, loopback(), "--tls-auth-clients", "yes")
+	s := startSecured(t, loopback(), "--tls-auth-clients", "yes")
 	certificate, key := s.issue(t, &x509.Certificate{})
 	url := s.url("rediss", "127.0.0.1") + "?max_retries=-1&tls_ca=" + s.file
-	if _, err := open(t, url).TryAcquire(t.Context(), "key"); !errors.Is(err, distlock.ErrUnavailable) {
-		t.Errorf("without a certificate: %v", err)
-	}
-	url += "&tls_cert=" + certificate + "&tls_key=" + key
-	checkHandoff(t, open(t, url), open(t, url))
+	checkUnavailable(t, url)
+	checkHandoff(t, url+"&tls_cert="+certificate+"&tls_key="+key)
 }
 
 func TestOpen_tlsRefusesBadFiles(t *testing.T) {
@@ -244,23 +212,40 @@ func TestOpen_tlsRefusesBadFiles(t *testing.T) {
 	}
 }
 
-// checkHandoff uses each kind of connection: for commands, for extends, and for notifications.
-func checkHandoff(t *testing.T, one, other *distlock.Locker) {
-	t.Helper()
-	lease := acquire(t, one)
-	if err := lease.Extend(t.Context(), time.Minute); err != nil {
-		t.Error(err)
+func TestOpen_postgres_tlsVerifiesServer(t *testing.T) {
+	t.Parallel()
+	server := servers.StartPostgres(t)
+	db := server.NewDatabase(t)
+	must(0, pglock.Migrate(t.Context(), pool(t, db), nil))
+	ca := newAuthority(t)
+	certificate, key := ca.issue(t, loopback())
+	for file, name := range map[string]string{certificate: "server.crt", key: "server.key"} {
+		// Into the directory of the server, for its user alone.
+		must(server.Do("COPY (SELECT unnest(string_to_array(trim('" + string(must(os.ReadFile(file))) + "'), E'\n'))) " +
+			"TO PROGRAM 'umask 077; cat > " + name + "'"))
 	}
-	got := make(chan error, 1)
-	go func() { got <- other.Do(t.Context(), "key", func(context.Context) error { return nil }) }()
-	awaitWaiter(t, one)
-	stop, start := leakcheck.Stalls(), time.Now()
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
+	must(server.Do("ALTER SYSTEM SET ssl = on"))
+	must(server.Do("SELECT pg_reload_conf()"))
+	url := strings.Replace(db.URL(), "sslmode=disable", "sslmode=verify-full", 1)
+	trusted := url + "&sslrootcert=" + ca.file
+	servers.Await(t, 10*time.Second, "the server speaks TLS", func() bool {
+		_, err := open(t, trusted).TryAcquire(t.Context(), "first")
+		return err == nil
+	})
+	checkHandoff(t, trusted)
+	if n := must(db.Do("SELECT count(*) FROM pg_stat_ssl WHERE ssl")); n == "0" {
+		t.Error("no connection over TLS")
 	}
-	err := <-got
-	// Without notifications the waiter asks again after 3 s.
-	if took := time.Since(start) - stop(); err != nil || took > time.Second {
-		t.Errorf("the waiter holds the lock after %s: %v", took, err)
-	}
+	checkUnavailable(t, url+"&sslrootcert="+newAuthority(t).file, "x509: certificate signed by unknown authority")
+	checkUnavailable(t, strings.Replace(trusted, "127.0.0.1", "localhost", 1),
+		"x509: certificate is not valid for any names, but wanted to match localhost")
+}
+
+func TestOpen_postgres_unverifiedTLS_warnsOnce(t *testing.T) {
+	t.Parallel()
+	const url = "postgres://u:s3cret@db.example.com/db"
+	checkWarnings(t, "sslmode=require", map[string]int{
+		url: 0, url + "?sslmode=prefer": 0, url + "?sslmode=disable": 0, url + "?sslmode=verify-full": 0,
+		url + "?sslmode=require&sslrootcert=" + newAuthority(t).file: 0, url + "?sslmode=require": 1,
+	})
 }
