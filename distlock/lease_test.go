@@ -203,6 +203,7 @@ func TestRenewals_thatAreStuckDoNotHoldUpOthers(t *testing.T) {
 			return fault
 		})
 		time.Sleep(ttl/3 + 200*time.Millisecond)
+		synctest.Wait()
 		s.wantCalls(t, drivertest.Extend, 5) // of which 3 are stuck
 		if late := last.Sub(start) - ttl/3; late > 100*time.Millisecond {
 			t.Errorf("the last was late by %s", late)
@@ -221,6 +222,7 @@ func TestRenew_batchesKeepTheDriversLimit(t *testing.T) {
 		}
 		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldAfter: in(10 * time.Millisecond)} })
 		time.Sleep(4*ttl/3 + ttl/6)
+		synctest.Wait()
 		if s.wantCalls(t, drivertest.Extend, 4*4); most != driver.MaxBatch {
 			t.Errorf("the largest batch has %d, want %d", most, driver.MaxBatch)
 		}
