@@ -64,7 +64,7 @@ func (s *scripted) setListen(fails func(context.Context) error) {
 	})
 }
 
-// forgets has the backend have lost all leases.
+// forgets makes a backend that has lost all leases.
 func (s *scripted) forgets() {
 	s.OnExtend = func(_ context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 		return distlock.Replies(reqs, driver.ExtendReply{})

@@ -48,7 +48,7 @@ type wrapped struct{ driver.Driver }
 
 func (w wrapped) Unwrap() driver.Driver { return w.Driver }
 
-// deaf hides the notifications of a driver.
+// deaf is a driver without notifications.
 type deaf struct{ driver.Driver }
 
 // notifies makes the service one that keeps no order, and notifies of a release.

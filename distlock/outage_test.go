@@ -77,7 +77,8 @@ func TestAcquire_C_anOutageOfATTLEndsTheWait(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		mustAcquire(t, s.twin().locker(t))
 		l := s.locker(t, patient)
-		s.Inject(from(drivertest.Acquire, 1, 1<<20, drivertest.Fault{Before: errTurnedAway})) // the first answer is busy
+		// The first answer is busy.
+		s.Inject(from(drivertest.Acquire, 1, 1<<20, drivertest.Fault{Before: errTurnedAway}))
 		start := time.Now()
 		_, err := l.Acquire(t.Context(), key)
 		if took := time.Since(start); !errors.Is(err, distlock.ErrUnavailable) || took < ttl || took > ttl+time.Second {

@@ -14,9 +14,9 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// Script is the driver of all tests of this directory. A test writes what its calls answer, and reads what
-// they asked. A call without an answer of the test goes to Driver. Without a Driver, Script grants everything,
-// under tokens that rise.
+// Script is the driver of all tests of this directory. A test writes what its calls answer, and
+// reads what they asked. A call without an answer of the test goes to Driver. Without a Driver,
+// Script grants everything, under tokens that rise.
 type Script struct {
 	driver.Driver
 	Caps      *driver.Capabilities // nil: those of Driver

@@ -131,7 +131,7 @@ func (s *service) wantFree(t *testing.T) {
 	}
 }
 
-// mute is deaf, and hides the queue of a driver, too.
+// mute is a driver without notifications and without a queue.
 type mute struct{ driver.Driver }
 
 func (m mute) Capabilities() driver.Capabilities {

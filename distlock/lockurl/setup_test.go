@@ -128,8 +128,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue returns the files of a certificate and of its private key. The first one is that of the authority, the
-// others are for servers and for clients.
+// issue returns the files of a certificate and of its private key. The first one is that of the
+// authority, the others are for servers and for clients.
 func (a *authority) issue(t *testing.T, names *x509.Certificate) (certificateFile, keyFile string) {
 	t.Helper()
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
