@@ -64,8 +64,8 @@ func (s *scripted) setListen(fails func(context.Context) error) {
 	})
 }
 
-// forgets makes a backend that has lost all leases.
-func (s *scripted) forgets() {
+// losesAll makes the backend one that has no lease any more.
+func (s *scripted) losesAll() {
 	s.OnExtend = func(_ context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 		return distlock.Replies(reqs, driver.ExtendReply{})
 	}
@@ -472,7 +472,7 @@ func (s *scripted) held(with ...option) (*distlock.Lease, *queue) {
 func TestQueue_L_loss_wakesNotifiedContender(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {
 		first, q := s.held()
-		s.forgets()
+		s.losesAll()
 		s.set(grants)
 		start := time.Now()
 		wantErr(t, first.Extend(t.Context(), time.Minute), distlock.ErrLost)
@@ -500,7 +500,7 @@ func TestLease_L_sentTwiceThenLost_tombstone(t *testing.T) {
 	for name, replayed := range map[string]bool{"sent twice": true, "sent once": false} {
 		t.Run(name, func(t *testing.T) {
 			inScript(t, func(t *testing.T, s *scripted) {
-				s.forgets()
+				s.losesAll()
 				s.set(func(req driver.AcquireRequest) driver.AcquireReply {
 					reply := grants(req)
 					reply.Replayed = replayed

@@ -23,7 +23,7 @@ func TestAcquire_L_waitsAsTheBackendNotifies(t *testing.T) {
 	each(t, map[string]row{
 		"a queue and notifications":     {func(s *service) driver.Driver { return s.Faults }, 0, 3},
 		"the same beneath a wrapper":    {func(s *service) driver.Driver { return wrapped{s.Faults} }, 0, 3},
-		"a queue without notifications": {func(s *service) driver.Driver { return deaf{s.Faults} }, 400 * time.Millisecond, 30},
+		"a queue without notifications": {func(s *service) driver.Driver { return polled{s.Faults} }, 400 * time.Millisecond, 30},
 		"notifications without a queue": {(*service).notifies, 0, 3},
 	}, func(t *testing.T, s *service, c row) {
 		d := c.over(s)
@@ -48,8 +48,8 @@ type wrapped struct{ driver.Driver }
 
 func (w wrapped) Unwrap() driver.Driver { return w.Driver }
 
-// deaf is a driver without notifications.
-type deaf struct{ driver.Driver }
+// polled is a driver without notifications.
+type polled struct{ driver.Driver }
 
 // notifies makes the service one that keeps no order, and notifies of a release.
 func (s *service) notifies() driver.Driver {
