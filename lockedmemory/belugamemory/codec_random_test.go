@@ -19,7 +19,8 @@ func init() {
 	_ = flag.Set("rapid.nofailfile", "true") // seeds are printed, and files would be left in the source
 }
 
-// Every message is decoded as it was encoded.
+// Every message is decoded as it was encoded. The messages have all fields of their types, so a field that
+// a later Beluga adds is not lost silently.
 func TestCodec_keepsRandomMessages(t *testing.T) {
 	messages := messages()
 	rapid.Check(t, func(t *rapid.T) {

@@ -133,63 +133,42 @@ func TestDocs_programRunsTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// take makes a memory in this process from a configuration.
-func take(t *testing.T, cfg config.ProviderConfig) error {
-	t.Helper()
-	cfg.BaseURL = "mem://"
-	mem, err := belugamemory.New(cfg)
-	if err != nil {
-		return err
-	}
-	return mem.Close(t.Context())
-}
-
-// The table has exactly the options, and its defaults are allowed.
-func TestDocs_options(t *testing.T) {
-	var documented []string
-	for _, row := range optionsPlace.Table(t) {
-		documented = append(documented, row[0])
-		if row[2] == "none" {
-			continue
+// The tables have exactly the options. The defaults in the tables and the configurations on the page are
+// allowed.
+func TestDocs_optionsAndConfigurations(t *testing.T) {
+	firsts := func(rows [][]string) (names []string) {
+		for _, row := range rows {
+			names = append(names, row[0])
 		}
-		var value any
-		if err := json.Unmarshal([]byte(row[2]), &value); err != nil {
-			t.Errorf("default of %s: %v", row[0], err)
-			continue
-		}
-		if err := take(t, config.ProviderConfig{Options: map[string]any{row[0]: value}}); err != nil {
-			t.Errorf("default of %s: %v", row[0], err)
-		}
+		return names
 	}
-	if want := belugamemory.OptionNames(); !slices.Equal(documented, want) {
-		t.Errorf("the page has %q, the package %q", documented, want)
-	}
-}
-
-func TestDocs_optionsOfARunner(t *testing.T) {
-	var documented, want []string
-	for _, row := range runnerOptionsPlace.Table(t) {
-		documented = append(documented, row[0])
-	}
+	var fields []string
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[belugarunner.Options]()) {
-		want = append(want, field.Name)
+		fields = append(fields, field.Name)
 	}
-	if !slices.Equal(documented, want) {
-		t.Errorf("the page has %q, the package %q", documented, want)
+	options := optionsPlace.Table(t)
+	if got, want := firsts(options), belugamemory.OptionNames(); !slices.Equal(got, want) {
+		t.Errorf("of a memory, the page has %q, the package %q", got, want)
 	}
-}
-
-// The configurations on the page are valid JSON and valid options.
-func TestDocs_configurationsAreValid(t *testing.T) {
-	for _, text := range configurationsPlace.Blocks(t, "json") {
+	if got := firsts(runnerOptionsPlace.Table(t)); !slices.Equal(got, fields) {
+		t.Errorf("of a Runner, the page has %q, the package %q", got, fields)
+	}
+	texts := configurationsPlace.Blocks(t, "json")
+	for _, row := range options {
+		if row[2] != "none" {
+			texts = append(texts, fmt.Sprintf(`{"options": {%q: %s}}`, row[0], row[2]))
+		}
+	}
+	for _, text := range texts {
 		var cfg config.ProviderConfig
-		if err := json.Unmarshal([]byte(text), &cfg); err != nil {
-			t.Errorf("%v\n%s", err, text)
+		err := json.Unmarshal([]byte(text), &cfg)
+		cfg.BaseURL = "mem://"
+		mem, failure := belugamemory.New(cfg)
+		if err != nil || failure != nil {
+			t.Errorf("%v, %v\n%s", err, failure, text)
 			continue
 		}
-		if err := take(t, cfg); err != nil {
-			t.Errorf("%v\n%s", err, text)
-		}
+		must(t, mem.Close(t.Context()))
 	}
 }
 

@@ -18,36 +18,6 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-func TestNew_memoryWorksByName(t *testing.T) {
-	for name, url := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			mem, ctx, other := open(t, url, nil), inSession(t, "s"), inSession(t, "other")
-			has := func(ctx context.Context, want string) {
-				t.Helper()
-				if got := history(t, ctx, mem); got != want {
-					t.Errorf("the history is %q, want %q", got, want)
-				}
-			}
-			save(t, ctx, mem, "1", "two")
-			save(t, other, mem, "elsewhere")
-			has(ctx, "q 1|a 1|q two|a two")
-			documents, err := mem.Search(ctx, "TWO", 1)
-			if err != nil || len(documents) != 1 || !strings.Contains(documents[0].Content, "two") {
-				t.Errorf("Search: %+v, %v", documents, err)
-			}
-			must(t, mem.Turn(ctx, func(ctx context.Context) error {
-				save(t, ctx, mem, "after "+history(t, ctx, mem))
-				return nil
-			}))
-			const turn = "after q 1|a 1|q two|a two"
-			has(ctx, "q 1|a 1|q two|a two|q "+turn+"|a "+turn)
-			must(t, mem.Clear(ctx))
-			has(ctx, "")
-			has(other, "q elsewhere|a elsewhere")
-		})
-	}
-}
-
 func TestNew_failure_nilMemory(t *testing.T) {
 	if mem, err := memory.New(Name, config.ProviderConfig{}); mem != nil || err == nil {
 		t.Errorf("%#v, %v", mem, err)

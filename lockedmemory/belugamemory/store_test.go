@@ -35,9 +35,10 @@ func replies(text string) func(context.Context) ([]schema.Message, error) {
 
 // The memory by name passes on what its session store offers, with Beluga's messages.
 func TestStore_callsPassedOn(t *testing.T) {
-	for name, url := range map[string]string{"memory": "mem://", "redis": sharedURL(t)} {
+	for name, url := range backends(t) {
 		t.Run(name, func(t *testing.T) {
-			m, ctx := open(t, url, nil), inSession(t, "passed on")
+			m, ctx, other := open(t, url, nil), inSession(t, "passed on"), inSession(t, "other")
+			save(t, other, m, "elsewhere")
 			is := func(want string) (last lockedmemory.Place) {
 				t.Helper()
 				got, last := read(t, m.Forward(ctx, lockedmemory.Place{}))
@@ -56,6 +57,13 @@ func TestStore_callsPassedOn(t *testing.T) {
 				}
 			}
 			last := is("q 1|a 1|q 2|t 2|a 2|q 3|result of a 3|a 3")
+			if loaded := history(t, ctx, m); loaded != "q 1|a 1|q 2|t 2|a 2|q 3|result of a 3|a 3" {
+				t.Errorf("Load: %q", loaded)
+			}
+			documents, err := m.Search(ctx, "A 2", 1)
+			if err != nil || len(documents) != 1 || documents[0].Content != "a 2" {
+				t.Errorf("Search: %+v, %v", documents, err)
+			}
 			if older, _ := read(t, m.Backward(ctx, last)); older != "q 2|t 2|a 2|q 1|a 1" {
 				t.Errorf("Backward: %q", older)
 			}
@@ -76,19 +84,15 @@ func TestStore_callsPassedOn(t *testing.T) {
 			own, err := SessionKey(ctx)
 			must(t, err)
 			mustHaveCode(t, m.Fork(ctx, own, lockedmemory.Place{}), core.ErrInvalidInput, sessionstore.ErrNotEmpty)
-			names := 0
+			names := map[string]bool{}
 			for name, err := range m.Sessions(t.Context()) {
 				must(t, err)
-				if name == "passed on" {
-					names++
-				}
+				names[name] = true
 			}
-			if names == 0 {
-				t.Error("Sessions does not yield the session")
+			if !names["passed on"] {
+				t.Errorf("Sessions yields %v", names)
 			}
-			if _, err := m.Ping(t.Context()); err != nil {
-				t.Errorf("Ping: %v", err)
-			}
+			must(t, second(m.Ping(t.Context())))
 			must(t, m.Clear(ctx))
 			_, err = m.Answer(ctx, "id", schema.NewHumanMessage("q 3"), replies("a 3"))
 			mustHaveCode(t, err, core.ErrInvalidInput, lockedmemory.ErrAnswerGone)
@@ -96,6 +100,9 @@ func TestStore_callsPassedOn(t *testing.T) {
 			is("")
 			if found, known, err := m.Answered(ctx, "id"); known || err != nil {
 				t.Errorf("after Delete: %+v, %v", found, err)
+			}
+			if got := history(t, other, m); got != "q elsewhere|a elsewhere" {
+				t.Errorf("after Delete, another session has %q", got)
 			}
 		})
 	}

@@ -238,17 +238,6 @@ func TestRun_busy(t *testing.T) {
 	})
 }
 
-func TestRun_endedContext_doesNotRun(t *testing.T) {
-	onFakeTime(t, func(t *testing.T, p *place) {
-		a := p.with(never("its context has ended"))
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := p.say(ctx, a, "q"); !errors.Is(err, context.Canceled) || !p.free(a) {
-			t.Errorf("%v; the lock is free: %t", err, p.free(a))
-		}
-	})
-}
-
 // Callers iterate concurrently, repeatedly, or not at all.
 func TestRun_everyIterationIsARun(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, p *place) {

@@ -54,7 +54,8 @@ func TestExamine_plantedInRedis(t *testing.T) {
 		{"appendonly", "no", "yes", "", Warning, "persistence", "appendonly yes"},
 		{"appendfsync", "no", "everysec", "", Warning, "persistence", "everysec"},
 		{"requirepass", "", "", "agent:wrong@", Problem, "connection", "WRONGPASS"},
-		{"requirepass", "p", "", "", Problem, "connection", "NOAUTH"}, // the last one: the server demands it from now on
+		// The last one: the server demands the password from now on.
+		{"requirepass", "p", "", "", Problem, "connection", "NOAUTH"},
 	} {
 		do(t, r, "CONFIG", "SET", c.setting, c.value)
 		findings := examine(t, "redis://"+c.user+r.Addr(), "")
