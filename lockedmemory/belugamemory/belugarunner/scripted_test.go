@@ -176,8 +176,8 @@ type place struct {
 	sessions *heedless
 	session  string // the ID of one
 	open     func(opts *distlock.Options) (*distlock.Locker, error)
-	lose     func() // takes all locks away from their holders
-	observer *outcomes
+	lose     func()    // takes all locks away from their holders
+	observer *outcomes // nil: the Lockers have none
 }
 
 // instance is a Runner of its own.
@@ -206,8 +206,11 @@ func (p *place) with(agent answers, opts ...belugarunner.Options) *instance {
 
 func (p *place) newLocker() *distlock.Locker {
 	p.t.Helper()
-	locker, err := p.open(&distlock.Options{TTL: leaseTTL, Wait: 10 * time.Second, Observer: p.observer,
-		Namespace: p.t.Name(), Logger: slog.New(slog.DiscardHandler)})
+	opts := distlock.Options{TTL: leaseTTL, Wait: 10 * time.Second, Namespace: p.t.Name(), Logger: slog.New(slog.DiscardHandler)}
+	if p.observer != nil {
+		opts.Observer = p.observer
+	}
+	locker, err := p.open(&opts)
 	must(p.t, err)
 	p.t.Cleanup(func() { closeLocker(p.t, locker) })
 	return locker
