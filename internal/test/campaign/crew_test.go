@@ -36,8 +36,6 @@ func (s *slot) now() *worker {
 type worker struct {
 	run int
 	*child.Child
-	mu     sync.Mutex
-	struck string // how it was ended; empty: it was not
 }
 
 // fill starts a worker and keeps the slot filled, until the campaign ends.
@@ -105,32 +103,19 @@ func (c *campaign) stop(w *worker) {
 	case <-w.Done():
 	case <-time.After(20 * time.Second):
 		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d does not end", w.run)})
-		w.strike("killed", syscall.SIGQUIT)
+		_ = w.Signal(syscall.SIGQUIT) // it prints its goroutines
 		time.Sleep(200 * time.Millisecond)
-		_ = w.Signal(syscall.SIGKILL)
+		w.Kill()
 		<-w.Done()
 	}
 }
 
-// ended looks at what a worker has left.
+// ended looks at what a worker has left. A kill is no error.
 func (c *campaign) ended(w *worker) {
-	w.mu.Lock()
-	struck := w.struck
-	w.mu.Unlock()
-	stderr := w.Stderr()
-	err := w.Err()
-	_ = w.Close() // it has ended
-	if err != nil && struck != "killed" || strings.Contains(stderr, "DATA RACE") {
+	err, stderr := w.Close(), w.Stderr()
+	if err != nil || strings.Contains(stderr, "DATA RACE") {
 		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d has ended with %v\n%s", w.run, err, stderr[max(0, len(stderr)-4000):])})
 	}
-}
-
-// strike ends a worker in a way that is no failure.
-func (w *worker) strike(how string, s syscall.Signal) {
-	w.mu.Lock()
-	w.struck = how
-	w.mu.Unlock()
-	_ = w.Signal(s)
 }
 
 func (w *worker) tell(o order) {

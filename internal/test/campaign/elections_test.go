@@ -28,7 +28,7 @@ func (h *hand) electionWork() {
 		}
 		led = true
 		h.counts["terms"]++
-		h.section(lease, began, false, func(*distlock.Lease) {
+		h.section(lease, began, func(*distlock.Lease) {
 			for until := now() + int64(between(h.rng, 0, h.config.TTL)); now() < until && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 				h.act(lease)
 			}

@@ -37,40 +37,24 @@ func (p plan) withoutFaults() plan {
 	return p
 }
 
-// hammer acquires one of the few locks in some way. The first goroutine of a worker is patient, the
-// others leave at some moment.
+// hammer works with one of the few locks. The first goroutine of a worker is patient, the others leave at
+// some moment.
 func (h *hand) hammer() {
-	key := hotKey(0, h.rng.IntN(hammeredKeys))
-	l, began := h.locker, now()
+	key, began := hotKey(0, h.rng.IntN(hammeredKeys)), now()
 	limit := between(h.rng, 0, 50*time.Millisecond)
 	if h.n == 0 {
 		limit = patience
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	switch n := h.rng.IntN(4); {
-	case h.n == 0:
-		lease, err := l.Acquire(ctx, key, distlock.WithWait(-1))
-		h.tell(&said{What: sayAlive, Waited: now() - began})
-		if err != nil && !errors.Is(err, distlock.ErrUnavailable) {
-			h.tell(&said{What: sayWrong, Text: fmt.Sprintf("a waiter for %s: %v", time.Duration(now()-began), err)})
-		}
-		h.under(ctx, lease, err, began, false)
-	case n < 2:
-		lease, err := l.Acquire(ctx, key, distlock.WithWait(-1))
-		h.under(ctx, lease, err, began, false)
-	case n == 2:
-		lease, err := l.TryAcquire(ctx, key)
-		h.under(ctx, lease, err, began, false)
-	default:
-		worked := false
-		err := l.Do(ctx, key, func(ctx context.Context) error {
-			lease, ok := l.FromContext(ctx, key)
-			if worked = ok; ok {
-				h.section(lease, began, false, h.think)
-			}
-			return nil
-		})
-		h.ended(err, worked)
+	if h.n > 0 {
+		h.take(ctx, key)
+		return
 	}
+	lease, err := h.locker.Acquire(ctx, key, distlock.WithWait(-1))
+	h.tell(&said{What: sayAlive, Waited: now() - began})
+	if err != nil && !errors.Is(err, distlock.ErrUnavailable) {
+		h.tell(&said{What: sayWrong, Text: fmt.Sprintf("a waiter for %s: %v", time.Duration(now()-began), err)})
+	}
+	h.under(ctx, lease, err, began)
 }

@@ -13,43 +13,51 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// leaseWork acquires a lock in some way, works, and releases it.
+// own is a part of the keys that no other goroutine wants.
+const own = "/own-"
+
+// leaseWork works with a lock that all want, or with one of its own.
 func (h *hand) leaseWork() {
-	key, lone := hotKey(h.epoch(), h.rng.IntN(hotKeys)), false
+	key := hotKey(h.epoch(), h.rng.IntN(hotKeys))
 	if h.n == 0 || h.rng.IntN(2) == 0 {
-		key, lone = fmt.Sprintf("e%d/own-%d-%d", h.epoch(), h.config.Run, h.n), true
+		key = fmt.Sprintf("e%d%s%d-%d", h.epoch(), own, h.config.Run, h.n)
 	}
 	ctx, cancel := h.limited()
 	defer cancel()
+	h.take(ctx, key)
+}
+
+// take acquires a lock in some way, works, and releases it.
+func (h *hand) take(ctx context.Context, key string) {
 	l, began := h.locker, now()
 	switch h.rng.IntN(6) {
 	case 0:
 		lease, err := l.TryAcquire(ctx, key)
-		h.under(ctx, lease, err, began, lone)
+		h.under(ctx, lease, err, began)
 	case 1, 2:
 		worked := false
 		err := l.Do(ctx, key, func(ctx context.Context) error {
 			if lease, ok := l.FromContext(ctx, key); ok {
 				worked = true
-				h.section(lease, began, lone, h.think)
+				h.section(lease, began, h.think)
 			}
 			return nil
 		}, distlock.WithWait(-1))
 		h.ended(err, worked)
 	default:
 		lease, err := l.Acquire(ctx, key, distlock.WithWait(-1))
-		h.under(ctx, lease, err, began, lone)
+		h.under(ctx, lease, err, began)
 	}
 }
 
 // under works under a lease, if there is one, and releases it, half of the time under a context
 // that may have ended.
-func (h *hand) under(ctx context.Context, lease *distlock.Lease, err error, began int64, lone bool) {
+func (h *hand) under(ctx context.Context, lease *distlock.Lease, err error, began int64) {
 	if err != nil {
 		h.ended(err, false)
 		return
 	}
-	met := h.section(lease, began, lone, h.think) == overtaken
+	met := h.section(lease, began, h.think) == overtaken
 	if h.rng.IntN(50) == 0 {
 		ttl := h.config.TTL
 		if h.rng.IntN(2) == 0 {
@@ -111,8 +119,8 @@ const (
 )
 
 // section is a critical section, from one access to the register to the other.
-func (h *hand) section(lease *distlock.Lease, began int64, lone bool, inside func(*distlock.Lease)) passage {
-	s := &said{What: sayEnter, Key: lease.Key(), Lease: h.leases.Add(1), Fence: lease.Fence(), Began: began, Got: now(), Lone: lone}
+func (h *hand) section(lease *distlock.Lease, began int64, inside func(*distlock.Lease)) passage {
+	s := &said{What: sayEnter, Key: lease.Key(), Lease: h.leases.Add(1), Fence: lease.Fence(), Began: began, Got: now()}
 	if h.config.Broken == falling {
 		s.Fence -= h.rng.Int64N(1e6)
 	}

@@ -156,7 +156,7 @@ func killAt(c *campaign, h *hit) {
 		return
 	}
 	keys := c.register.holds(w.run)
-	w.strike("killed", syscall.SIGKILL)
+	w.Kill()
 	c.await(h, w.run, keys, c.plan.bar())
 	<-w.Done()
 	if a.Turn != 0 && (a.Kind == aTurn || a.Kind == aSave) {

@@ -56,7 +56,7 @@ func (p *process) stage(o *order) {
 		lease, err := h.locker.Acquire(ctx, o.Key, distlock.WithWait(-1))
 		switch {
 		case err == nil:
-			h.section(lease, began, false, func(*distlock.Lease) { h.rest(o.For) })
+			h.section(lease, began, func(*distlock.Lease) { h.rest(o.For) })
 			h.ended(lease.Release(ctx), true)
 			h.tell(&said{What: sayAlive})
 			return

@@ -3,6 +3,7 @@ package campaign
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -22,7 +23,6 @@ type register struct {
 
 // place is the state of one key.
 type place struct {
-	lone   bool
 	inside *visit
 	top    int64 // the highest token that was inside
 	since  int64 // when it came
@@ -82,7 +82,7 @@ func (r *register) enter(s *said) (a answer) {
 	defer r.mu.Unlock()
 	at := now()
 	p := r.place(s.Key)
-	p.lone, p.used = s.Lone, at
+	p.used = at
 	r.rising(p, s)
 	if s.Fence <= p.top {
 		r.stale++
@@ -236,7 +236,7 @@ func (r *register) holds(run int) (keys []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, v := range r.visits {
-		if p := r.place(v.key); id.run == run && p.inside == v && !p.lone {
+		if p := r.place(v.key); id.run == run && p.inside == v && !strings.Contains(v.key, own) {
 			keys = append(keys, v.key)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +27,6 @@ var (
 	hits    = flag.String("hits", "", "`numbers` of the faults that strike, as a failed run prints them; empty: all")
 	shrinks = flag.Duration("shrink", 5*time.Minute, "look for so long for the fewest faults with which a run of -minutes still fails")
 	keep    = flag.String("keep", "", "`directory` for the histories of violations")
-	page    = flag.String("table", "", "`file` to which the tables are written too")
 	server  = flag.String("server", "", "`arguments` of the Redis servers, as in '--appendonly yes'")
 	verbose = flag.Bool("strikes", false, "print every strike")
 )
@@ -97,13 +95,7 @@ func TestCampaign(t *testing.T) {
 	if len(all) == 0 {
 		return // no servers
 	}
-	text := summary(all, lasts, drawn, command)
-	fmt.Print("\n", text, "\n") // not by the test's log, which would indent it: documents take it as it is
-	if *page != "" {
-		if err := os.WriteFile(*page, []byte(text), 0o644); err != nil {
-			t.Error(err)
-		}
-	}
+	fmt.Print("\n", summary(all, lasts, drawn, command), "\n") // not by the test's log, which would indent it: documents take it as it is
 }
 
 // choose takes the faults of -faults, and the numbers of -hits.

@@ -113,21 +113,6 @@ func fewest[T any](all []T, fails func([]T) bool) []T {
 	return all
 }
 
-func TestFewest(t *testing.T) {
-	all := make([]int, 20)
-	for i := range all {
-		all[i] = i
-	}
-	for _, needed := range [][]int{{0}, {7}, {19}, {3, 4}, {0, 19}, {2, 9, 17}} {
-		got := fewest(all, func(some []int) bool {
-			return !slices.ContainsFunc(needed, func(n int) bool { return !slices.Contains(some, n) })
-		})
-		if !slices.Equal(got, needed) {
-			t.Errorf("%v is needed, and %v was found", needed, got)
-		}
-	}
-}
-
 // A run whose workers are told late of a lost lease fails when the network is cut, and needs no other
 // fault for that.
 func TestCampaign_shrinks(t *testing.T) {

@@ -109,7 +109,7 @@ func (t *task) do() *attempt {
 			past = func() { _ = t.past(ctx, lease, a) }
 			var failed error
 			inside := func(*distlock.Lease) { failed = t.inside(ctx, lease, a) }
-			if t.section(lease, a.Begun, false, inside) == turnedAway {
+			if t.section(lease, a.Begun, inside) == turnedAway {
 				inside(lease) // also where it is too late: the store is to refuse it
 			}
 			return failed

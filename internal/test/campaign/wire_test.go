@@ -90,7 +90,6 @@ type said struct {
 	Trusted, Ended int64
 	Naps           []span
 	Closed         bool // its Locker was closed, which gave it back
-	Lone           bool // no other worker wants the key
 	Counts         counts
 	Waited         int64 // by the patient, for a lock
 	Attempt        *attempt

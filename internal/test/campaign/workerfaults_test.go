@@ -34,7 +34,7 @@ func killHolder(c *campaign, h *hit) {
 	if len(keys) == 0 {
 		return
 	}
-	w.strike("killed", syscall.SIGKILL)
+	w.Kill()
 	c.await(h, w.run, keys, c.plan.bar())
 	<-w.Done()
 }
@@ -100,7 +100,7 @@ func killWaiter(c *campaign, h *hit) {
 	time.Sleep(100 * time.Millisecond)
 	next.tell(order{Do: doStand, Key: key})
 	time.Sleep(between(h.rng, 50*time.Millisecond, hold-150*time.Millisecond)) // the release comes later
-	victim.strike("killed", syscall.SIGKILL)
+	victim.Kill()
 	<-victim.Done()
 	c.register.mu.Lock()
 	p := c.register.place(key)
@@ -125,13 +125,13 @@ func shutDown(c *campaign, h *hit) {
 		return
 	}
 	keys := c.register.holds(w.run)
-	w.strike("shut down", syscall.SIGTERM)
+	_ = w.Signal(syscall.SIGTERM)
 	c.await(h, w.run, keys, c.plan.bar())
 	select {
 	case <-w.Done():
 	case <-time.After(15 * time.Second):
 		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d does not end when it is told to", w.run)})
-		w.strike("killed", syscall.SIGKILL)
+		w.Kill()
 		<-w.Done()
 	}
 }
