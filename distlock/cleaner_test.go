@@ -147,6 +147,7 @@ func TestClose_N_leavesTheMarginOfALoss(t *testing.T) {
 		l, other := s.locker(t, withTTL(30*time.Second), unrenewed), s.locker(t)
 		lease := mustAcquire(t, l)
 		<-lease.Context().Done()
+		synctest.Wait() // the clean-up waits
 		go mustClose(t, l)
 		time.Sleep(200 * time.Millisecond) // rolling back
 		wantErr(t, second(other.TryAcquire(t.Context(), key)), distlock.ErrNotAcquired)
