@@ -31,10 +31,12 @@ func TestNew_refusesOptionsOutOfRange(t *testing.T) {
 		"long Holder":          {withHolder(strings.Repeat("h", 257)), "at most 256"},
 		"Holder not UTF-8":     {withHolder("\xff"), "UTF-8"},
 	} {
-		l, err := memlock.New(options(test.set))
-		if l != nil || !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want ErrInvalidOption that says %q", name, err, test.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			l, err := memlock.New(options(test.set))
+			if l != nil || !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want ErrInvalidOption that says %q", err, test.want)
+			}
+		})
 	}
 	wantErr(t, second(distlock.New(nil, nil)), distlock.ErrInvalidOption)
 }
