@@ -8,70 +8,54 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 )
 
-func TestCodec_refusesOtherMessages(t *testing.T) {
-	for _, c := range []struct {
-		message schema.Message
-		want    string
-	}{
-		{nil, "it is nil or a <nil>; it must be a *schema.SystemMessage"},
-		{(*schema.SystemMessage)(nil), "it is nil or a *schema.SystemMessage; "},
-		{(*schema.HumanMessage)(nil), "it is nil or a *schema.HumanMessage; "},
-		{(*schema.AIMessage)(nil), "it is nil or a *schema.AIMessage; "},
-		{(*schema.ToolMessage)(nil), "it is nil or a *schema.ToolMessage; "},
-		{foreign{}, "it is nil or a belugamemory_test.foreign; "},
-		{(*foreign)(nil), "it is nil or a *belugamemory_test.foreign; "},
-	} {
-		if text, err := codec.Encode(c.message); err == nil || text != nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%T: %s, %v, want %q", c.message, text, err, c.want)
-		}
+// refuses checks that Encode refuses a message. Its error does not show the text.
+func refuses(t *testing.T, message schema.Message, want string) {
+	t.Helper()
+	text, err := codec.Encode(message)
+	if err == nil || text != nil || !strings.Contains(err.Error(), want) ||
+		strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\xff") {
+		t.Errorf("%T: %s, %v, want %q", message, text, err, want)
 	}
+}
+
+func TestCodec_refusesOtherMessages(t *testing.T) {
+	refuses(t, nil, "it is nil or a <nil>; it must be a *schema.SystemMessage")
+	refuses(t, (*schema.SystemMessage)(nil), "it is nil or a *schema.SystemMessage; ")
+	refuses(t, (*schema.HumanMessage)(nil), "it is nil or a *schema.HumanMessage; ")
+	refuses(t, (*schema.AIMessage)(nil), "it is nil or a *schema.AIMessage; ")
+	refuses(t, (*schema.ToolMessage)(nil), "it is nil or a *schema.ToolMessage; ")
+	refuses(t, foreign{}, "it is nil or a belugamemory_test.foreign; ")
+	refuses(t, (*foreign)(nil), "it is nil or a *belugamemory_test.foreign; ")
 }
 
 type foreignPart struct{ schema.TextPart }
 
 func TestCodec_refusesOtherParts(t *testing.T) {
-	for _, c := range []struct {
-		part schema.ContentPart
-		want string
-	}{
-		{nil, "part 1 is a <nil>;"},
-		{&schema.TextPart{Text: "secret"}, "part 1 is a *schema.TextPart; it must be a schema.TextPart, ThinkingPart"},
-		{(*schema.ImagePart)(nil), "part 1 is a *schema.ImagePart;"},
-		{&schema.AudioPart{}, "part 1 is a *schema.AudioPart;"},
-		{&schema.VideoPart{}, "part 1 is a *schema.VideoPart;"},
-		{&schema.FilePart{}, "part 1 is a *schema.FilePart;"},
-		{&schema.ThinkingPart{}, "part 1 is a *schema.ThinkingPart;"},
-		{foreignPart{}, "part 1 is a belugamemory_test.foreignPart;"},
+	for want, part := range map[string]schema.ContentPart{
+		"part 1 is a <nil>;": nil,
+		"part 1 is a *schema.TextPart; it must be a schema.TextPart, ThinkingPart": &schema.TextPart{Text: "secret"},
+		"part 1 is a *schema.ImagePart;":                                           (*schema.ImagePart)(nil),
+		"part 1 is a *schema.AudioPart;":                                           &schema.AudioPart{},
+		"part 1 is a *schema.VideoPart;":                                           &schema.VideoPart{},
+		"part 1 is a *schema.FilePart;":                                            &schema.FilePart{},
+		"part 1 is a *schema.ThinkingPart;":                                        &schema.ThinkingPart{},
+		"part 1 is a belugamemory_test.foreignPart;":                               foreignPart{},
 	} {
-		message := &schema.HumanMessage{Parts: []schema.ContentPart{schema.TextPart{Text: "secret"}, c.part, nil}}
-		text, err := codec.Encode(message)
-		if err == nil || text != nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%T: %s, %v, want %q", c.part, text, err, c.want)
-		}
+		refuses(t, &schema.HumanMessage{Parts: []schema.ContentPart{schema.TextPart{Text: "secret"}, part, nil}}, want)
 	}
 }
 
 func TestCodec_invalidUTF8_refused(t *testing.T) {
 	const s = "a\xffb"
-	parts := func(p schema.ContentPart) schema.Message {
-		return &schema.HumanMessage{Parts: []schema.ContentPart{schema.TextPart{Text: "\ufffd"}, p}}
+	for _, part := range []schema.ContentPart{schema.TextPart{Text: s}, schema.ThinkingPart{Signature: s}, schema.ImagePart{URL: s},
+		schema.AudioPart{Format: s}, schema.VideoPart{MimeType: s}, schema.FilePart{Name: s}} {
+		refuses(t, &schema.HumanMessage{Parts: []schema.ContentPart{schema.TextPart{Text: "\ufffd"}, part}}, "part 1 is not valid UTF-8")
 	}
-	for want, messages := range map[string][]schema.Message{
-		"part 1 is not valid UTF-8": {parts(schema.TextPart{Text: s}), parts(schema.ThinkingPart{Signature: s}),
-			parts(schema.ImagePart{URL: s}), parts(schema.AudioPart{Format: s}), parts(schema.VideoPart{MimeType: s}),
-			parts(schema.FilePart{Name: s})},
-		"tool call 0 is not valid UTF-8": {&schema.AIMessage{ToolCalls: []schema.ToolCall{{Arguments: s}}},
-			&schema.AIMessage{ToolCalls: []schema.ToolCall{{Name: s}}},
-			&schema.AIMessage{ToolCalls: []schema.ToolCall{{ID: s}}}},
-		"its model ID or tool call ID is not valid UTF-8": {&schema.AIMessage{ModelID: s},
-			&schema.ToolMessage{ToolCallID: s}},
-	} {
-		for _, message := range messages {
-			if text, err := codec.Encode(message); err == nil || !strings.Contains(err.Error(), want) ||
-				strings.Contains(err.Error(), s) {
-				t.Errorf("%#v: %s, %v, want %q", message, text, err, want)
-			}
-		}
+	for _, call := range []schema.ToolCall{{Arguments: s}, {Name: s}, {ID: s}} {
+		refuses(t, &schema.AIMessage{ToolCalls: []schema.ToolCall{call}}, "tool call 0 is not valid UTF-8")
+	}
+	for _, message := range []schema.Message{&schema.AIMessage{ModelID: s}, &schema.ToolMessage{ToolCallID: s}} {
+		refuses(t, message, "its model ID or tool call ID is not valid UTF-8")
 	}
 }
 
