@@ -23,7 +23,10 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 )
 
-const belugaPath = "github.com/lookatitude/beluga-ai/v2/"
+const (
+	belugaPath = "github.com/lookatitude/beluga-ai/v2/"
+	modulePath = "github.com/belugalock/belugalock/"
+)
 
 // Sections that the tests compare with the code.
 var (
@@ -55,27 +58,14 @@ var docsCode = docs.Code{
 		"worker":    "core.Lifecycle",
 	},
 	Importable: map[string]string{
-		"context":      "context",
-		"errors":       "errors",
-		"fmt":          "fmt",
-		"time":         "time",
-		"agent":        belugaPath + "agent",
-		"config":       belugaPath + "config",
-		"core":         belugaPath + "core",
-		"llm":          belugaPath + "llm",
-		"memory":       belugaPath + "memory",
-		"runtime":      belugaPath + "runtime",
-		"schema":       belugaPath + "schema",
-		"distlock":     "github.com/belugalock/belugalock/distlock",
-		"election":     "github.com/belugalock/belugalock/distlock/election",
-		"lockurl":      "github.com/belugalock/belugalock/distlock/lockurl",
-		"lockedmemory": "github.com/belugalock/belugalock/lockedmemory",
-		"belugamemory": "github.com/belugalock/belugalock/lockedmemory/belugamemory",
-		"belugarunner": "github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner",
-		"redis":        "github.com/redis/go-redis/v9",
-		"redisstore":   "github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore",
-		"tracing":      "github.com/belugalock/belugalock/tracing",
-		"sessionstore": "github.com/belugalock/belugalock/lockedmemory/sessionstore",
+		"context": "context", "errors": "errors", "fmt": "fmt", "time": "time", "redis": "github.com/redis/go-redis/v9",
+		"agent": belugaPath + "agent", "config": belugaPath + "config", "core": belugaPath + "core", "llm": belugaPath + "llm",
+		"memory": belugaPath + "memory", "runtime": belugaPath + "runtime", "schema": belugaPath + "schema",
+		"distlock": modulePath + "distlock", "election": modulePath + "distlock/election", "lockurl": modulePath + "distlock/lockurl",
+		"lockedmemory": modulePath + "lockedmemory", "sessionstore": modulePath + "lockedmemory/sessionstore",
+		"redisstore":   modulePath + "lockedmemory/sessionstore/redisstore",
+		"belugamemory": modulePath + "lockedmemory/belugamemory", "tracing": modulePath + "tracing",
+		"belugarunner": modulePath + "lockedmemory/belugamemory/belugarunner",
 	},
 	Beluga: true,
 }
