@@ -15,28 +15,21 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
 )
 
-// together is the store of a pool, with locks in the same database and schema.
-func together(pool *pgxpool.Pool) func(tb testing.TB) storetest.Service {
-	return func(tb testing.TB) storetest.Service {
-		return storetest.Service{
-			Driver: func(tb testing.TB, keep storedriver.Retention) storedriver.Driver {
-				d, err := pgstore.NewDriver(pool, &pgstore.Options{Retention: keep})
-				must(tb, err)
-				return d
-			},
-			Locker: func(tb testing.TB, opts *distlock.Options) *distlock.Locker {
-				l, err := pglock.New(context.Background(), pool, &pglock.Options{Options: *opts})
-				must(tb, err)
-				return l
-			},
-		}
+// service is the store of a pool, beside the locks that locker makes.
+func service(pool *pgxpool.Pool, locker func(*distlock.Options) (*distlock.Locker, error),
+	wrap func(storedriver.Driver) storedriver.Driver) storetest.Service {
+	return storetest.Service{
+		Driver: func(tb testing.TB, keep storedriver.Retention) storedriver.Driver {
+			return wrap(returned(pgstore.NewDriver(pool, &pgstore.Options{Retention: keep}))(tb))
+		},
+		Locker: func(tb testing.TB, opts *distlock.Options) *distlock.Locker { return returned(locker(opts))(tb) },
 	}
 }
 
 // The documented rights suffice for all calls, and give no access to a table.
 func TestConformance_locksBeside(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	pool := connect(t, r.user("application"))
 	r.do(`GRANT USAGE ON SCHEMA belugalock TO application;
 		GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA belugalock TO application`)
@@ -45,7 +38,11 @@ func TestConformance_locksBeside(t *testing.T) {
 			t.Errorf("the application may read %s", table)
 		}
 	}
-	storetest.Run(t, together(pool))
+	storetest.Run(t, func(testing.TB) storetest.Service { // with locks in the same database and schema
+		return service(pool, func(o *distlock.Options) (*distlock.Locker, error) {
+			return pglock.New(context.Background(), pool, &pglock.Options{Options: *o})
+		}, func(d storedriver.Driver) storedriver.Driver { return d })
+	})
 }
 
 // anyLocker is a driver that accepts the locks of one process.
@@ -55,32 +52,22 @@ func (anyLocker) AcrossProcesses() bool { return false }
 
 // elsewhere is the store of a pool, with locks in the process.
 func elsewhere(pool *pgxpool.Pool) func(tb testing.TB) storetest.Service {
-	return func(tb testing.TB) storetest.Service {
+	return func(testing.TB) storetest.Service {
 		locks := memlock.NewDriver()
-		return storetest.Service{
-			Driver: func(tb testing.TB, keep storedriver.Retention) storedriver.Driver {
-				d, err := pgstore.NewDriver(pool, &pgstore.Options{Retention: keep})
-				must(tb, err)
-				return anyLocker{d}
-			},
-			Locker: func(tb testing.TB, opts *distlock.Options) *distlock.Locker {
-				l, err := distlock.New(locks, opts)
-				must(tb, err)
-				return l
-			},
-		}
+		return service(pool, func(o *distlock.Options) (*distlock.Locker, error) { return distlock.New(locks, o) },
+			func(d storedriver.Driver) storedriver.Driver { return anyLocker{d} })
 	}
 }
 
 func TestConformance_locksElsewhere(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, elsewhere(connect(t, migrated(t).URL())))
+	storetest.Run(t, elsewhere(newRig(t).pool))
 }
 
 // A stricter default isolation of the database changes nothing.
 func TestConformance_pgBouncer(t *testing.T) {
 	t.Parallel()
-	db := migrated(t)
+	db := newRig(t).db
 	returned(db.Do("ALTER DATABASE " + db.Name() + " SET default_transaction_isolation = 'repeatable read'"))(t)
 	bouncer := servers.StartPgBouncer(t, servers.SharedPostgres(t), "transaction")
 	storetest.Run(t, elsewhere(connect(t, bouncer.URL(db.Name()))))

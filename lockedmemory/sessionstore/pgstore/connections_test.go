@@ -16,7 +16,7 @@ import (
 // connection.
 func TestDriver_O_withoutCaches_pgBouncer(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	bouncer := servers.StartPgBouncer(t, servers.SharedPostgres(t), "transaction")
 	config := returned(pgxpool.ParseConfig(bouncer.URL(r.db.Name())))(t)
 	config.MaxConns = 8
@@ -29,20 +29,13 @@ func TestDriver_O_withoutCaches_pgBouncer(t *testing.T) {
 		session := fmt.Sprint("session", i)
 		sessions.Go(func() {
 			for n := range 20 {
-				v, err := r.Append(r.Context(), storedriver.Append{Write: r.write(session, r.fence, int64(n+1)), Content: content(session)})
-				if err != nil || v.Outcome != storedriver.Done {
-					r.Errorf("Save %d of %s: %+v, %v", n+1, session, v, err)
-					return
-				}
-				page, err := r.Read(r.Context(), storedriver.Read{Access: storedriver.Access{Session: session}, Limit: 100})
-				if err != nil || len(page.Entries) != n+1 || string(page.Entries[n].Messages[0]) != session {
-					r.Errorf("%d exchanges after Save %d of %s: %v", len(page.Entries), n+1, session, err)
+				r.saves(session, r.fence, int64(n+1), session)
+				if got := r.texts(session); len(got) != n+1 || got[n] != session {
+					r.Errorf("%d exchanges after Save %d of %s", len(got), n+1, session)
 					return
 				}
 			}
-			if v, err := r.Clear(r.Context(), storedriver.Clear{Write: r.write(session, r.fence, 21)}); err != nil || v.Outcome != storedriver.Done {
-				r.Errorf("Clear of %s: %+v, %v", session, v, err)
-			}
+			r.is(storedriver.Done)(r.Clear(r.Context(), storedriver.Clear{Write: r.write(session, r.fence, 21)}))
 		})
 	}
 	sessions.Wait()
@@ -51,7 +44,7 @@ func TestDriver_O_withoutCaches_pgBouncer(t *testing.T) {
 // The server ends the connections of the application's pool. The next Save succeeds, on a new one.
 func TestDriver_C_connectionEndedByServer_saves(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	for n := range int64(3) {
 		r.saves("s", r.fence, n+1, "x")
 		if ended := r.do(`SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity

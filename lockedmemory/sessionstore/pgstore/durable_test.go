@@ -3,10 +3,7 @@ package pgstore_test
 import (
 	"testing"
 
-	"github.com/belugalock/belugalock/distlock/pglock"
-	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
@@ -15,18 +12,14 @@ import (
 func TestDurable_allWritesAndFirstReads(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{"off": "on", "local": "on", "remote_apply": "remote_apply"} {
-		r := newRig(t, storedriver.Retention{})
+		r := newRig(t)
 		r.do(`CREATE TABLE log (setting text);
 			CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 				INSERT INTO belugalock.log VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
 			CREATE CONSTRAINT TRIGGER log AFTER INSERT OR UPDATE ON session DEFERRABLE INITIALLY DEFERRED
 				FOR EACH ROW EXECUTE FUNCTION log();
 			ALTER DATABASE ` + r.db.Name() + ` SET synchronous_commit = ` + setting)
-		pool := connect(t, r.db.URL())
-		r.Driver = returned(pgstore.NewDriver(pool, nil))(t)
-		locker, err := pglock.New(t.Context(), pool, nil)
-		must(t, err)
-		defer locker.Close(t.Context())
+		r.reconnects()
 		check := func(what string) {
 			t.Helper()
 			// The trigger fires at the commit. A release in the same transaction comes before.
@@ -49,11 +42,8 @@ func TestDurable_allWritesAndFirstReads(t *testing.T) {
 		check("a Replace")
 		r.is(storedriver.Done)(r.Clear(t.Context(), storedriver.Clear{Write: r.write("s", r.fence+1, 2)}))
 		check("a Clear")
-		lease, err := locker.Acquire(t.Context(), "s")
-		must(t, err)
-		w := r.write("s", lease.Fence(), 1)
-		w.Lease = lease
-		r.is(storedriver.Done)(r.Append(lastwrite.With(t.Context(), lease, nil), storedriver.Append{Write: w, Content: content("last")}))
+		lease := r.lease()
+		r.is(storedriver.Done)(r.last(t.Context(), lease, 1))
 		check("the last Save of a lease")
 		if lease.Err() == nil {
 			t.Error("the lease has not ended")

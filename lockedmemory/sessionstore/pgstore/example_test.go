@@ -12,7 +12,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 )
 
-// Lock and store by URL. Migrate runs once for each version, for example when the service is deployed.
+// Lock and store by URL. A program with a pool calls pglock.New and New instead.
 func ExampleOpen() {
 	ctx := context.Background()
 	const url = "postgres://app@localhost:5432/app"
@@ -27,37 +27,15 @@ func ExampleOpen() {
 		panic(err)
 	}
 	fmt.Println(memory.Save(ctx, "Where is my parcel?", "It arrives tomorrow."))
-	fmt.Println(memory.Load(ctx, ""))
 }
 
-// Lock and store over the pool of the application, with the same KeyFunc.
-func ExampleNew() {
+// Migrate runs once for each version, for example when the service is deployed.
+func ExampleMigrate() {
 	ctx := context.Background()
-	pool, err := pgxpool.New(ctx, "postgres://app@localhost:5432/app")
+	pool, err := pgxpool.New(ctx, "postgres://migration@localhost:5432/app")
 	if err != nil {
 		panic(err)
 	}
 	defer pool.Close()
-	if err := pglock.Migrate(ctx, pool, nil); err != nil {
-		panic(err)
-	}
-	if err := pgstore.Migrate(ctx, pool, nil); err != nil {
-		panic(err)
-	}
-	locker, err := pglock.New(ctx, pool, nil)
-	if err != nil {
-		panic(err)
-	}
-	defer locker.Close(ctx)
-
-	session := lockedmemory.FixedKey("session-123") // a service reads the session from ctx
-	store, err := pgstore.New(pool, session, sessionstore.JSON[string]{}, nil)
-	if err != nil {
-		panic(err)
-	}
-	memory, err := lockedmemory.New(store, locker, session, nil)
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(memory.Save(ctx, "Where is my parcel?", "It arrives tomorrow."))
+	fmt.Println(pglock.Migrate(ctx, pool, nil), pgstore.Migrate(ctx, pool, nil))
 }

@@ -134,11 +134,9 @@ func TestExpiry_sweep_waitsForNothing(t *testing.T) {
 	r := newRig(t, storedriver.Retention{IdleTTL: time.Second})
 	r.saves("old", r.fence, 1, "x")
 	r.later(time.Minute)
-	tx := returned(connect(t, r.db.URL()).Begin(t.Context()))(t)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	returned(tx.Exec(t.Context(), "SELECT FROM belugalock.session FOR UPDATE"))(t)
+	unlock := r.locked("session")
 	r.saves("busy", r.fence, 1, "x")
-	must(t, tx.Rollback(t.Context()))
+	unlock()
 	r.saves("busy", r.fence+1, 1, "x")
 	if left := r.do("SELECT exchanges FROM session WHERE name = 'old'"); left != "0" {
 		t.Errorf("%s exchanges", left)

@@ -19,7 +19,7 @@ import (
 // Lock and store end with the Locker, and their options have effect.
 func TestOpen_lockAndStore(t *testing.T) {
 	t.Parallel()
-	db := migrated(t)
+	db := newRig(t).db
 	key := lockedmemory.FixedKey("s")
 	locker, store, err := pgstore.Open(t.Context(), db.URL(), key, sessionstore.JSON[string]{}, &pgstore.Options{
 		Lock:      distlock.Options{TTL: time.Minute},
@@ -49,27 +49,19 @@ func TestOpen_badInput_nothingStaysOpen(t *testing.T) {
 	codec := sessionstore.JSON[string]{}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	for name, c := range map[string]struct {
-		ctx  context.Context
-		url  string
-		key  lockedmemory.KeyFunc
-		opts *pgstore.Options
-		want error
-	}{
-		"the URL":     {t.Context(), "postgres://user:secret@h:port", key, nil, distlock.ErrInvalidOption},
-		"the schema":  {t.Context(), url, key, &pgstore.Options{Schema: "own"}, distlock.ErrInvalidOption},
-		"the KeyFunc": {t.Context(), url, nil, nil, distlock.ErrInvalidOption},
-		"the lock":    {t.Context(), url, key, &pgstore.Options{Lock: distlock.Options{TTL: -1}}, distlock.ErrInvalidOption},
-		"the retention": {t.Context(), url, key, &pgstore.Options{Retention: sessionstore.Retention{IdleTTL: 1}},
-			distlock.ErrInvalidOption},
-		"the store": {t.Context(), url, key, &pgstore.Options{Store: sessionstore.Options{Window: -1}},
-			distlock.ErrInvalidOption},
-		"the context": {ended, url, key, nil, context.Canceled},
-	} {
-		if _, _, err := pgstore.Open(c.ctx, c.url, c.key, codec, c.opts); !errors.Is(err, c.want) ||
-			strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v; want %v, without the password", name, err, c.want)
+	fails := func(ctx context.Context, url string, key lockedmemory.KeyFunc, opts *pgstore.Options, want error) {
+		t.Helper()
+		if _, _, err := pgstore.Open(ctx, url, key, codec, opts); !errors.Is(err, want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%v; want %v, without the password", err, want)
 		}
+	}
+	fails(ended, url, key, nil, context.Canceled)
+	fails(t.Context(), "postgres://user:secret@h:port", key, nil, distlock.ErrInvalidOption)
+	fails(t.Context(), url, nil, nil, distlock.ErrInvalidOption)
+	for _, opts := range []*pgstore.Options{
+		{Schema: "own"}, {Lock: distlock.Options{TTL: -1}}, {Retention: sessionstore.Retention{IdleTTL: 1}}, {Store: sessionstore.Options{Window: -1}},
+	} {
+		fails(t.Context(), url, key, opts, distlock.ErrInvalidOption)
 	}
 	locks := memlock.NewDriver()
 	defer locks.Close()

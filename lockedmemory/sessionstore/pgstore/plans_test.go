@@ -53,7 +53,7 @@ func (r *rig) counting() (d storedriver.Driver, touched func() int) {
 // A page of 20 reads some 20 rows of 100,000, from every place and in both directions.
 func TestRead_longSession_fewRows(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	d, touched := r.counting()
 	r.do("ANALYZE") // else the server takes the empty tables for larger ones
 	middle := lockedmemory.Place{Fence: r.fence - 25_000, N: 50_000}

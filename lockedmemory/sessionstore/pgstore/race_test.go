@@ -56,7 +56,7 @@ func (r *rig) behind(sql string, pause time.Duration, call func()) {
 func TestAppend_S2_markRaisedWhileWaiting_stale(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
-		r := newRig(t, storedriver.Retention{})
+		r := newRig(t)
 		r.do(fmt.Sprintf("ALTER DATABASE %s SET default_transaction_isolation = '%s'", r.db.Name(), level))
 		r.Driver = returned(pgstore.NewDriver(connect(t, r.db.URL()), nil))(t)
 		r.saves("s", r.fence, 1, "x")
@@ -103,7 +103,7 @@ func TestAppend_O_expiredWhileWaiting_gone(t *testing.T) {
 // A Clear explains that earlier exchanges have disappeared, and no later ones.
 func TestAppend_O_clearedBefore_gone(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	r.is(storedriver.Done)(r.Clear(t.Context(), storedriver.Clear{Write: r.write("s", r.fence, 1)}))
 	needs := func(fence, n int64) (storedriver.Verdict, error) {
 		w := r.write("s", fence, n)
@@ -118,7 +118,7 @@ func TestAppend_O_clearedBefore_gone(t *testing.T) {
 // order.
 func TestAppend_O_newSession_manyAtOnce(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	for session := range 10 {
 		name := fmt.Sprint(session)
 		var all sync.WaitGroup
@@ -145,7 +145,7 @@ func TestAppend_O_newSession_manyAtOnce(t *testing.T) {
 // When the sub-places are used up, by new exchanges or by those behind them, a Replace changes nothing.
 func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	r.saves("s", r.fence, 1, "x")
 	n := int64(1)
 	replace := func(exchanges int, want storedriver.Outcome) {
@@ -176,7 +176,7 @@ func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
 // A name that PostgreSQL cannot have is refused, nothing is written, and the error shows no part of the name.
 func TestSession_oddNames(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	for _, name := range []string{"a\x00b", "\xff", "\xf0\x41bc"} {
 		_, err := r.Append(t.Context(), storedriver.Append{Write: r.write(name, r.fence, 1), Content: content("x")})
 		_, err2 := r.Clear(t.Context(), storedriver.Clear{Write: r.write(name, r.fence, 1)})

@@ -40,51 +40,39 @@ func (*calls) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {
 // driver that shares its server. Otherwise it takes three.
 func TestSave_outsideTurn_twoStatements(t *testing.T) {
 	t.Parallel()
-	db := migrated(t)
+	db := newRig(t).db
 	must(t, pglock.Migrate(t.Context(), connect(t, db.URL()), &pglock.Options{Schema: "other"}))
 	count := &calls{}
 	counting := func() *pgxpool.Pool {
-		config, err := pgxpool.ParseConfig(db.URL())
-		must(t, err)
+		config := returned(pgxpool.ParseConfig(db.URL()))(t)
 		config.ConnConfig.Tracer = count
-		pool, err := pgxpool.NewWithConfig(context.Background(), config)
-		must(t, err)
+		pool := returned(pgxpool.NewWithConfig(context.Background(), config))(t)
 		t.Cleanup(pool.Close)
 		return pool
 	}
 	pool := counting()
-	locks, err := pglock.NewDriver(t.Context(), pool, nil)
-	must(t, err)
-	beside, err := pgstore.NewColocatedDriver(locks, nil)
-	must(t, err)
-	over := func(pool *pgxpool.Pool) storedriver.Driver {
-		d, err := pgstore.NewDriver(pool, nil)
-		must(t, err)
-		return d
+	locker := func(d driver.Driver) *distlock.Locker {
+		l := returned(distlock.New(d, nil))(t)
+		t.Cleanup(func() { _ = l.Close(context.Background()) })
+		return l
 	}
-	withSchema, err := pglock.NewDriver(t.Context(), pool, &pglock.Options{Schema: "other"})
-	must(t, err)
-	own, err := distlock.New(locks, nil)
-	must(t, err)
-	other, err := distlock.New(withSchema, nil)
-	must(t, err)
-	defer own.Close(t.Context())
-	defer other.Close(t.Context())
+	over := func(pool *pgxpool.Pool) storedriver.Driver { return returned(pgstore.NewDriver(pool, nil))(t) }
+	locks := returned(pglock.NewDriver(t.Context(), pool, nil))(t)
+	own := locker(locks)
+	other := locker(returned(pglock.NewDriver(t.Context(), pool, &pglock.Options{Schema: "other"}))(t))
 	for name, c := range map[string]struct {
 		locker *distlock.Locker
 		store  storedriver.Driver
 		want   int64
 	}{
 		"same pool":       {own, over(pool), 2},
-		"beside the lock": {own, beside, 2},
+		"beside the lock": {own, returned(pgstore.NewColocatedDriver(locks, nil))(t), 2},
 		"another pool":    {own, over(counting()), 3},
 		"another schema":  {other, over(pool), 3},
 	} {
 		key := lockedmemory.FixedKey(name)
-		store, err := sessionstore.New(c.store, key, sessionstore.JSON[string]{}, nil)
-		must(t, err)
-		memory, err := lockedmemory.New(store, c.locker, key, nil)
-		must(t, err)
+		store := returned(sessionstore.New(c.store, key, sessionstore.JSON[string]{}, nil))(t)
+		memory := returned(lockedmemory.New(store, c.locker, key, nil))(t)
 		for n := range 3 {
 			before := count.n.Load()
 			must(t, memory.Save(t.Context(), "q", "a"))
@@ -98,12 +86,9 @@ func TestSave_outsideTurn_twoStatements(t *testing.T) {
 // lease is one of a Locker beside the rig.
 func (r *rig) lease() *distlock.Lease {
 	r.Helper()
-	locker, err := pglock.New(r.Context(), r.pool, nil)
-	must(r, err)
+	locker := returned(pglock.New(r.Context(), r.pool, nil))(r)
 	r.Cleanup(func() { _ = locker.Close(context.Background()) })
-	lease, err := locker.Acquire(r.Context(), "s")
-	must(r, err)
-	return lease
+	return returned(locker.Acquire(r.Context(), "s"))(r)
 }
 
 // last appends the last exchange of a lease.
@@ -116,7 +101,7 @@ func (r *rig) last(ctx context.Context, lease *distlock.Lease, n int64) (storedr
 // An error of the release undoes the release alone.
 func TestRelease_fails_exchangeStored(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	lease := r.lease()
 	r.do("ALTER FUNCTION release_v1 RENAME TO gone")
 	r.is(storedriver.Done)(r.last(t.Context(), lease, 1))
@@ -134,27 +119,23 @@ func TestRelease_fails_exchangeStored(t *testing.T) {
 // lock.
 func TestRelease_leaseRowLocked_onlyAppends(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	lease := r.lease()
-	tx, err := connect(t, r.db.URL()).Begin(t.Context())
-	must(t, err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(t.Context(), "SELECT FROM belugalock.lease FOR UPDATE")
-	must(t, err)
+	unlock := r.locked("lease")
 	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 	defer cancel()
 	r.is(storedriver.Done)(r.last(ctx, lease, 1))
 	if err := lease.Err(); err != nil {
 		t.Errorf("the lease: %v", err)
 	}
-	must(t, tx.Rollback(t.Context()))
+	unlock()
 	must(t, lease.Release(t.Context()))
 }
 
 // The release hands the lock off to a waiter of another process, and notifies it.
 func TestRelease_L_waiterElsewhere_notified(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	lease := r.lease()
 	other := returned(pglock.New(t.Context(), r.pool, nil))(t)
 	defer other.Close(t.Context())
@@ -186,13 +167,11 @@ func TestRelease_L_waiterElsewhere_notified(t *testing.T) {
 // Another transaction has the row of the session. Each call gives up soon, and the last Save leaves the lock.
 func TestLockTimeout_sessionRowLocked_temporary(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	lease := r.lease()
 	fence := lease.Fence()
 	r.saves("s", fence, 1, "x")
-	tx := returned(connect(t, r.db.URL()).Begin(t.Context()))(t)
-	defer func() { _ = tx.Rollback(context.Background()) }()
-	returned(tx.Exec(t.Context(), "SELECT FROM belugalock.session FOR UPDATE"))(t)
+	unlock := r.locked("session")
 	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 	defer cancel()
 	_, err := r.last(ctx, lease, 2)
@@ -205,7 +184,7 @@ func TestLockTimeout_sessionRowLocked_temporary(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	must(t, tx.Rollback(t.Context()))
+	unlock()
 	if err := lease.Err(); err != nil {
 		t.Errorf("the lease: %v", err)
 	}
@@ -215,7 +194,7 @@ func TestLockTimeout_sessionRowLocked_temporary(t *testing.T) {
 // A refused Save leaves the lock alone.
 func TestRelease_refusedSave_lockHeld(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	lease := r.lease()
 	r.saves("s", lease.Fence()+1000, 1, "later")
 	r.is(storedriver.Stale)(r.last(t.Context(), lease, 1))

@@ -22,7 +22,7 @@ func (r *rig) user(name string) string {
 // Without the rights, each call is refused as such, and nothing is written.
 func TestRights_missing_refused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	for name, grant := range map[string]string{
 		"nothing": "", "schema": "USAGE ON SCHEMA belugalock",
 		"version": "USAGE ON SCHEMA belugalock TO version; GRANT EXECUTE ON FUNCTION version_v1",
@@ -50,7 +50,7 @@ func TestRights_missing_refused(t *testing.T) {
 // Migrate takes no right to a function of the application away.
 func TestMigrate_functionsOfOthers_keepRights(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	r.do("CREATE FUNCTION other() RETURNS int LANGUAGE sql RETURN 1; DELETE FROM version WHERE part = 'store'; " +
 		"DROP TABLE session, exchange, known CASCADE")
 	for _, f := range strings.Fields(r.do(`SELECT string_agg(oid::regprocedure::text, ' ') FROM pg_proc
@@ -71,7 +71,7 @@ func TestMigrate_functionsOfOthers_keepRights(t *testing.T) {
 // Without the schema, the first call fails, and says what to run.
 func TestMigrate_missing_refused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
+	r := newRig(t)
 	d := returned(pgstore.NewDriver(r.pool, &pgstore.Options{Schema: "elsewhere"}))(t)
 	_, err := d.Ping(t.Context())
 	if !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "pgstore.Migrate") {

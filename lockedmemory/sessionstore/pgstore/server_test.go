@@ -28,29 +28,14 @@ func (r *rig) isTemporary(session string) {
 	}
 }
 
-func TestReadOnly_temporary(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, storedriver.Retention{})
-	r.saves("stale", r.fence+10, 1, "x")
-	r.do("ALTER DATABASE " + r.db.Name() + " SET default_transaction_read_only = on")
-	r.Driver = returned(pgstore.NewDriver(connect(t, r.db.URL()), nil))(t)
-	r.isTemporary("stale")
-	r.isTemporary("unknown")
-	if got := r.texts("stale"); len(got) != 1 {
-		t.Errorf("a Load without a lease: %q", got)
-	}
-}
-
 // A standby may lack acknowledged Saves, so it answers no read either.
 func TestStandby_temporary(t *testing.T) {
 	t.Parallel()
 	pair := servers.StartPostgresPair(t, false)
-	db := pair.Primary.NewDatabase(t)
-	pool := migrate(t, db)
-	r := &rig{t, returned(pgstore.NewDriver(pool, nil))(t), db, pool, time.Now().UnixMicro()}
+	r := rigOf(t, pair.Primary.NewDatabase(t))
 	r.saves("s", r.fence+10, 1, "x")
 	pair.AwaitStandby()
-	r.Driver = returned(pgstore.NewDriver(connect(t, pair.Standby.URL(db.Name())), nil))(t)
+	r.Driver = returned(pgstore.NewDriver(connect(t, pair.Standby.URL(r.db.Name())), nil))(t)
 	r.isTemporary("s")
 	_, err := r.Read(t.Context(), storedriver.Read{Access: storedriver.Access{Session: "s"}, Limit: 1})
 	_, _, err2 := r.Sessions(t.Context(), "")
@@ -65,12 +50,10 @@ func TestStandby_temporary(t *testing.T) {
 func TestStandby_commitCancelled_unknown(t *testing.T) {
 	t.Parallel()
 	pair := servers.StartPostgresPair(t, true)
-	db := pair.Primary.NewDatabase(t)
-	pool := migrate(t, db)
-	r := &rig{t, returned(pgstore.NewDriver(pool, nil))(t), db, pool, time.Now().UnixMicro()}
+	r := rigOf(t, pair.Primary.NewDatabase(t))
 	r.saves("s", r.fence, 1, "x")
-	r.do("ALTER DATABASE " + db.Name() + " SET client_min_messages = error")
-	locks := returned(pglock.OpenDriver(db.URL()))(t)
+	r.do("ALTER DATABASE " + r.db.Name() + " SET client_min_messages = error")
+	locks := returned(pglock.OpenDriver(r.db.URL()))(t)
 	defer locks.Close()
 	r.Driver = returned(pgstore.NewColocatedDriver(locks, nil))(t)
 	r.saves("s", r.fence, 2, "y")
@@ -114,10 +97,10 @@ func TestStandby_commitCancelled_unknown(t *testing.T) {
 func TestPing_advice(t *testing.T) {
 	t.Parallel()
 	server := servers.StartPostgres(t, "autovacuum=off", "full_page_writes=off")
-	d := returned(pgstore.NewDriver(migrate(t, server.NewDatabase(t)), nil))(t)
+	d := rigOf(t, server.NewDatabase(t)).Driver
 	for driver, words := range map[storedriver.Driver][]string{
-		d: {"autovacuum", "fsync", "full_page_writes"},
-		newRig(t, storedriver.Retention{}).Driver: {"fsync"}, // off in all servers of tests
+		d:                {"autovacuum", "fsync", "full_page_writes"},
+		newRig(t).Driver: {"fsync"}, // off in all servers of tests
 	} {
 		advice, err := driver.Ping(t.Context())
 		if err != nil || len(advice) != len(words) {

@@ -25,29 +25,11 @@ func TestMain(m *testing.M) {
 	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 
-// migrated makes a database of the shared server with the tables of the locks and the store.
-func migrated(t testing.TB) *servers.PostgresDatabase {
-	t.Helper()
-	db := servers.SharedPostgres(t).NewDatabase(t)
-	migrate(t, db)
-	return db
-}
-
-func migrate(t testing.TB, db *servers.PostgresDatabase) *pgxpool.Pool {
-	t.Helper()
-	pool := connect(t, db.URL())
-	must(t, pglock.Migrate(context.Background(), pool, nil))
-	must(t, pgstore.Migrate(context.Background(), pool, nil))
-	return pool
-}
-
 func connect(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(url)
-	must(t, err)
+	config := returned(pgxpool.ParseConfig(url))(t)
 	config.MaxConns = 16
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	must(t, err)
+	pool := returned(pgxpool.NewWithConfig(context.Background(), config))(t)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -77,13 +59,37 @@ type rig struct {
 	fence int64 // a token of this moment
 }
 
-func newRig(t testing.TB, keep storedriver.Retention) *rig {
+func newRig(t testing.TB, keep ...storedriver.Retention) *rig {
 	t.Helper()
-	db := migrated(t)
+	r := rigOf(t, servers.SharedPostgres(t).NewDatabase(t))
+	if len(keep) > 0 {
+		r.Driver = returned(pgstore.NewDriver(r.pool, &pgstore.Options{Retention: keep[0]}))(t)
+	}
+	return r
+}
+
+func rigOf(t testing.TB, db *servers.PostgresDatabase) *rig {
+	t.Helper()
 	pool := connect(t, db.URL())
-	d, err := pgstore.NewDriver(pool, &pgstore.Options{Retention: keep})
-	must(t, err)
-	return &rig{t, d, db, pool, time.Now().UnixMicro()}
+	must(t, pglock.Migrate(context.Background(), pool, nil))
+	must(t, pgstore.Migrate(context.Background(), pool, nil))
+	return &rig{t, returned(pgstore.NewDriver(pool, nil))(t), db, pool, time.Now().UnixMicro()}
+}
+
+// reconnects makes the driver anew, over connections with the present settings of the database.
+func (r *rig) reconnects() {
+	r.Helper()
+	r.pool = connect(r, r.db.URL())
+	r.Driver = returned(pgstore.NewDriver(r.pool, nil))(r)
+}
+
+// locked locks the rows of a table in another transaction, until unlock.
+func (r *rig) locked(table string) (unlock func()) {
+	r.Helper()
+	tx := returned(connect(r, r.db.URL()).Begin(r.Context()))(r)
+	r.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	returned(tx.Exec(r.Context(), "SELECT FROM belugalock."+table+" FOR UPDATE"))(r)
+	return func() { must(r, tx.Rollback(r.Context())) }
 }
 
 // do sends SQL with the tables in its path.
@@ -131,7 +137,9 @@ func (r *rig) is(want storedriver.Outcome) func(storedriver.Verdict, error) {
 func (r *rig) texts(session string) (texts []string) {
 	r.Helper()
 	page, err := r.Read(r.Context(), storedriver.Read{Access: storedriver.Access{Session: session}, Limit: 1000})
-	must(r, err)
+	if err != nil {
+		r.Errorf("Read: %v", err)
+	}
 	for _, e := range page.Entries {
 		texts = append(texts, string(e.Messages[0]))
 	}

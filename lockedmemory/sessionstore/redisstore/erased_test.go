@@ -9,12 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/belugalock/belugalock/internal/test/faultnet"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // keysWith returns the keys of the whole server whose dump has one of the texts.
@@ -42,9 +39,9 @@ func (r *rig) giveUp(t *testing.T, proxy *faultnet.Proxy, n int) (held *faultnet
 			must(t, r.store.SaveOnce(ctx, fmt.Sprintf("id-%d.", n), "question"+long, fmt.Sprintf("secret-%d.", n)))
 		}
 		all := r.places(t)
-		with := make([]lockedmemory.Exchange[string], 4)
-		for i := range with {
-			with[i].Messages = []string{"question" + long, fmt.Sprintf("fresh-%d.", i)}
+		var with []lockedmemory.Exchange[string]
+		for i := range 4 {
+			with = append(with, exchange("question"+long, fmt.Sprintf("fresh-%d.", i)))
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -76,7 +73,7 @@ func TestErased_O_givenUpReplace_inNoKey(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t, "--rdbcompression", "no")
 	proxy := faultnet.New(t, server.Addr())
-	r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
+	r := newRig(t, proxy)
 	if _, done := r.giveUp(t, proxy, 100); !done || r.keysWith(t, "fresh-3.") == nil || r.keysWith(t, "secret-4.") != nil {
 		t.Fatalf("this tests nothing: %t, %q", done, r.keysWith(t, "fresh-3.", "secret-4."))
 	}
@@ -88,10 +85,8 @@ func TestErased_O_givenUpReplace_inNoKey(t *testing.T) {
 		"Clear":  {r.memory.Clear, []string{"secret", "question", "fresh", "id-"}},
 		"Delete": {r.memory.Delete, []string{"secret", "question", "fresh", "id-"}},
 		"Replace": {func(ctx context.Context) error {
-			return r.memory.Turn(ctx, func(ctx context.Context) error {
-				all := r.places(t)
-				return r.store.Replace(ctx, all[3], all[6])
-			})
+			all := r.places(t)
+			return r.memory.Replace(ctx, all[3], all[6])
 		}, []string{"secret-4.", "fresh"}},
 		"expiry": {func(ctx context.Context) error {
 			life := r.client.PTTL(ctx, r.stage()).Val()
@@ -132,8 +127,8 @@ func TestErased_O_afterDelete_everyKeyExpires(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t, "--rdbcompression", "no")
 	proxy := faultnet.New(t, server.Addr())
-	r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
-	other := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+	r := newRig(t, proxy)
+	other := newRig(t, server)
 	texts := []string{"secret", "question", "fresh", "id-"}
 	check := func(when string) {
 		t.Helper()
@@ -165,10 +160,7 @@ func TestErased_O_afterDelete_everyKeyExpires(t *testing.T) {
 	check("after the Delete")
 	held.Release()
 	check("after a late step of a Replace")
-	var stale *sessionstore.StaleError
-	if err := r.store.SaveOnce(old, "id-late", "question", "secret"); !errors.As(err, &stale) {
-		t.Errorf("a late Save: %v; want a StaleError", err)
-	}
+	isStale(t, "a late Save", r.store.SaveOnce(old, "id-late", "question", "secret"))
 	check("after a late Save")
 	if got := other.history(t); len(got) != 0 {
 		t.Errorf("the history is %q", got)

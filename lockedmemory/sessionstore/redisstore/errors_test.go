@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -17,46 +16,34 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
 // ground is a session with its lock on one server, and its store on another server behind a proxy.
 type ground struct {
+	*rig
 	server *servers.Redis
 	proxy  *faultnet.Proxy
-	client *redis.Client
-	memory *lockedmemory.LockedMemory[string, string]
-	log    string
 	redial atomic.Pointer[func()] // called before a new connection fails
 }
 
 func newGround(t *testing.T) *ground {
 	t.Helper()
-	server := servers.StartRedis(t)
-	g := &ground{server: server, proxy: faultnet.New(t, server.Addr()), log: "session:{s}:log"}
-	client := redis.NewClient(&redis.Options{Addr: g.proxy.Addr(), DialerRetries: 1, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if redial := g.redial.Load(); redial != nil {
-			(*redial)()
-			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
-		}
-		return new(net.Dialer).DialContext(ctx, network, addr)
-	}})
-	t.Cleanup(func() { _ = client.Close() })
-	g.client = client
-	locks := redis.NewClient(&redis.Options{Addr: servers.SharedServer().Addr()})
-	t.Cleanup(func() { _ = locks.Close() })
-	locker, err := redislock.New(locks, &distlock.Options{TTL: 4 * time.Second, Namespace: t.Name()})
-	must(t, err)
-	t.Cleanup(func() { _ = locker.Close(context.Background()) })
-	store, err := redisstore.New(client, lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, &sessionstore.Retention{IdleTTL: time.Hour}, nil)
-	must(t, err)
-	g.memory, err = lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-	must(t, err)
+	g := &ground{server: servers.StartRedis(t)}
+	g.proxy = faultnet.New(t, g.server.Addr())
+	g.rig = newRig(t, g.proxy, &sessionstore.Retention{IdleTTL: time.Hour}, &redis.Options{DialerRetries: 1,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if redial := g.redial.Load(); redial != nil {
+				(*redial)()
+				return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}})
+	g.locks(t, newRig(t).client, &distlock.Options{TTL: 4 * time.Second})
+	g.rig = g.named(t, t.Name())
 	return g
 }
 
@@ -65,26 +52,20 @@ func isDial(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-func (g *ground) do(t *testing.T, words ...string) {
-	t.Helper()
-	if _, err := g.server.Do(words...); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// calls are those of a turn. The token of the lease is shown to the store before "Save" and
-// "Clear".
+// calls are those of a turn. The token of the lease is shown to the store before them, unless they are the
+// first.
 var calls = map[string]func(context.Context, *ground) error{
 	"Save":       func(ctx context.Context, g *ground) error { return g.memory.Save(ctx, "q", "a") },
-	"first Save": func(ctx context.Context, g *ground) error { return g.memory.Save(ctx, "q", "a") },
-	"named Save": func(ctx context.Context, g *ground) error {
-		return g.memory.SaveOnce(ctx, "id", "q", "a")
+	"named Save": func(ctx context.Context, g *ground) error { return g.memory.SaveOnce(ctx, "id", "q", "a") },
+	"Clear":      func(ctx context.Context, g *ground) error { return g.memory.Clear(ctx) },
+	"Load":       func(ctx context.Context, g *ground) error { return g.opens(ctx) },
+	"Search":     func(ctx context.Context, g *ground) error { _, err := g.memory.Search(ctx, "q", 1); return err },
+	"Sessions": func(ctx context.Context, g *ground) (last error) {
+		for _, err := range g.store.Sessions(ctx) {
+			last = err
+		}
+		return last
 	},
-	"Clear":       func(ctx context.Context, g *ground) error { return g.memory.Clear(ctx) },
-	"first Clear": func(ctx context.Context, g *ground) error { return g.memory.Clear(ctx) },
-	"Load":        func(ctx context.Context, g *ground) error { _, err := g.memory.Load(ctx, ""); return err },
-	"first Load":  func(ctx context.Context, g *ground) error { _, err := g.memory.Load(ctx, ""); return err },
-	"Search":      func(ctx context.Context, g *ground) error { _, err := g.memory.Search(ctx, "q", 1); return err },
 }
 
 func TestStore_C_failedCall_kind(t *testing.T) {
@@ -97,7 +78,7 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 	lost := func(then func(*ground)) func(*testing.T, *ground) {
 		return func(_ *testing.T, g *ground) {
 			next := func() { then(g) }
-			g.proxy.DropReplies(faultnet.First(1, faultnet.Containing("{s}:")))
+			g.proxy.DropReplies(faultnet.First(1, faultnet.Containing("{"+g.key+"}:")))
 			g.redial.Store(&next)
 		}
 	}
@@ -114,7 +95,7 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 			map[string]error{writes: unavailable, reads: unavailable}, "",
 		},
 		"each answer is lost": {
-			func(_ *testing.T, g *ground) { g.proxy.DropReplies(faultnet.Containing("{s}:")) },
+			func(_ *testing.T, g *ground) { g.proxy.DropReplies(faultnet.Containing("{" + g.key + "}:")) },
 			map[string]error{writes: unknown, reads: unavailable}, "",
 		},
 		"an answer is lost, then no server": {
@@ -122,35 +103,39 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 			map[string]error{writes: unknown, reads: unavailable}, "",
 		},
 		"the memory is full": {
-			func(t *testing.T, g *ground) { g.do(t, "CONFIG", "SET", "maxmemory", "1") },
+			func(t *testing.T, g *ground) { do(t, g.server, "CONFIG", "SET", "maxmemory", "1") },
 			map[string]error{"Save, first Save, named Save, first Load": refused}, "maxmemory",
 		},
 		"a replica": {
-			func(t *testing.T, g *ground) { g.do(t, "REPLICAOF", "127.0.0.1", "1") },
+			func(t *testing.T, g *ground) { do(t, g.server, "REPLICAOF", "127.0.0.1", "1") },
 			map[string]error{writes: unavailable, "first Load": unavailable}, "master",
 		},
 		"no right to write": {
-			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-xadd") },
+			func(t *testing.T, g *ground) { do(t, g.server, "ACL", "SETUSER", "default", "-xadd") },
 			map[string]error{writes: refused, "first Load": refused}, "xadd",
 		},
 		"no right to scripts": {
-			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-evalsha") },
+			func(t *testing.T, g *ground) { do(t, g.server, "ACL", "SETUSER", "default", "-evalsha") },
 			map[string]error{"first Save, named Save, Clear, first Clear, first Load": refused}, "evalsha",
 		},
 		"no right to read": {
-			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-xrange", "-xrevrange") },
+			func(t *testing.T, g *ground) { do(t, g.server, "ACL", "SETUSER", "default", "-xrange", "-xrevrange") },
 			map[string]error{reads: refused}, "range",
 		},
+		"no right to list": {
+			func(t *testing.T, g *ground) { do(t, g.server, "ACL", "SETUSER", "default", "-scan") },
+			map[string]error{"Sessions": refused}, "scan",
+		},
 		"no right after the write": {
-			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-pexpire", "-unlink") },
+			func(t *testing.T, g *ground) { do(t, g.server, "ACL", "SETUSER", "default", "-pexpire", "-unlink") },
 			map[string]error{"first Save, Clear, first Clear": unknown, "named Save, first Load": refused}, "right",
 		},
 		"no right to note a turn": {
-			func(t *testing.T, g *ground) { g.do(t, "ACL", "SETUSER", "default", "-hset") },
+			func(t *testing.T, g *ground) { do(t, g.server, "ACL", "SETUSER", "default", "-hset") },
 			map[string]error{"named Save": refused}, "hset",
 		},
 		"data of another program": {
-			func(t *testing.T, g *ground) { g.do(t, "DEL", g.log); g.do(t, "SET", g.log, "x") },
+			func(t *testing.T, g *ground) { do(t, g.server, "DEL", g.log()); do(t, g.server, "SET", g.log(), "x") },
 			map[string]error{writes: refused, reads: refused}, "Namespace",
 		},
 	} {
@@ -161,12 +146,13 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 					t.Run(name, func(t *testing.T) {
 						g := newGround(t)
 						must(t, g.memory.Save(t.Context(), "before", "the turn"))
-						must(t, g.memory.Turn(t.Context(), func(ctx context.Context) error {
-							if slices.Contains([]string{"Save", "Clear", "Load"}, name) {
+						g.turn(t, func(ctx context.Context) {
+							call, isFirst := strings.CutPrefix(name, "first ")
+							if !isFirst && call != "named Save" && call != "Search" && call != "Sessions" {
 								must(t, g.memory.Save(ctx, "before", "the call"))
 							}
 							c.fault(t, g)
-							err := calls[name](ctx, g)
+							err := calls[call](ctx, g)
 							for _, each := range []error{unavailable, refused, unknown, distlock.ErrLost, context.Canceled, context.DeadlineExceeded} {
 								if errors.Is(err, each) != (each == want) {
 									t.Errorf("%v; want %v", err, want)
@@ -178,8 +164,7 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 							if rights := strings.HasPrefix(what, "no right"); errors.Is(err, driver.ErrRights) != rights {
 								t.Errorf("a right is missing: %t, and the error: %v", rights, err)
 							}
-							return nil
-						}))
+						})
 					})
 				}
 			}
@@ -191,18 +176,12 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 func TestSave_C_rejectedConnection_refused(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
-	do := func(args ...string) {
-		t.Helper()
-		if _, err := server.Do(args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	do("ACL", "SETUSER", "app", "on", ">first", "~*", "&*", "+@all")
-	r := newRig(t, redis.Options{Addr: server.Addr(), Username: "app", Password: "first"}, nil, &sessionstore.Retention{IdleTTL: time.Hour})
+	do(t, server, "ACL", "SETUSER", "app", "on", ">first", "~*", "&*", "+@all")
+	r := newRig(t, server, &redis.Options{Username: "app", Password: "first"}, &sessionstore.Retention{IdleTTL: time.Hour})
 	_ = r.memory.Turn(t.Context(), func(ctx context.Context) error {
 		must(t, r.memory.Save(ctx, "q", "a"))
-		do("ACL", "SETUSER", "app", "resetpass", ">second")
-		do("CLIENT", "KILL", "USER", "app")
+		do(t, server, "ACL", "SETUSER", "app", "resetpass", ">second")
+		do(t, server, "CLIENT", "KILL", "USER", "app")
 		if err := r.memory.Save(ctx, "q2", "a2"); !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) {
 			t.Errorf("Save: %v, want a definite refusal", err)
 		}
@@ -216,7 +195,7 @@ func TestSave_C_rejectedConnection_refused(t *testing.T) {
 // Locks in one process do not protect sessions that all processes see.
 func TestStore_C_locksInProcess_refused(t *testing.T) {
 	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, nil)
+	s := newRig(t)
 	locks := memlock.NewDriver()
 	for name, d := range map[string]driver.Driver{"memlock": locks, "memlock, wrapped": drivertest.NewFaults(locks)} {
 		locker, err := distlock.New(d, nil)

@@ -9,28 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
-
-// named is the rig of another session.
-func (r *rig) named(t *testing.T, session string) *rig {
-	other := *r
-	other.key = session
-	key := lockedmemory.FixedKey(session)
-	var err error
-	other.store, err = redisstore.New(r.client, key, sessionstore.JSON[string]{}, nil, nil)
-	must(t, err)
-	other.memory, err = lockedmemory.New(other.store, r.locker, key, nil)
-	must(t, err)
-	return &other
-}
 
 func wantRefused(t *testing.T, what string, err error) {
 	t.Helper()
@@ -43,7 +26,7 @@ func wantRefused(t *testing.T, what string, err error) {
 func TestFullMemory_C_freedByDeletes(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t, "--maxmemory-policy", "noeviction")
-	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+	r := newRig(t, server)
 	used, err := strconv.Atoi(server.Info("used_memory"))
 	must(t, err)
 	must(t, r.client.ConfigSet(t.Context(), "maxmemory", strconv.Itoa(used+4<<20)).Err())
@@ -75,7 +58,7 @@ func TestFullMemory_C_freedByDeletes(t *testing.T) {
 		wantRefused(t, "Save", s.memory.Save(t.Context(), "q", "a"))
 	}
 	at := sessions[0].places(t)
-	edited := lockedmemory.Exchange[string]{Messages: []string{"edited"}}
+	edited := exchange("edited")
 	wantRefused(t, "Replace with content", sessions[0].memory.Replace(t.Context(), at[0], at[0], edited))
 
 	must(t, sessions[0].memory.Replace(t.Context(), at[1], at[2]))
@@ -105,8 +88,8 @@ func TestFullMemory_C_insideTurn(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t, "--maxmemory-policy", "noeviction")
 	proxy := faultnet.New(t, server.Addr())
-	r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
-	edited := lockedmemory.Exchange[string]{Messages: []string{"edited"}}
+	r := newRig(t, proxy)
+	edited := exchange("edited")
 	load := func(ctx context.Context, r *rig) error { _, err := r.memory.Load(ctx, ""); return err }
 	first := func(r *rig) lockedmemory.Place { return r.places(t)[0] }
 	remove := func(ctx context.Context, r *rig) error { return r.memory.Replace(ctx, first(r), first(r)) }
@@ -176,8 +159,8 @@ func TestFullMemory_C_insideTurn(t *testing.T) {
 func TestFullMemory_L_waitingDelete_outlivesRefusedTurn(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t, "--maxmemory-policy", "noeviction")
-	holder := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
-	other := newRig(t, redis.Options{Addr: server.Addr()}, &distlock.Options{TTL: 2 * time.Second}, nil)
+	holder := newRig(t, server)
+	other := newRig(t, server, &distlock.Options{TTL: 2 * time.Second})
 	waiting := func(n int) {
 		servers.Await(t, 5*time.Second, "waiters", func() bool {
 			_, err := other.locker.TryAcquire(t.Context(), holder.key)
@@ -186,7 +169,7 @@ func TestFullMemory_L_waitingDelete_outlivesRefusedTurn(t *testing.T) {
 		})
 	}
 	turn, deleted := make(chan error, 1), make(chan error, 1)
-	must(t, holder.memory.Turn(t.Context(), func(ctx context.Context) error {
+	holder.turn(t, func(ctx context.Context) {
 		must(t, holder.memory.Save(ctx, "q", "a"))
 		go func() { turn <- other.memory.Turn(t.Context(), idle) }()
 		waiting(1)
@@ -194,8 +177,7 @@ func TestFullMemory_L_waitingDelete_outlivesRefusedTurn(t *testing.T) {
 		waiting(2)
 		must(t, holder.client.ConfigSet(ctx, "maxmemory", "1").Err())
 		wantRefused(t, "Turn", <-turn)
-		return nil
-	}))
+	})
 	must(t, <-deleted)
 	if got := holder.history(t); len(got) > 0 {
 		t.Errorf("the history is %q", got)

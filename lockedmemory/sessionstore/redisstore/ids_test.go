@@ -17,57 +17,65 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-// ids is a session whose driver writes under rising tokens.
+// ids is the session of a rig. Its driver writes exchanges with IDs under rising tokens, from 1 on.
 type ids struct {
 	*testing.T
-	client *redis.Client
-	writer func(session string, fence int64) (storedriver.Driver, storedriver.Access)
-	fence  int64
+	*rig
+	storedriver.Driver
+	access storedriver.Access
+	fence  *int64
 }
 
 func newIDs(t *testing.T) *ids {
-	client := redis.NewClient(&redis.Options{Addr: servers.StartRedis(t).Addr()})
-	t.Cleanup(func() { _ = client.Close() })
-	markKnown(t, client)
-	return &ids{T: t, client: client, writer: driverOf(t, client, storedriver.Retention{})}
+	s := &ids{T: t, rig: newRig(t), fence: new(int64)}
+	// A session with a mark admits small tokens.
+	must(t, s.client.Set(t.Context(), s.mark(), "1:0-0:e:::0:", 0).Err())
+	return s.remembering(0)
 }
 
-const idsKey, logKey = "session:{s}:ids", "session:{s}:log"
-
-// exchange is the next one that a new lease stores under an ID.
-func (s *ids) exchange(id string) storedriver.Append {
-	s.fence++
-	_, access := s.writer("s", s.fence)
-	return storedriver.Append{
-		Write:   storedriver.Write{Access: access, N: 3, Op: fmt.Sprintf("%032x", s.fence)},
-		Content: storedriver.Content{Messages: [][]byte{{'m'}}, ID: id, Digest: [16]byte{'d'}},
-	}
+// remembering is the same session, with a driver that remembers IDs for a time.
+func (s *ids) remembering(d time.Duration) *ids {
+	other := *s
+	other.Driver, other.access = driverOf(s.T, s.client, storedriver.Retention{RememberIDs: d})
+	other.access.Session = s.key
+	return &other
 }
 
-func (s *ids) append(a storedriver.Append) (storedriver.Verdict, error) {
-	d, _ := s.writer("s", 1)
-	return d.Append(s.Context(), a)
-}
-
-// place returns the place of the exchange of an ID, or "gone".
-func (s *ids) place(id string) (at string, known bool) {
+// save stores an exchange under an ID and a token.
+func (s *ids) save(id string, fence int64, want storedriver.Outcome) {
 	s.Helper()
-	d, _ := s.writer("s", 1)
-	page, err := d.Read(s.Context(), storedriver.Read{Access: storedriver.Access{Session: "s"}, ID: id, Limit: 1})
-	must(s.T, err)
-	for _, e := range page.Entries {
-		at += e.Place.String()
+	*s.fence++
+	a := s.access
+	a.Fence = fence
+	v, err := s.Append(s.Context(), storedriver.Append{
+		Write:   storedriver.Write{Access: a, N: 3, Op: fmt.Sprintf("%032x", *s.fence)},
+		Content: storedriver.Content{Messages: [][]byte{{'m'}}, ID: id, Digest: [16]byte{'d'}},
+	})
+	if err != nil || v.Outcome != want {
+		s.Fatalf("%s under %d: %+v, %v; want %d", id, fence, v, err, want)
 	}
-	return at, page.Known
+}
+
+func (s *ids) saves(id string) {
+	s.Helper()
+	s.save(id, *s.fence+1, storedriver.Done)
 }
 
 // isAt checks the place of an ID. Empty: the ID is not known.
 func (s *ids) isAt(id, place string) {
 	s.Helper()
-	if at, known := s.place(id); at != place || known != (place != "") {
-		s.Errorf("%s is at %q, known: %t; want %q", id, at, known, place)
+	page, err := s.Read(s.Context(), storedriver.Read{Access: storedriver.Access{Session: s.key}, ID: id, Limit: 1})
+	must(s.T, err)
+	at := ""
+	for _, e := range page.Entries {
+		at += e.Place.String()
+	}
+	if at != place || page.Known != (place != "") {
+		s.Errorf("%s is at %q, known: %t; want %q", id, at, page.Known, place)
 	}
 }
+
+func (s *ids) record(id string) string { return s.client.HGet(s.Context(), s.ids(), fieldOf(id)).Val() }
 
 func fieldOf(id string) string {
 	sum := sha256.Sum256([]byte(id))
@@ -77,12 +85,8 @@ func fieldOf(id string) string {
 func TestIDs_storedForm(t *testing.T) {
 	t.Parallel()
 	s := newIDs(t)
-	v, err := s.append(s.exchange("id"))
-	if must(t, err); v.Outcome != storedriver.Done {
-		t.Fatal(v)
-	}
-	record := s.client.HGet(t.Context(), idsKey, fieldOf("id")).Val()
-	want := "d" + strings.Repeat("\x00", 15) + "0000000000000001" + "0000000000003"
+	s.saves("id")
+	record, want := s.record("id"), "d"+strings.Repeat("\x00", 15)+"0000000000000001"+"0000000000003"
 	if len(record) != 59 || record[0] != '1' || record[14:] != want {
 		t.Errorf("the record is %q, want '1', 13 digits and %q", record, want)
 	}
@@ -95,8 +99,8 @@ func TestIDs_storedForm(t *testing.T) {
 // A record of another program, or of a later version of this library, is not overwritten, and decides nothing.
 func TestIDs_O_foreignRecord_refused(t *testing.T) {
 	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, nil)
-	ids, ctx := strings.TrimSuffix(s.log(), "log")+"ids", t.Context()
+	s := newRig(t)
+	ids, ctx := s.ids(), t.Context()
 	sound := "1" + fmt.Sprint(time.Now().Add(time.Hour).UnixMilli()) + strings.Repeat("0", 45)
 	for _, record := range []string{
 		"", "x", "1", sound[:13], sound[:58], sound + "0", sound + sound[14:], "2" + sound[1:], " " + sound[1:],
@@ -126,52 +130,47 @@ func TestIDs_O_foreignRecord_refused(t *testing.T) {
 	}
 }
 
-// An expired ID is not known, even while other IDs keep its record.
-func TestIDs_expiredRecord_isNotKnown(t *testing.T) {
-	t.Parallel()
-	s := newIDs(t)
-	_, err := s.append(s.exchange("id"))
-	must(t, err)
-	past := fmt.Sprintf("%013d", time.Now().Add(-time.Millisecond).UnixMilli())
-	record := s.client.HGet(t.Context(), idsKey, fieldOf("id")).Val()
-	must(t, s.client.HSet(t.Context(), idsKey, fieldOf("id"), "1"+past+record[14:]).Err())
-	s.isAt("id", "")
-	if v, err := s.append(s.exchange("id")); err != nil || v.Outcome != storedriver.Done {
-		t.Error(v, err)
-	}
-	s.isAt("id", "2-3000000")
-}
-
 // Replaced content is at sub-places of its place. The record does not change.
 func TestIDs_replacedContent_isFound(t *testing.T) {
 	t.Parallel()
 	s := newIDs(t)
-	_, err := s.append(s.exchange("id"))
-	must(t, err)
-	must(t, s.client.XDel(t.Context(), logKey, "1-3000000").Err())
-	for n, id := range []string{"", "other", "id"} {
+	s.saves("id")
+	must(t, s.client.XDel(t.Context(), s.log(), "1-3000000").Err())
+	for _, e := range [][2]string{{"1-3000001", ""}, {"1-3000002", "other"}, {"1-3000003", "id"}, {"1-4000000", "id"}} {
 		fields := []string{"op", strings.Repeat("0", 32), "m", "new"}
-		if id != "" {
-			fields = append(fields, "id", id)
+		if e[1] != "" {
+			fields = append(fields, "id", e[1])
 		}
-		must(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: logKey, ID: fmt.Sprintf("1-%d", 3_000_001+n), Values: fields}).Err())
+		must(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.log(), ID: e[0], Values: fields}).Err())
 	}
-	must(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: logKey, ID: "1-4000000", // a next exchange
-		Values: []string{"op", strings.Repeat("0", 32), "m", "next", "id", "id"}}).Err())
-	s.isAt("id", "1-3000003")
+	s.isAt("id", "1-3000003") // that at 1-4000000 is of a next exchange
 }
 
-// The first Save of a lease moves the mark, also with an ID.
-func TestIDs_S2_firstSave_movesMark(t *testing.T) {
+// A session has one key of IDs. The key lives as long as its last ID. A SaveOnce removes
+// expired IDs.
+func TestIDs_areInOneKey(t *testing.T) {
 	t.Parallel()
 	s := newIDs(t)
-	for _, id := range []string{"one", "two"} {
-		a := s.exchange(id)
-		_, err := s.append(a)
-		must(t, err)
-		if mark, want := s.client.Get(t.Context(), "session:{s}:mark").Val(), fmt.Sprintf("1:%d-0:l:::0:", a.Fence); mark != want {
-			t.Errorf("the mark is %q, want %q", mark, want)
+	long, short := s.remembering(time.Hour), s.remembering(time.Second)
+	many := func(by *ids, times int) {
+		for range times {
+			by.saves(fmt.Sprint(*s.fence))
 		}
+	}
+	many(long, 1)
+	many(short, 40)
+	if life := s.client.PTTL(t.Context(), s.ids()).Val(); life < time.Hour/2 {
+		t.Errorf("a shorter RememberIDs has cut the life of the IDs to %s", life)
+	}
+	time.Sleep(time.Second + 10*time.Millisecond) // the 40 expire
+	long.save("stale", 1, storedriver.Stale)
+	long.saves("stale") // the ID of a refused Save is not known
+	many(long, 98)
+	if known := s.client.HLen(t.Context(), s.ids()).Val(); known < 100 || known > 110 {
+		t.Errorf("%d turn IDs, want 100 and few of the 40 expired ones", known)
+	}
+	if keys := s.client.Keys(t.Context(), "session:{"+s.key+"}:*").Val(); len(keys) != 3 { // with log and mark
+		t.Errorf("the keys are %q", keys)
 	}
 }
 
@@ -180,22 +179,19 @@ func TestIDs_S2_firstSave_movesMark(t *testing.T) {
 func TestIDs_C_inTurn_prolongsLife(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
-	s := newRig(t, redis.Options{Addr: server.Addr()}, nil, &sessionstore.Retention{IdleTTL: time.Hour})
-	must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
+	s := newRig(t, server, &sessionstore.Retention{IdleTTL: time.Hour})
+	s.turn(t, func(ctx context.Context) {
 		must(t, s.memory.SaveOnce(ctx, "1", "q", "a"))
 		must(t, s.client.PExpire(ctx, s.log(), time.Minute).Err())
 		must(t, s.memory.SaveOnce(ctx, "2", "q2", "a2"))
 		if life := s.client.PTTL(ctx, s.log()).Val(); life < 59*time.Minute {
 			t.Errorf("the session lives for %s", life)
 		}
-		if _, err := server.Do("ACL", "SETUSER", "default", "-pexpire"); err != nil {
-			t.Fatal(err)
-		}
+		do(t, server, "ACL", "SETUSER", "default", "-pexpire")
 		if err := s.memory.SaveOnce(ctx, "3", "q3", "a3"); !errors.Is(err, distlock.ErrOutcomeUnknown) {
 			t.Errorf("Save: %v", err)
 		}
-		return nil
-	}))
+	})
 	if got := s.history(t); len(got) != 6 {
 		t.Errorf("the history is %q", got)
 	}
@@ -205,21 +201,16 @@ func TestIDs_C_inTurn_prolongsLife(t *testing.T) {
 func TestIDs_O_inTurn_noLife_notKnown(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
-	s := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
-	must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
+	s := newRig(t, server)
+	s.turn(t, func(ctx context.Context) {
 		must(t, s.memory.Save(ctx, "q", "a"))
-		if _, err := server.Do("ACL", "SETUSER", "default", "-pexpire"); err != nil {
-			t.Fatal(err)
-		}
+		do(t, server, "ACL", "SETUSER", "default", "-pexpire")
 		if err := s.memory.SaveOnce(ctx, "id", "q2", "a2"); !errors.Is(err, distlock.ErrRefused) {
 			t.Errorf("Save: %v", err)
 		}
-		if _, err := server.Do("ACL", "SETUSER", "default", "+pexpire"); err != nil {
-			t.Fatal(err)
-		}
+		do(t, server, "ACL", "SETUSER", "default", "+pexpire")
 		must(t, s.memory.SaveOnce(ctx, "id", "q2", "a2"))
-		return nil
-	}))
+	})
 	if got := s.history(t); len(got) != 4 {
 		t.Errorf("the history is %q", got)
 	}
@@ -228,9 +219,9 @@ func TestIDs_O_inTurn_noLife_notKnown(t *testing.T) {
 // Saves inside a turn remove expired IDs. Data of another program stays.
 func TestIDs_inTurn_removesExpired(t *testing.T) {
 	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, nil)
-	ids := strings.TrimSuffix(s.log(), "log") + "ids"
-	must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
+	s := newRig(t)
+	ids := s.ids()
+	s.turn(t, func(ctx context.Context) {
 		must(t, s.memory.Save(ctx, "q", "a"))
 		must(t, s.client.HSet(ctx, ids, "foreign", "0").Err())
 		for n := range 100 {
@@ -239,8 +230,7 @@ func TestIDs_inTurn_removesExpired(t *testing.T) {
 		for n := range 200 {
 			must(t, s.memory.SaveOnce(ctx, fmt.Sprint("message-", n), "q", "a"))
 		}
-		return nil
-	}))
+	})
 	expired := 0
 	for field := range s.client.HGetAll(t.Context(), ids).Val() {
 		if strings.HasPrefix(field, "expired-") {
@@ -256,16 +246,13 @@ func TestIDs_inTurn_removesExpired(t *testing.T) {
 func TestIDs_size(t *testing.T) {
 	t.Parallel()
 	s := newIDs(t)
-	stored := 0
-	for _, step := range []struct{ ids, most int }{{100, 90}, {500, 90}, {1000, 140}, {10_000, 140}} {
-		for ; stored < step.ids; stored++ {
-			_, err := s.append(s.exchange(fmt.Sprint("message-", stored)))
-			must(t, err)
+	for n, most := range map[int]int64{100: 90, 500: 90, 1000: 140} {
+		must(t, s.client.Del(t.Context(), s.ids(), s.log()).Err())
+		for id := range n {
+			s.saves(fmt.Sprint("message-", n, "-", id))
 		}
-		size := int(s.client.MemoryUsage(t.Context(), idsKey, 0).Val()) / step.ids
-		if size > step.most {
-			t.Errorf("with %d IDs, one has %d B, want at most %d", step.ids, size, step.most)
+		if size := s.client.MemoryUsage(t.Context(), s.ids(), 0).Val() / int64(n); size > most {
+			t.Errorf("with %d IDs, one has %d B, want at most %d", n, size, most)
 		}
-		t.Logf("with %d IDs, one has %d B", step.ids, size)
 	}
 }

@@ -7,47 +7,31 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
 	"github.com/belugalock/belugalock/internal/test/servers"
-	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
-// requests counts the requests of a client about the session of a test, and about its lock.
-type requests struct {
-	mu sync.Mutex
-	n  int
-}
-
-func countRequests(t *testing.T, proxy *faultnet.Proxy) *requests {
-	c := new(requests)
+// countRequests counts the requests about the session of a test, and about its lock. take returns how many
+// there were since the last call.
+func countRequests(t *testing.T, proxy *faultnet.Proxy) (take func() int) {
+	var n atomic.Int64
 	proxy.HoldRequests(func(request []byte) bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
 		if bytes.Contains(request, []byte("{"+t.Name()+"}:")) {
-			c.n++
+			n.Add(1)
 		}
 		return false
 	})
-	return c
-}
-
-// take returns how many requests there were since the last call.
-func (c *requests) take() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	defer func() { c.n = 0 }()
-	return c.n
+	return func() int { return int(n.Swap(0)) }
 }
 
 // outcomes notes the operations of an Observer, with their requests.
@@ -79,37 +63,36 @@ func (o *outcomes) of(t *testing.T, name string) distlock.Operation {
 }
 
 // proxied is a rig behind a proxy. Its server has the scripts.
-func proxied(t *testing.T, o redis.Options, lo *distlock.Options) (*rig, *faultnet.Proxy) {
+func proxied(t *testing.T, options ...any) (*rig, *faultnet.Proxy) {
 	t.Helper()
 	proxy := faultnet.New(t, servers.SharedServer().Addr())
-	o.Addr = proxy.Addr()
-	r := newRig(t, o, lo, nil)
+	r := newRig(t, append(options, proxy)...)
 	must(t, r.memory.Save(t.Context(), "first", "re: first"))
 	r.wantFree(t) // loads the script of a release
 	return r, proxy
 }
 
-// savesTwice begins a Save of which the first answer is lost. It returns when the second copy is held.
-func (r *rig) savesTwice(ctx context.Context, proxy *faultnet.Proxy) (second *faultnet.Held, saved <-chan error) {
-	isSave, n := faultnet.Containing("re: q"), 0
-	lost := proxy.DropReplies(faultnet.First(1, isSave))
+// twice begins a call of which the first answer is lost. It returns when the second copy is held.
+func twice(proxy *faultnet.Proxy, is func([]byte) bool, call func() error) (second *faultnet.Held, outcome <-chan error) {
+	n := 0
+	lost := proxy.DropReplies(faultnet.First(1, is))
 	second = proxy.HoldRequests(func(request []byte) bool {
-		if isSave(request) {
+		if is(request) {
 			n++
 		}
-		return isSave(request) && n == 2
+		return is(request) && n == 2
 	})
-	outcome := make(chan error, 1)
-	go func() { outcome <- r.store.Save(ctx, "q", "re: q") }()
+	done := make(chan error, 1)
+	go func() { done <- call() }()
 	lost.Wait(1)
 	second.Wait(1)
-	return second, outcome
+	return second, done
 }
 
 // wantFree fails the test if another client cannot have the lock at once.
 func (r *rig) wantFree(t *testing.T) {
 	t.Helper()
-	lease, err := newRig(t, redis.Options{}, nil, nil).locker.TryAcquire(t.Context(), r.key)
+	lease, err := newRig(t).locker.TryAcquire(t.Context(), r.key)
 	if err != nil {
 		t.Errorf("the lock: %v", err)
 		return
@@ -136,10 +119,10 @@ func (r *rig) wantHistory(t *testing.T, questions ...string) {
 func TestSave_outsideATurn_twoRoundTrips(t *testing.T) {
 	t.Parallel()
 	seen := new(outcomes)
-	r, proxy := proxied(t, redis.Options{}, &distlock.Options{Observer: seen})
+	r, proxy := proxied(t, &distlock.Options{Observer: seen})
 	once := func(id string) error { return r.memory.SaveOnce(t.Context(), id, "named", "re: named") }
 	must(t, once("id"))
-	n := countRequests(t, proxy)
+	requests := countRequests(t, proxy)
 	save := func(ctx context.Context) error { return r.memory.Save(ctx, "q", "re: q") }
 	for name, c := range map[string]struct {
 		call func() error
@@ -164,7 +147,7 @@ func TestSave_outsideATurn_twoRoundTrips(t *testing.T) {
 		}, 4, 1},
 	} {
 		must(t, c.call())
-		if got := n.take(); got != c.want {
+		if got := requests(); got != c.want {
 			t.Errorf("%s: %d requests, want %d", name, got, c.want)
 		}
 		acquire, release := seen.of(t, distlock.OpAcquire), seen.of(t, distlock.OpRelease)
@@ -179,51 +162,30 @@ func TestSave_outsideATurn_twoRoundTrips(t *testing.T) {
 	}
 }
 
-// wrapped is a driver of another program around that of the locks.
-type wrapped struct {
-	driver.Driver
-	releases int
-}
-
-func (w *wrapped) Unwrap() driver.Driver { return w.Driver }
-
-func (w *wrapped) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	w.releases++
-	return w.Driver.Release(ctx, req)
-}
-
 // The store leaves the lock alone if its lock is on another client, or if a wrapper waits for the
 // release.
 func TestSave_locksElsewhere_ownRelease(t *testing.T) {
 	t.Parallel()
 	proxy := faultnet.New(t, servers.SharedServer().Addr())
-	locks := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-	sessions := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-	defer locks.Close()
-	defer sessions.Close()
-	for name, c := range map[string]struct {
-		client *redis.Client
-		wraps  bool
-	}{"another client": {sessions, false}, "a wrapped driver": {locks, true}} {
+	locks, sessions := newRig(t, proxy).client, newRig(t, proxy)
+	for name, wraps := range map[string]bool{"another client": false, "a wrapped driver": true} {
 		d, err := redislock.NewDriver(locks)
 		must(t, err)
-		w := &wrapped{Driver: d}
-		if c.wraps {
-			d = w
+		wrapped := drivertest.NewFaults(d)
+		r := *sessions
+		if wraps {
+			d, r.client = wrapped, locks
 		}
-		locker, err := distlock.New(d, nil)
+		r.locker, err = distlock.New(d, nil)
 		must(t, err)
-		store, err := redisstore.New(c.client, lockedmemory.FixedKey(t.Name()), sessionstore.JSON[string]{}, nil, nil)
-		must(t, err)
-		memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey(t.Name()), nil)
-		must(t, err)
+		memory := r.named(t, t.Name()).memory
 		must(t, memory.Save(t.Context(), "q", "a")) // the connections know the scripts from now on
-		n := countRequests(t, proxy)
+		requests := countRequests(t, proxy)
 		must(t, memory.Save(t.Context(), "q", "a"))
-		if got := n.take(); got != 3 || c.wraps && w.releases != 2 {
-			t.Errorf("%s: %d requests, and the wrapper saw %d releases", name, got, w.releases)
+		if got, releases := requests(), wrapped.Calls(drivertest.Release); got != 3 || wraps && releases != 2 {
+			t.Errorf("%s: %d requests, and the wrapper saw %d releases", name, got, releases)
 		}
-		must(t, locker.Close(t.Context()))
+		must(t, r.locker.Close(t.Context()))
 	}
 }
 
@@ -232,21 +194,9 @@ func TestSave_locksElsewhere_ownRelease(t *testing.T) {
 func TestSave_O_clearedBetweenCopies_unknown(t *testing.T) {
 	t.Parallel()
 	seen := new(outcomes)
-	r, proxy := proxied(t, redis.Options{}, &distlock.Options{Observer: seen})
-	other := newRig(t, redis.Options{}, nil, nil)
-	isSave := faultnet.Containing("re: q")
-	lost := proxy.DropReplies(faultnet.First(1, isSave))
-	n := 0
-	second := proxy.HoldRequests(func(request []byte) bool {
-		if isSave(request) {
-			n++
-		}
-		return isSave(request) && n == 2
-	})
-	saved := make(chan error, 1)
-	go func() { saved <- r.memory.Save(t.Context(), "q", "re: q") }()
-	lost.Wait(1)
-	second.Wait(1)
+	r, proxy := proxied(t, &distlock.Options{Observer: seen})
+	other := newRig(t)
+	second, saved := twice(proxy, faultnet.Containing("re: q"), func() error { return r.memory.Save(t.Context(), "q", "re: q") })
 	other.wantHistory(t, "first", "q")
 	must(t, other.memory.Clear(t.Context())) // the first copy has released the lock
 	must(t, other.memory.Save(t.Context(), "next", "re: next"))
@@ -266,7 +216,7 @@ func TestSave_O_clearedBetweenCopies_unknown(t *testing.T) {
 // A Save that is refused leaves the lock to its lease, which may get a higher token.
 func TestSave_S2_refused_keepsTheLock(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redis.Options{}, nil, nil)
+	r := newRig(t)
 	ahead := time.Now().Add(time.Hour).UnixMicro()
 	marker := &redis.XAddArgs{Stream: r.log(), ID: fmt.Sprintf("%d-0", ahead), Values: []string{"mark", ""}}
 	must(t, r.client.XAdd(t.Context(), marker).Err())
@@ -280,37 +230,42 @@ func TestSave_C_withoutTheRightToRelease_stored(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	seen := new(outcomes)
-	r := newRig(t, redis.Options{Addr: server.Addr()}, &distlock.Options{Observer: seen}, nil)
+	r := newRig(t, server, &distlock.Options{Observer: seen})
 	must(t, r.memory.Save(t.Context(), "first", "re: first"))
-	_, err := server.Do("ACL", "SETUSER", "default", "-setrange")
-	must(t, err)
+	do(t, server, "ACL", "SETUSER", "default", "-setrange")
 	must(t, r.memory.Save(t.Context(), "q", "re: q"))
 	if release := seen.of(t, distlock.OpRelease); release.Outcome != distlock.OutcomeRefused {
 		t.Fatalf("the release: %+v", release)
 	}
 	r.wantHistory(t, "first", "q")
-	_, err = server.Do("ACL", "SETUSER", "default", "+setrange")
-	must(t, err)
+	do(t, server, "ACL", "SETUSER", "default", "+setrange")
 	must(t, r.memory.Save(t.Context(), "next", "re: next")) // the clean-up has released the lock
 	r.wantHistory(t, "first", "q", "next")
 }
 
-// While the slot of the session moves, the Save waits. Then it is stored once, and the lock is
-// free.
+// While a slot of a Cluster moves, its master rejects scripts. Calls wait for the end of the move. Then an
+// exchange is stored once, and the lock is free.
 func TestSave_slotMovesOnCluster_storedOnce(t *testing.T) {
 	t.Parallel()
 	cluster := servers.StartCluster(t)
-	r := newRigOver(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()}), nil, nil)
+	r := newRig(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ContextTimeoutEnabled: true}))
 	must(t, r.memory.Save(t.Context(), "first", "re: first"))
 	for _, moved := range []string{r.log(), r.lock(), r.mark()} {
-		finish := cluster.BeginMove(r.log(), moved)
-		timer := time.AfterFunc(500*time.Millisecond, finish)
-		must(t, r.memory.Save(t.Context(), moved, "re: "+moved))
-		timer.Stop()
-		finish()
+		during := func(ctx context.Context, call func(context.Context) error) {
+			finish := cluster.BeginMove(r.log(), moved)
+			defer finish()
+			timer := time.AfterFunc(300*time.Millisecond, finish)
+			defer timer.Stop()
+			must(t, call(ctx))
+		}
+		during(t.Context(), func(ctx context.Context) error { return r.memory.Save(ctx, moved, "re: "+moved) })
 		if state, err := r.locker.Inspect(t.Context(), r.key); err != nil || state.Held {
 			t.Errorf("the lock: %+v, %v", state, err)
 		}
+		r.turn(t, func(ctx context.Context) {
+			during(ctx, r.opens)
+			during(ctx, func(ctx context.Context) error { return r.memory.SaveOnce(ctx, moved, "once", "re: once") })
+		})
 	}
-	r.wantHistory(t, "first", r.log(), r.lock(), r.mark())
+	r.wantHistory(t, "first", r.log(), "once", r.lock(), "once", r.mark(), "once")
 }

@@ -16,82 +16,8 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/test/servers"
-	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
-
-// After any sequence of turns and Saves, a log has at most one marker. Its mark lives as long as
-// the log.
-func TestMarks_oneMarkerAtMost(t *testing.T) {
-	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, &sessionstore.Retention{MaxExchanges: 150})
-	ctx := t.Context()
-	for n := range 300 {
-		err := s.memory.Turn(ctx, func(ctx context.Context) error {
-			if _, err := s.memory.Load(ctx, ""); err != nil || n%3 == 0 {
-				return err
-			}
-			return s.memory.Save(ctx, "q", "a")
-		})
-		if n%3 == 1 {
-			err = errors.Join(err, s.memory.Save(ctx, "outside", "a"))
-		}
-		must(t, err)
-	}
-	entries, err := s.client.XRange(ctx, s.log(), "-", "+").Result()
-	must(t, err)
-	markers := 0
-	for _, e := range entries {
-		if _, ok := e.Values["mark"]; ok {
-			markers++
-		}
-	}
-	if markers > 1 {
-		t.Errorf("%d markers in %d entries", markers, len(entries))
-	}
-	must(t, s.memory.Turn(ctx, s.opens)) // trims
-	if messages, err := s.store.Load(ctx, ""); err != nil || len(messages) != 300 {
-		t.Errorf("%d messages, %v; want the 150 exchanges that are kept", len(messages), err)
-	}
-	if ttl := s.client.TTL(ctx, s.mark()).Val(); ttl != -1 {
-		t.Errorf("the key of the mark expires after %s, the log never", ttl)
-	}
-}
-
-// Without the mark, only the owner of the lock can begin a session.
-func TestMarks_S2_removed_lockDecides(t *testing.T) {
-	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, nil)
-	old := s.stale(t, idle)
-	must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
-		var stale *sessionstore.StaleError
-		if err := s.store.Save(old, "stale", "stale"); !errors.As(err, &stale) || stale.MarkToken != 0 {
-			t.Errorf("a stale Save: %v", err)
-		}
-		return s.memory.Save(ctx, "q", "a")
-	}))
-}
-
-// If a right is missing to write the ID, the SaveOnce writes no entry. Otherwise its repetition
-// would be a second entry.
-func TestSave_O_idNotWritten_noEntry(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	s := newRig(t, redis.Options{Addr: server.Addr()}, &distlock.Options{Wait: time.Second}, nil)
-	must(t, s.memory.Save(t.Context(), "q", "a"))
-	for _, rule := range []string{"-hset", "+hset"} {
-		if _, err := server.Do("ACL", "SETUSER", "default", rule); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.memory.SaveOnce(t.Context(), "id", "q2", "a2"); (err != nil) != (rule == "-hset") {
-			t.Errorf("with %s: %v", rule, err)
-		}
-	}
-	if n := s.client.XLen(t.Context(), s.log()).Val(); n != 2 {
-		t.Errorf("there are %d entries", n)
-	}
-}
 
 // entryUnder is an entry of a store under a token that the lock has not granted.
 func entryUnder(log string, fence int64) redis.XAddArgs {
@@ -111,7 +37,7 @@ func TestSave_S2_damagedMarkIsInvalid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newRig(t, redis.Options{}, nil, nil)
+			s := newRig(t)
 			ctx := t.Context()
 			entry := entryUnder(s.log(), mark)
 			must(t, s.client.XAdd(ctx, &entry).Err())
@@ -140,7 +66,7 @@ func TestSave_S2_damagedMarkIsInvalid(t *testing.T) {
 // The store keeps an entry of another program at the place of its own removed marker.
 func TestMarks_foreignData_isKept(t *testing.T) {
 	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, nil)
+	s := newRig(t)
 	ctx := t.Context()
 	must(t, s.memory.Turn(ctx, s.opens))
 	place := strings.Split(s.client.Get(ctx, s.mark()).Val(), ":")[1]
@@ -160,12 +86,12 @@ func TestMarks_foreignData_isKept(t *testing.T) {
 // The history does, too.
 func TestMarks_O_unknownForm_refusesEachCall(t *testing.T) {
 	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, &sessionstore.Retention{MaxExchanges: 2})
+	s := newRig(t, &sessionstore.Retention{MaxExchanges: 2})
 	ctx := t.Context()
 	must(t, s.memory.Save(ctx, "q", "a"))
 	must(t, s.memory.Save(ctx, "q2", "a2"))
 	at := s.places(t)
-	mark, edited := s.client.Get(ctx, s.mark()).Val(), lockedmemory.Exchange[string]{Messages: []string{"edited"}}
+	mark, edited := s.client.Get(ctx, s.mark()).Val(), exchange("edited")
 	calls := map[string]func(context.Context) error{
 		"Load":         s.opens,
 		"Turn":         func(ctx context.Context) error { return s.memory.Turn(ctx, s.opens) },
@@ -204,11 +130,18 @@ func TestMarks_O_unknownForm_refusesEachCall(t *testing.T) {
 	}
 }
 
-// halving is a connection that calls between a command and the XRANGE of a pipeline.
 type halving struct {
 	net.Conn
 	between *atomic.Pointer[func()]
 	command string
+}
+
+// halved calls between, once, between a command and the XRANGE of a pipeline.
+func halved(command string, between *atomic.Pointer[func()]) *redis.Options {
+	return &redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return halving{c, between, command}, err
+	}}
 }
 
 func (h halving) Write(b []byte) (int, error) {
@@ -232,10 +165,7 @@ func (h halving) Write(b []byte) (int, error) {
 func TestLoad_S2_tokenBeforeRead(t *testing.T) {
 	t.Parallel()
 	var between atomic.Pointer[func()]
-	r := newRig(t, redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return halving{c, &between, "evalsha"}, err
-	}}, nil, nil)
+	r := newRig(t, halved("evalsha", &between))
 	must(t, r.memory.Save(t.Context(), "q", "a"))
 	must(t, r.memory.Turn(t.Context(), r.opens)) // loads the scripts
 	old := r.stale(t, r.opens)

@@ -8,11 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
@@ -24,6 +20,13 @@ type model struct {
 	mark    lockedmemory.Place
 	begun   bool   // state l
 	op      string // of the last Clear under the token of the mark
+	ids     map[string]named
+}
+
+// named is what the record of an ID says.
+type named struct {
+	digest [16]byte
+	place  lockedmemory.Place
 }
 
 func (m *model) at(w storedriver.Write) lockedmemory.Place {
@@ -66,11 +69,25 @@ func (m *model) clear(w storedriver.Write) storedriver.Outcome {
 	if o, refused := m.refuses(w); refused {
 		return o
 	}
-	*m = model{mark: m.at(w), op: w.Op}
+	*m = model{mark: m.at(w), op: w.Op, ids: m.ids}
 	return storedriver.Done
 }
 
-func (m *model) save(w storedriver.Write) storedriver.Outcome {
+func (m *model) save(w storedriver.Write, c storedriver.Content) storedriver.Outcome {
+	if known, ok := m.ids[c.ID]; ok && known.digest != c.Digest {
+		return storedriver.Conflict
+	} else if ok {
+		m.load(w) // refused or not: the exchange is stored
+		return storedriver.Known
+	}
+	o := m.append(w)
+	if o == storedriver.Done && c.ID != "" {
+		m.ids[c.ID] = named{c.Digest, m.at(w)}
+	}
+	return o
+}
+
+func (m *model) append(w storedriver.Write) storedriver.Outcome {
 	if slices.ContainsFunc(m.history, func(old storedriver.Write) bool { return old.Op == w.Op }) {
 		return storedriver.Done
 	}
@@ -97,36 +114,29 @@ func higher(a, b lockedmemory.Place) lockedmemory.Place {
 	return b
 }
 
-// Holders load, save and clear under rising tokens. Packets come late and twice, and the log
+// Holders load, save and clear under rising tokens, also with IDs. Packets come late and twice, and the log
 // expires. In any order, the scripts follow the table of states. Each Save is also in
 // a history whose beginning its holder has seen.
 func TestDriver_S2_tableOfStates(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: servers.SharedServer().Addr()})
-	t.Cleanup(func() { _ = client.Close() })
-	d, err := redisstore.NewDriver(client, &storedriver.Retention{Namespace: "session"})
-	must(t, err)
-	locker, err := memlock.New(nil)
-	must(t, err)
-	t.Cleanup(func() { _ = locker.Close(t.Context()) })
-	lease, err := locker.Acquire(t.Context(), t.Name())
-	must(t, err)
+	client := newRig(t).client
+	d, access := driverOf(t, client, storedriver.Retention{})
 	for seed := range uint64(400) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		run(t, client, d, lease, fmt.Sprintf("%s-%d", t.Name(), seed), random)
+		run(t, client, d, access, fmt.Sprintf("%s-%d", t.Name(), seed), random)
 		if t.Failed() {
 			return
 		}
 	}
 }
 
-func run(t *testing.T, client *redis.Client, d storedriver.Driver, lease *distlock.Lease, session string, random *rand.Rand) {
+func run(t *testing.T, client redis.UniversalClient, d storedriver.Driver, access storedriver.Access, session string, random *rand.Rand) {
 	type call struct {
 		kind string
-		storedriver.Write
+		storedriver.Append
 	}
 	var (
-		m     model
+		m     = model{ids: map[string]named{}}
 		sent  []call
 		trace []string
 		need  [2]lockedmemory.Place // of two leases, whose tokens rise
@@ -135,10 +145,16 @@ func run(t *testing.T, client *redis.Client, d storedriver.Driver, lease *distlo
 		ctx   = t.Context()
 	)
 	for step := range 25 {
-		a := storedriver.Access{Session: session, Lease: lease, Fence: lease.Fence() + random.Int64N(2)*random.Int64N(2) + int64(step/8)}
+		a := access
+		a.Session, a.Fence = session, access.Fence+random.Int64N(2)*random.Int64N(2)+int64(step/8)
 		a.HistoryUpTo, a.FirstAccess = need[a.Fence%2], !shown[a.Fence] || random.IntN(2) == 0
 		n += min(1, random.Int64N(5)) // two writes may have one place
-		c := call{[]string{"load", "save", "save", "clear", "expire"}[random.IntN(5)], storedriver.Write{Access: a, N: n, Op: fmt.Sprintf("%032x", step)}}
+		c := call{kind: []string{"load", "save", "save", "clear", "expire"}[random.IntN(5)]}
+		c.Write = storedriver.Write{Access: a, N: n, Op: fmt.Sprintf("%032x", step)}
+		c.Messages = [][]byte{[]byte(c.Op)}
+		if id := random.IntN(6); id < 3 {
+			c.ID, c.Digest = string("abc"[id]), [16]byte{byte(random.IntN(3))}
+		}
 		if len(sent) > 0 && random.IntN(3) == 0 {
 			c = sent[random.IntN(len(sent))]
 		} else if sent = append(sent, c); random.IntN(4) == 0 {
@@ -153,13 +169,13 @@ func run(t *testing.T, client *redis.Client, d storedriver.Driver, lease *distlo
 			m.there, m.history = false, nil
 		case "load":
 			var page storedriver.Page
-			page, err = d.Read(ctx, storedriver.Read{Access: c.Access, Limit: 100})
+			page, err = d.Read(ctx, storedriver.Read{Access: c.Access, ID: c.ID, Limit: 100})
 			if v = page.Verdict; c.FirstAccess {
 				want = m.load(c.Write)
 			}
 		case "save":
-			v, err = d.Append(ctx, storedriver.Append{Write: c.Write, Content: storedriver.Content{Messages: [][]byte{[]byte(c.Op)}}})
-			want = m.save(c.Write)
+			v, err = d.Append(ctx, c.Append)
+			want = m.save(c.Write, c.Content)
 		case "clear":
 			v, err = d.Clear(ctx, storedriver.Clear{Write: c.Write})
 			want = m.clear(c.Write)
@@ -167,10 +183,18 @@ func run(t *testing.T, client *redis.Client, d storedriver.Driver, lease *distlo
 		must(t, err)
 		page, err := d.Read(ctx, storedriver.Read{Access: storedriver.Access{Session: session}, Limit: 100})
 		must(t, err)
-		trace = append(trace, fmt.Sprintf("%s %d-%d need %s: %d", c.kind, c.Fence, c.N, c.HistoryUpTo, v.Outcome))
-		got := slices.EqualFunc(page.Entries, m.history, func(e storedriver.Entry, w storedriver.Write) bool { return string(e.Messages[0]) == w.Op })
-		if v.Outcome != want || !got {
+		trace = append(trace, fmt.Sprintf("%s %d-%d id %q need %s: %d", c.kind, c.Fence, c.N, c.ID, c.HistoryUpTo, v.Outcome))
+		is := func(e storedriver.Entry, w storedriver.Write) bool { return string(e.Messages[0]) == w.Op }
+		if v.Outcome != want || !slices.EqualFunc(page.Entries, m.history, is) {
 			t.Fatalf("session %s: want outcome %d and %d exchanges, got %d and %d, after\n%q", session, want, len(m.history), v.Outcome, len(page.Entries), trace)
+		}
+		if record, known := m.ids[c.ID]; c.ID != "" {
+			found, err := d.Read(ctx, storedriver.Read{Access: storedriver.Access{Session: session}, ID: c.ID, Limit: 1})
+			must(t, err)
+			there := slices.ContainsFunc(m.history, func(w storedriver.Write) bool { return m.at(w) == record.place })
+			if found.Known != known || len(found.Entries) > 0 != (known && there) || known && there && found.Entries[0].Place != record.place {
+				t.Fatalf("session %s: the ID %s is known: %t, at %v; want %t, at %s, after\n%q", session, c.ID, found.Known, found.Entries, known, record.place, trace)
+			}
 		}
 		shown[c.Fence] = shown[c.Fence] || c.kind != "expire" && v.Outcome == storedriver.Done
 		if v.Outcome == storedriver.Done && len(page.Entries) > 0 && (c.kind == "load" || c.kind == "save") {

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -36,17 +34,13 @@ func TestOpen_lockAndStore_oneClient(t *testing.T) {
 	if got, err := memory.Load(t.Context(), ""); err != nil || !slices.Equal(got, []string{"q", "a"}) {
 		t.Errorf("Load with a window of 1: %q, %v", got, err)
 	}
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer client.Close()
+	client := newRig(t).client
 	prefix := "opened:{" + t.Name() + "}:"
 	if life := client.PTTL(t.Context(), prefix+"log").Val(); life <= 0 || life > time.Hour {
 		t.Errorf("the log lives for %s, want at most 1 h", life)
 	}
 	var late context.Context
-	must(t, memory.Turn(t.Context(), func(ctx context.Context) error {
-		late = context.WithoutCancel(ctx)
-		return nil
-	}))
+	must(t, memory.Turn(t.Context(), func(ctx context.Context) error { late = context.WithoutCancel(ctx); return nil }))
 	must(t, client.Del(t.Context(), prefix+"log", prefix+"mark").Err())
 	var stale *sessionstore.StaleError
 	if err := store.Save(late, "late", ""); !errors.As(err, &stale) || stale.MarkToken != 0 {
@@ -58,13 +52,11 @@ func TestOpen_lockAndStore_oneClient(t *testing.T) {
 	}
 }
 
-// The leak check of this package sees a client that stays open.
 // Two applications that differ in the namespace of their locks share no session.
 func TestOpen_namespaceOfTheLocks_keepsSessionsApart(t *testing.T) {
 	t.Parallel()
 	server := servers.SharedServer()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer client.Close()
+	client := newRig(t).client
 	key := lockedmemory.FixedKey(t.Name())
 	for namespace, prefix := range map[string]string{"support": "support:session", "sales": "sales:session"} {
 		locker, store, err := redisstore.Open(t.Context(), "redis://"+server.Addr(), key, sessionstore.JSON[string]{},
@@ -83,32 +75,25 @@ func TestOpen_namespaceOfTheLocks_keepsSessionsApart(t *testing.T) {
 	}
 }
 
+// The leak check of this package sees a client that stays open.
 func TestOpen_badInput_nothingStaysOpen(t *testing.T) {
 	t.Parallel()
-	url, key, codec := "redis://"+servers.SharedServer().Addr(), lockedmemory.FixedKey("s"),
-		sessionstore.JSON[string]{}
+	url, key := "redis://"+servers.SharedServer().Addr(), lockedmemory.FixedKey("s")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	for name, c := range map[string]struct {
-		ctx  context.Context
-		url  string
-		key  lockedmemory.KeyFunc
-		opts *redisstore.Options
-		want error
-	}{
-		"the URL":     {t.Context(), "redis://user:secret@:port", key, nil, distlock.ErrInvalidOption},
-		"the KeyFunc": {t.Context(), url, nil, nil, distlock.ErrInvalidOption},
-		"the lock": {t.Context(), url, key, &redisstore.Options{Lock: distlock.Options{TTL: -1}},
-			distlock.ErrInvalidOption},
-		"the retention": {t.Context(), url, key, &redisstore.Options{Retention: sessionstore.Retention{IdleTTL: 1}},
-			distlock.ErrInvalidOption},
-		"the store": {t.Context(), url, key, &redisstore.Options{Store: sessionstore.Options{Window: -1}},
-			distlock.ErrInvalidOption},
-		"the context": {ended, url, key, nil, context.Canceled},
-	} {
-		if _, _, err := redisstore.Open(c.ctx, c.url, c.key, codec, c.opts); !errors.Is(err, c.want) ||
-			strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v; want %v, without the password", name, err, c.want)
+	fails := func(ctx context.Context, url string, key lockedmemory.KeyFunc, opts *redisstore.Options, want error) {
+		t.Helper()
+		_, _, err := redisstore.Open(ctx, url, key, sessionstore.JSON[string]{}, opts)
+		if !errors.Is(err, want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%v; want %v, without the password", err, want)
 		}
+	}
+	fails(ended, url, key, nil, context.Canceled)
+	fails(t.Context(), "redis://user:secret@:port", key, nil, distlock.ErrInvalidOption)
+	fails(t.Context(), url, nil, nil, distlock.ErrInvalidOption)
+	for _, opts := range []*redisstore.Options{
+		{Lock: distlock.Options{TTL: -1}}, {Retention: sessionstore.Retention{IdleTTL: 1}}, {Store: sessionstore.Options{Window: -1}},
+	} {
+		fails(t.Context(), url, key, opts, distlock.ErrInvalidOption)
 	}
 }

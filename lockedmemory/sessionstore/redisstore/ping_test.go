@@ -20,9 +20,9 @@ func TestPing_advice(t *testing.T) {
 	server := servers.StartRedis(t)
 	cluster := servers.StartCluster(t)
 	servers.SetUser(t, server, "store", []string{"session", "distlock"}, servers.DocumentedRights(t, "doc.go").Needed...)
-	node := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
-	as := newRig(t, redis.Options{Addr: server.Addr(), Username: "store", Password: servers.UserPassword}, nil, nil)
-	many := newRigOver(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()}), nil, nil)
+	node := newRig(t, server)
+	as := newRig(t, server, &redis.Options{Username: "store", Password: servers.UserPassword})
+	many := newRig(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()}))
 	advises := func(what string, r *rig, words ...string) {
 		t.Helper()
 		advice, err := r.store.Ping(t.Context())
@@ -38,9 +38,7 @@ func TestPing_advice(t *testing.T) {
 	}
 	set := func(on *servers.Redis, name, value string) {
 		t.Helper()
-		if _, err := on.Do("CONFIG", "SET", name, value); err != nil {
-			t.Fatal(err)
-		}
+		do(t, on, "CONFIG", "SET", name, value)
 	}
 	advises("by default", node, "lazyfree-lazy-expire")
 	set(server, "maxmemory-policy", "allkeys-lru")
@@ -70,7 +68,7 @@ func TestPing_unknownSettings_noAdvice(t *testing.T) {
 	server := miniredis.RunT(t)
 	config := func(c *resp.Peer, _ string, _ []string) { c.WriteMapLen(0) }
 	must(t, server.Server().Register("CONFIG", config))
-	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+	r := newRig(t, server)
 	if advice, err := r.store.Ping(t.Context()); len(advice) > 0 || err != nil {
 		t.Errorf("%q, %v", advice, err)
 	}

@@ -4,15 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 // The mark outlives the log. The pinned exchanges in the mark do not.
 func TestPins_expiredLog_forgotten(t *testing.T) {
 	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, nil)
+	s := newRig(t)
 	for name, end := range map[string]func(){
 		"expiry": func() { must(t, s.client.Del(t.Context(), s.log()).Err()) },
 		"Clear":  func() { must(t, s.memory.Clear(t.Context())) },

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,7 +30,17 @@ func (r *rig) places(t *testing.T) (all []lockedmemory.Place) {
 	return all
 }
 
-func (r *rig) stage() string { return "session:{" + r.key + "}:stage" }
+func exchange(messages ...string) lockedmemory.Exchange[string] {
+	return lockedmemory.Exchange[string]{Messages: messages}
+}
+
+// isStale checks the refusal of a call under a lease that is over.
+func isStale(t *testing.T, what string, err error) {
+	t.Helper()
+	if stale := new(sessionstore.StaleError); !errors.As(err, &stale) {
+		t.Errorf("%s: %v; want a StaleError", what, err)
+	}
+}
 
 // isSwap reports whether a request is the last step of a Replace, or a Clear.
 func (r *rig) isSwap(request []byte) bool {
@@ -43,26 +52,18 @@ func (r *rig) isSwap(request []byte) bool {
 // A Replace under a lease that is over is refused before anything is staged.
 func TestReplace_S2_staleLease_stagesNothing(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redis.Options{}, nil, nil)
+	r := newRig(t)
 	must(t, r.memory.Save(t.Context(), "q", "a"))
 	old := r.stale(t, idle)
 	must(t, r.memory.Save(t.Context(), "q2", "a2"))
 	all := r.places(t)
-	var stale *sessionstore.StaleError
-	if err := r.store.Replace(old, all[0], all[0]); !errors.As(err, &stale) {
-		t.Errorf("Replace: %v; want a StaleError", err)
+	isStale(t, "Replace", r.store.Replace(old, all[0], all[0]))
+	beyond := lockedmemory.Place{Fence: all[0].Fence, N: 2}
+	if err := r.memory.Replace(t.Context(), all[0], beyond); !errors.Is(err, sessionstore.ErrRange) {
+		t.Errorf("Replace: %v; want ErrRange", err)
 	}
-	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
-		beyond := lockedmemory.Place{Fence: all[0].Fence, N: 2}
-		if err := r.store.Replace(ctx, all[0], beyond); !errors.Is(err, sessionstore.ErrRange) {
-			t.Errorf("Replace: %v; want ErrRange", err)
-		}
-		return nil
-	}))
 	must(t, r.memory.Clear(t.Context()))
-	if err := r.store.Replace(old, all[0], all[0]); !errors.As(err, &stale) {
-		t.Errorf("Replace after a Clear: %v; want a StaleError", err)
-	}
+	isStale(t, "Replace after a Clear", r.store.Replace(old, all[0], all[0]))
 	if n := r.client.Exists(t.Context(), r.stage()).Val(); n != 0 {
 		t.Error("something is staged")
 	}
@@ -73,29 +74,24 @@ func TestReplace_S2_staleLease_stagesNothing(t *testing.T) {
 func TestForward_O_replacedAmidPage_whole(t *testing.T) {
 	t.Parallel()
 	var between atomic.Pointer[func()]
-	r := newRig(t, redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return halving{c, &between, "get"}, err
-	}}, nil, nil)
-	writer := newRig(t, redis.Options{}, nil, nil)
+	r := newRig(t, halved("get", &between))
+	writer := newRig(t)
 	for page := range 2 {
 		for _, begin := range []int{-1, 0} {
 			must(t, writer.memory.Clear(t.Context()))
-			must(t, writer.memory.Turn(t.Context(), func(ctx context.Context) error {
+			writer.turn(t, func(ctx context.Context) {
 				for n := range 20 {
 					must(t, writer.memory.Save(ctx, "q", fmt.Sprint(n)))
 				}
-				return nil
-			}))
+			})
 			all := writer.places(t)
 			called := false
 			replaces := func() {
 				time.Sleep(20 * time.Millisecond) // Redis executes the first commands
 				called = true
-				must(t, writer.memory.Turn(t.Context(), func(ctx context.Context) error {
-					with := lockedmemory.Exchange[string]{Messages: []string{"q", "new"}}
-					return errors.Join(writer.store.Replace(ctx, all[18], all[18], with), writer.store.Replace(ctx, all[1], all[1], with))
-				}))
+				with := exchange("q", "new")
+				must(t, errors.Join(writer.memory.Replace(t.Context(), all[18], all[18], with),
+					writer.memory.Replace(t.Context(), all[1], all[1], with)))
 			}
 			var after lockedmemory.Place
 			if begin >= 0 {
@@ -126,7 +122,7 @@ func TestForward_O_replacedAmidPage_whole(t *testing.T) {
 func TestDelete_keysThatRemain(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t, "--rdbcompression", "no")
-	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+	r := newRig(t, server)
 	for n := range 200 {
 		must(t, r.memory.SaveOnce(t.Context(), fmt.Sprint("id ", n), "question", "secret"))
 	}
@@ -149,7 +145,7 @@ func TestDelete_keysThatRemain(t *testing.T) {
 // carried out, the second is refused: the outcome is unknown, and nothing says that nothing was written.
 func TestReplace_O_overtakenBetweenCopies_unknown(t *testing.T) {
 	t.Parallel()
-	edited := lockedmemory.Exchange[string]{Messages: []string{"e"}}
+	edited := exchange("e")
 	for name, call := range map[string]func(ctx context.Context, r *rig, at lockedmemory.Place) error{
 		"Replace": func(ctx context.Context, r *rig, at lockedmemory.Place) error {
 			return r.store.Replace(ctx, at, at, edited)
@@ -159,23 +155,15 @@ func TestReplace_O_overtakenBetweenCopies_unknown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, proxy := proxied(t, redis.Options{ReadTimeout: 20 * time.Second}, nil)
-			other := newRig(t, redis.Options{}, nil, nil)
-			must(t, r.memory.Clear(t.Context())) // the server knows the script from now on
+			r, proxy := proxied(t, &redis.Options{ReadTimeout: 20 * time.Second})
+			other := newRig(t)
+			warm := r.places(t)[0] // the server knows the scripts from now on
+			must(t, r.memory.Replace(t.Context(), warm, warm, edited))
+			must(t, r.memory.Clear(t.Context()))
 			must(t, r.memory.Save(t.Context(), "first", "re: first"))
 			_ = r.memory.Turn(t.Context(), func(ctx context.Context) error {
-				at, n := r.places(t)[0], 0
-				lost := proxy.DropReplies(faultnet.First(1, r.isSwap))
-				second := proxy.HoldRequests(func(request []byte) bool {
-					if r.isSwap(request) {
-						n++
-					}
-					return r.isSwap(request) && n == 2
-				})
-				done := make(chan error, 1)
-				go func() { done <- call(ctx, r, at) }()
-				lost.Wait(1)
-				second.Wait(1)
+				at := r.places(t)[0]
+				second, done := twice(proxy, r.isSwap, func() error { return call(ctx, r, at) })
 				r.expire(ctx)
 				must(t, other.memory.Turn(t.Context(), other.opens))
 				second.Release()
@@ -196,43 +184,34 @@ func TestReplace_O_overtakenBetweenCopies_unknown(t *testing.T) {
 // says so.
 func TestReplace_C_missingRange_lostAnswer(t *testing.T) {
 	t.Parallel()
-	r, proxy := proxied(t, redis.Options{}, nil)
-	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
-		beyond := r.places(t)[0]
-		beyond.N++
-		lost := proxy.DropReplies(faultnet.First(1, faultnet.Containing("\r\nbegin\r\n")))
-		err := r.store.Replace(ctx, beyond, beyond)
-		lost.Wait(1)
-		if !errors.Is(err, sessionstore.ErrRange) || errors.Is(err, distlock.ErrOutcomeUnknown) {
-			t.Errorf("Replace: %v, want ErrRange", err)
-		}
-		return nil
-	}))
+	r, proxy := proxied(t)
+	beyond := r.places(t)[0]
+	beyond.N++
+	lost := proxy.DropReplies(faultnet.First(1, faultnet.Containing("\r\nbegin\r\n")))
+	err := r.memory.Replace(t.Context(), beyond, beyond)
+	lost.Wait(1)
+	if !errors.Is(err, sessionstore.ErrRange) || errors.Is(err, distlock.ErrOutcomeUnknown) {
+		t.Errorf("Replace: %v, want ErrRange", err)
+	}
 }
 
 // The mark is lost, with the count of the sub-places. A Replace still works, and the places of its range
 // are not used again.
 func TestReplace_O_lostMark_newPlaces(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redis.Options{}, nil, nil)
+	r := newRig(t)
 	must(t, r.memory.Save(t.Context(), "q", "a"))
-	replace := func(i int, texts ...string) {
+	replace := func(i int, with ...lockedmemory.Exchange[string]) {
 		t.Helper()
-		var with []lockedmemory.Exchange[string]
-		for _, text := range texts {
-			with = append(with, lockedmemory.Exchange[string]{Messages: []string{text}})
-		}
-		must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
-			at := r.places(t)[i]
-			return r.store.Replace(ctx, at, at, with...)
-		}))
+		at := r.places(t)[i]
+		must(t, r.memory.Replace(t.Context(), at, at, with...))
 	}
-	replace(0, "1", "2", "3")
+	replace(0, exchange("1"), exchange("2"), exchange("3"))
 	must(t, r.client.Del(t.Context(), r.mark()).Err())
-	replace(1, "2a", "2b")
+	replace(1, exchange("2a"), exchange("2b"))
 	must(t, r.client.Del(t.Context(), r.mark()).Err())
 	before := r.places(t)
-	replace(3, "3a")
+	replace(3, exchange("3a"))
 	if got := r.history(t); !slices.Equal(got, []string{"1", "2a", "2b", "3a"}) {
 		t.Errorf("the history is %q", got)
 	}
@@ -245,19 +224,16 @@ func TestReplace_O_lostMark_newPlaces(t *testing.T) {
 // other steps follow, an older holder is refused.
 func TestReplace_S2_firstStep_showsToken(t *testing.T) {
 	t.Parallel()
-	r, proxy := proxied(t, redis.Options{ReadTimeout: 20 * time.Second}, nil)
-	other := newRig(t, redis.Options{}, nil, nil)
+	r, proxy := proxied(t, &redis.Options{ReadTimeout: 20 * time.Second})
+	other := newRig(t)
 	old := other.stale(t, other.opens)
 	at := r.places(t)[0]
 	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
 		held := proxy.HoldRequests(faultnet.Containing("\r\ncopy\r\n"))
 		done := make(chan error, 1)
-		go func() { done <- r.store.Replace(ctx, at, at, lockedmemory.Exchange[string]{Messages: []string{"e"}}) }()
+		go func() { done <- r.store.Replace(ctx, at, at, exchange("e")) }()
 		held.Wait(1)
-		stale := new(sessionstore.StaleError)
-		if err := other.store.Save(old, "late", "late"); !errors.As(err, &stale) {
-			t.Errorf("the Save of an older holder: %v", err)
-		}
+		isStale(t, "the Save of an older holder", other.store.Save(old, "late", "late"))
 		held.Release()
 		return <-done
 	}))
@@ -270,22 +246,15 @@ func TestReplace_S2_firstStep_showsToken(t *testing.T) {
 // refused until a Clear.
 func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redis.Options{}, nil, nil)
-	exchanges := func(n int) (all []lockedmemory.Exchange[string]) {
-		for i := range n {
-			all = append(all, lockedmemory.Exchange[string]{Messages: []string{fmt.Sprint(n, " ", i)}})
-		}
-		return all
-	}
-	replace := func(with ...lockedmemory.Exchange[string]) error {
-		return r.memory.Turn(t.Context(), func(ctx context.Context) error {
-			at := r.places(t)[0]
-			return r.store.Replace(ctx, at, at, with...)
-		})
+	r := newRig(t)
+	replace := func(exchanges int) error {
+		at := r.places(t)[0]
+		with := slices.Repeat([]lockedmemory.Exchange[string]{exchange(fmt.Sprint(exchanges))}, exchanges)
+		return r.memory.Replace(t.Context(), at, at, with...)
 	}
 	must(t, r.memory.Save(t.Context(), "q", "a"))
 	must(t, r.memory.Save(t.Context(), "q2", "a2"))
-	must(t, replace(exchanges(3)...)) // so two exchanges share the place of the first, without its sub-place
+	must(t, replace(3)) // so two exchanges share the place of the first, without its sub-place
 	mark := r.client.Get(t.Context(), r.mark()).Val()
 	used := func(revision int) {
 		before, _ := strings.CutSuffix(mark, ":3:")
@@ -294,15 +263,15 @@ func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
 	before := r.history(t)
 	used(999_997)
 	for name, n := range map[string]int{"new": 3, "moved": 1} {
-		if err := replace(exchanges(n)...); !errors.Is(err, sessionstore.ErrFull) || !slices.Equal(r.history(t), before) {
+		if err := replace(n); !errors.Is(err, sessionstore.ErrFull) || !slices.Equal(r.history(t), before) {
 			t.Errorf("%s: %v, and the history is %q", name, err, r.history(t))
 		}
 	}
 	used(999_996)
-	must(t, replace(exchanges(1)...))
+	must(t, replace(1))
 	must(t, r.memory.Clear(t.Context()))
 	must(t, r.memory.Save(t.Context(), "q", "a"))
-	must(t, replace(exchanges(3)...))
+	must(t, replace(3))
 }
 
 // Redis has no memory left, from each step of a Replace on. The step is refused, and the history is as
@@ -311,16 +280,15 @@ func TestReplace_C_fullMemory_refused(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	proxy := faultnet.New(t, server.Addr())
-	r := newRig(t, redis.Options{Addr: proxy.Addr()}, nil, nil)
+	r := newRig(t, proxy)
 	memory := func(limit string) {
-		_, err := server.Do("CONFIG", "SET", "maxmemory", limit)
-		must(t, err)
+		do(t, server, "CONFIG", "SET", "maxmemory", limit)
 	}
 	long := strings.Repeat("x", 30<<10)
 	for range 6 {
 		must(t, r.memory.Save(t.Context(), "q", long))
 	}
-	with := lockedmemory.Exchange[string]{Messages: []string{long, "edited"}}
+	with := exchange(long, "edited")
 	before, refused := r.history(t), 0
 	for done := false; !done; {
 		must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
@@ -358,8 +326,8 @@ func TestReplace_C_fullMemory_refused(t *testing.T) {
 // A Replace may take longer than its copy lives: each step prolongs that life.
 func TestReplace_steps_copyLives(t *testing.T) {
 	t.Parallel()
-	r, proxy := proxied(t, redis.Options{}, nil)
-	hand := newRig(t, redis.Options{}, nil, nil).client
+	r, proxy := proxied(t)
+	hand := newRig(t).client
 	must(t, r.memory.Save(t.Context(), "second", "re: second"))
 	var lives []time.Duration
 	steps := faultnet.Containing(r.stage())
@@ -370,10 +338,8 @@ func TestReplace_steps_copyLives(t *testing.T) {
 		}
 		return false
 	})
-	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
-		at := r.places(t)[0]
-		return r.store.Replace(ctx, at, at, lockedmemory.Exchange[string]{Messages: []string{"e"}})
-	}))
+	at := r.places(t)[0]
+	must(t, r.memory.Replace(t.Context(), at, at, exchange("e")))
 	long := slices.DeleteFunc(slices.Clone(lives), func(life time.Duration) bool { return life < 40*time.Second })
 	if len(long) < 4 {
 		t.Errorf("before the steps, the copy lives for %v", lives)
@@ -384,8 +350,8 @@ func TestReplace_steps_copyLives(t *testing.T) {
 func TestReplace_C_copyRemovedByHand_unavailable(t *testing.T) {
 	t.Parallel()
 	proxy := faultnet.New(t, servers.SharedServer().Addr())
-	r := newRig(t, redis.Options{Addr: proxy.Addr()}, &distlock.Options{TTL: time.Second}, nil)
-	hand := newRig(t, redis.Options{}, nil, nil).client
+	r := newRig(t, proxy, &distlock.Options{TTL: time.Second})
+	hand := newRig(t).client
 	must(t, r.memory.Save(t.Context(), "q", "a"))
 	must(t, r.memory.Save(t.Context(), "q2", "a2"))
 	proxy.HoldRequests(func(request []byte) bool {
@@ -394,33 +360,13 @@ func TestReplace_C_copyRemovedByHand_unavailable(t *testing.T) {
 		}
 		return false
 	})
-	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+	r.turn(t, func(ctx context.Context) {
 		at := r.places(t)[0]
 		if err := r.store.Replace(ctx, at, at); !errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrOutcomeUnknown) {
 			t.Errorf("Replace: %v, want ErrUnavailable", err)
 		}
-		return nil
-	}))
+	})
 	if got := r.history(t); !slices.Equal(got, []string{"q", "a", "q2", "a2"}) {
 		t.Errorf("the history is %q", got)
 	}
-}
-
-// Between two copies of a Save, another store under the same lease replaces the exchange. The Save does not
-// store it again.
-func TestSave_O_replacedBetweenCopies_storedOnce(t *testing.T) {
-	t.Parallel()
-	r, proxy := proxied(t, redis.Options{ReadTimeout: 20 * time.Second}, nil)
-	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
-		must(t, r.opens(ctx))
-		second, saved := r.savesTwice(ctx, proxy)
-		at := r.places(t)[1]
-		must(t, r.store.Replace(ctx, at, at))
-		second.Release()
-		if err := <-saved; !errors.Is(err, distlock.ErrOutcomeUnknown) {
-			t.Errorf("Save: %v, want ErrOutcomeUnknown", err)
-		}
-		return nil
-	}))
-	r.wantHistory(t, "first")
 }

@@ -14,10 +14,8 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -28,63 +26,50 @@ import (
 func TestStore_C_withoutARight(t *testing.T) {
 	t.Parallel()
 	ofStore, ofLock := servers.DocumentedRights(t, "doc.go"), servers.DocumentedRights(t, docOfLock)
+	all := slices.Concat(ofStore.Needed, ofLock.Needed)
 	server := servers.StartRedis(t)
-	newClient := func(user string) *redis.Client {
-		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: servers.UserPassword})
-		t.Cleanup(func() { _ = client.Close() })
-		return client
-	}
-	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer admin.Close()
+	admin := newRig(t, server).client
 	for _, apart := range []bool{false, true} {
 		for i, missing := range ofStore.Needed {
 			t.Run(fmt.Sprintf("%s,apart=%t", missing, apart), func(t *testing.T) {
-				without := ofStore.Without(missing)
-				user, locker := fmt.Sprintf("store-%d-%t", i, apart), "locker"
+				without := ofStore.Without(missing).Needed
+				user, locker, keys := fmt.Sprintf("store-%d-%t", i, apart), "locker", []string{"session"}
 				if apart {
 					servers.SetUser(t, server, locker, []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Notified)...)
 				} else { // the locker has its rights, except one that both need
-					locker = user
-					without = servers.Rights{Needed: append(without.Needed, ofLock.Without(missing).Needed...)}
+					locker, keys = user, append(keys, "distlock")
+					without = append(without, ofLock.Without(missing).Needed...)
 					if strings.HasPrefix(missing, "~") { // only the store needs it
-						without.Needed = slices.DeleteFunc(without.Needed, func(right string) bool { return right == missing })
-						without.Needed = append(without.Needed, "~distlock:*")
+						without = slices.DeleteFunc(without, func(right string) bool { return right == missing })
+						without = append(without, "~distlock:*")
 					}
 				}
-				grant := func(rights []string) {
-					if apart {
-						servers.SetUser(t, server, user, []string{"session"}, rights...)
-					} else {
-						servers.SetUser(t, server, user, []string{"session", "distlock"}, rights...)
-					}
+				grant := func(rights []string) { servers.SetUser(t, server, user, keys, rights...) }
+				grant(all)
+				lock := &distlock.Options{TTL: 5 * time.Second, Wait: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+				as := func(user string) *redis.Options {
+					return &redis.Options{Username: user, Password: servers.UserPassword}
 				}
-				grant(slices.Concat(ofStore.Needed, ofLock.Needed))
-				client := newClient(user)
-				lockClient := client
+				r := &rightless{T: t, rig: newRig(t, server, as(user), lock), missing: missing, admin: admin}
 				if apart {
-					lockClient = newClient(locker)
+					r.locks(t, newRig(t, server, as(locker)).client, lock)
+					r.rig = r.rig.named(t, t.Name())
 				}
-				r := &rightless{T: t, missing: missing, client: client, admin: admin}
-				r.open(client, lockClient)
 				r.round("before")
 				if r.failed > 0 {
 					t.Fatal("a call has failed with all rights")
 				}
-				grant(without.Needed)
-				if _, err := server.Do("SCRIPT", "FLUSH"); err != nil { // so that a call needs EVAL
-					t.Fatal(err)
-				}
+				grant(without)
+				do(t, server, "SCRIPT", "FLUSH") // so that a call needs EVAL
 				r.round("without")
 				r.clear()
-				if _, err := server.Do("DEL", r.log()); err != nil { // for calls on a session without a log
-					t.Fatal(err)
-				}
+				do(t, server, "DEL", r.log()) // for calls on a session without a log
 				r.saved, r.unknown = nil, nil
 				r.round("again")
 				if r.failed == 0 {
 					t.Errorf("no call has failed, and the server has refused %s", servers.RefusedToUsers(t, server))
 				}
-				grant(slices.Concat(ofStore.Needed, ofLock.Needed))
+				grant(all)
 				r.repeat()
 			})
 		}
@@ -94,49 +79,28 @@ func TestStore_C_withoutARight(t *testing.T) {
 // rightless makes calls that may fail for want of a right.
 type rightless struct {
 	*testing.T
-	missing, key string
-	memory       *lockedmemory.LockedMemory[string, string]
-	store        *sessionstore.Store[string, string]
-	locker       *distlock.Locker
-	client       *redis.Client
-	admin        *redis.Client
+	*rig
+	missing string
+	admin   redis.UniversalClient
 
 	failed         int
 	saved, unknown []string
 	named          []string // turn IDs of Saves that have failed
 }
 
-func (r *rightless) open(client, lockClient *redis.Client) {
+// try makes a call, and checks its error. A write may have an unknown outcome.
+func (r *rightless) try(what string, writes bool, call func() error) error {
 	r.Helper()
-	r.key = r.Name()
-	quiet := slog.New(slog.DiscardHandler)
-	var err error
-	r.locker, err = redislock.New(lockClient, &distlock.Options{TTL: 5 * time.Second, Wait: 2 * time.Second, Logger: quiet})
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(func() { _ = r.locker.Close(context.Background()) })
-	key := lockedmemory.FixedKey(r.key)
-	if r.store, err = redisstore.New(client, key, sessionstore.JSON[string]{}, nil, nil); err != nil {
-		r.Fatal(err)
-	}
-	if r.memory, err = lockedmemory.New(r.store, r.locker, key, nil); err != nil {
-		r.Fatal(err)
-	}
-}
-
-// did checks the error of a call.
-func (r *rightless) did(what string, start time.Time, err error) {
-	r.Helper()
+	start := time.Now()
+	err := call()
 	if took := time.Since(start); took > 4*time.Second {
 		r.Errorf("%s took %s", what, took)
 	}
 	if err == nil {
-		return
+		return nil
 	}
 	r.failed++
 	text := strings.ToLower(err.Error())
-	writes := strings.Contains(what, "Save") || what == "Clear" || what == "Replace"
 	// Redis does not name a refused command in a script.
 	names := strings.Contains(text, strings.TrimPrefix(r.missing, "+")) || strings.Contains(text, "user executing the script") ||
 		strings.HasPrefix(r.missing, "~") && strings.Contains(text, "key")
@@ -144,81 +108,78 @@ func (r *rightless) did(what string, start time.Time, err error) {
 	if unknown := errors.Is(err, distlock.ErrOutcomeUnknown); refused == unknown || unknown && !writes || !names || !strings.Contains(text, "acl user lacks a right") {
 		r.Errorf("%s: %v", what, err)
 	}
+	return err
 }
 
 // expire ends a lease that could not be released without a right, as its TTL would.
-func (r *rightless) expire() {
-	if err := r.admin.PExpire(r.Context(), "distlock:{"+r.key+"}:lock", 24*time.Hour).Err(); err != nil {
-		r.Fatal(err)
-	}
+func (r *rightless) expire(key string) {
+	must(r, r.admin.PExpire(r.Context(), "distlock:{"+key+"}:lock", driver.FenceKeep).Err())
+}
+
+// inTurn runs fn, if a turn begins.
+func (r *rightless) inTurn(fn func(ctx context.Context)) {
+	r.Helper()
+	_ = r.try("Turn", false, func() error {
+		err := r.memory.Turn(r.Context(), func(ctx context.Context) error { fn(ctx); return nil })
+		if errors.Is(err, distlock.ErrLost) {
+			return nil
+		}
+		return err
+	})
+	r.expire(r.key)
 }
 
 // save stores an exchange; with once, under its text as the ID.
 func (r *rightless) save(ctx context.Context, what, text string, once bool) {
 	r.Helper()
-	start := time.Now()
-	var err error
-	if once {
-		err = r.memory.SaveOnce(ctx, text, text, "re: "+text)
-	} else {
-		err = r.memory.Save(ctx, text, "re: "+text)
-	}
-	r.did(what, start, err)
-	if _, inTurn := lockedmemory.Lease(ctx); !inTurn {
-		r.expire()
-	}
-	switch {
-	case err == nil:
-		r.saved = append(r.saved, text)
-	case errors.Is(err, distlock.ErrOutcomeUnknown):
-		r.unknown = append(r.unknown, text)
-		fallthrough
-	default:
+	err := r.try(what, true, func() error {
 		if once {
-			r.named = append(r.named, text)
+			return r.memory.SaveOnce(ctx, text, text, "re: "+text)
 		}
+		return r.memory.Save(ctx, text, "re: "+text)
+	})
+	if _, inTurn := lockedmemory.Lease(ctx); !inTurn {
+		r.expire(r.key)
+	}
+	if err == nil {
+		r.saved = append(r.saved, text)
+		return
+	}
+	if errors.Is(err, distlock.ErrOutcomeUnknown) {
+		r.unknown = append(r.unknown, text)
+	}
+	if once {
+		r.named = append(r.named, text)
 	}
 }
 
 // round makes every call.
 func (r *rightless) round(when string) {
 	r.Helper()
-	ctx := r.Context()
-	r.save(ctx, "Save", when+"-1", false)
-	r.save(ctx, "SaveOnce", when+"-2", true)
-	start := time.Now()
-	err := r.memory.Turn(ctx, func(ctx context.Context) error {
-		start := time.Now()
-		_, err := r.memory.Load(ctx, "")
-		r.did("Load in a turn", start, err)
+	r.save(r.Context(), "Save", when+"-1", false)
+	r.save(r.Context(), "SaveOnce", when+"-2", true)
+	r.inTurn(func(ctx context.Context) {
+		_ = r.try("Load in a turn", false, func() error { return r.opens(ctx) })
 		r.save(ctx, "Save in a turn", when+"-3", false)
 		r.save(ctx, "SaveOnce in a turn", when+"-4", true)
 		r.save(ctx, "SaveOnce in a turn, again", when+"-4", true)
 		if n := len(r.saved); n > 1 && r.saved[n-1] == r.saved[n-2] {
 			r.saved = r.saved[:n-1]
 		}
-		return nil
 	})
-	r.expire()
-	if err != nil && !errors.Is(err, distlock.ErrLost) {
-		r.did("Turn", start, err)
-	}
-	start = time.Now()
-	_, err = r.memory.Search(ctx, "re", 3)
-	r.did("Search", start, err)
-	start = time.Now()
-	for _, err := range r.store.Forward(ctx, lockedmemory.Place{}) {
-		r.did("Forward", start, err)
-	}
-	start = time.Now()
-	err = r.memory.Turn(ctx, func(ctx context.Context) error {
+	_ = r.try("Search", false, func() error { _, err := r.memory.Search(r.Context(), "re", 3); return err })
+	_ = r.try("Forward", false, func() (last error) {
+		for _, err := range r.store.Forward(r.Context(), lockedmemory.Place{}) {
+			last = err
+		}
+		return last
+	})
+	r.inTurn(func(ctx context.Context) {
 		for range 2 { // the first access may fail after its write
 			for e, err := range r.store.Forward(ctx, lockedmemory.Place{}) {
 				if err == nil { // by itself
-					start = time.Now()
-					err = r.store.Replace(ctx, e.Place, e.Place, e)
-					r.did("Replace", start, err)
-					if r.admin.PTTL(ctx, strings.TrimSuffix(r.log(), "log")+"stage").Val() == -1 {
+					_ = r.try("Replace", true, func() error { return r.store.Replace(ctx, e.Place, e.Place, e) })
+					if r.admin.PTTL(ctx, r.stage()).Val() == -1 {
 						r.Error("the copy of a Replace has no TTL")
 					}
 					if r.admin.PTTL(ctx, r.log()).Val() >= 0 {
@@ -228,12 +189,7 @@ func (r *rightless) round(when string) {
 				break
 			}
 		}
-		return nil
 	})
-	r.expire()
-	if err != nil && !errors.Is(err, distlock.ErrLost) {
-		r.did("Turn", start, err)
-	}
 	r.rare(when)
 }
 
@@ -248,13 +204,10 @@ func (r *rightless) rare(when string) {
 	}
 	defer func() {
 		_ = lease.Release(r.Context())
-		r.admin.PExpire(r.Context(), "distlock:{"+lease.Key()+"}:lock", 24*time.Hour)
+		r.expire(lease.Key())
 	}()
-	d, err := redisstore.NewDriver(r.client, &storedriver.Retention{Namespace: "session", MaxExchanges: 1,
-		RememberIDs: time.Hour})
-	if err != nil {
-		r.Fatal(err)
-	}
+	d, err := redisstore.NewDriver(r.client, &storedriver.Retention{Namespace: "session", MaxExchanges: 1, RememberIDs: time.Hour})
+	must(r, err)
 	write := func(token int64) storedriver.Append {
 		a := storedriver.Access{Session: lease.Key(), Lease: lease, Fence: lease.Fence() + token, FirstAccess: true}
 		op := fmt.Sprintf("%032x", a.Fence)
@@ -282,9 +235,7 @@ func (r *rightless) rare(when string) {
 		return
 	}
 	all, err := redisstore.NewDriver(r.admin, &storedriver.Retention{Namespace: "session", RememberIDs: time.Hour})
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	again := write(6)
 	again.Content = write(1).Content // of the refused write
 	for want, a := range map[storedriver.Outcome]storedriver.Append{storedriver.Stale: write(4), storedriver.Done: again} {
@@ -302,13 +253,10 @@ func pruning(id string) string {
 	return id
 }
 
-// clear clears.
 func (r *rightless) clear() {
 	r.Helper()
-	start := time.Now()
-	err := r.memory.Clear(r.Context())
-	r.did("Clear", start, err)
-	r.expire()
+	err := r.try("Clear", true, func() error { return r.memory.Clear(r.Context()) })
+	r.expire(r.key)
 	switch {
 	case errors.Is(err, distlock.ErrOutcomeUnknown):
 		r.unknown, r.saved = append(r.unknown, r.saved...), nil
@@ -316,8 +264,6 @@ func (r *rightless) clear() {
 		r.unknown, r.saved = nil, nil
 	}
 }
-
-func (r *rightless) log() string { return "session:{" + r.key + "}:log" }
 
 // repeat repeats the failed Saves with turn IDs, and checks the stored exchanges.
 func (r *rightless) repeat() {
@@ -328,12 +274,9 @@ func (r *rightless) repeat() {
 		}
 	}
 	counts := make(map[string]int)
-	messages, err := r.memory.Load(r.Context(), "")
-	if err != nil || len(messages)%2 != 0 {
-		r.Errorf("%d messages, %v", len(messages), err)
-	}
+	messages := r.history(r.T)
 	for pair := range slices.Chunk(messages, 2) {
-		if counts[pair[0]]++; pair[1] != "re: "+pair[0] {
+		if counts[pair[0]]++; len(pair) < 2 || pair[1] != "re: "+pair[0] {
 			r.Errorf("torn: %q", pair)
 		}
 	}
@@ -341,7 +284,7 @@ func (r *rightless) repeat() {
 		if n > 1 {
 			r.Errorf("%s is stored %d times: %q", text, n, messages)
 		}
-		if !slices.Contains(r.saved, text) && !slices.Contains(r.unknown, text) && !slices.Contains(r.named, text) {
+		if !slices.Contains(slices.Concat(r.saved, r.unknown, r.named), text) {
 			r.Errorf("%s is stored without a Save", text)
 		}
 	}
@@ -350,7 +293,5 @@ func (r *rightless) repeat() {
 			r.Errorf("%s was acknowledged, and is stored %d times", text, counts[text])
 		}
 	}
-	if err := r.memory.Clear(r.Context()); err != nil {
-		r.Error(err)
-	}
+	must(r, r.memory.Clear(r.Context()))
 }

@@ -1,15 +1,12 @@
 package redisstore_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -34,7 +31,7 @@ func TestSessions_removedWhileListed_allFound(t *testing.T) {
 		"node":    redis.NewClient(&redis.Options{Addr: server.Addr()}),
 		"cluster": redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.SharedTopology("cluster").Addrs()}),
 	} {
-		r := newRigOver(t, client, nil, &sessionstore.Retention{Namespace: "many"})
+		r := newRig(t, client, &sessionstore.Retention{Namespace: "many"})
 		want := make(map[string]bool)
 		var names []string
 		for n := range 4000 {
@@ -70,7 +67,7 @@ func TestSessions_removedWhileListed_allFound(t *testing.T) {
 func TestSessions_foreignKeys_leftOut(t *testing.T) {
 	t.Parallel()
 	for _, namespace := range []string{"foreign", "f*[a]?", `b\*`} {
-		r := newRig(t, redis.Options{}, nil, &sessionstore.Retention{Namespace: namespace})
+		r := newRig(t, &sessionstore.Retention{Namespace: namespace})
 		begin(t, r.client, namespace, "own", "%41", "a}b", "a%7", "own}:{own")
 		begin(t, r.client, "x"+namespace, "other")
 		begin(t, r.client, namespace+"x", "other")
@@ -83,19 +80,6 @@ func TestSessions_foreignKeys_leftOut(t *testing.T) {
 		}
 		if fmt.Sprint(got) != "[own]" {
 			t.Errorf("namespace %s: %q", namespace, got)
-		}
-	}
-}
-
-// Without the right to SCAN, the error says which right is missing.
-func TestSessions_C_withoutRight_refused(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	servers.SetUser(t, server, "store", []string{"session", "distlock"}, servers.DocumentedRights(t, "doc.go").Needed...)
-	r := newRig(t, redis.Options{Addr: server.Addr(), Username: "store", Password: servers.UserPassword}, nil, nil)
-	for _, err := range r.store.Sessions(t.Context()) {
-		if !errors.Is(err, distlock.ErrRefused) || !errors.Is(err, driver.ErrRights) || !strings.Contains(err.Error(), "scan") {
-			t.Errorf("Sessions: %v", err)
 		}
 	}
 }

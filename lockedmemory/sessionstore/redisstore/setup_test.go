@@ -30,37 +30,70 @@ func TestMain(m *testing.M) {
 // rig is one instance of a service: a client, a Locker, and the session with the test's name.
 type rig struct {
 	key    string
+	keep   *sessionstore.Retention
 	client redis.UniversalClient
 	locker *distlock.Locker
 	store  *sessionstore.Store[string, string]
 	memory *lockedmemory.LockedMemory[string, string]
 }
 
-// newRig connects to the shared server if the options name no other.
-func newRig(t testing.TB, o redis.Options, lo *distlock.Options, keep *sessionstore.Retention) *rig {
+// newRig takes options of each kind. It connects to the shared server unless they have a client, a
+// server or a proxy.
+func newRig(t testing.TB, options ...any) *rig {
 	t.Helper()
-	if o.Addr == "" {
-		o.Addr = servers.SharedServer().Addr()
+	var r rig
+	var lock *distlock.Options
+	var o redis.Options
+	addr := servers.SharedServer().Addr()
+	for _, option := range options {
+		switch option := option.(type) {
+		case redis.UniversalClient:
+			r.client = option
+		case interface{ Addr() string }:
+			addr = option.Addr()
+		case *redis.Options:
+			o = *option
+		case *distlock.Options:
+			lock = option
+		case *sessionstore.Retention:
+			r.keep = option
+		default:
+			t.Fatalf("an option %T", option)
+		}
 	}
-	return newRigOver(t, redis.NewClient(&o), lo, keep)
+	if r.client == nil {
+		o.Addr = addr
+		r.client = redis.NewClient(&o)
+	}
+	t.Cleanup(func() { _ = r.client.Close() })
+	r.locks(t, r.client, lock)
+	return r.named(t, t.Name())
 }
 
-func newRigOver(t testing.TB, client redis.UniversalClient, lo *distlock.Options, keep *sessionstore.Retention) *rig {
+// locks makes the Locker of the rig over a client.
+func (r *rig) locks(t testing.TB, client redis.UniversalClient, o *distlock.Options) {
 	t.Helper()
-	r := &rig{key: t.Name(), client: client}
-	t.Cleanup(func() { _ = client.Close() })
 	var err error
-	r.locker, err = redislock.New(client, lo)
+	r.locker, err = redislock.New(client, o)
 	must(t, err)
+	closing := r.locker
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		_ = r.locker.Close(ctx)
+		_ = closing.Close(ctx)
 	})
-	r.store, err = redisstore.New(client, lockedmemory.FixedKey(r.key), sessionstore.JSON[string]{}, keep, nil)
+}
+
+// named is the rig of another session.
+func (r *rig) named(t testing.TB, session string) *rig {
+	t.Helper()
+	other := *r
+	other.key = session
+	var err error
+	other.store, err = redisstore.New(r.client, lockedmemory.FixedKey(session), sessionstore.JSON[string]{}, r.keep, nil)
 	must(t, err)
-	r.memory = r.around(t, r.store)
-	return r
+	other.memory = other.around(t, other.store)
+	return &other
 }
 
 // around is a memory of another kind under the rig's lock.
@@ -72,9 +105,11 @@ func (r *rig) around(t testing.TB, inner lockedmemory.Memory[string, string]) *l
 }
 
 // The Redis keys of the session, and of its lock.
-func (r *rig) log() string  { return "session:{" + r.key + "}:log" }
-func (r *rig) mark() string { return "session:{" + r.key + "}:mark" }
-func (r *rig) lock() string { return "distlock:{" + r.key + "}:lock" }
+func (r *rig) log() string   { return "session:{" + r.key + "}:log" }
+func (r *rig) mark() string  { return "session:{" + r.key + "}:mark" }
+func (r *rig) ids() string   { return "session:{" + r.key + "}:ids" }
+func (r *rig) stage() string { return "session:{" + r.key + "}:stage" }
+func (r *rig) lock() string  { return "distlock:{" + r.key + "}:lock" }
 
 // expire ends the lock as its TTL would. The record outlives the lock.
 func (r *rig) expire(ctx context.Context) { r.client.PExpire(ctx, r.lock(), driver.FenceKeep) }
@@ -94,17 +129,30 @@ func (r *rig) opens(ctx context.Context) error {
 	return err
 }
 
+// turn runs fn as a turn, which must succeed.
+func (r *rig) turn(t testing.TB, fn func(ctx context.Context)) {
+	t.Helper()
+	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error { fn(ctx); return nil }))
+}
+
 // stale returns the context of a turn that has ended while its holder was paused.
 func (r *rig) stale(t *testing.T, during func(ctx context.Context) error) (ctx context.Context) {
 	t.Helper()
-	must(t, r.memory.Turn(t.Context(), func(inner context.Context) error {
+	r.turn(t, func(inner context.Context) {
 		ctx = context.WithoutCancel(inner)
-		return during(inner)
-	}))
+		must(t, during(inner))
+	})
 	return ctx
 }
 
 func idle(context.Context) error { return nil }
+
+// do sends a command to a server.
+func do(t testing.TB, server *servers.Redis, words ...string) {
+	t.Helper()
+	_, err := server.Do(words...)
+	must(t, err)
+}
 
 func must(t testing.TB, err error) {
 	t.Helper()

@@ -2,13 +2,10 @@ package redisstore_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +17,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// What one request makes Redis do. BenchmarkReplaceStep measures how long that takes.
+// What one request makes Redis do.
 
 // fill adds exchanges to a log, each in a turn of its own, from token 1 on.
 func (r *rig) fill(t *testing.T, exchanges int, messages ...string) {
@@ -37,63 +34,12 @@ func (r *rig) fill(t *testing.T, exchanges int, messages ...string) {
 	must(t, err)
 }
 
-// counted is a connection that counts round trips. Writes without a read between them are one.
-type counted struct {
-	net.Conn
-	trips *atomic.Int64
-	wrote atomic.Bool
-}
-
-func (c *counted) Read(b []byte) (int, error) {
-	c.wrote.Store(false)
-	return c.Conn.Read(b)
-}
-
-func (c *counted) Write(b []byte) (int, error) {
-	if !c.wrote.Swap(true) {
-		c.trips.Add(1)
-	}
-	return c.Conn.Write(b)
-}
-
-// Answered and Last are one round trip, however long the history is.
-func TestRead_longLog_oneRoundTrip(t *testing.T) {
-	t.Parallel()
-	var trips atomic.Int64
-	r := newRig(t, redis.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return &counted{Conn: c, trips: &trips}, err
-	}}, nil, nil)
-	r.fill(t, 3000, "q")
-	must(t, r.memory.SaveOnce(t.Context(), "id", "q", "a"))
-	for name, call := range map[string]func() (int, error){
-		"Answered": func() (int, error) {
-			e, _, err := r.store.Answered(t.Context(), "id")
-			return len(e.Messages) / 2, err
-		},
-		"Last": func() (int, error) {
-			last, err := r.store.Last(t.Context(), 1)
-			return len(last), err
-		},
-	} {
-		_, err := call() // connects, and loads the scripts
-		must(t, err)
-		before := trips.Load()
-		if found, err := call(); found != 1 || err != nil {
-			t.Errorf("%s: %d exchanges, %v", name, found, err)
-		}
-		if n := trips.Load() - before; n != 1 {
-			t.Errorf("%s: %d round trips", name, n)
-		}
-	}
-}
-
 // A step copies small entries by few commands. Of large ones it reads each alone: a reply of many would block
 // Redis for the time of all their bytes.
 func TestReplace_copy_readsSmallTogether(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000")
-	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+	r := newRig(t, server)
 	for name, c := range map[string]struct {
 		exchanges, size int
 		together        string
@@ -106,9 +52,7 @@ func TestReplace_copy_readsSmallTogether(t *testing.T) {
 		r.fill(t, c.exchanges, strings.Repeat("x", c.size))
 		all := r.places(t)
 		must(t, r.client.Do(t.Context(), "slowlog", "reset").Err())
-		must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
-			return r.store.Replace(ctx, all[len(all)-1], all[len(all)-1])
-		}))
+		must(t, r.memory.Replace(t.Context(), all[len(all)-1], all[len(all)-1]))
 		together, reads := "", 0
 		for _, e := range r.client.SlowLogGet(t.Context(), -1).Val() {
 			if a := e.Args; a[0] == "XRANGE" && a[1] == r.log() && len(a) == 6 && strings.HasPrefix(a[2], "(") {
@@ -135,15 +79,12 @@ func TestReplace_step_atMost50Entries(t *testing.T) {
 		"many messages": {20, slices.Repeat([]string{"xx"}, 256), 4},
 	} {
 		server := servers.StartRedis(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000")
-		r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+		r := newRig(t, server)
 		r.fill(t, c.exchanges, c.messages...)
 		all := r.places(t)
-		with := lockedmemory.Exchange[string]{Messages: c.messages}
-		must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
-			return errors.Join(
-				r.store.Replace(ctx, all[0], all[len(all)-1], slices.Repeat([]lockedmemory.Exchange[string]{with}, c.exchanges)...),
-				r.store.Replace(ctx, r.places(t)[0], r.places(t)[0], with))
-		}))
+		with := slices.Repeat([]lockedmemory.Exchange[string]{exchange(c.messages...)}, c.exchanges)
+		must(t, r.memory.Replace(t.Context(), all[0], all[len(all)-1], with...))
+		must(t, r.memory.Replace(t.Context(), r.places(t)[0], r.places(t)[0], with[0]))
 		var steps []int // entries that each has staged; the SLOWLOG has a script after its commands
 		n := 0
 		for _, e := range slices.Backward(r.client.SlowLogGet(t.Context(), -1).Val()) {
@@ -164,7 +105,7 @@ func TestReplace_step_atMost50Entries(t *testing.T) {
 func TestRemovedKeys_freedInBackground(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
-	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+	r := newRig(t, server)
 	ids := "session:{" + r.key + "}:ids"
 	freed := func() (n int) {
 		info := r.client.Info(t.Context(), "memory").Val()
@@ -213,7 +154,7 @@ func TestTrim_longLog_partByPart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, redis.Options{}, nil, &c.keep)
+			r := newRig(t, &c.keep)
 			r.fill(t, c.exchanges, strings.Repeat("x", c.size))
 			var got []int64
 			for range c.want {
@@ -231,7 +172,7 @@ func TestTrim_longLog_partByPart(t *testing.T) {
 func TestTrim_nothingToTrim_readsLittle(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
-	r := newRig(t, redis.Options{Addr: server.Addr()}, nil, &sessionstore.Retention{MaxAge: time.Hour})
+	r := newRig(t, server, &sessionstore.Retention{MaxAge: time.Hour})
 	script := func() (n int) {
 		info := r.client.Info(t.Context(), "memory").Val()
 		_, after, _ := strings.Cut(info, "\nused_memory_lua:")
@@ -239,12 +180,11 @@ func TestTrim_nothingToTrim_readsLittle(t *testing.T) {
 		must(t, err)
 		return n
 	}
-	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+	r.turn(t, func(ctx context.Context) {
 		for n := range 110 { // Lua keeps equal texts once
 			must(t, r.store.Save(ctx, strings.Repeat(fmt.Sprint(n, " "), 20<<10), ""))
 		}
-		return nil
-	}))
+	})
 	before := script()
 	must(t, r.memory.Save(t.Context(), "q", "a"))
 	if more := script() - before; more > 2<<20 {
@@ -256,9 +196,9 @@ func TestTrim_nothingToTrim_readsLittle(t *testing.T) {
 func TestSave_inTurn_bareXADD(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
-	r := newRig(t, redis.Options{Addr: server.Addr()}, &distlock.Options{RenewEvery: -1}, nil)
+	r := newRig(t, server, &distlock.Options{RenewEvery: -1})
 	must(t, r.memory.Save(t.Context(), "q", "a"))
-	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
+	r.turn(t, func(ctx context.Context) {
 		must(t, r.opens(ctx))
 		must(t, r.client.ConfigResetStat(ctx).Err())
 		for range 10 {
@@ -268,6 +208,5 @@ func TestSave_inTurn_bareXADD(t *testing.T) {
 		if !strings.Contains(stats, "cmdstat_xadd:calls=10,") || strings.Contains(stats, "cmdstat_eval") {
 			t.Errorf("10 Saves are %s", stats)
 		}
-		return nil
-	}))
+	})
 }

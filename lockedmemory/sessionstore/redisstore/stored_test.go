@@ -19,31 +19,23 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-// driverOf makes a driver over a client, and accesses to its sessions. Its locks are in this
-// process.
-func driverOf(t *testing.T, client *redis.Client, keep storedriver.Retention) func(session string, fence int64) (storedriver.Driver, storedriver.Access) {
+// driverOf makes a driver over a client, and the first access of a lease to the session of the test.
+// Its locks are in this process.
+func driverOf(t *testing.T, client redis.UniversalClient, keep storedriver.Retention) (storedriver.Driver, storedriver.Access) {
 	t.Helper()
 	d, err := redisstore.NewDriver(client, &keep)
 	must(t, err)
 	locker, err := memlock.New(nil)
 	must(t, err)
 	t.Cleanup(func() { _ = locker.Close(context.Background()) })
-	lease, err := locker.Acquire(t.Context(), "s")
+	lease, err := locker.Acquire(t.Context(), t.Name())
 	must(t, err)
-	return func(session string, fence int64) (storedriver.Driver, storedriver.Access) {
-		return d, storedriver.Access{Session: session, Lease: lease, Fence: fence, FirstAccess: true}
-	}
-}
-
-// markKnown gives the session "s" a mark. So the session also admits the small tokens of a test.
-func markKnown(t *testing.T, client *redis.Client) {
-	t.Helper()
-	must(t, client.Set(t.Context(), "session:{s}:mark", "1:0-0:e:::0:", 0).Err())
+	return d, storedriver.Access{Session: t.Name(), Lease: lease, Fence: time.Now().UnixMicro(), FirstAccess: true}
 }
 
 func TestSave_storedForm(t *testing.T) {
 	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, nil)
+	s := newRig(t)
 	var place string
 	must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
 		lease, _ := lockedmemory.Lease(ctx)
@@ -65,7 +57,7 @@ func TestSave_storedForm(t *testing.T) {
 // Trimming keeps the newest turn whole and no part of another one.
 func TestTrim_O_turnsStayWhole(t *testing.T) {
 	t.Parallel()
-	s := newRig(t, redis.Options{}, nil, &sessionstore.Retention{MaxExchanges: 5})
+	s := newRig(t, &sessionstore.Retention{MaxExchanges: 5})
 	for _, step := range []struct {
 		saves int
 		loads bool
@@ -118,7 +110,7 @@ func TestTrim_O_turnsStayWhole(t *testing.T) {
 func TestSession_empty_isSmallAndExpires(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
-	s := newRig(t, redis.Options{Addr: server.Addr()}, nil, nil)
+	s := newRig(t, server)
 	ctx := t.Context()
 	bytes := func() (sum int64) {
 		for _, key := range s.client.Keys(ctx, "*").Val() {
@@ -144,9 +136,9 @@ func TestSession_empty_isSmallAndExpires(t *testing.T) {
 	must(t, s.memory.Turn(ctx, s.opens))
 	bytes()
 	s.client.FlushAll(ctx)
-	probe := driverOf(t, s.client.(*redis.Client), storedriver.Retention{})
+	d, access := driverOf(t, s.client, storedriver.Retention{})
 	for n := range 1000 {
-		d, access := probe(fmt.Sprint("probed-", n), time.Now().UnixMicro())
+		access.Session = fmt.Sprint("probed-", n)
 		_, err := d.Read(ctx, storedriver.Read{Access: access, Limit: 1, ID: "id"})
 		must(t, err)
 	}
@@ -154,49 +146,6 @@ func TestSession_empty_isSmallAndExpires(t *testing.T) {
 		t.Errorf("1,000 probed sessions have %d B", sum)
 	} else {
 		t.Logf("1,000 probed sessions: %d B", sum)
-	}
-}
-
-// A session has one key of IDs. The key lives as long as its last ID. A SaveOnce removes
-// expired IDs.
-func TestIDs_areInOneKey(t *testing.T) {
-	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: servers.StartRedis(t).Addr()})
-	t.Cleanup(func() { _ = client.Close() })
-	long, short := driverOf(t, client, storedriver.Retention{RememberIDs: time.Hour}), driverOf(t, client, storedriver.Retention{RememberIDs: time.Second})
-	markKnown(t, client)
-	n := int64(0)
-	save := func(by func(string, int64) (storedriver.Driver, storedriver.Access), fence int64, id string, want storedriver.Outcome) {
-		d, access := by("s", fence)
-		n++
-		v, err := d.Append(t.Context(), storedriver.Append{Write: storedriver.Write{Access: access, N: 1, Op: fmt.Sprintf("%032x", n)},
-			Content: storedriver.Content{Messages: [][]byte{{'m'}}, ID: id, Digest: [16]byte{'d'}}})
-		if err != nil || v.Outcome != want {
-			t.Fatal(v, err)
-		}
-	}
-	many := func(by func(string, int64) (storedriver.Driver, storedriver.Access), times int) {
-		for range times {
-			save(by, n+2, fmt.Sprint(n), storedriver.Done)
-		}
-	}
-	many(long, 1)
-	many(short, 40)
-	if life := client.PTTL(t.Context(), "session:{s}:ids").Val(); life < time.Hour/2 {
-		t.Errorf("a shorter RememberIDs has cut the life of the IDs to %s", life)
-	}
-	time.Sleep(time.Second + 10*time.Millisecond) // the 40 expire
-	save(long, 1, "stale", storedriver.Stale)
-	save(long, n+2, "stale", storedriver.Done) // the ID of a refused Save is not known
-	many(long, 98)
-	if known := client.HLen(t.Context(), "session:{s}:ids").Val(); known < 100 || known > 110 {
-		t.Errorf("%d turn IDs, want 100 and few of the 40 expired ones", known)
-	}
-	t.Logf("turn IDs: %d B", client.MemoryUsage(t.Context(), "session:{s}:ids").Val())
-	keys := client.Keys(t.Context(), "*").Val()
-	slices.Sort(keys)
-	if want := []string{"session:{s}:ids", "session:{s}:log", "session:{s}:mark"}; !slices.Equal(keys, want) {
-		t.Errorf("the keys are %q, want %q", keys, want)
 	}
 }
 
@@ -223,8 +172,8 @@ func (leaving) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 func TestSave_O_callerLeft_noSecondRequest(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: servers.SharedServer().Addr()})
-	s := newRigOver(t, struct{ redis.UniversalClient }{client}, nil, nil) // which sends the calls itself
-	must(t, s.memory.Turn(t.Context(), func(ctx context.Context) error {
+	s := newRig(t, struct{ redis.UniversalClient }{client}) // which sends the calls itself
+	s.turn(t, func(ctx context.Context) {
 		must(t, s.memory.Save(ctx, "q", "a"))
 		must(t, s.memory.Clear(ctx))
 		left, cancel := context.WithCancel(ctx)
@@ -232,8 +181,7 @@ func TestSave_O_callerLeft_noSecondRequest(t *testing.T) {
 		if err := s.memory.Save(left, "late", ""); !errors.Is(err, context.Canceled) {
 			t.Errorf("Save: %v", err)
 		}
-		return nil
-	}))
+	})
 	if got := s.history(t); len(got) != 0 {
 		t.Errorf("a Save whose caller had left stored %q", got)
 	}
