@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -48,9 +49,8 @@ func (o *ops) expect(t *testing.T, what string, want ...account) {
 }
 
 func TestTurn_account_waitHeldExchanges(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		observer := &ops{}
-		k := newKept(t, distlock.Options{Observer: observer}, nil)
+	synctest.Test(t, func(t *testing.T) {
+		k := newKept(t, distlock.Options{}, nil)
 		other, err := k.locker.Acquire(t.Context(), session)
 		must(t, err)
 		time.AfterFunc(2*time.Second, func() { _ = other.Release(context.Background()) })
@@ -64,15 +64,14 @@ func TestTurn_account_waitHeldExchanges(t *testing.T) {
 			}
 			return k.of(t, "another session", nil).Save(ctx, "q", "a")
 		}))
-		observer.expect(t, "a turn that waited", account{2 * time.Second, 3 * time.Second, 2})
+		k.observer.expect(t, "a turn that waited", account{2 * time.Second, 3 * time.Second, 2})
 	})
 }
 
 // A turn inside another one neither waits nor holds. Its exchanges count for both.
 func TestTurn_account_joined(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		observer := &ops{}
-		s := newSetup(t, distlock.Options{Observer: observer}, nil)
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
 		save := func(ctx context.Context) error {
 			time.Sleep(time.Second)
 			return s.a.Save(ctx, "q", "a")
@@ -80,29 +79,27 @@ func TestTurn_account_joined(t *testing.T) {
 		must(t, s.a.Turn(t.Context(), func(ctx context.Context) error {
 			return errors.Join(s.a.Turn(ctx, save), s.a.Turn(ctx, save))
 		}))
-		observer.expect(t, "turns in a turn", account{exchanges: 1}, account{exchanges: 1}, account{0, 2 * time.Second, 2})
+		s.observer.expect(t, "turns in a turn", account{exchanges: 1}, account{exchanges: 1}, account{0, 2 * time.Second, 2})
 		must(t, s.locker.Do(t.Context(), session, func(ctx context.Context) error { return s.a.Turn(ctx, save) }))
-		observer.expect(t, "a turn under a lease", account{exchanges: 1})
+		s.observer.expect(t, "a turn under a lease", account{exchanges: 1})
 	})
 }
 
 func TestTurn_account_withoutTheLock(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		observer := &ops{}
-		s := newSetup(t, distlock.Options{Observer: observer}, &lockedmemory.Options{Wait: 2 * time.Second})
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{Wait: 2 * time.Second})
 		other, err := s.locker.Acquire(t.Context(), session)
 		must(t, err)
 		_ = s.b.Turn(t.Context(), func(context.Context) error { t.Error("ran"); return nil })
-		observer.expect(t, "a turn that gave up", account{wait: 2 * time.Second})
+		s.observer.expect(t, "a turn that gave up", account{wait: 2 * time.Second})
 		must(t, other.Release(t.Context()))
 	})
 }
 
 // After the loss of its lease, a turn holds nothing.
 func TestTurn_account_lostLease(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		observer := &ops{}
-		s := newSetup(t, distlock.Options{Observer: observer, TTL: time.Second}, nil)
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{TTL: time.Second}, nil)
 		began, held := time.Now(), time.Duration(0)
 		err := s.a.Turn(t.Context(), func(ctx context.Context) error {
 			must(t, s.a.Save(ctx, "q", "a"))
@@ -115,15 +112,14 @@ func TestTurn_account_lostLease(t *testing.T) {
 		if !errors.Is(err, distlock.ErrLost) || held > time.Second {
 			t.Errorf("Turn: %v; the lease was held for %s", err, held)
 		}
-		observer.expect(t, "a lost lease", account{0, held, 1})
+		s.observer.expect(t, "a lost lease", account{0, held, 1})
 	})
 }
 
 // The work of a turn that panics was done.
 func TestTurn_account_panic(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		observer := &ops{}
-		s := newSetup(t, distlock.Options{Observer: observer}, nil)
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
 		func() {
 			defer func() { _ = recover() }()
 			_ = s.a.Turn(t.Context(), func(ctx context.Context) error {
@@ -132,24 +128,23 @@ func TestTurn_account_panic(t *testing.T) {
 				panic("work")
 			})
 		}()
-		observer.expect(t, "a panic", account{0, time.Second, 1})
+		s.observer.expect(t, "a panic", account{0, time.Second, 1})
 	})
 }
 
 // A stored answer is not stored again. A Save under a stored ID counts: its exchange is stored.
 func TestTurn_account_repeated(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		observer := &ops{}
-		k := newKept(t, distlock.Options{Observer: observer}, nil)
+	synctest.Test(t, func(t *testing.T) {
+		k := newKept(t, distlock.Options{}, nil)
 		for i, want := range []int{1, 0} {
 			must(t, second(k.memory.Answer(t.Context(), "id", "q", reply("a"))))
-			observer.expect(t, []string{"an answer", "its repetition"}[i], account{exchanges: want})
+			k.observer.expect(t, []string{"an answer", "its repetition"}[i], account{exchanges: want})
 		}
 		for range 2 {
 			must(t, k.memory.Turn(t.Context(), func(ctx context.Context) error {
 				return k.memory.SaveOnce(ctx, "other", "q", "a")
 			}))
-			observer.expect(t, "a Save with an ID", account{exchanges: 1})
+			k.observer.expect(t, "a Save with an ID", account{exchanges: 1})
 		}
 		k.holds(t, "q", "a", "q", "a")
 	})

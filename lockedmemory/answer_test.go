@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -43,7 +44,7 @@ func (k *kept) fails(t *testing.T, ctx context.Context, fn func(context.Context)
 
 // Under an invalid ID, no function is run, and nothing is written.
 func TestAnswer_invalidID_refused(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		k := newKept(t, distlock.Options{}, nil)
 		for _, id := range []string{"", strings.Repeat("x", 513), strings.Repeat("x", 10<<10)} {
 			answer, err := k.memory.Answer(t.Context(), id, "q", func(context.Context) ([]string, error) {
@@ -79,7 +80,7 @@ func TestAnswer_O_failure_nothingStored(t *testing.T) {
 		}, distlock.ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				k := newKept(t, distlock.Options{TTL: time.Second}, nil)
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
@@ -105,7 +106,7 @@ func (l lingering) SaveOnce(ctx context.Context, id string, messages ...string) 
 }
 
 func TestAnswer_O_lostAfterSave_noFailure(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		k := newKept(t, distlock.Options{TTL: time.Second}, nil)
 		memory, err := lockedmemory.New(lingering{k.store}, k.locker, lockedmemory.FixedKey(session), nil)
 		must(t, err)
@@ -121,7 +122,7 @@ func TestAnswer_O_lostAfterSave_noFailure(t *testing.T) {
 }
 
 func TestAnswer_busy_refused(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		k := newKept(t, distlock.Options{}, &lockedmemory.Options{Busy: lockedmemory.Refuse})
 		must(t, k.b.Turn(t.Context(), func(context.Context) error {
 			other, began := make(chan error), time.Now()
@@ -153,7 +154,7 @@ func (s *split) Save(ctx context.Context, input, output string) error {
 
 // A memory whose Save makes several calls, and a turn, stores them whole inside an Answer: no ID reaches them.
 func TestAnswer_O_memoryOfAppendsInside_stored(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		k := newKept(t, distlock.Options{}, nil)
 		recall, err := lockedmemory.New[string, int](&split{to: k.memory}, k.locker, lockedmemory.FixedKey(session), nil)
 		must(t, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -58,7 +59,7 @@ func TestSave_N_lostLease_outcome(t *testing.T) {
 			&fencedLate{late: late{err: c.wrote}}: c.fenced,
 		} {
 			t.Run(fmt.Sprintf("%s/%T", name, inner), func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					s := newSetup(t, distlock.Options{TTL: time.Second}, nil)
 					memory, err := lockedmemory.New(inner, s.locker, lockedmemory.FixedKey(session), nil)
 					must(t, err)
@@ -89,7 +90,7 @@ func TestSave_N_lostLease_outcome(t *testing.T) {
 // An inner memory may have a lease of its own, or a Locker that is closed: what such an error says
 // stays.
 func TestSave_N_heldLease_errorOfTheMemory(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		for _, own := range []error{distlock.ErrLost, distlock.ErrClosed} {
 			s.inner.fail = own

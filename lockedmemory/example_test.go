@@ -6,12 +6,30 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 )
+
+// openMemory makes a memory in front of a session store, and the context of a conversation.
+// For many instances, use redisstore.Open.
+func openMemory() (memory *lockedmemory.LockedMemory[string, string], ctx context.Context, closeAll func()) {
+	locker, err := memlock.New(nil)
+	if err != nil {
+		panic(err)
+	}
+	store, err := memstore.New(lockedmemory.SessionKey, sessionstore.JSON[string]{}, nil, nil)
+	if err != nil {
+		panic(err)
+	}
+	memory, err = lockedmemory.New(store, locker, lockedmemory.SessionKey, nil)
+	if err != nil {
+		panic(err)
+	}
+	ctx = lockedmemory.WithSession(context.Background(), "conversation-42")
+	return memory, ctx, func() { _ = locker.Close(context.Background()) }
+}
 
 func ExampleNew() {
 	ctx := context.Background()
@@ -31,18 +49,10 @@ func ExampleNew() {
 }
 
 func ExampleLockedMemory_Turn() {
-	ctx := context.Background()
-	locker, err := memlock.New(nil)
-	if err != nil {
-		panic(err)
-	}
-	defer locker.Close(ctx)
-	memory, err := lockedmemory.New(&history{}, locker, lockedmemory.FixedKey("conversation-42"), nil)
-	if err != nil {
-		panic(err)
-	}
+	memory, ctx, closeAll := openMemory()
+	defer closeAll()
 
-	err = memory.Turn(ctx, func(ctx context.Context) error {
+	err := memory.Turn(ctx, func(ctx context.Context) error {
 		before, err := memory.Load(ctx, "") // inside, so that no other instance adds to it before Save
 		if err != nil {
 			return err
@@ -57,67 +67,11 @@ func ExampleLockedMemory_Turn() {
 	// <nil>
 }
 
-// A service that does not let a message wait for the answer to the one before it.
-func ExampleLockedMemory_Turn_refuse() {
-	ctx := context.Background()
-	locker, err := memlock.New(&distlock.Options{Holder: "instance-1"})
-	if err != nil {
-		panic(err)
-	}
-	defer locker.Close(ctx)
-	memory, err := lockedmemory.New(&history{}, locker, lockedmemory.FixedKey("conversation-42"),
-		&lockedmemory.Options{Busy: lockedmemory.Refuse})
-	if err != nil {
-		panic(err)
-	}
-
-	answer := func(question string, model func() string) string {
-		answer := ""
-		err := memory.Turn(ctx, func(ctx context.Context) error {
-			answer = model()
-			return memory.Save(ctx, question, answer)
-		})
-		var busy *distlock.BusyError
-		switch {
-		case errors.As(err, &busy): // busy.Held and busy.Waiters tell how busy
-			return "One moment, please. I am still answering, on " + busy.Holder + "."
-		case err != nil:
-			return "Sorry: " + err.Error()
-		}
-		return answer
-	}
-
-	first := answer("Where is my parcel?", func() string {
-		second := make(chan string) // comes while the model thinks
-		go func() { second <- answer("Hello?", func() string { return "Hello!" }) }()
-		fmt.Println(<-second)
-		return "It arrives tomorrow."
-	})
-	fmt.Println(first)
-	// Output:
-	// One moment, please. I am still answering, on instance-1.
-	// It arrives tomorrow.
-}
-
 // A chat service whose queue delivers a message twice.
 func ExampleLockedMemory_Answer() {
-	ctx := context.Background()
-	locker, err := memlock.New(nil)
-	if err != nil {
-		panic(err)
-	}
-	defer locker.Close(ctx)
-	// For many instances, use redislock.New and redisstore.New.
-	store, err := memstore.New(lockedmemory.SessionKey, sessionstore.JSON[string]{}, nil, nil)
-	if err != nil {
-		panic(err)
-	}
-	memory, err := lockedmemory.New(store, locker, lockedmemory.SessionKey, nil)
-	if err != nil {
-		panic(err)
-	}
+	memory, ctx, closeAll := openMemory()
+	defer closeAll()
 
-	ctx = lockedmemory.WithSession(ctx, "conversation-42")
 	model := func(ctx context.Context) ([]string, error) {
 		history, err := memory.Last(ctx, 20)
 		if err != nil {
@@ -130,47 +84,112 @@ func ExampleLockedMemory_Answer() {
 		answer, err := memory.Answer(ctx, "message-7", "Where is my parcel?", model)
 		fmt.Println(answer, err)
 	}
+	exchange, known, err := memory.Answered(ctx, "message-7")
+	fmt.Println(exchange.Output(), known, err)
 	// Output:
 	// the model is asked, with 0 exchanges before
 	// [tracking: in Oslo It is in Oslo.] <nil>
 	// [tracking: in Oslo It is in Oslo.] <nil>
+	// It is in Oslo. true <nil>
 }
 
 // The user asks for another answer to the last question.
 func ExampleLockedMemory_Replace() {
-	ctx := context.Background()
-	locker, err := memlock.New(nil)
-	if err != nil {
-		panic(err)
-	}
-	defer locker.Close(ctx)
-	session := lockedmemory.FixedKey("conversation-42")
-	store, err := memstore.New(session, sessionstore.JSON[string]{}, nil, nil)
-	if err != nil {
-		panic(err)
-	}
-	memory, err := lockedmemory.New(store, locker, session, nil)
-	if err != nil {
-		panic(err)
-	}
-	if err := memory.Save(ctx, "Tell me a joke.", "No."); err != nil {
-		panic(err)
-	}
+	memory, ctx, closeAll := openMemory()
+	defer closeAll()
+	_ = memory.Save(ctx, "Tell me a joke.", "No.")
 
-	err = memory.Turn(ctx, func(ctx context.Context) error {
+	err := memory.Turn(ctx, func(ctx context.Context) error {
 		last, err := memory.Last(ctx, 1)
 		if err != nil || len(last) == 0 {
 			return err
 		}
-		old := last[len(last)-1]
-		exchange := old // the same place, turn ID and number
-		exchange.Messages = []string{old.Input(), "A mutex walks into a bar."}
-		return memory.Replace(ctx, old.Place, old.Place, exchange)
+		exchange := last[0] // the same place, turn ID and number
+		exchange.Messages = []string{exchange.Input(), "A mutex walks into a bar."}
+		return memory.Replace(ctx, exchange.Place, exchange.Place, exchange)
 	})
+	history, err2 := memory.Load(ctx, "")
+	fmt.Println(strings.Join(history, " "), err, err2)
+	// Output: Tell me a joke. A mutex walks into a bar. <nil> <nil>
+}
+
+// An exchange has any number of messages, as a question, a tool's result and an answer. A page shows the newest
+// exchanges first, an export the oldest.
+func ExampleLockedMemory_Append() {
+	memory, ctx, closeAll := openMemory()
+	defer closeAll()
+
+	_ = memory.Append(ctx, "Where is my parcel?", "tracking: in Oslo", "It is in Oslo.")
+	_ = memory.Save(ctx, "Thanks!", "You are welcome.")
+	for exchange, err := range memory.Backward(ctx, lockedmemory.Place{}) {
+		fmt.Println(exchange.Output(), err)
+	}
+	for exchange, err := range memory.Forward(ctx, lockedmemory.Place{}) {
+		fmt.Println(exchange.Messages, err)
+	}
+	// Output:
+	// You are welcome. <nil>
+	// It is in Oslo. <nil>
+	// [Where is my parcel? tracking: in Oslo It is in Oslo.] <nil>
+	// [Thanks! You are welcome.] <nil>
+}
+
+// A turn of several steps gives each step an ID of its own. Repeated, it stores none of them twice.
+func ExampleLockedMemory_SaveOnce() {
+	memory, ctx, closeAll := openMemory()
+	defer closeAll()
+
+	for range 2 {
+		err := memory.Turn(ctx, func(ctx context.Context) error {
+			return errors.Join(
+				memory.SaveOnce(ctx, "message-7/1", "Where is my parcel?", "I look it up."),
+				memory.SaveOnce(ctx, "message-7/2", "tracking: in Oslo", "It is in Oslo."))
+		})
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	history, err := memory.Load(ctx, "")
+	fmt.Println(len(history), err)
+	// Output: 4 <nil>
+}
+
+// Fork begins another conversation with the turns of this one, up to the second.
+func ExampleLockedMemory_Fork() {
+	memory, ctx, closeAll := openMemory()
+	defer closeAll()
+	for _, text := range []string{"one", "two", "three"} {
+		_ = memory.Save(ctx, text, strings.ToUpper(text))
+	}
+	last, err := memory.Last(ctx, 2)
 	if err != nil {
 		panic(err)
 	}
-	history, err := memory.Load(ctx, "")
-	fmt.Println(strings.Join(history, " "), err)
-	// Output: Tell me a joke. A mutex walks into a bar. <nil>
+	fmt.Println(memory.Fork(ctx, "conversation-43", last[0].Place))
+	history, err := memory.Load(lockedmemory.WithSession(ctx, "conversation-43"), "")
+	fmt.Println(history, err)
+	// Output:
+	// <nil>
+	// [one ONE two TWO] <nil>
+}
+
+// Clear empties a history. Delete removes the session. A job sees the sessions that are left, and a readiness
+// probe the advice of the service. Both need no session.
+func ExampleLockedMemory_Delete() {
+	memory, ctx, closeAll := openMemory()
+	defer closeAll()
+	second := lockedmemory.WithSession(ctx, "conversation-43")
+	_ = memory.Save(ctx, "one", "ONE")
+	_ = memory.Save(second, "two", "TWO")
+
+	fmt.Println(memory.Clear(ctx), memory.Delete(ctx))
+	for session, err := range memory.Sessions(context.Background()) {
+		fmt.Println(session, err)
+	}
+	advice, err := memory.Ping(context.Background())
+	fmt.Println(len(advice), err)
+	// Output:
+	// <nil> <nil>
+	// conversation-43 <nil>
+	// 0 <nil>
 }

@@ -3,7 +3,6 @@ package lockedmemory_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,7 +34,7 @@ func calls(t *testing.T, m locked) map[string]func(context.Context) error {
 
 // A call with the outer context waits for its own turn: the error, after the wait, names the process.
 func TestTurn_L_outerContext_failsAfterItsWait(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{Wait: -1}, nil)
 		hasty := s.of(t, session, &lockedmemory.Options{Wait: 3 * time.Second})
 		err := s.a.Turn(t.Context(), func(context.Context) error {
@@ -50,28 +49,5 @@ func TestTurn_L_outerContext_failsAfterItsWait(t *testing.T) {
 			return nil
 		})
 		must(t, errors.Join(err, hasty.Save(t.Context(), "q", "a"))) // the turn is over
-	})
-}
-
-func TestTurn_L_otherSessionWaitsWithOuterContext(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{Wait: -1}, nil)
-		ctx := t.Context()
-		other := s.of(t, "another", nil)
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if err := other.Turn(ctx, func(context.Context) error { time.Sleep(time.Minute); return nil }); err != nil {
-				t.Errorf("the turn of the other session: %v", err)
-			}
-		})
-		synctest.Wait()
-		start := time.Now()
-		err := s.a.Turn(ctx, func(context.Context) error {
-			return errors.Join(other.Save(ctx, "q", "a"), other.Turn(ctx, func(context.Context) error { return nil }))
-		})
-		if took := time.Since(start); err != nil || took != time.Minute {
-			t.Errorf("%v after %s", err, took)
-		}
-		wg.Wait()
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -20,7 +21,7 @@ func (*marking) Start(ctx context.Context, op *distlock.Operation) context.Conte
 }
 
 func TestLoad_isObserved(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		observer := &marking{}
 		s := newSetup(t, distlock.Options{Observer: observer}, nil)
 		must(t, second(s.a.Load(t.Context(), "")))
@@ -71,9 +72,8 @@ func (*panicking) Load(context.Context, string) ([]string, error) { panic("load"
 
 // The inner memory decides whether a Load needs a session.
 func TestLoad_withoutSession_notObserved(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		observer := &ops{}
-		s := newSetup(t, distlock.Options{Observer: observer}, nil)
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
 		s.inner.messages = []string{"q", "a"}
 		for name, key := range map[string]lockedmemory.KeyFunc{
 			"no session":  lockedmemory.FixedKey(""),
@@ -86,8 +86,8 @@ func TestLoad_withoutSession_notObserved(t *testing.T) {
 				t.Errorf("%s: %q, %v", name, messages, err)
 			}
 		}
-		if len(observer.seen) > 0 {
-			t.Errorf("the Observer saw %+v", observer.seen)
+		if len(s.observer.seen) > 0 {
+			t.Errorf("the Observer saw %+v", s.observer.seen)
 		}
 	})
 }

@@ -92,6 +92,26 @@ func (h *history) Clear(ctx context.Context) error {
 	return nil
 }
 
+// savesName saves the n-th letter as a pair, for isWhole.
+func savesName(ctx context.Context, t *testing.T, m locked, n int) {
+	name := string(rune('a' + n))
+	if err := m.Save(ctx, name, strings.ToUpper(name)); err != nil {
+		t.Errorf("Save: %v", err)
+	}
+}
+
+func (h *history) isWhole(t *testing.T, pairs int) {
+	t.Helper()
+	for pair := range slices.Chunk(h.messages, 2) {
+		if pairs--; len(pair) < 2 || strings.ToUpper(pair[0]) != pair[1] {
+			t.Fatalf("torn: %q", h.messages)
+		}
+	}
+	if pairs != 0 {
+		t.Fatalf("%d pairs are missing: %q", pairs, h.messages)
+	}
+}
+
 var _ lockedmemory.Memory[string, int] = (*lockedmemory.LockedMemory[string, int])(nil)
 
 // setup is two locked memories, as two instances have them, over one history and one lock service.
@@ -100,11 +120,16 @@ type setup struct {
 	faults *drivertest.Faults
 	a, b   *lockedmemory.LockedMemory[string, int]
 	locker *distlock.Locker // of a
+	// observer is that of both Lockers, unless the options have one.
+	observer *ops
 }
 
 func newSetup(t *testing.T, opts distlock.Options, memOpts *lockedmemory.Options) *setup {
 	t.Helper()
-	s := &setup{inner: &history{}, faults: drivertest.NewFaults(memlock.NewDriver())}
+	s := &setup{inner: &history{}, faults: drivertest.NewFaults(memlock.NewDriver()), observer: &ops{}}
+	if opts.Observer == nil {
+		opts.Observer = s.observer
+	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -122,47 +147,29 @@ func newSetup(t *testing.T, opts distlock.Options, memOpts *lockedmemory.Options
 	return s
 }
 
-func inBubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, test)
-}
-
 func TestSave_S1_keepsPairsTogether(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{Wait: -1}, nil)
 		s.inner.pause = time.Millisecond
 		var wg sync.WaitGroup
 		for i := range 20 {
 			m := []*lockedmemory.LockedMemory[string, int]{s.a, s.b}[i%2]
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
-				name := string(rune('a' + i))
-				if err := m.Save(t.Context(), name, strings.ToUpper(name)); err != nil {
-					t.Errorf("Save: %v", err)
-				}
-			}()
+			wg.Go(func() { savesName(t.Context(), t, m, i) })
 		}
 		wg.Wait()
-		if n := len(s.inner.messages); n != 40 {
-			t.Fatalf("%d messages", n)
-		}
-		for i := 0; i < 40; i += 2 {
-			if strings.ToUpper(s.inner.messages[i]) != s.inner.messages[i+1] {
-				t.Fatalf("torn at %d: %q", i, s.inner.messages)
-			}
-		}
+		s.inner.isWhole(t, 20)
 	})
 }
 
 func TestSave_C_nothingIsWrittenWithoutTheLock(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{Wait: time.Second}, nil)
 		s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
 		for call, err := range map[string]error{
-			"Save":  s.a.Save(t.Context(), "q", "a"),
-			"Clear": s.a.Clear(t.Context()),
-			"Turn":  s.a.Turn(t.Context(), func(context.Context) error { t.Error("the turn ran"); return nil }),
+			"Save":              s.a.Save(t.Context(), "q", "a"),
+			"Clear":             s.a.Clear(t.Context()),
+			"Turn":              s.a.Turn(t.Context(), func(context.Context) error { t.Error("the turn ran"); return nil }),
+			"Turn that refuses": s.of(t, session, refuse).Turn(t.Context(), func(context.Context) error { t.Error("the turn ran"); return nil }),
 		} {
 			if !errors.Is(err, distlock.ErrUnavailable) || strings.Contains(err.Error(), session) {
 				t.Errorf("%s: %v", call, err)
@@ -183,32 +190,13 @@ func TestSave_C_nothingIsWrittenWithoutTheLock(t *testing.T) {
 	})
 }
 
-func TestSave_returnsTheInnerError(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{}, nil)
-		s.inner.fail = errInner
-		if err := s.a.Save(t.Context(), "q", "a"); err != errInner {
-			t.Errorf("Save: %v", err)
-		}
-		if err := s.a.Clear(t.Context()); err != errInner {
-			t.Errorf("Clear: %v", err)
-		}
-		if _, err := s.a.Load(t.Context(), ""); err != errInner {
-			t.Errorf("Load: %v", err)
-		}
-		if _, err := s.a.Search(t.Context(), "", 1); err != errInner {
-			t.Errorf("Search: %v", err)
-		}
-	})
-}
-
 type onEnd func(*distlock.Operation)
 
 func (onEnd) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }
 func (f onEnd) End(_ context.Context, op *distlock.Operation)                  { f(op) }
 
 func TestLoadAndSearch_takeNoLock(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		s.inner.messages = []string{"q", "a"}
 		if _, err := s.locker.Acquire(t.Context(), session); err != nil {
@@ -267,57 +255,48 @@ func TestSession_mustBeKnown(t *testing.T) {
 	}
 }
 
-func TestNew_refusesNil(t *testing.T) {
+func TestNew_refusesBadOptions(t *testing.T) {
 	locker, err := memlock.New(nil)
 	must(t, err)
 	defer locker.Close(t.Context())
 	var none *history
 	key := lockedmemory.FixedKey(session)
-	for name, err := range map[string]error{
-		"nil inner":         second(lockedmemory.New[string, int](nil, locker, key, nil)),
-		"nil inner pointer": second(lockedmemory.New(none, locker, key, nil)),
-		"nil locker":        second(lockedmemory.New(&history{}, nil, key, nil)),
-		"nil key":           second(lockedmemory.New(&history{}, locker, nil, nil)),
+	for text, err := range map[string]error{
+		"the inner memory is nil": second(lockedmemory.New[string, int](nil, locker, key, nil)),
+		"memory is nil":           second(lockedmemory.New(none, locker, key, nil)),
+		"Locker is nil":           second(lockedmemory.New(&history{}, nil, key, nil)),
+		"KeyFunc is nil":          second(lockedmemory.New(&history{}, locker, nil, nil)),
+		"use Queue or Refuse":     second(lockedmemory.New(&history{}, locker, key, &lockedmemory.Options{Busy: lockedmemory.Refuse + 1})),
+		"Busy is -1":              second(lockedmemory.New(&history{}, locker, key, &lockedmemory.Options{Busy: -1})),
 	} {
-		if !errors.Is(err, distlock.ErrInvalidOption) {
-			t.Errorf("%s: %v, want ErrInvalidOption", name, err)
+		if !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want ErrInvalidOption that says %q", err, text)
 		}
 	}
 }
 
-func TestSave_endedByClose_outcomeUnknown(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+func TestSessionKey_isTheInnermostSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
-		s.inner.pause = time.Hour
-		time.AfterFunc(time.Second, func() {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			_ = s.locker.Close(ctx)
-		})
-		err := s.a.Save(t.Context(), "q", "a")
-		if !errors.Is(err, distlock.ErrClosed) || !errors.Is(err, distlock.ErrOutcomeUnknown) {
-			t.Errorf("Save: %v", err)
+		m, err := lockedmemory.New(s.inner, s.locker, lockedmemory.SessionKey, nil)
+		must(t, err)
+		if err := m.Save(t.Context(), "q", "a"); !errors.Is(err, distlock.ErrInvalidKey) {
+			t.Errorf("Save without a session: %v", err)
+		}
+		key := func(ctx context.Context) (key string) {
+			must(t, m.Turn(ctx, func(ctx context.Context) error {
+				lease, _ := lockedmemory.Lease(ctx)
+				key = lease.Key()
+				return nil
+			}))
+			return key
+		}
+		one := lockedmemory.WithSession(t.Context(), "one")
+		if got := key(one); got != "one" {
+			t.Errorf("the key is %q", got)
+		}
+		if got := key(lockedmemory.WithSession(one, "other")); got != "other" {
+			t.Errorf("the key of a session within a session is %q", got)
 		}
 	})
-}
-
-// framework is an interface as a framework declares it, with its own types and no type parameters.
-type framework interface {
-	Save(ctx context.Context, input, output string) error
-	Load(ctx context.Context, query string) ([]string, error)
-	Search(ctx context.Context, query string, k int) ([]int, error)
-	Clear(ctx context.Context) error
-}
-
-func TestNew_infersTheTypesOfAFrameworksMemory(t *testing.T) {
-	locker, err := memlock.New(nil)
-	must(t, err)
-	defer locker.Close(t.Context())
-	var inner framework = &history{}
-	locked, err := lockedmemory.New(inner, locker, lockedmemory.FixedKey(session), nil)
-	must(t, err)
-	var memory framework = locked
-	if err := memory.Save(t.Context(), "q", "a"); err != nil {
-		t.Errorf("Save: %v", err)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -34,7 +33,7 @@ func (s *setup) refuses(t *testing.T, m locked, held time.Duration, waiters int)
 }
 
 func TestRefuse_L_failsAtOnceWhileTheSessionIsBusy(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, refuse)
 		patient := s.of(t, session, nil) // in the process of a
 		for name, by := range map[string]locked{"another process": s.b, "its own process": patient} {
@@ -70,7 +69,7 @@ func TestRefuse_L_failsAtOnceWhileTheSessionIsBusy(t *testing.T) {
 
 // While a waiter is queued, in any process, the session is busy, also in the moment in which a turn ends.
 func TestRefuse_L_overtakesNoWaiter(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, refuse)
 		locker, err := distlock.New(s.faults, nil)
 		must(t, err)
@@ -110,27 +109,9 @@ func TestRefuse_L_overtakesNoWaiter(t *testing.T) {
 	})
 }
 
-// A service that is away is not busy.
-func TestRefuse_C_isNotUnavailable(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{}, &lockedmemory.Options{Busy: lockedmemory.Refuse})
-		strict := s.of(t, session, refuse)
-		err := s.b.Turn(t.Context(), func(context.Context) error { s.refuses(t, s.a, 0, 0); return nil })
-		if err != nil {
-			t.Error(err)
-		}
-		down(s.faults)
-		err = strict.Turn(t.Context(), func(context.Context) error { t.Error("ran"); return nil })
-		if !errors.Is(err, distlock.ErrUnavailable) {
-			t.Errorf("without the service: %v", err)
-		}
-	})
-}
-
 func TestRefuse_isAnOutcomeOfItsOwn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		observer := &ops{}
-		s := newSetup(t, distlock.Options{Observer: observer}, refuse)
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, refuse)
 		bounded := s.of(t, session, &lockedmemory.Options{Wait: time.Second})
 		nothing := func(context.Context) error { return nil }
 		_ = s.b.Turn(t.Context(), func(context.Context) error {
@@ -144,7 +125,7 @@ func TestRefuse_isAnOutcomeOfItsOwn(t *testing.T) {
 			return bounded.Save(t.Context(), "q", "a")
 		})
 		var seen []string
-		for _, op := range observer.seen {
+		for _, op := range s.observer.seen {
 			seen = append(seen, op.Name+" "+string(op.Outcome))
 		}
 		want := []string{
@@ -154,21 +135,6 @@ func TestRefuse_isAnOutcomeOfItsOwn(t *testing.T) {
 		}
 		if !slices.Equal(seen, want) {
 			t.Errorf("the Observer saw %q, want %q", seen, want)
-		}
-	})
-}
-
-func TestNew_refusesAnUnknownPolicy(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{}, nil)
-		for want, opts := range map[string]lockedmemory.Options{
-			"use Queue or Refuse": {Busy: lockedmemory.Refuse + 1},
-			"Busy is -1":          {Busy: -1},
-		} {
-			_, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(session), &opts)
-			if !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), want) {
-				t.Errorf("%+v: %v, want ErrInvalidOption that says %q", opts, err, want)
-			}
 		}
 	})
 }

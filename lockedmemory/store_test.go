@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -61,10 +62,16 @@ func storeCalls[D any](m *lockedmemory.LockedMemory[string, D]) (writes, reads m
 
 // A memory that is no session store has none of its calls, and takes no lock for them.
 func TestSessionStore_otherMemory_unsupported(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		down(s.faults)
 		writes, reads := storeCalls(s.a)
+		reads["ping"] = func(ctx context.Context) error { return second(s.a.Ping(ctx)) }
+		reads["sessions"] = func(ctx context.Context) (last error) {
+			for _, last = range s.a.Sessions(ctx) {
+			}
+			return last
+		}
 		for _, calls := range []map[string]func(context.Context) error{writes, reads} {
 			for name, call := range calls {
 				if err := call(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
@@ -78,95 +85,9 @@ func TestSessionStore_otherMemory_unsupported(t *testing.T) {
 	})
 }
 
-// Sessions and Ping are about the whole store, so they need no session and no lease.
-func TestSessionStore_wholeStore_noSession(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{}, nil)
-		unsupported := false
-		for _, err := range s.a.Sessions(t.Context()) {
-			if unsupported = errors.Is(err, errors.ErrUnsupported); !unsupported {
-				t.Errorf("another memory: %v", err)
-			}
-		}
-		if !unsupported {
-			t.Error("another memory has sessions")
-		}
-		if _, err := s.a.Ping(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("another memory: %v", err)
-		}
-		store, err := memstore.New(lockedmemory.SessionKey, sessionstore.JSON[string]{}, nil, nil)
-		must(t, err)
-		memory, err := lockedmemory.New(store, s.locker, lockedmemory.SessionKey, nil)
-		must(t, err)
-		for _, name := range []string{"a", "b"} {
-			must(t, memory.Save(lockedmemory.WithSession(t.Context(), name), "q", "a"))
-		}
-		if advice, err := memory.Ping(t.Context()); len(advice) > 0 || err != nil {
-			t.Errorf("Ping: %q, %v", advice, err)
-		}
-		var names []string
-		for name, err := range memory.Sessions(t.Context()) {
-			must(t, err)
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		if !slices.Equal(names, []string{"a", "b"}) {
-			t.Errorf("the sessions are %q", names)
-		}
-	})
-}
-
-// A memory passes the calls on to its session store, in a turn and outside.
-func TestSessionStore_callsPassedOn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		k := newKept(t, distlock.Options{}, nil)
-		ctx := t.Context()
-		must(t, k.memory.SaveOnce(ctx, "id", "q1", "call", "a1"))
-		must(t, k.memory.Turn(t.Context(), func(ctx context.Context) error { return k.memory.Append(ctx, "q2", "a2") }))
-		texts := func(what string, want ...string) (found []lockedmemory.Exchange[string]) {
-			t.Helper()
-			var got []string
-			for e, err := range k.memory.Forward(t.Context(), lockedmemory.Place{}) {
-				must(t, err)
-				found, got = append(found, e), append(got, e.Messages...)
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("after %s: %q, want %q", what, got, want)
-			}
-			return found
-		}
-		all := texts("Append", "q1", "call", "a1", "q2", "a2")
-		for e, err := range k.memory.Backward(t.Context(), all[1].Place) {
-			if err != nil || e.Input() != "q1" || e.Output() != "a1" {
-				t.Errorf("Backward: %+v, %v", e, err)
-			}
-		}
-		last, err := k.memory.Last(t.Context(), 1)
-		if err != nil || len(last) != 1 || last[0].Place != all[1].Place {
-			t.Errorf("Last: %+v, %v", last, err)
-		}
-		found, known, err := k.memory.Answered(t.Context(), "id")
-		if err != nil || !known || found.Place != all[0].Place {
-			t.Errorf("Answered: %+v, %t, %v", found, known, err)
-		}
-		last[0].Messages = []string{"q2", "edited"}
-		must(t, k.memory.Replace(ctx, last[0].Place, last[0].Place, last[0]))
-		all = texts("Replace", "q1", "call", "a1", "q2", "edited")
-		must(t, k.memory.Turn(ctx, func(ctx context.Context) error {
-			return k.memory.Replace(ctx, all[0].Place, all[0].Place)
-		}))
-		texts("Replace in a turn", "q2", "edited")
-		must(t, k.memory.Delete(ctx))
-		texts("Delete")
-		if found, known, err := k.memory.Answered(t.Context(), "id"); known || err != nil {
-			t.Errorf("after Delete: %+v, %v", found, err)
-		}
-	})
-}
-
 // Under a lease that has ended, the calls fail as Save and Load do.
 func TestSessionStore_S2_endedTurn_refused(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		k := newKept(t, distlock.Options{}, nil)
 		var ended context.Context
 		must(t, k.memory.Turn(t.Context(), func(ctx context.Context) error { ended = ctx; return nil }))
@@ -186,7 +107,7 @@ func TestSessionStore_S2_endedTurn_refused(t *testing.T) {
 
 // The Observer sees each write by its name. An Answer is the turn around its Append.
 func TestObserver_seesSessionStoreWrites(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var (
 			mu    sync.Mutex
 			names []string

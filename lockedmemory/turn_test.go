@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -15,14 +15,12 @@ import (
 )
 
 func TestTurn_S1_coversLoadAndSave(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{Wait: time.Millisecond}, nil) // a Turn waits by its own rule
 		var wg sync.WaitGroup
 		for i := range 10 {
 			m := []*lockedmemory.LockedMemory[string, int]{s.a, s.b}[i%2]
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
+			wg.Go(func() {
 				err := m.Turn(t.Context(), func(ctx context.Context) error {
 					before, err := m.Load(ctx, "")
 					if err != nil {
@@ -41,7 +39,7 @@ func TestTurn_S1_coversLoadAndSave(t *testing.T) {
 				if err != nil {
 					t.Errorf("Turn: %v", err)
 				}
-			}()
+			})
 		}
 		wg.Wait()
 		for _, ctx := range s.inner.seen {
@@ -70,7 +68,7 @@ func TestWait_L_boundsTurnSaveAndClear(t *testing.T) {
 		} {
 			for policy, busy := range map[string]lockedmemory.BusyPolicy{"": lockedmemory.Queue, "/refuse": lockedmemory.Refuse} {
 				t.Run(call+"/"+name+policy, func(t *testing.T) {
-					inBubble(t, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
 						s := newSetup(t, distlock.Options{Wait: time.Second}, &lockedmemory.Options{Wait: c.wait, Busy: busy})
 						_, err := s.locker.Acquire(t.Context(), session)
 						must(t, err)
@@ -91,51 +89,25 @@ func TestWait_L_boundsTurnSaveAndClear(t *testing.T) {
 	}
 }
 
-func TestTurn_insideATurnJoinsIt(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newSetup(t, distlock.Options{}, nil)
-		err := s.a.Turn(t.Context(), func(ctx context.Context) error {
-			return s.a.Turn(ctx, func(ctx context.Context) error { return s.a.Save(ctx, "q", "a") })
-		})
-		if err != nil {
-			t.Errorf("Turn: %v", err)
-		}
-		if n := s.faults.Calls(drivertest.Acquire); n != 1 {
-			t.Errorf("%d locks for one turn", n)
-		}
-	})
-}
-
 func TestTurn_savesInsideItAreSerialised(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		s.inner.pause = time.Millisecond
 		err := s.a.Turn(t.Context(), func(ctx context.Context) error {
 			var wg sync.WaitGroup
 			for i := range 5 {
-				wg.Add(1)
-				go func() {
-					defer wg.Done()
-					name := string(rune('a' + i))
-					if err := s.a.Save(ctx, name, strings.ToUpper(name)); err != nil {
-						t.Errorf("Save: %v", err)
-					}
-				}()
+				wg.Go(func() { savesName(ctx, t, s.a, i) })
 			}
 			wg.Wait()
 			return nil
 		})
 		must(t, err)
-		for i := 0; i < len(s.inner.messages); i += 2 {
-			if strings.ToUpper(s.inner.messages[i]) != s.inner.messages[i+1] {
-				t.Fatalf("torn at %d: %q", i, s.inner.messages)
-			}
-		}
+		s.inner.isWhole(t, 5)
 	})
 }
 
 func TestTurn_afterItsEndItsContextWritesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		var kept context.Context
 		must(t, s.a.Turn(t.Context(), func(ctx context.Context) error { kept = context.WithoutCancel(ctx); return nil }))
@@ -175,7 +147,7 @@ func TestTurn_afterItsEndItsContextWritesNothing(t *testing.T) {
 }
 
 func TestTurn_S1_ofAnotherSessionInsideHasItsOwnLock(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{Wait: -1}, nil)
 		other := s.of(t, "another", nil)
 		began, waited := make(chan struct{}), make(chan time.Duration, 2)
@@ -218,7 +190,7 @@ func TestTurn_S1_ofAnotherSessionInsideHasItsOwnLock(t *testing.T) {
 }
 
 func TestObserver_seesMemoryOperations(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var (
 			mu    sync.Mutex
 			names []string
@@ -247,7 +219,7 @@ func TestObserver_seesMemoryOperations(t *testing.T) {
 }
 
 func TestLease_ofAnotherSessionIsNotShown(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		other, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey("another session"), nil)
 		must(t, err)
@@ -274,7 +246,7 @@ func TestObserver_errorOfTheInnerMemory_outcome(t *testing.T) {
 		outcomeError("stale"):             distlock.OutcomeStale,
 		outcomeError("conflict"):          distlock.OutcomeConflict,
 	} {
-		inBubble(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			var outcome distlock.Outcome
 			s := newSetup(t, distlock.Options{Observer: onEnd(func(op *distlock.Operation) {
 				if op.Name == lockedmemory.OpSave {
@@ -298,7 +270,7 @@ func (e outcomeError) Outcome() distlock.Outcome { return distlock.Outcome(e) }
 
 // A Turn takes call options; its WithWait is for it alone.
 func TestTurn_takesCallOptions(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		err := s.a.Turn(t.Context(), func(ctx context.Context) error {
 			info, err := s.locker.Inspect(ctx, session)

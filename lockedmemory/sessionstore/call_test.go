@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -52,11 +51,8 @@ func (d *lossy) answered(w storedriver.Write) error {
 
 // A write whose answer is lost is made again, as the same one.
 func TestStore_O_lostAnswer_writtenOnce(t *testing.T) {
-	var d *lossy
-	memory := memoryOver(t, func(inner storedriver.Driver) storedriver.Driver {
-		d = &lossy{Driver: inner}
-		return d
-	})
+	d := &lossy{}
+	memory := memoryOver(t, d, &d.Driver)
 	for name, write := range map[string]struct {
 		do   func(ctx context.Context) error
 		want []string
@@ -116,11 +112,8 @@ func (d *asked) Read(ctx context.Context, r storedriver.Read) (storedriver.Page,
 // answers at once.
 func TestStore_C_endedContext_noCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d *asked
-		memory := memoryOver(t, func(inner storedriver.Driver) storedriver.Driver {
-			d = &asked{Driver: inner}
-			return d
-		})
+		d := &asked{}
+		memory := memoryOver(t, d, &d.Driver)
 		ended := func(ctx context.Context) context.Context {
 			ctx, cancel := context.WithCancel(ctx)
 			cancel()
@@ -152,61 +145,6 @@ func TestStore_C_endedContext_noCall(t *testing.T) {
 	})
 }
 
-// broken is a driver whose next call panics or ends its goroutine.
-type broken struct {
-	storedriver.Driver
-	next func()
-}
-
-func (d *broken) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
-	if f := d.next; f != nil {
-		d.next = nil
-		f()
-	}
-	return d.Driver.Read(ctx, r)
-}
-
-// A panic of the driver reaches the caller. A call that ends its goroutine has an error. The next call
-// works.
-func TestStore_C_driverPanics_callerReturns(t *testing.T) {
-	errPanic := errors.New("the panic of the driver")
-	for name, end := range map[string]func(){"panic": func() { panic(errPanic) }, "Goexit": runtime.Goexit} {
-		var d *broken
-		memory := memoryOver(t, func(inner storedriver.Driver) storedriver.Driver {
-			d = &broken{Driver: inner}
-			return d
-		})
-		errEnded := errors.New("the call ended its goroutine")
-		load := func() (panicked any, err error) {
-			over := make(chan struct{})
-			go func() {
-				defer close(over)
-				defer func() { panicked = recover() }()
-				err = errEnded
-				_, err = memory.Load(t.Context(), "")
-			}()
-			<-over
-			return panicked, err
-		}
-		d.next = end
-		panicked, err := load()
-		if name == "panic" {
-			reached, _ := panicked.(error)
-			err = reached
-		}
-		want := errPanic
-		if name == "Goexit" {
-			want = errEnded
-		}
-		if !errors.Is(err, want) {
-			t.Errorf("%s: the caller has %v and panic %v", name, err, panicked)
-		}
-		if panicked, err := load(); err != nil || panicked != nil {
-			t.Errorf("%s: the next call: %v, %v", name, err, panicked)
-		}
-	}
-}
-
 // plain is a codec whose texts have no end of their own.
 type plain struct{}
 
@@ -230,26 +168,30 @@ func TestSave_O_sameTextOtherwiseSplit_conflict(t *testing.T) {
 	}
 }
 
-// memoryOver makes a memory of one session, under a lock in process.
-func memoryOver(t *testing.T, open func(inner storedriver.Driver) storedriver.Driver) *lockedmemory.LockedMemory[string, string] {
+// memoryOver makes a memory of one session over a driver, under a lock in process. inner is the driver that it
+// is around; nil: it needs none.
+func memoryOver(t *testing.T, d storedriver.Driver, inner *storedriver.Driver) *lockedmemory.LockedMemory[string, string] {
 	t.Helper()
-	store, locker := storeOver(t, open)
-	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-	must(t, err)
+	memory, _, _ := over(t, d, inner, nil)
 	return memory
 }
 
-func storeOver(t *testing.T, open func(inner storedriver.Driver) storedriver.Driver) (*sessionstore.Store[string, string],
-	*distlock.Locker) {
+func over(t *testing.T, d storedriver.Driver, inner *storedriver.Driver, lock *distlock.Options) (*lockedmemory.LockedMemory[string, string],
+	*sessionstore.Store[string, string], *distlock.Locker) {
 	t.Helper()
-	inner, err := memstore.NewDriver(nil)
+	var err error
+	if inner != nil {
+		*inner, err = memstore.NewDriver(nil)
+		must(t, err)
+	}
+	store, err := sessionstore.New(d, lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, nil)
 	must(t, err)
-	store, err := sessionstore.New(open(inner), lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, nil)
-	must(t, err)
-	locker, err := memlock.New(nil)
+	locker, err := memlock.New(lock)
 	must(t, err)
 	t.Cleanup(func() { _ = locker.Close(context.Background()) })
-	return store, locker
+	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
+	must(t, err)
+	return memory, store, locker
 }
 
 func must(t testing.TB, err error) {

@@ -13,8 +13,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
@@ -169,12 +167,7 @@ func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, wri
 	do func(context.Context) error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		store, locker := storeOver(t, func(inner storedriver.Driver) storedriver.Driver {
-			d.Driver = inner
-			return d
-		})
-		memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-		must(t, err)
+		memory, store, _ := over(t, d, &d.Driver, nil)
 		save := func(ctx context.Context) error { return memory.Save(ctx, "q", "a") }
 		load := func(ctx context.Context) error { _, err := memory.Load(ctx, ""); return err }
 		search := func(ctx context.Context) error { _, err := memory.Search(ctx, "q", 1); return err }
@@ -217,19 +210,24 @@ type inTurn struct {
 
 func (c inTurn) Value(key any) any { return cmp.Or(c.Context.Value(key), c.turn.Value(key)) }
 
-// A Load whose lease is lost before the answer fails with ErrLost.
+// A call whose lease is lost before the answer fails with ErrLost. A Save has an unknown outcome, too.
 func TestLoad_N_lostLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, _ := storeOver(t, func(inner storedriver.Driver) storedriver.Driver { return &failing{Driver: inner} })
-		locker, err := memlock.New(&distlock.Options{TTL: time.Second, RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
-		must(t, err)
-		t.Cleanup(func() { _ = locker.Close(context.Background()) })
-		memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-		must(t, err)
-		_ = memory.Turn(t.Context(), func(ctx context.Context) error {
-			_, err := memory.Load(ctx, "")
-			isExactly(t, "Load", err, distlock.ErrLost, context.Canceled)
-			return nil
+	for call, want := range map[string][]error{
+		"Load": {distlock.ErrLost, context.Canceled}, "Save": {distlock.ErrLost, distlock.ErrOutcomeUnknown, context.Canceled},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &failing{}
+			memory, _, _ := over(t, d, &d.Driver, &distlock.Options{TTL: time.Second, RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
+			_ = memory.Turn(t.Context(), func(ctx context.Context) error {
+				var err error
+				if call == "Load" {
+					_, err = memory.Load(ctx, "")
+				} else {
+					err = memory.Save(ctx, "q", "a")
+				}
+				isExactly(t, call, err, want...)
+				return nil
+			})
 		})
-	})
+	}
 }

@@ -57,10 +57,7 @@ func TestSave_O_refusedCopy_unknown(t *testing.T) {
 			t.Run(name+where, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					d := &answering{answers: append(before, answers...)}
-					memory := memoryOver(t, func(inner storedriver.Driver) storedriver.Driver {
-						d.Driver = inner
-						return d
-					})
+					memory := memoryOver(t, d, &d.Driver)
 					var err error
 					save := func(ctx context.Context) error {
 						for range before {
@@ -90,10 +87,7 @@ func TestSave_answeredCopy_itsVerdict(t *testing.T) {
 		storedriver.Done: nil, storedriver.Known: nil, storedriver.Conflict: sessionstore.ErrIDConflict,
 	} {
 		d := &answering{answers: []answer{{verdict: storedriver.Verdict{Outcome: outcome, Replayed: true}}}}
-		memory := memoryOver(t, func(inner storedriver.Driver) storedriver.Driver {
-			d.Driver = inner
-			return d
-		})
+		memory := memoryOver(t, d, &d.Driver)
 		if err := memory.Save(t.Context(), "q", "a"); !errors.Is(err, want) {
 			t.Errorf("outcome %d: %v", outcome, err)
 		}

@@ -8,10 +8,8 @@ import (
 	"testing"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
-	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
@@ -64,16 +62,8 @@ func (o *outcomes) End(_ context.Context, op *distlock.Operation) {
 func observed(t *testing.T, with storedriver.Outcome) (*lockedmemory.LockedMemory[string, string],
 	func() map[string]distlock.Outcome) {
 	t.Helper()
-	inner, err := memstore.NewDriver(nil)
-	must(t, err)
-	store, err := sessionstore.New(&refusing{inner, with}, lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, nil)
-	must(t, err)
-	seen := &outcomes{seen: map[string]distlock.Outcome{}}
-	locker, err := memlock.New(&distlock.Options{Observer: seen})
-	must(t, err)
-	t.Cleanup(func() { _ = locker.Close(context.Background()) })
-	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-	must(t, err)
+	d, seen := &refusing{with: with}, &outcomes{seen: map[string]distlock.Outcome{}}
+	memory, _, _ := over(t, d, &d.Driver, &distlock.Options{Observer: seen})
 	return memory, func() map[string]distlock.Outcome {
 		seen.mu.Lock()
 		defer seen.mu.Unlock()

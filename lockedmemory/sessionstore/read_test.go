@@ -163,17 +163,3 @@ func TestStore_largeExchanges_atMost16MiB(t *testing.T) {
 		}
 	}
 }
-
-// Larger exchanges than those seen before exceed the limit once. The next answers keep it.
-func TestStore_growingExchanges_exceedOnce(t *testing.T) {
-	store, d := filled(t, 21, 3<<20, nil)
-	reads := 0
-	for _, err := range store.Forward(t.Context(), lockedmemory.Place{}) {
-		if must(t, err); reads != d.reads {
-			reads, d.largest = d.reads, 0
-		}
-	}
-	if d.largest > 16<<20 {
-		t.Errorf("the last answer has %d bytes", d.largest)
-	}
-}

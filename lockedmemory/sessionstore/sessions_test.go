@@ -26,9 +26,8 @@ func (d *listing) Sessions(_ context.Context, after string) ([]string, string, e
 
 // Sessions goes on after an empty page, and ends with an error, or where the caller breaks.
 func TestSessions_emptyPageAndError(t *testing.T) {
-	store, _ := storeOver(t, func(inner storedriver.Driver) storedriver.Driver {
-		return &listing{inner, [][]string{{"a", "b"}, nil, {"c"}}}
-	})
+	d := &listing{pages: [][]string{{"a", "b"}, nil, {"c"}}}
+	_, store, _ := over(t, d, &d.Driver, nil)
 	var names []string
 	var last error
 	for name, err := range store.Sessions(t.Context()) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
-	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
@@ -24,7 +22,7 @@ import (
 // sparing is a driver that shows the token of a Read if it has to, and only then.
 type sparing struct{ storedriver.Driver }
 
-func (d sparing) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
+func (d *sparing) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
 	if !r.FirstAccess {
 		r.Access = storedriver.Access{Session: r.Session}
 	}
@@ -34,16 +32,9 @@ func (d sparing) Read(ctx context.Context, r storedriver.Read) (storedriver.Page
 // After a holder has loaded, another lock service grants a second holder a higher token. Then the first
 // holder gets a token above that. From its next Load on, the store refuses the second holder.
 func TestStore_S2_raisedToken_shownAgain(t *testing.T) {
-	store, ourLocker := storeOver(t, func(inner storedriver.Driver) storedriver.Driver { return sparing{inner} })
-	theirLocker, err := memlock.New(nil)
-	must(t, err)
-	t.Cleanup(func() { _ = theirLocker.Close(context.Background()) })
-	memoryOf := func(l *distlock.Locker) *lockedmemory.LockedMemory[string, string] {
-		m, err := lockedmemory.New(store, l, lockedmemory.FixedKey("s"), nil)
-		must(t, err)
-		return m
-	}
-	ours, theirs := memoryOf(ourLocker), memoryOf(theirLocker)
+	d := &sparing{}
+	ours, _, ourLocker := over(t, d, &d.Driver, nil)
+	theirs, _, theirLocker := over(t, d, nil, nil)
 	must(t, ours.Turn(t.Context(), func(our context.Context) error {
 		ourLease, _ := ourLocker.FromContext(our, "s")
 		_, err := ours.Load(our, "")
@@ -70,7 +61,7 @@ func TestStore_S2_raisedToken_shownAgain(t *testing.T) {
 // trimmed is a driver of whose pages all but the last entry is history no more.
 type trimmed struct{ storedriver.Driver }
 
-func (d trimmed) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
+func (d *trimmed) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
 	page, err := d.Driver.Read(ctx, r)
 	for _, e := range page.Entries {
 		if e.Place.Compare(page.Oldest) > 0 {
@@ -82,9 +73,8 @@ func (d trimmed) Read(ctx context.Context, r storedriver.Read) (storedriver.Page
 
 // What a driver has read, and knows to be gone by the time it has, is not shown.
 func TestStore_O_olderThanOldest_notShown(t *testing.T) {
-	store, locker := storeOver(t, func(inner storedriver.Driver) storedriver.Driver { return trimmed{inner} })
-	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-	must(t, err)
+	d := &trimmed{}
+	memory, store, _ := over(t, d, &d.Driver, nil)
 	for n := range 3 {
 		must(t, memory.Save(t.Context(), fmt.Sprint("q", n), fmt.Sprint("a", n)))
 	}
@@ -129,9 +119,7 @@ func trimming(t *testing.T, most int) (*paged, *sessionstore.Store[string, strin
 	d, err := memstore.NewDriver(&storedriver.Retention{MaxExchanges: most})
 	must(t, err)
 	pages := &paged{Driver: d}
-	store, locker := storeOver(t, func(storedriver.Driver) storedriver.Driver { return pages })
-	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-	must(t, err)
+	memory, store, _ := over(t, pages, nil, nil)
 	return pages, store, memory
 }
 
@@ -215,10 +203,7 @@ func (d *temporary) Append(ctx context.Context, a storedriver.Append) (storedriv
 func TestSave_C_temporaryRefusal_triesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &temporary{until: time.Now().Add(time.Second)}
-		memory := memoryOver(t, func(inner storedriver.Driver) storedriver.Driver {
-			d.Driver = inner
-			return d
-		})
+		memory := memoryOver(t, d, &d.Driver)
 		if err := memory.Save(t.Context(), "q", "a"); err != nil {
 			t.Errorf("Save: %v", err)
 		}
@@ -230,43 +215,18 @@ func TestSave_C_temporaryRefusal_triesAgain(t *testing.T) {
 	})
 }
 
-// silent is a driver that does not answer writes.
-type silent struct{ storedriver.Driver }
-
-func (silent) Append(ctx context.Context, _ storedriver.Append) (storedriver.Verdict, error) {
-	<-ctx.Done()
-	return storedriver.Verdict{}, ctx.Err()
-}
-
-// A Save whose answer has not come when its lease is lost has an unknown outcome, and has lost its
-// lease.
-func TestSave_N_lostLeaseBeforeAnswer_unknown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store, _ := storeOver(t, func(inner storedriver.Driver) storedriver.Driver { return silent{inner} })
-		locker, err := memlock.New(&distlock.Options{TTL: time.Second, RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
-		must(t, err)
-		t.Cleanup(func() { _ = locker.Close(context.Background()) })
-		memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-		must(t, err)
-		err = memory.Turn(t.Context(), func(ctx context.Context) error { return memory.Save(ctx, "q", "a") })
-		if !errors.Is(err, distlock.ErrLost) || !errors.Is(err, distlock.ErrOutcomeUnknown) {
-			t.Errorf("Save: %v", err)
-		}
-	})
-}
-
 // ending is a memory that ends the context of a write before it calls its store.
 type ending struct {
 	*sessionstore.Store[string, string]
 }
 
 func (h ending) Save(ctx context.Context, input, output string) error {
-	return h.Store.Save(over(ctx), input, output)
+	return h.Store.Save(ended(ctx), input, output)
 }
 
-func (h ending) Clear(ctx context.Context) error { return h.Store.Clear(over(ctx)) }
+func (h ending) Clear(ctx context.Context) error { return h.Store.Clear(ended(ctx)) }
 
-func over(ctx context.Context) context.Context {
+func ended(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	return ctx
@@ -275,10 +235,7 @@ func over(ctx context.Context) context.Context {
 // A write whose context has ended on its way to the store is not made.
 func TestStore_C_contextEndsOnTheWay_noWrite(t *testing.T) {
 	d := &asked{}
-	store, locker := storeOver(t, func(inner storedriver.Driver) storedriver.Driver {
-		d.Driver = inner
-		return d
-	})
+	_, store, locker := over(t, d, &d.Driver, nil)
 	memory, err := lockedmemory.New(ending{store}, locker, lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	for name, err := range map[string]error{"Save": memory.Save(t.Context(), "q", "a"),
@@ -301,9 +258,7 @@ func TestSave_O_endedLease_notHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sessions, err := memstore.NewDriver(&storedriver.Retention{IdleTTL: time.Minute})
 		must(t, err)
-		store, locker := storeOver(t, func(storedriver.Driver) storedriver.Driver { return sessions })
-		memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-		must(t, err)
+		memory, store, _ := over(t, sessions, nil, nil)
 		var late context.Context
 		refused := func(when string) {
 			err := store.Save(late, "q", "a")

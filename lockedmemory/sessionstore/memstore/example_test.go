@@ -12,30 +12,6 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 )
 
-func ExampleNew() {
-	ctx := context.Background()
-	locker, err := memlock.New(nil)
-	if err != nil {
-		panic(err)
-	}
-	defer locker.Close(ctx)
-
-	session := lockedmemory.FixedKey("session-123")
-	store, err := memstore.New(session, sessionstore.JSON[string]{}, nil, nil)
-	if err != nil {
-		panic(err)
-	}
-	memory, err := lockedmemory.New(store, locker, session, nil)
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(memory.Save(ctx, "Where is my parcel?", "It arrives tomorrow."))
-	fmt.Println(memory.Load(ctx, ""))
-	// Output:
-	// <nil>
-	// [Where is my parcel? It arrives tomorrow.] <nil>
-}
-
 // Two instances share a driver, as two processes share a Redis. The first instance is paused for longer
 // than its lease, and then saves without a look at its lease. The store refuses the Save.
 func ExampleNewDriver() {

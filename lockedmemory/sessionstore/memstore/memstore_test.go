@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
@@ -25,6 +24,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The driver removes a session without an exchange after 24 hours, and the mark of an expired one
 // 24 hours after the session. Then it does not admit a token older than 23 hours.
 func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
@@ -35,9 +41,7 @@ func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
 	}{"without an exchange": {false, storedriver.KeepEmpty}, "with an exchange": {true, idle + storedriver.KeepEmpty}} {
 		synctest.Test(t, func(t *testing.T) {
 			sessions, err := memstore.NewDriver(&storedriver.Retention{IdleTTL: idle, RememberIDs: time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			const hour = 3_600_000_000
 			old := time.Now().UnixMicro()
 			ahead := old + 20*24*hour // of a lock service whose clock was ahead
@@ -46,31 +50,28 @@ func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
 					Write: storedriver.Write{Access: storedriver.Access{Session: "s", Fence: fence, FirstAccess: true}, N: 1,
 						Op: fmt.Sprintf("%032d", fence)},
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				return v.Outcome
 			}
 			if c.save {
 				append(ahead + 1)
-			} else if _, err := sessions.Read(t.Context(), storedriver.Read{
-				Access: storedriver.Access{Session: "s", Fence: ahead + 1, FirstAccess: true}, Limit: 1}); err != nil {
-				t.Fatal(err)
+			} else {
+				_, err := sessions.Read(t.Context(), storedriver.Read{
+					Access: storedriver.Access{Session: "s", Fence: ahead + 1, FirstAccess: true}, Limit: 1})
+				must(t, err)
+			}
+			is := func(fence int64, want storedriver.Outcome) {
+				t.Helper()
+				if got := append(fence); got != want {
+					t.Errorf("%s: outcome %d, want %d", name, got, want)
+				}
 			}
 			time.Sleep(c.kept - time.Millisecond)
-			if got := append(ahead); got != storedriver.Stale {
-				t.Errorf("%s: before its time: outcome %d, want Stale", name, got)
-			}
+			is(ahead, storedriver.Stale)
 			time.Sleep(time.Millisecond)
-			if got := append(old); got != storedriver.Unowned {
-				t.Errorf("%s: after its time, an old token: outcome %d, want Unowned", name, got)
-			}
-			if got := append(time.Now().UnixMicro() - 23*hour - 1); got != storedriver.Unowned {
-				t.Errorf("%s: after its time, a token of 23 hours: outcome %d, want Unowned", name, got)
-			}
-			if got := append(time.Now().UnixMicro() - 23*hour); got != storedriver.Done {
-				t.Errorf("%s: after its time: outcome %d, want Done", name, got)
-			}
+			is(old, storedriver.Unowned)
+			is(time.Now().UnixMicro()-23*hour-1, storedriver.Unowned)
+			is(time.Now().UnixMicro()-23*hour, storedriver.Done)
 		})
 	}
 }
@@ -80,15 +81,12 @@ func TestDriver_emptySession_forgottenAfter24h(t *testing.T) {
 func TestRead_laterReadOfALease_leavesTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sessions, err := memstore.NewDriver(&storedriver.Retention{IdleTTL: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fence := time.Now().UnixMicro()
 		access := func(fence int64) storedriver.Access { return storedriver.Access{Session: "s", Fence: fence} }
 		write := storedriver.Write{Access: access(fence), N: 1, Op: fmt.Sprintf("%032d", 1)}
-		if _, err := sessions.Append(t.Context(), storedriver.Append{Write: write}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = sessions.Append(t.Context(), storedriver.Append{Write: write})
+		must(t, err)
 		for _, c := range []struct {
 			fence int64
 			wait  time.Duration
@@ -116,18 +114,14 @@ func TestConformance(t *testing.T) {
 			Driver: func(_ testing.TB, keep storedriver.Retention) storedriver.Driver {
 				if stores[keep] == nil {
 					d, err := memstore.NewDriver(&keep)
-					if err != nil {
-						tb.Fatal(err)
-					}
+					must(tb, err)
 					stores[keep] = d
 				}
 				return stores[keep]
 			},
 			Locker: func(tb testing.TB, opts *distlock.Options) *distlock.Locker {
 				l, err := distlock.New(locks, opts)
-				if err != nil {
-					tb.Fatal(err)
-				}
+				must(tb, err)
 				return l
 			},
 		}
