@@ -113,8 +113,8 @@ func ExampleLockedMemory_Replace() {
 	// Output: Tell me a joke. A mutex walks into a bar. <nil> <nil>
 }
 
-// An exchange has any number of messages, as a question, a tool's result and an answer. A page shows the newest
-// exchanges first, an export the oldest.
+// An exchange has any number of messages, as a question, a tool's result and an answer. A page shows
+// the newest exchanges first, an export the oldest.
 func ExampleLockedMemory_Append() {
 	memory, ctx, closeAll := openMemory()
 	defer closeAll()
@@ -173,8 +173,8 @@ func ExampleLockedMemory_Fork() {
 	// [one ONE two TWO] <nil>
 }
 
-// Clear empties a history. Delete removes the session. A job sees the sessions that are left, and a readiness
-// probe the advice of the service. Both need no session.
+// Clear empties a history. Delete removes the session. A job sees the sessions that are left, and a
+// readiness probe the advice of the service. Both need no session.
 func ExampleLockedMemory_Delete() {
 	memory, ctx, closeAll := openMemory()
 	defer closeAll()

@@ -168,8 +168,8 @@ func TestSave_O_sameTextOtherwiseSplit_conflict(t *testing.T) {
 	}
 }
 
-// memoryOver makes a memory of one session over a driver, under a lock in process. inner is the driver that it
-// is around; nil: it needs none.
+// memoryOver makes a memory of one session over a driver, under a lock in process. inner is the driver
+// that it is around; nil: it needs none.
 func memoryOver(t *testing.T, d storedriver.Driver, inner *storedriver.Driver) *lockedmemory.LockedMemory[string, string] {
 	t.Helper()
 	memory, _, _ := over(t, d, inner, nil)
