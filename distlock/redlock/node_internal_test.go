@@ -16,74 +16,33 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-var name = driver.Name{Namespace: "n", Key: "k"}
-
-func owner(c string) string { return strings.Repeat(c, 32) }
-
-// propose asks for a block of tokens from a moment of this machine's clock on.
-func propose(c string, ahead time.Duration) quorum.Proposal {
-	return quorum.Proposal{Name: name, Owner: owner(c), TTL: time.Minute, Token: time.Now().Add(ahead).UnixMicro()}
-}
-
-func mustPropose(t *testing.T, n *node, req quorum.Proposal, want quorum.Outcome) quorum.Reply {
-	t.Helper()
-	reply, err := n.Acquire(t.Context(), req)
-	if err != nil || reply.Outcome != want {
-		t.Fatalf("Acquire: %+v, %v; want %q", reply, err, want)
-	}
-	return reply
-}
-
-func mustRelease(t *testing.T, n *node, req driver.ReleaseRequest) {
-	t.Helper()
-	if reply, err := n.Release(t.Context(), req, false); err != nil || reply.Outcome != quorum.Released {
-		t.Fatalf("Release: %+v, %v", reply, err)
-	}
-}
-
-func second(_ quorum.Reply, err error) error { return err }
-
-// except returns nil for an error that is expected.
-func except(expected, err error) error {
-	if errors.Is(err, expected) {
-		return nil
-	}
-	return err
-}
-
 // calls are those that a server can answer with no.
-var calls = map[string]func(ctx context.Context, n *node) error{
-	"acquire, busy": func(ctx context.Context, n *node) error {
-		_, err := n.Acquire(ctx, propose("b", time.Minute))
-		return err
+var calls = map[string]func(ctx context.Context, n *node) (quorum.Reply, error){
+	"acquire, busy": func(ctx context.Context, n *node) (quorum.Reply, error) {
+		return n.Acquire(ctx, propose("b", time.Minute))
 	},
-	"acquire, too low": func(ctx context.Context, n *node) error {
-		_, err := n.Acquire(ctx, propose("a", -time.Minute))
-		return err
+	"acquire, too low": func(ctx context.Context, n *node) (quorum.Reply, error) {
+		return n.Acquire(ctx, propose("a", -time.Minute))
 	},
-	"acquire, foreign": func(ctx context.Context, n *node) error {
+	"acquire, foreign": func(ctx context.Context, n *node) (quorum.Reply, error) {
 		req := propose("a", 0)
 		req.Name.Key = "foreign"
-		return except(driver.ErrForeign, second(n.Acquire(ctx, req)))
+		return n.Acquire(ctx, req)
 	},
-	"acquire, years ahead": func(ctx context.Context, n *node) error {
-		return except(driver.ErrFloor, second(n.Acquire(ctx, propose("a", 2*driver.FloorAhead))))
+	"acquire, years ahead": func(ctx context.Context, n *node) (quorum.Reply, error) {
+		return n.Acquire(ctx, propose("a", 2*driver.FloorAhead))
 	},
-	"acquire, cancelled": func(ctx context.Context, n *node) error {
-		_, err := n.Acquire(ctx, propose("c", time.Minute))
-		return err
+	"acquire, cancelled": func(ctx context.Context, n *node) (quorum.Reply, error) {
+		return n.Acquire(ctx, propose("c", time.Minute))
 	},
-	"raise, not held": func(ctx context.Context, n *node) error {
-		_, err := n.Raise(ctx, driver.RaiseRequest{Name: name, Owner: owner("b"), Floor: 1})
-		return err
+	"raise, not held": func(ctx context.Context, n *node) (quorum.Reply, error) {
+		return n.Raise(ctx, driver.RaiseRequest{Name: name, Owner: owner("b"), Floor: 1})
 	},
-	"extend, not held": func(ctx context.Context, n *node) error {
-		_, err := n.Extend(ctx, driver.ExtendRequest{Name: name, Owner: owner("b"), TTL: time.Minute})
-		return err
+	"extend, not held": func(ctx context.Context, n *node) (quorum.Reply, error) {
+		return n.Extend(ctx, driver.ExtendRequest{Name: name, Owner: owner("b"), TTL: time.Minute})
 	},
-	"release, not held": func(ctx context.Context, n *node) error {
-		_, err := n.Release(ctx, driver.ReleaseRequest{Name: name, Owner: owner("b")}, false)
-		return err
+	"release, not held": func(ctx context.Context, n *node) (quorum.Reply, error) {
+		return n.Release(ctx, driver.ReleaseRequest{Name: name, Owner: owner("b")}, false)
 	},
 }
 
@@ -91,45 +50,33 @@ var calls = map[string]func(ctx context.Context, n *node) error{
 func TestNode_C_replica_isTemporary(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
-	n := openNode(t, &redis.Options{Addr: server.Addr(), MaxRetries: -1})
-	mustPropose(t, n, propose("a", 0), quorum.Granted)
-	if _, err := n.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: owner("c"), Tombstone: time.Minute}, false); err != nil {
-		t.Fatal(err)
-	}
+	n := open(t, &redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	n.propose(propose("a", 0), quorum.Granted)
+	n.release("c", time.Minute, quorum.NotHeld)
 	foreign := name
 	foreign.Key = "foreign"
 	do(t, server, "SET", lockKey(foreign), "theirs")
+	refused := map[string]error{"acquire, foreign": driver.ErrForeign, "acquire, years ahead": driver.ErrFloor}
 	for call, do := range calls {
-		if err := do(t.Context(), n); err != nil {
+		if _, err := do(t.Context(), n.node); !errors.Is(err, refused[call]) {
 			t.Errorf("%s, on the master: %v", call, err)
 		}
 	}
 	do(t, server, "REPLICAOF", "127.0.0.1", "1")
 	for call, do := range calls {
-		if err := do(t.Context(), n); !errors.Is(err, driver.ErrTemporary) || driver.MayHaveEffect(err) {
+		if _, err := do(t.Context(), n.node); !errors.Is(err, driver.ErrTemporary) || driver.MayHaveEffect(err) {
 			t.Errorf("%s, on a replica: %v, want ErrTemporary", call, err)
 		}
 	}
-}
-
-func do(t *testing.T, server interface {
-	Do(args ...string) (string, error)
-}, args ...string) string {
-	t.Helper()
-	reply, err := server.Do(args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply
 }
 
 // A node without memory grants nothing, and ends and prolongs grants.
 func TestNode_L_outOfMemory(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
-	n := openNode(t, &redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	n := open(t, &redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	held := propose("a", 0)
-	mustPropose(t, n, held, quorum.Granted)
+	n.propose(held, quorum.Granted)
 	do(t, server, "CONFIG", "SET", "maxmemory", "1")
 	other := propose("b", 0)
 	other.Name.Key = "free"
@@ -137,89 +84,66 @@ func TestNode_L_outOfMemory(t *testing.T) {
 		t.Errorf("Acquire: %v, want ErrRefused and ErrNotDone", err)
 	}
 	other.Frees = true
-	mustPropose(t, n, other, quorum.Granted)
-	mustPropose(t, n, propose("b", time.Minute), quorum.Busy)
-	mustPropose(t, n, held, quorum.Granted) // a copy
-	if reply, err := n.Extend(t.Context(), driver.ExtendRequest{Name: name, Owner: owner("a"), TTL: time.Hour}); err != nil || reply.Outcome != quorum.Held {
-		t.Errorf("Extend: %+v, %v", reply, err)
+	n.propose(other, quorum.Granted)
+	n.propose(propose("b", time.Minute), quorum.Busy)
+	n.propose(held, quorum.Granted) // a copy
+	n.extend("a", time.Hour, quorum.Held)
+	if reply := n.raise("a", held.Token+256, quorum.Held); reply.Last != held.Token+256+quorum.Block {
+		t.Errorf("Raise: %+v", reply)
 	}
-	raise := driver.RaiseRequest{Name: name, Owner: owner("a"), Floor: held.Token + 256}
-	if reply, err := n.Raise(t.Context(), raise); err != nil || reply.Last != raise.Floor+quorum.Block {
-		t.Errorf("Raise: %+v, %v", reply, err)
-	}
-	mustRelease(t, n, driver.ReleaseRequest{Name: name, Owner: owner("a"), Tombstone: time.Minute})
+	n.release("a", time.Minute, quorum.Released)
 	do(t, server, "CONFIG", "SET", "maxmemory", "0")
-	mustPropose(t, n, propose("a", time.Minute), quorum.Cancelled)
+	n.propose(propose("a", time.Minute), quorum.Cancelled)
 }
 
-// pttl is the TTL of a key of the shared server.
-func pttl(t *testing.T, n *node, key string) time.Duration {
-	t.Helper()
-	ttl, err := n.client.PTTL(t.Context(), key).Result()
-	if err != nil || ttl <= 0 {
-		t.Fatalf("the TTL of %q is %s, %v", key, ttl, err)
+// stays fails the test unless a key expires after that time, or up to 2 minutes later.
+func (n tested) stays(when, key string, least time.Duration) {
+	n.Helper()
+	left, err := n.client.PTTL(n.Context(), key).Result()
+	if err != nil || left < least || left > least+2*time.Minute {
+		n.Errorf("%s: %q stays for %s, %v; want %s", when, key, left, err, least)
 	}
-	return ttl
 }
 
 // The record stays for a day after its grant, and beyond the moment of its last token. Nothing else
 // keeps a lower token from being granted.
 func TestNode_S2_recordOutlivesItsGrant(t *testing.T) {
-	t.Parallel()
-	n := openNode(t, onNode(t))
+	n, key := onShared(t), lockKey(name)
 	const ahead = 48 * time.Hour
-	atLeast := func(when string, least time.Duration) {
-		t.Helper()
-		if left := pttl(t, n, lockKey(name)); left < least || left > least+2*time.Minute {
-			t.Errorf("%s: the record stays for %s, want %s", when, left, least)
-		}
-	}
 	req := propose("a", -time.Hour)
-	mustPropose(t, n, req, quorum.Granted)
-	atLeast("after a grant", driver.FenceKeep+req.TTL-time.Second)
-	mustRelease(t, n, driver.ReleaseRequest{Name: name, Owner: req.Owner})
-	atLeast("after a release", driver.FenceKeep-time.Second)
+	n.propose(req, quorum.Granted)
+	n.stays("after a grant", key, driver.FenceKeep+req.TTL-time.Second)
+	n.release("a", 0, quorum.Released)
+	n.stays("after a release", key, driver.FenceKeep-time.Second)
 	req = propose("b", ahead)
-	mustPropose(t, n, req, quorum.Granted)
-	atLeast("after a grant ahead of the clock", driver.FenceKeep+ahead+req.TTL-time.Second)
-	floor := req.Token + ahead.Microseconds()
-	raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: floor}
-	if reply, err := n.Raise(t.Context(), raise); err != nil || reply.Outcome != quorum.Held {
-		t.Fatalf("Raise: %+v, %v", reply, err)
-	}
-	atLeast("after a raise", driver.FenceKeep+2*ahead-time.Second)
-	mustRelease(t, n, driver.ReleaseRequest{Name: name, Owner: req.Owner})
-	atLeast("after its release", driver.FenceKeep+2*ahead-2*time.Second)
-	if length := n.client.StrLen(t.Context(), lockKey(name)).Val(); length != 111 {
+	n.propose(req, quorum.Granted)
+	n.stays("after a grant ahead of the clock", key, driver.FenceKeep+ahead+req.TTL-time.Second)
+	n.raise("b", req.Token+ahead.Microseconds(), quorum.Held)
+	n.stays("after a raise", key, driver.FenceKeep+2*ahead-time.Second)
+	n.release("b", 0, quorum.Released)
+	n.stays("after its release", key, driver.FenceKeep+2*ahead-2*time.Second)
+	if length := n.client.StrLen(t.Context(), key).Val(); length != 111 {
 		t.Errorf("a released record has %d bytes, want no payload after 111", length)
 	}
 }
 
 // A tombstone ends by itself. A later, shorter one does not shorten it.
 func TestNode_S1_tombstoneIsNotShortened(t *testing.T) {
-	t.Parallel()
-	n := openNode(t, onNode(t))
-	key := lockAndTombstone(name, owner("a"))[1]
+	n := onShared(t)
 	for _, c := range []struct{ tombstone, want time.Duration }{
-		{time.Minute, time.Minute}, {2 * time.Minute, 2 * time.Minute}, {time.Second, 2 * time.Minute}, {0, 2 * time.Minute},
+		{time.Minute, time.Minute}, {10 * time.Minute, 10 * time.Minute}, {time.Second, 10 * time.Minute}, {0, 10 * time.Minute},
 	} {
-		req := driver.ReleaseRequest{Name: name, Owner: owner("a"), Tombstone: c.tombstone}
-		if reply, err := n.Release(t.Context(), req, false); err != nil || reply.Outcome != quorum.NotHeld {
-			t.Fatalf("Release: %+v, %v", reply, err)
-		}
-		if left := pttl(t, n, key); left > c.want || left < c.want-30*time.Second {
-			t.Errorf("after a tombstone of %s: %s left, want %s", c.tombstone, left, c.want)
-		}
+		n.release("a", c.tombstone, quorum.NotHeld)
+		n.stays("after a tombstone", lockAndTombstone(name, owner("a"))[1], c.want-30*time.Second)
 	}
-	mustPropose(t, n, propose("a", 0), quorum.Cancelled)
-	mustPropose(t, n, propose("b", 0), quorum.Granted)
+	n.propose(propose("a", 0), quorum.Cancelled)
+	n.propose(propose("b", 0), quorum.Granted)
 }
 
 // Packages redlock and redislock keep records of one name under one key, and refuse those of the
 // other.
 func TestNode_C_foreignToRedislock(t *testing.T) {
-	t.Parallel()
-	n := openNode(t, onNode(t))
+	n := onShared(t)
 	alone, err := redislock.NewDriver(n.client)
 	if err != nil {
 		t.Fatal(err)
@@ -227,17 +151,20 @@ func TestNode_C_foreignToRedislock(t *testing.T) {
 	defer alone.Close()
 	theirs := name
 	theirs.Key = "theirs"
-	mustPropose(t, n, propose("a", 0), quorum.Granted)
+	n.propose(propose("a", 0), quorum.Granted)
 	req := driver.AcquireRequest{Name: theirs, Owner: owner("b"), TTL: time.Minute}
 	if reply, err := alone.Acquire(t.Context(), req); err != nil || reply.Outcome != driver.Granted {
 		t.Fatalf("redislock: %+v, %v", reply, err)
 	}
-	before := [2]string{n.client.Get(t.Context(), lockKey(name)).Val(), n.client.Get(t.Context(), lockKey(theirs)).Val()}
-	over := driver.ReleaseRequest{Owner: owner("a"), Tombstone: time.Second}
-	raise := driver.RaiseRequest{Owner: owner("a"), Floor: 1}
-	extend := driver.ExtendRequest{Owner: owner("a"), TTL: time.Second}
+	records := func() [2]string {
+		return [2]string{n.client.Get(t.Context(), lockKey(name)).Val(), n.client.Get(t.Context(), lockKey(theirs)).Val()}
+	}
+	before := records()
+	over := driver.ReleaseRequest{Name: name, Owner: owner("a"), Tombstone: time.Second}
+	raise := driver.RaiseRequest{Name: name, Owner: owner("a"), Floor: 1}
+	extend := driver.ExtendRequest{Name: name, Owner: owner("a"), TTL: time.Second}
 	errs := make(map[string]error)
-	req.Name, req.Owner, over.Name, raise.Name, extend.Name = name, owner("c"), name, name, name
+	req.Name, req.Owner = name, owner("c")
 	_, errs["redislock, Acquire"] = alone.Acquire(t.Context(), req)
 	_, errs["redislock, Inspect"] = alone.Inspect(t.Context(), name)
 	_, errs["redislock, Release"] = alone.Release(t.Context(), over)
@@ -255,8 +182,7 @@ func TestNode_C_foreignToRedislock(t *testing.T) {
 			t.Errorf("%s of the other's record: %v, want ErrForeign", call, err)
 		}
 	}
-	after := [2]string{n.client.Get(t.Context(), lockKey(name)).Val(), n.client.Get(t.Context(), lockKey(theirs)).Val()}
-	if after != before || before[0] == "" || before[1] == "" {
+	if after := records(); after != before || before[0] == "" || before[1] == "" {
 		t.Errorf("%q became %q", before, after)
 	}
 }
@@ -264,14 +190,15 @@ func TestNode_C_foreignToRedislock(t *testing.T) {
 // A node sends each request once.
 func TestNode_S1_lostAnswer(t *testing.T) {
 	t.Parallel()
-	db := servers.SharedRedis(t)
-	proxy := faultnet.New(t, db.Addr())
-	n := openNode(t, &redis.Options{Addr: proxy.Addr(), DB: db.DB(), ContextTimeoutEnabled: true})
-	mustPropose(t, n, propose("a", 0), quorum.Granted)
+	options := onNode(t)
+	proxy := faultnet.New(t, options.Addr)
+	options.Addr = proxy.Addr()
+	n := open(t, options)
+	n.propose(propose("a", 0), quorum.Granted)
 	proxy.DropReplies(faultnet.Containing("evalsha"))
 	for _, call := range []string{"acquire, busy", "extend, not held", "release, not held", "raise, not held"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		err := calls[call](ctx, n)
+		_, err := calls[call](ctx, n.node)
 		cancel()
 		if !driver.MayHaveEffect(err) || errors.Is(err, driver.ErrReplayed) {
 			t.Errorf("%s: %v, want an unknown outcome", call, err)
@@ -295,9 +222,7 @@ func TestNotice_fewChannels(t *testing.T) {
 
 // A quiet release notifies no waiter, and neither does one that ends no grant.
 func TestNode_quietRelease(t *testing.T) {
-	t.Parallel()
-	n := openNode(t, onNode(t))
-	quiet := name
+	n, quiet := onShared(t), name
 	quiet.Key = t.Name() // channels are those of all databases
 	channel, message := notice(quiet)
 	messages := n.client.Subscribe(t.Context(), channel)
@@ -308,12 +233,10 @@ func TestNode_quietRelease(t *testing.T) {
 	for i, c := range []string{"a", "b"} {
 		req := propose(c, time.Duration(i)*time.Minute)
 		req.Name = quiet
-		mustPropose(t, n, req, quorum.Granted)
+		n.propose(req, quorum.Granted)
 		for range 2 {
-			over := driver.ReleaseRequest{Name: quiet, Owner: req.Owner}
-			if reply, err := n.Release(t.Context(), over, c == "a"); err != nil || reply.Outcome != quorum.Released {
-				t.Fatalf("Release: %+v, %v", reply, err)
-			}
+			reply, err := n.Release(t.Context(), driver.ReleaseRequest{Name: quiet, Owner: req.Owner}, c == "a")
+			n.wants("Release", reply, err, quorum.Released)
 		}
 	}
 	if err := n.client.Publish(t.Context(), channel, "end").Err(); err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/redlock"
 )
 
@@ -60,28 +59,6 @@ func TestNew_unsuitableClients_refused(t *testing.T) {
 	}
 	for _, client := range []redis.UniversalClient{cluster, ring, failover} {
 		_ = client.Close()
-	}
-}
-
-func TestNew_options(t *testing.T) {
-	clients := clientsOf(t, "h1:1", "h2:1", "h3:1")
-	if _, err := redlock.New(clients, &redlock.Options{Options: distlock.Options{TTL: time.Millisecond}}); !errors.Is(err, distlock.ErrInvalidOption) {
-		t.Errorf("a TTL of 1 ms: %v", err)
-	}
-	for _, opts := range []*redlock.Options{nil, {}, {Options: distlock.Options{Namespace: "n"}, RestartDelay: time.Minute}} {
-		locker, err := redlock.New(clients, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if backend := fencing.Backend(locker); backend != "redlock" {
-			t.Errorf("the backend is %q", backend)
-		}
-		if opts != nil && opts.Namespace != "" && fencing.Options(locker).Namespace != opts.Namespace {
-			t.Errorf("the namespace is %q", fencing.Options(locker).Namespace)
-		}
-		if err := locker.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
 	}
 }
 

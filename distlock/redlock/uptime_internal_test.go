@@ -76,7 +76,7 @@ func TestParseInfo(t *testing.T) {
 func TestNode_S1_restartIsNoticed(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
-	n := openNode(t, &redis.Options{Addr: server.Addr()})
+	n := open(t, &redis.Options{Addr: server.Addr()})
 	if _, err := n.Inspect(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
@@ -101,15 +101,12 @@ func TestNode_S1_sameServerTwice_refused(t *testing.T) {
 	t.Parallel()
 	db := servers.SharedRedis(t)
 	proxy := faultnet.New(t, db.Addr())
-	var all claims
-	nodes := make([]*node, 2)
-	for i, addr := range []string{db.Addr(), proxy.Addr()} {
-		client := redis.NewClient(&redis.Options{Addr: addr, DB: db.DB()})
-		defer client.Close()
-		nodes[i] = newNode(client, false, &uptime{node: addr, claims: &all})
-		defer nodes[i].Close()
+	var nodes []tested
+	for _, addr := range []string{db.Addr(), proxy.Addr()} {
+		nodes = append(nodes, open(t, &redis.Options{Addr: addr, DB: db.DB()}))
 	}
-	mustPropose(t, nodes[0], propose("a", 0), quorum.Granted)
+	nodes[1].uptime.claims = nodes[0].uptime.claims
+	nodes[0].propose(propose("a", 0), quorum.Granted)
 	for range 2 {
 		_, err := nodes[1].Acquire(t.Context(), propose("b", 0))
 		if !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) || !strings.Contains(err.Error(), db.Addr()) ||
@@ -117,7 +114,7 @@ func TestNode_S1_sameServerTwice_refused(t *testing.T) {
 			t.Errorf("the error is %v, want ErrRefused with both addresses", err)
 		}
 	}
-	mustPropose(t, nodes[0], propose("b", time.Minute), quorum.Busy)
+	nodes[0].propose(propose("b", time.Minute), quorum.Busy)
 }
 
 // Nodes that never lose data are still servers of their own.
@@ -147,7 +144,7 @@ func TestNode_infoRefused(t *testing.T) {
 	server := servers.StartRedis(t)
 	do(t, server, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-info")
 	options := &redis.Options{Addr: server.Addr(), Username: "app", Password: "secret"}
-	n := openNode(t, options)
+	n := open(t, options)
 	_, err := n.Acquire(t.Context(), propose("a", 0))
 	if !errors.Is(err, driver.ErrRights) || driver.MayHaveEffect(err) || !strings.Contains(err.Error(), "package redlock") {
 		t.Errorf("the error is %v, want ErrRights", err)
@@ -164,7 +161,7 @@ func TestNode_onConnectOfTheApplication(t *testing.T) {
 		}
 		return c.ClientSetName(ctx, "named").Err()
 	}
-	n := openNode(t, options)
+	n := open(t, options)
 	if _, err := n.Inspect(t.Context(), name); err == nil || !strings.Contains(err.Error(), "not yet") || n.Up() != 0 {
 		t.Errorf("the first connection: %v, up for %s", err, n.Up())
 	}
