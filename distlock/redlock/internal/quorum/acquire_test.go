@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,46 +45,28 @@ func TestAcquire_S1_quorumExcludesOthers(t *testing.T) {
 	})
 }
 
-func TestAcquire_firstOfADriver_twoProposals(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		granted(t, newDriver(t, servers), newRequest())
-		synctest.Wait()
-		proposals := servers[0].requests("acquire") // the first may come late
-		slices.SortFunc(proposals, func(a, b request) int { return cmp.Compare(a.fence, b.fence) })
-		if len(proposals) != 2 || proposals[0].fence != 1 || proposals[1].fence < time.Now().UnixMicro() {
-			t.Errorf("%+v, want 1 and then the clock", proposals)
-		}
-	})
-}
-
-func TestAcquire_handoff_oneProposal(t *testing.T) {
+// The first grant of a driver needs two proposals, because it does not know the clock.
+func TestAcquire_oneProposal(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d := newDriver(t, servers)
 		for range 5 { // within one block
-			req := newRequest()
-			granted(t, d, req)
-			release(t, d, req)
+			turn(t, d)
 			synctest.Wait()
 		}
-		if n := len(servers[0].requests("acquire")); n != 6 {
-			t.Errorf("%d proposals for 5 grants, want 6", n)
+		proposals := servers[0].requests("acquire") // the first may come late
+		slices.SortFunc(proposals, func(a, b request) int { return cmp.Compare(a.fence, b.fence) })
+		if len(proposals) != 6 || proposals[0].fence != 1 || proposals[1].fence < time.Now().UnixMicro() {
+			t.Errorf("%+v, want 1, and then 5 from the clock on", proposals)
 		}
-	})
-}
-
-// The block of a grant ends before the clock of the next one.
-func TestAcquire_otherDriverSoon_oneProposal(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, e := ready(t, servers), ready(t, servers)
-		before := len(servers[0].requests("acquire"))
+		// The block of a grant ends before the clock of the next one.
+		e := ready(t, servers)
+		before := servers[0].count("acquire")
 		for _, of := range []driver.Driver{d, e, d, e} {
-			req := newRequest()
-			granted(t, of, req)
-			release(t, of, req)
+			turn(t, of)
 			time.Sleep(time.Millisecond)
 		}
-		if n := len(servers[0].requests("acquire")) - before; n != 4 {
-			t.Errorf("%d proposals for 4 grants", n)
+		if n := servers[0].count("acquire") - before; n != 4 {
+			t.Errorf("%d proposals for 4 grants of two drivers", n)
 		}
 	})
 }
@@ -110,9 +94,7 @@ func TestAcquire_S2_higherToken_toAllNodes(t *testing.T) {
 func TestAcquire_callerLeaves_undone(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
-		for _, s := range servers {
-			s.inject(delayed(50 * time.Millisecond))
-		}
+		injectAll(servers, delayed(50*time.Millisecond))
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		start := time.Now()
@@ -121,9 +103,7 @@ func TestAcquire_callerLeaves_undone(t *testing.T) {
 			t.Errorf("%v after %s", err, time.Since(start))
 		}
 		time.Sleep(300 * time.Millisecond)
-		if n := holders(t, servers); n != 0 {
-			t.Errorf("%d nodes hold the name", n)
-		}
+		wantHolders(t, servers, 0)
 		for _, s := range servers {
 			for _, r := range s.requests("release") {
 				if r.tombstone != 0 {
@@ -149,19 +129,11 @@ func TestAcquire_failed_undoneAndNotDone(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := holders(t, servers); n != 0 {
-			t.Errorf("%d nodes hold the name", n)
-		}
-	})
-}
+		wantHolders(t, servers, 0)
 
-func TestAcquire_failed_kindsOfTheQuorum(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
 		servers[1].fails(driver.ErrForeign)
 		servers[2].fails(driver.ErrNotDone)
-		_, err := d.Acquire(t.Context(), newRequest())
-		if errors.Is(err, driver.ErrForeign) || !errors.Is(err, driver.ErrNotDone) {
+		if _, err := d.Acquire(t.Context(), newRequest()); errors.Is(err, driver.ErrForeign) || !errors.Is(err, driver.ErrNotDone) {
 			t.Errorf("%v, want ErrNotDone alone", err)
 		}
 	})
@@ -170,24 +142,18 @@ func TestAcquire_failed_kindsOfTheQuorum(t *testing.T) {
 func TestAcquire_lostAnswers_unknownAndTombstones(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
-		for _, s := range servers[:2] {
-			s.inject(func(r request) fault {
-				if r.op == "acquire" {
-					return fault{after: errLost}
-				}
-				return fault{before: errLost}
-			})
-		}
+		injectAll(servers[:2], func(r request) fault {
+			if r.op == "acquire" {
+				return fault{after: errLost}
+			}
+			return fault{before: errLost}
+		})
 		if _, err := d.Acquire(t.Context(), newRequest()); !driver.MayHaveEffect(err) {
 			t.Errorf("%v, though two nodes hold the name", err)
 		}
-		for _, s := range servers[:2] {
-			s.inject(nil)
-		}
+		injectAll(servers[:2], nil)
 		time.Sleep(2 * time.Second) // the undo is owed
-		if n := holders(t, servers); n != 0 {
-			t.Errorf("%d nodes hold the name", n)
-		}
+		wantHolders(t, servers, 0)
 		released := servers[0].requests("release")
 		last := released[len(released)-1]
 		if last.tombstone != 2*time.Minute || !last.quiet {
@@ -225,9 +191,7 @@ func TestAcquire_S1_undoneAttempt_neverGranted(t *testing.T) {
 		servers[3].fails(nil)
 		servers[3].inject(on("acquire", fault{hold: after(10 * time.Millisecond)}))
 		servers[4].inject(on("acquire", fault{hold: after(20 * time.Millisecond)}))
-		if reply := acquire(t, d, newRequest()); reply.Outcome != driver.Busy {
-			t.Errorf("%+v", reply)
-		}
+		refused(t, d, newRequest(), driver.Busy)
 		time.Sleep(time.Second)
 		for _, s := range []*server{servers[1], servers[3], servers[4]} {
 			if s.state(t, name).Held {
@@ -242,9 +206,7 @@ func TestAcquire_splitVote_lowestNodeWins(t *testing.T) {
 		d, e := newDriver(t, servers), connect([]*server{servers[2], servers[1], servers[0]}, -1)
 		defer e.Close()
 		for _, of := range []driver.Driver{d, e} {
-			warm := newRequest()
-			granted(t, of, warm)
-			release(t, of, warm)
+			turn(t, of)
 			synctest.Wait()
 		}
 		time.Sleep(time.Second)
@@ -277,4 +239,192 @@ func arriving(delays ...time.Duration) func(request) fault {
 		}
 		return fault{hold: after(d)}
 	}
+}
+
+// other is a request for another name.
+func other(key string) driver.AcquireRequest {
+	req := newRequest()
+	req.Name.Key = key
+	return req
+}
+
+func TestInspect_timelyNodes_count(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := newDriver(t, servers)
+		token := time.Now().UnixMicro()
+		for i, s := range servers {
+			s.raw(t, "x", token, time.Duration(i+1)*10*time.Second)
+		}
+		servers[2].inject(on("inspect", fault{hold: after(60 * time.Millisecond)}))
+		if state, err := d.Inspect(t.Context(), name); err != nil || state.TTL < 15*time.Second {
+			t.Errorf("%+v, %v; want the time for which two nodes hold the name", state, err)
+		}
+	})
+}
+
+func TestInspect_hungNode_awaitedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := newDriver(t, servers)
+		defer servers[2].hang()()
+		for _, most := range []time.Duration{100 * time.Millisecond, 0} {
+			start := time.Now()
+			if _, err := d.Inspect(t.Context(), name); err != nil || time.Since(start) > most {
+				t.Errorf("%v after %s, want %s", err, time.Since(start), most)
+			}
+			time.Sleep(time.Millisecond) // then the node is silent
+		}
+	})
+}
+
+// A loser that waits for the node keeps the nodes that it has from the winner.
+func TestAcquire_L_nodeIsAway_noWaitInContention(t *testing.T) {
+	for what, leave := range map[string]func(t *testing.T, s *server, d driver.Driver){
+		"it hangs": func(t *testing.T, s *server, d driver.Driver) {
+			t.Cleanup(s.hang())
+			granted(t, d, other("before"))
+			time.Sleep(200 * time.Millisecond)
+		},
+		"its last call failed": func(t *testing.T, s *server, d driver.Driver) {
+			s.fails(driver.ErrNotDone)
+			granted(t, d, other("before"))
+			synctest.Wait()
+			s.fails(nil)
+			s.inject(delayed(50 * time.Millisecond))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T, servers []*server) {
+				d := ready(t, servers)
+				leave(t, servers[2], d)
+				servers[0].raw(t, "x", time.Now().UnixMicro(), long)
+				start := time.Now()
+				if reply := acquire(t, d, newRequest()); reply.Outcome != driver.Busy || time.Since(start) > 10*time.Millisecond {
+					t.Errorf("%+v after %s", reply, time.Since(start))
+				}
+			})
+		})
+	}
+}
+
+// The third node answers later than 100 ms after the others, and in less than three times their
+// time.
+func TestAcquire_distantNode_awaitedInContention(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		servers[0].raw(t, "x", time.Now().UnixMicro(), long)
+		for i, delay := range []time.Duration{100, 100, 250} {
+			servers[i].inject(on("acquire", fault{hold: after(delay * time.Millisecond)}))
+		}
+		granted(t, d, newRequest())
+	})
+}
+
+// The first question waits for the node that hangs, and the further ones do not.
+func TestAcquire_L_splitVote_asksAgainSoon(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		servers[1].raw(t, "x", time.Now().UnixMicro(), 130*time.Millisecond)
+		defer servers[2].hang()()
+		start := time.Now()
+		granted(t, d, newRequest())
+		if took := time.Since(start); took > 170*time.Millisecond {
+			t.Errorf("the grant took %s", took)
+		}
+	})
+}
+
+// A token of a longer race would be behind the clock.
+func TestAcquire_splitVote_endsAtHalfOfTheTTL(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		servers[1].raw(t, "x", time.Now().UnixMicro(), 22*time.Millisecond)
+		servers[2].fails(driver.ErrNotDone)
+		req := newRequest()
+		req.TTL = 30 * time.Millisecond
+		refused(t, d, req, driver.Busy)
+	})
+}
+
+func TestAcquire_allNodesHang_endsInTime(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		for _, s := range servers {
+			defer s.hang()()
+		}
+		for ttl, want := range map[time.Duration]time.Duration{time.Second: time.Second, long: 2 * time.Second} {
+			req := newRequest()
+			req.TTL = ttl
+			start := time.Now()
+			_, err := d.Acquire(t.Context(), req)
+			if took := time.Since(start); !driver.MayHaveEffect(err) || took < want || took > want+300*time.Millisecond {
+				t.Errorf("%v after %s, with a TTL of %s", err, took, ttl)
+			}
+		}
+	})
+}
+
+func TestAcquire_S1_releasedWhileUnderWay_notGranted(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		injectAll(servers, on("acquire", fault{hold: after(10 * time.Millisecond)}))
+		req := newRequest()
+		done := make(chan driver.AcquireReply)
+		go func() { done <- acquire(t, d, req) }()
+		time.Sleep(5 * time.Millisecond)
+		if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner}); err != nil {
+			t.Error(err)
+		}
+		if reply := <-done; reply.Outcome == driver.Granted {
+			t.Errorf("%+v after a release", reply)
+		}
+		synctest.Wait()
+		wantHolders(t, servers, 0)
+	})
+}
+
+// The attempt has the lowest node of a split vote, and asks the others again.
+func TestAcquire_S1_noRequestFollowsARelease(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		token := time.Now().UnixMicro()
+		servers[1].raw(t, "x", token, long)
+		servers[2].raw(t, "y", token, long)
+		req, done := newRequest(), make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = d.Acquire(t.Context(), req)
+		}()
+		time.Sleep(2 * time.Millisecond)
+		if _, err := d.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner, Tombstone: long}); err != nil {
+			t.Error(err)
+		}
+		before := servers[1].count("acquire")
+		<-done
+		if n := servers[1].count("acquire") - before; n != 0 {
+			t.Errorf("%d acquires after a release", n)
+		}
+	})
+}
+
+// Many calls under way are no sign that a node hangs.
+func TestNode_busyNode_getsAcquires(t *testing.T) {
+	bubble(t, func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		time.Sleep(time.Minute) // without a call
+		injectAll(servers, delayed(50*time.Millisecond))
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+				for round := range 15 {
+					req := other(fmt.Sprintf("%d/%d", i, round))
+					if reply, err := d.Acquire(t.Context(), req); err != nil || reply.Outcome != driver.Granted {
+						t.Errorf("%+v, %v", reply, err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
 }

@@ -37,7 +37,7 @@ func woken(wakes <-chan driver.Wake) bool {
 
 func TestListen_quorumOfNotices_wakesAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
-		wakes, _ := listening(t, servers)
+		wakes, stop := listening(t, servers)
 		servers[0].released(name)
 		if woken(wakes) {
 			t.Error("one notice has woken the waiter at once")
@@ -56,23 +56,15 @@ func TestListen_quorumOfNotices_wakesAtOnce(t *testing.T) {
 		if !woken(wakes) {
 			t.Error("the next release did not wake the waiter")
 		}
-	})
-}
-
-func TestListen_oneNotice_wakesSoon(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		wakes, _ := listening(t, servers)
+		servers[1].released(name) // of the same release
+		time.Sleep(time.Second)
+		woken(wakes)
 		servers[0].released(name)
 		time.Sleep(3 * time.Millisecond)
 		if !woken(wakes) {
 			t.Error("not woken 3 ms after the first notice")
 		}
-	})
-}
-
-func TestListen_stopped_silent(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		wakes, stop := listening(t, servers)
+		time.Sleep(time.Second)
 		servers[0].released(name)
 		synctest.Wait()
 		stop()
@@ -91,16 +83,10 @@ func TestListen_oneNodeHangs_ready(t *testing.T) {
 		if took := time.Since(start); took > 0 {
 			t.Errorf("it took %s", took)
 		}
-	})
-}
-
-func TestListen_tooFewNodes_error(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		servers[0].fails(driver.ErrRights)
-		servers[1].fails(driver.ErrRights)
+		fail(servers[1:], driver.ErrRights)
 		on, _ := driver.As[driver.Listener](newDriver(t, servers))
 		if _, _, err := on.Listen(t.Context(), name, newRequest().Owner); err == nil || errors.Is(err, driver.ErrRights) {
-			t.Errorf("%v, want an error of the quorum", err)
+			t.Errorf("with too few nodes: %v, want an error of the quorum", err)
 		}
 	})
 }
@@ -113,9 +99,7 @@ func TestListen_undo_noNotice(t *testing.T) {
 		servers[0].raw(t, "x", token, long)
 		servers[1].raw(t, "x", token, long)
 		wakes, _ := listening(t, servers)
-		if reply := acquire(t, d, newRequest()); reply.Outcome != driver.Busy {
-			t.Errorf("%+v", reply)
-		}
+		refused(t, d, newRequest(), driver.Busy)
 		time.Sleep(10 * time.Millisecond)
 		if woken(wakes) || servers[2].state(t, name).Held {
 			t.Error("the undo of an attempt has woken a waiter, or is missing")
@@ -127,8 +111,7 @@ func TestListen_undo_noNotice(t *testing.T) {
 func TestListen_lostGrant_notice(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d, req, _ := holding(t, servers)
-		servers[0].restart()
-		servers[1].restart()
+		lose(servers[:2])
 		wakes, _ := listening(t, servers)
 		extend(t, d, req)
 		time.Sleep(10 * time.Millisecond)

@@ -1,6 +1,8 @@
 package quorum_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -13,11 +15,10 @@ import (
 func TestRelease_nodeWithoutTheGrant_notAsked(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
-		before := len(servers[2].requests("release"))
+		before := servers[2].count("release")
 		servers[2].fails(driver.ErrNotDone)
 		for _, restarts := range []bool{false, true} {
-			req := newRequest()
-			granted(t, d, req)
+			req := taken(t, d)
 			synctest.Wait()
 			if restarts {
 				servers[0].restart() // it has lost the grant
@@ -28,7 +29,7 @@ func TestRelease_nodeWithoutTheGrant_notAsked(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if n := len(servers[2].requests("release")) - before; n != 0 {
+		if n := servers[2].count("release") - before; n != 0 {
 			t.Errorf("%d releases at a node that never got the attempt", n)
 		}
 	})
@@ -53,7 +54,7 @@ func TestRelease_unknownOwner_allNodesAreAsked(t *testing.T) {
 func TestRelease_owed_oneAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
-		before := len(servers[2].requests("release"))
+		before := servers[2].count("release")
 		resume := servers[2].hang()
 		for i := range 50 {
 			req := other(fmt.Sprint(i))
@@ -61,7 +62,7 @@ func TestRelease_owed_oneAtATime(t *testing.T) {
 			release(t, d, req)
 		}
 		time.Sleep(10 * time.Second)
-		if n := len(servers[2].requests("release")) - before; n > 50+10 {
+		if n := servers[2].count("release") - before; n > 50+10 {
 			t.Errorf("%d calls for 50 releases at a node that hangs", n)
 		}
 		resume()
@@ -80,11 +81,11 @@ func TestRelease_owed_endsWithTheCopies(t *testing.T) {
 		servers[2].fails(errLost)
 		release(t, d, req)
 		time.Sleep(100 * time.Second)
-		before := len(servers[2].requests("release"))
+		before := servers[2].count("release")
 		time.Sleep(30 * time.Second)
-		after := len(servers[2].requests("release"))
+		after := servers[2].count("release")
 		time.Sleep(time.Minute)
-		if n := len(servers[2].requests("release")); before == after || n != after {
+		if n := servers[2].count("release"); before == after || n != after {
 			t.Errorf("%d releases, then %d, then %d; want the last ones within 2 minutes", before, after, n)
 		}
 	})
@@ -122,14 +123,68 @@ func TestRelease_owed_overdueOnesLeaveAtOnce(t *testing.T) {
 			release(t, d, req)
 		}
 		time.Sleep(2 * time.Minute)
-		req := newRequest()
-		granted(t, d, req)
-		release(t, d, req)
+		turn(t, d)
 		servers[2].fails(nil)
-		before := len(servers[2].requests("release"))
+		before := servers[2].count("release")
 		time.Sleep(3 * time.Second)
-		if n := len(servers[2].requests("release")) - before; n > 2 {
+		if n := servers[2].count("release") - before; n > 2 {
 			t.Errorf("%d releases at a node that answers again, want the last one and at most one before", n)
+		}
+	})
+}
+
+// youngs makes a driver to which restarts matter, and servers that have just started.
+func youngs(t *testing.T, restartDelay time.Duration) (driver.Driver, []*server) {
+	servers := newServers(3)
+	d := connect(servers, restartDelay)
+	t.Cleanup(func() { _ = d.Close() })
+	return d, servers
+}
+
+func TestYoung_S1_grantsDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, servers := youngs(t, long)
+		e := connect(servers, long)
+		defer e.Close()
+		servers[2].fails(driver.ErrNotDone)
+		taken(t, d)
+		servers[2].fails(nil)
+		servers[0].restart() // it has lost the grant
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if reply, err := e.Acquire(ctx, newRequest()); err == nil && reply.Outcome == driver.Granted {
+			t.Errorf("two holders: %+v", reply)
+		}
+		time.Sleep(long)
+		granted(t, e, newRequest())
+	})
+}
+
+// The server restarts after it has granted, and before the driver asks how long it is up.
+func TestYoung_S1_askedAfterTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, servers := youngs(t, long)
+		turn(t, d)
+		synctest.Wait()
+		servers[2].fails(driver.ErrNotDone)
+		servers[1].inject(on("acquire", fault{hold: after(time.Millisecond)}))
+		go func() {
+			time.Sleep(500 * time.Microsecond)
+			servers[1].mu.Lock()
+			servers[1].since = time.Now()
+			servers[1].mu.Unlock()
+		}()
+		if reply, err := d.Acquire(t.Context(), newRequest()); !errors.Is(err, driver.ErrTemporary) {
+			t.Errorf("%+v, %v; want ErrTemporary", reply, err)
+		}
+	})
+}
+
+func TestAcquire_ttlAboveTheRestartDelay_refused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := youngs(t, long/2)
+		if _, err := d.Acquire(t.Context(), newRequest()); !errors.Is(err, driver.ErrNotDone) || !errors.Is(err, driver.ErrRefused) {
+			t.Errorf("%v", err)
 		}
 	})
 }

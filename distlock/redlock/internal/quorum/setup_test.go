@@ -149,6 +149,8 @@ func (s *server) requests(op string) (found []request) {
 	return found
 }
 
+func (s *server) count(op string) int { return len(s.requests(op)) }
+
 // state is what the server has of a name.
 func (s *server) state(tb testing.TB, name driver.Name) quorum.State {
 	tb.Helper()
@@ -211,6 +213,14 @@ func granted(t *testing.T, d driver.Driver, req driver.AcquireRequest) driver.Ac
 	return reply
 }
 
+// refused asks for a name that the owner does not get.
+func refused(t *testing.T, d driver.Driver, req driver.AcquireRequest, want driver.Outcome) {
+	t.Helper()
+	if reply := acquire(t, d, req); reply.Outcome != want {
+		t.Errorf("Acquire: %+v, want the outcome %d", reply, want)
+	}
+}
+
 func release(t *testing.T, d driver.Driver, req driver.AcquireRequest) {
 	t.Helper()
 	reply, err := d.Release(t.Context(), driver.ReleaseRequest{Name: req.Name, Owner: req.Owner})
@@ -223,6 +233,55 @@ func extend(t *testing.T, d driver.Driver, req driver.AcquireRequest) driver.Ext
 	t.Helper()
 	extend := driver.ExtendRequest{Name: req.Name, Owner: req.Owner, TTL: req.TTL}
 	return d.Extend(t.Context(), []driver.ExtendRequest{extend})[0]
+}
+
+func extended(t *testing.T, d driver.Driver, req driver.AcquireRequest) {
+	t.Helper()
+	if reply := extend(t, d, req); !reply.Held || reply.Err != nil {
+		t.Errorf("Extend: %+v, want held", reply)
+	}
+}
+
+// taken is the request of a new owner that has the name.
+func taken(t *testing.T, d driver.Driver) driver.AcquireRequest {
+	t.Helper()
+	req := newRequest()
+	granted(t, d, req)
+	return req
+}
+
+// turn has a new owner take and release the name.
+func turn(t *testing.T, d driver.Driver) {
+	t.Helper()
+	release(t, d, taken(t, d))
+}
+
+func wantHolders(t *testing.T, servers []*server, want int) {
+	t.Helper()
+	if n := holders(t, servers); n != want {
+		t.Errorf("%d nodes hold the name, want %d", n, want)
+	}
+}
+
+// lose restarts servers without their locks.
+func lose(servers []*server) {
+	for _, s := range servers {
+		s.restart()
+	}
+}
+
+// fail makes all calls of some servers fail; nil ends that.
+func fail(servers []*server, err error) {
+	for _, s := range servers {
+		s.fails(err)
+	}
+}
+
+// injectAll calls fault for each further call of some servers.
+func injectAll(servers []*server, fault func(request) fault) {
+	for _, s := range servers {
+		s.inject(fault)
+	}
 }
 
 // holders is on how many servers the name is held.
@@ -266,3 +325,144 @@ func (s *server) raw(t *testing.T, owner string, fence int64, ttl time.Duration)
 		t.Fatalf("a raw Acquire: %+v, %v", reply, err)
 	}
 }
+
+// link is a node as one process sees it.
+type link struct{ server *server }
+
+func (l link) Name() string { return l.server.name }
+
+func (l link) Up() time.Duration {
+	l.server.mu.Lock()
+	defer l.server.mu.Unlock()
+	return time.Since(l.server.since)
+}
+
+// call makes a call as the faults of the server want. A caller that leaves lets it go on.
+func call(ctx context.Context, s *server, r request, f func(*quorum.Memory) (quorum.Reply, error)) (quorum.Reply, error) {
+	var none quorum.Reply
+	s.mu.Lock()
+	var fault fault
+	if s.fault != nil {
+		fault = s.fault(r)
+	}
+	s.log = append(s.log, r)
+	hung, cut, err := s.hung, s.cut, s.down
+	if s.foreign[r.name] {
+		err = driver.ErrForeign
+	}
+	s.mu.Unlock()
+	switch {
+	case err != nil:
+		return none, err
+	case fault.before != nil:
+		return none, fault.before
+	case ctx.Err() != nil:
+		return none, fmt.Errorf("%w: %w", driver.ErrNotDone, ctx.Err())
+	}
+	type answer struct {
+		reply quorum.Reply
+		err   error
+	}
+	answers := make(chan answer, 1)
+	perform := func() {
+		for _, until := range []<-chan struct{}{hung, fault.hold} {
+			if until != nil {
+				<-until
+			}
+		}
+		s.mu.Lock()
+		locks := s.locks
+		s.mu.Unlock()
+		if fault.slow != nil {
+			answers <- answer{none, fault.slow}
+			return
+		}
+		reply, err := f(locks)
+		if reply.Clock > 0 {
+			reply.Clock += s.ahead.Microseconds()
+		}
+		if err == nil && fault.after != nil {
+			err = fault.after
+		}
+		if fault.answer != nil {
+			<-fault.answer
+		}
+		answers <- answer{reply, err}
+	}
+	if hung == nil && fault.hold == nil && fault.answer == nil {
+		perform()
+	} else {
+		go perform()
+	}
+	select {
+	case a := <-answers:
+		return a.reply, a.err
+	default:
+	}
+	select {
+	case a := <-answers:
+		return a.reply, a.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	case <-cut:
+		return none, errLost
+	}
+}
+
+func (l link) Acquire(ctx context.Context, p quorum.Proposal) (quorum.Reply, error) {
+	r := request{op: "acquire", name: p.Name, owner: p.Owner, fence: p.Token}
+	return call(ctx, l.server, r, func(m *quorum.Memory) (quorum.Reply, error) {
+		if l.server.ahead > driver.FenceKeep { // the tokens are too old for its clock
+			return quorum.Reply{Outcome: quorum.TooLow, Clock: time.Now().UnixMicro()}, nil
+		}
+		return m.Acquire(context.Background(), p)
+	})
+}
+
+func (l link) Raise(ctx context.Context, req driver.RaiseRequest) (quorum.Reply, error) {
+	r := request{op: "raise", name: req.Name, owner: req.Owner, fence: req.Floor}
+	return call(ctx, l.server, r, func(m *quorum.Memory) (quorum.Reply, error) {
+		return m.Raise(context.Background(), req)
+	})
+}
+
+func (l link) Extend(ctx context.Context, req driver.ExtendRequest) (quorum.Reply, error) {
+	r := request{op: "extend", name: req.Name, owner: req.Owner}
+	return call(ctx, l.server, r, func(m *quorum.Memory) (quorum.Reply, error) {
+		return m.Extend(context.Background(), req)
+	})
+}
+
+func (l link) Release(ctx context.Context, req driver.ReleaseRequest, quiet bool) (quorum.Reply, error) {
+	r := request{op: "release", name: req.Name, owner: req.Owner, tombstone: req.Tombstone, quiet: quiet}
+	return call(ctx, l.server, r, func(m *quorum.Memory) (quorum.Reply, error) {
+		reply, err := m.Release(context.Background(), req, quiet)
+		if reply.Outcome == quorum.Released && !quiet {
+			l.server.released(req.Name)
+		}
+		return reply, err
+	})
+}
+
+func (l link) Inspect(ctx context.Context, name driver.Name) (quorum.Reply, error) {
+	return call(ctx, l.server, request{op: "inspect", name: name}, func(m *quorum.Memory) (quorum.Reply, error) {
+		return m.Inspect(context.Background(), name)
+	})
+}
+
+func (l link) Listen(ctx context.Context, name driver.Name) (<-chan driver.Wake, func(), error) {
+	s, wakes := l.server, make(chan driver.Wake, 1)
+	_, err := call(ctx, s, request{op: "listen", name: name}, func(*quorum.Memory) (quorum.Reply, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.waiters[wakes] = name
+		return quorum.Reply{}, nil
+	})
+	return wakes, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.waiters, wakes)
+	}, err
+}
+
+func (l link) Close() error { return nil }
