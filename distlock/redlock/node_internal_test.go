@@ -248,3 +248,219 @@ func TestNode_quietRelease(t *testing.T) {
 		}
 	}
 }
+
+// at is a proposal of the same owner under another token.
+func at(p quorum.Proposal, token int64) quorum.Proposal {
+	p.Token = token
+	return p
+}
+
+func (n tested) state() quorum.State {
+	n.Helper()
+	reply, err := n.Inspect(n.Context(), name)
+	if err != nil || reply.State.Held != (reply.Outcome == quorum.Busy) {
+		n.Fatalf("Inspect: %+v, %v", reply, err)
+	}
+	return reply.State
+}
+
+func TestAcquire_S2_tokenAboveTheLast(t *testing.T) {
+	n := onShared(t)
+	shows := func(reply quorum.Reply, p quorum.Proposal) {
+		t.Helper()
+		if reply.Last != p.Token+quorum.Block {
+			t.Errorf("the last token is %d, want %d", reply.Last, p.Token+quorum.Block)
+		}
+		if ahead := time.Until(time.UnixMicro(reply.Clock)).Abs(); ahead > time.Minute {
+			t.Errorf("the clock is %s off", ahead)
+		}
+	}
+	first := propose("a", time.Hour)
+	shows(n.propose(first, quorum.Granted), first)
+	shows(n.propose(first, quorum.Granted), first) // a copy
+	if s := n.state(); s.Fence != first.Token || s.Owner != first.Owner {
+		t.Errorf("%+v", s)
+	}
+	shows(n.propose(propose("b", 0), quorum.Busy), first)
+	n.release("a", 0, quorum.Released)
+	for _, low := range []int64{time.Now().UnixMicro(), first.Token, first.Token + quorum.Block} {
+		shows(n.propose(at(propose("b", 0), low), quorum.TooLow), first)
+	}
+	if n.state().Held {
+		t.Error("a proposal that was too low has taken the name")
+	}
+	next := at(propose("b", 0), first.Token+quorum.Block+1)
+	shows(n.propose(next, quorum.Granted), next)
+}
+
+func TestAcquire_S2_tokenNearTheClock(t *testing.T) {
+	n := onShared(t)
+	n.propose(propose("a", -driver.FenceKeep-time.Hour), quorum.TooLow)
+	if reply, err := n.Acquire(t.Context(), propose("a", driver.FloorAhead+time.Hour)); !errors.Is(err, driver.ErrFloor) || driver.MayHaveEffect(err) {
+		t.Errorf("a token more than a year ahead: %+v, %v; want ErrFloor", reply, err)
+	}
+	if n.state().Held {
+		t.Error("a refused proposal has taken the name")
+	}
+	n.propose(propose("a", -driver.FenceKeep+time.Hour), quorum.Granted)
+}
+
+func TestAcquire_S1_tokenOfTheHolderRises(t *testing.T) {
+	n := onShared(t)
+	held := propose("a", 0)
+	n.propose(held, quorum.Granted)
+	n.propose(at(held, held.Token+1), quorum.TooLow) // inside its block
+	higher := at(held, held.Token+quorum.Block+1)
+	higher.TTL = 2 * held.TTL
+	n.propose(higher, quorum.Granted)
+	if s := n.state(); s.Fence != higher.Token || s.TTL <= held.TTL {
+		t.Errorf("%+v, want the token %d and a TTL of %s", s, higher.Token, higher.TTL)
+	}
+	n.propose(held, quorum.TooLow) // a copy that comes late
+}
+
+// A copy leaves the TTL of an extended grant.
+func TestAcquire_S1_copyShortensNothing(t *testing.T) {
+	n := onShared(t)
+	held := propose("a", 0)
+	n.propose(held, quorum.Granted)
+	for _, ttl := range []time.Duration{10 * held.TTL, held.TTL} {
+		n.extend("a", ttl, quorum.Held)
+		n.propose(held, quorum.Granted)
+		if left := n.state().TTL; left <= 9*held.TTL {
+			t.Errorf("%s left", left)
+		}
+	}
+}
+
+// A node that lost a grant by its TTL grants the name to its owner again, under a higher token.
+func TestAcquire_S2_blockIsGrantedOnce(t *testing.T) {
+	n := onShared(t)
+	held := propose("a", 0)
+	held.TTL = 300 * time.Millisecond
+	n.propose(held, quorum.Granted)
+	servers.Await(t, 20*time.Second, "the end of the grant", func() bool { return !n.state().Held })
+	n.extend("a", time.Minute, quorum.NotHeld)
+	n.propose(held, quorum.TooLow)
+	n.propose(at(held, held.Token+quorum.Block+1), quorum.Granted)
+}
+
+func TestAcquire_S1_cancelledOwnerIsRefused(t *testing.T) {
+	n := onShared(t)
+	n.release("a", time.Minute, quorum.NotHeld)
+	n.propose(propose("a", 0), quorum.Cancelled)
+	released := propose("b", 0)
+	n.propose(released, quorum.Granted)
+	n.release("b", 0, quorum.Released)
+	n.propose(released, quorum.Cancelled)
+	n.propose(at(released, released.Token+time.Hour.Microseconds()), quorum.Cancelled)
+	n.propose(propose("c", time.Hour), quorum.Granted) // the owner before is still known
+	n.release("b", 0, quorum.Released)
+	n.release("c", 0, quorum.Released)
+	n.propose(propose("b", 2*time.Hour), quorum.Cancelled)
+}
+
+func TestRaise_S2_tokenAboveTheBlock(t *testing.T) {
+	n := onShared(t)
+	held := propose("a", 0)
+	n.propose(held, quorum.Granted)
+	next := held.Token + quorum.Block + 1
+	for _, c := range []struct{ floor, want int64 }{
+		// not above the block: the grant keeps its tokens
+		{held.Token, held.Token}, {held.Token + quorum.Block, held.Token},
+		{next + 7, next + 7}, {next + 7, next + 7}, {next, next + 7},
+	} {
+		if reply := n.raise("a", c.floor, quorum.Held); reply.Last != c.want+quorum.Block {
+			t.Errorf("a raise to %d: %+v; want %d", c.floor, reply, c.want)
+		}
+	}
+	if left := n.state().TTL; left > held.TTL {
+		t.Errorf("a raise has prolonged the grant to %s", left)
+	}
+	far := driver.RaiseRequest{Name: name, Owner: held.Owner, Floor: time.Now().Add(driver.FloorAhead + time.Hour).UnixMicro()}
+	if reply, err := n.Raise(t.Context(), far); !errors.Is(err, driver.ErrFloor) {
+		t.Errorf("a raise by more than a year: %+v, %v", reply, err)
+	}
+	n.release("a", 0, quorum.Released)
+	n.propose(at(propose("b", 0), next+7+quorum.Block), quorum.TooLow)
+}
+
+func TestNode_S1_onlyTheOwner(t *testing.T) {
+	n := onShared(t)
+	held := propose("a", 0)
+	held.Holder = "first"
+	n.propose(held, quorum.Granted)
+	n.extend("b", time.Hour, quorum.NotHeld)
+	n.raise("b", held.Token+time.Hour.Microseconds(), quorum.NotHeld)
+	n.release("b", 0, quorum.NotHeld)
+	s := n.propose(propose("b", time.Hour), quorum.Busy).State
+	if s.Holder != "first" || s.Owner != held.Owner || s.Fence != held.Token || s.TTL <= held.TTL/2 || s.TTL > held.TTL {
+		t.Errorf("a busy reply shows %+v, want the holder", s)
+	}
+	n.extend("a", time.Hour, quorum.Held)
+	if s := n.state(); s.TTL <= held.TTL {
+		t.Errorf("an Extend of the owner: %+v", s)
+	}
+}
+
+// A record that no quorum has written is never taken for a lock.
+func TestNode_C_foreignTextIsRefused(t *testing.T) {
+	n := onShared(t)
+	const record = "q1h." + "0123456789abcdef0123456789abcdef" + "00000000000000000000000000000000" +
+		"1795225289897391" + "00086401000" + "1795225289897000" + `{"h":"x"}`
+	with := func(at int, text string) string { return record[:at-1] + text + record[at-1+len(text):] }
+	inspect := func(text string) (quorum.State, error) {
+		if err := n.client.Set(t.Context(), lockKey(name), text, driver.FenceKeep+6*time.Second).Err(); err != nil {
+			t.Fatal(err)
+		}
+		reply, err := n.Inspect(t.Context(), name)
+		return reply.State, err
+	}
+	s, err := inspect(record)
+	if err != nil || !s.Held || s.Owner != "0123456789abcdef0123456789abcdef" || s.Holder != "x" || s.Fence != 1795225289897391 ||
+		s.TTL <= 4*time.Second || s.TTL > 5*time.Second {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for what, text := range map[string]string{"released": with(3, "r"), "expired": with(85, "00086420000")} {
+		if s, err := inspect(text); err != nil || s.Held {
+			t.Errorf("%s: %+v, %v", what, s, err)
+		}
+	}
+	for what, text := range map[string]string{
+		"nothing": "", "of redislock": with(1, "b2"), "no state": with(3, "x"), "flagged": with(3, "H"), "no dot": with(4, "!"),
+		"cut off": record[:110], "no token": with(69, "179522528989739x"), "no keep": with(85, "0008640002x"),
+		"no moment": with(96, "179522528989700x"), "no payload": record[:111] + "{",
+	} {
+		if s, err := inspect(text); !errors.Is(err, driver.ErrForeign) || s.Held {
+			t.Errorf("%s: %+v, %v; want ErrForeign", what, s, err)
+		}
+	}
+}
+
+// A reply that a proxy or another version has changed is refused.
+func TestParse_S2_invalidReply_refused(t *testing.T) {
+	const last, now = int64(1795225289897646), int64(1795225290897000)
+	busy := []any{"busy", last, now, strings.Repeat("a", 32), last - quorum.Block, `{"h":"x"}`, int64(1e6), int64(5000)}
+	got, err := parse([]any{"granted", last, now})
+	if err != nil || got.Outcome != quorum.Granted || got.Last != last || got.Clock != now {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := parse([]any{"too low", int64(0), now}); err != nil || got.Outcome != quorum.TooLow || got.Last != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	got, err = parse(busy)
+	if s := got.State; err != nil || !s.Held || s.Holder != "x" || s.Fence != last-quorum.Block || s.TTL != 5*time.Second || s.Age != time.Second {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for what, parts := range map[string][]any{
+		"nothing": {}, "an unknown word": {"full", last, now}, "a number": {int64(1), last, now}, "no last": {"cancelled"},
+		"no clock": {"cancelled", last}, "a clock of 0": {"cancelled", last, int64(0)}, "a negative last": {"too low", int64(-1), now},
+		"more": {"cancelled", last, now, last}, "a last of 2^53": {"too low", driver.MaxFence + 1, now},
+		"text": {"granted", "1", now}, "busy, no holder": {"busy", last, now}, "busy, no TTL": busy[:7],
+		"busy, more": append(busy[:8:8], now), "busy, a negative token": append(append(busy[:4:4], int64(-1)), busy[5:]...),
+	} {
+		if got, err := parse(parts); err == nil || got.Outcome != "" {
+			t.Errorf("%s: %+v, want an error", what, got)
+		}
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/redlock/internal/quorum"
 )
 
 // The driver under faults by chance: messages are lost, late and doubled, and nodes restart or hang. Its
@@ -77,9 +76,7 @@ func (w *realWorld) delay() <-chan struct{} {
 	case w.chance(w.late / 2):
 		d = w.between(0, 3*realTTL)
 	}
-	arrived := make(chan struct{})
-	time.AfterFunc(d, func() { close(arrived) })
-	return arrived
+	return after(d)
 }
 
 // used checks a token that a client begins to use, and what it may do until then.
@@ -104,11 +101,7 @@ type realClient struct {
 }
 
 func (w *realWorld) connect() *realClient {
-	var nodes []quorum.Node
-	for _, s := range w.servers {
-		nodes = append(nodes, link{s})
-	}
-	return &realClient{w: w, d: quorum.New(nodes, realTTL)}
+	return &realClient{w: w, d: connect(w.servers, realTTL)}
 }
 
 // turn tries to hold the name once. It reports whether the process lives on.
@@ -247,9 +240,7 @@ func (w *realWorld) run(seed uint64) {
 	w.servers = newServers([]int{3, 3, 3, 5}[seed%4])
 	pick := func(of ...float64) float64 { return of[w.rng.IntN(len(of))] }
 	w.lose, w.late = pick(0, 0.01, 0.05), pick(0, 0.05, 0.2)
-	for _, s := range w.servers {
-		s.inject(w.fault)
-	}
+	injectAll(w.servers, w.fault)
 	until := time.Now().Add(realLength)
 	var all sync.WaitGroup
 	if seed%3 > 0 {
