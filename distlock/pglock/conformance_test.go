@@ -2,8 +2,12 @@ package pglock_test
 
 import (
 	"flag"
+	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/internal/test/servers"
@@ -24,8 +28,28 @@ func TestConformance(t *testing.T) {
 	db := server.NewDatabase(t)
 	migrate(t, db.URL())
 	app, role := grantedTo(t, db, "app"), "app"+db.Name()
+	var last atomic.Pointer[pgxpool.Pool]
 	drivertest.Run(t, drivertest.Service{
-		New:     drivers(app),
+		New: func(tb testing.TB) driver.Driver {
+			pool := newPool(tb, app)
+			last.Store(pool)
+			return driverOver(tb, pool)
+		},
+		UsePool: func() func() {
+			var taken []*pgxpool.Conn
+			for range last.Load().Config().MaxConns {
+				conn, err := last.Load().Acquire(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				taken = append(taken, conn)
+			}
+			return func() {
+				for _, conn := range taken {
+					conn.Release()
+				}
+			}
+		},
 		Restart: server.Restart,
 		CutConnections: func() {
 			do(t, db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename LIKE 'app%'")

@@ -118,13 +118,18 @@ func (s session) answer(sql string) (value string) {
 func drivers(url string) drivertest.New {
 	return func(tb testing.TB) driver.Driver {
 		tb.Helper()
-		d, err := pglock.NewDriver(context.Background(), newPool(tb, url), nil)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		tb.Cleanup(func() { _ = d.Close() })
-		return d
+		return driverOver(tb, newPool(tb, url))
 	}
+}
+
+func driverOver(tb testing.TB, pool *pgxpool.Pool) driver.Driver {
+	tb.Helper()
+	d, err := pglock.NewDriver(context.Background(), pool, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = d.Close() })
+	return d
 }
 
 // grantedTo makes a role with the rights of an application, and returns its URL.

@@ -7,37 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
-
-// The application has used up its pool. The Locker has connections of its own.
-func poolUsedUp(t *testing.T, s *service) {
-	unlessStalled(t, "poolUsedUp", func(t testing.TB, key string) {
-		const ttl = 2 * time.Second
-		client := s.client(t, setting{postgres: func(c *pgxpool.Config) { c.MaxConns = 1 }})
-		l := locker(t, client, distlock.Options{TTL: ttl})
-		renewed, released := mustAcquire(t, l, key+"-renewed"), mustAcquire(t, l, key+"-released")
-		conn, err := client.postgres.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Release()
-		mustRelease(t, mustAcquire(t, l, key))
-		if err := renewed.Extend(t.Context(), 2*ttl); err != nil {
-			t.Errorf("Extend: %v", err)
-		}
-		start := time.Now()
-		mustRelease(t, released)
-		if !soon(start, time.Second) {
-			t.Errorf("Release took %s", time.Since(start))
-		}
-		keeps(t, renewed, 3*ttl)
-		mustRelease(t, renewed)
-	})
-}
 
 // With all documented rights everything works; without those for notifications too, by polling in the
 // queue. The tests of drivers have the other rights.

@@ -54,7 +54,6 @@ var rows = []row{
 	{name: "repliesLost", run: repliesLost, on: connected},
 	{name: "sessionRepliesLost", run: sessionRepliesLost, on: connected},
 	{name: "sessionPacketIsLate", run: sessionPacketIsLate, on: oneServer},
-	{name: "poolUsedUp", run: poolUsedUp, on: []string{"postgres"}},
 	{name: "scriptsFlushed", run: scriptsFlushed, on: []string{"node", "cluster", "redlock3"}, alone: true},
 	{name: "outOfMemory", run: outOfMemory, on: []string{"node"}, alone: true},
 	{name: "recordDeleted", run: recordDeleted, on: oneServer},
