@@ -15,163 +15,21 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
+// scenarios are tests with three servers.
+type scenarios map[string]func(t *testing.T, servers []*server)
+
+func (all scenarios) run(t *testing.T) {
+	for name, test := range all {
+		t.Run(name, func(t *testing.T) { bubble(t, test) })
+	}
+}
+
 // bubble runs a test with three servers under the clock of a bubble.
 func bubble(t *testing.T, test func(t *testing.T, servers []*server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		test(t, newServers(3))
 		time.Sleep(time.Minute) // for the requests that are held back
-	})
-}
-
-func TestAcquire_S1_quorumExcludesOthers(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, e := newDriver(t, servers), newDriver(t, servers)
-		req := newRequest()
-		servers[0].fails(driver.ErrNotDone)
-		first := granted(t, d, req)
-		servers[0].fails(nil)
-		servers[1].fails(driver.ErrNotDone)
-		other := acquire(t, e, newRequest())
-		if other.Outcome != driver.Busy {
-			t.Errorf("another owner on the other quorum: %+v", other)
-		}
-		servers[1].fails(nil)
-		release(t, d, req)
-		synctest.Wait() // for the undo of the other owner
-		if next := granted(t, e, newRequest()); next.Fence <= first.FenceEnd {
-			t.Errorf("the token %d after a block that ends at %d", next.Fence, first.FenceEnd)
-		}
-	})
-}
-
-// The first grant of a driver needs two proposals, because it does not know the clock.
-func TestAcquire_oneProposal(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := newDriver(t, servers)
-		for range 5 { // within one block
-			turn(t, d)
-			synctest.Wait()
-		}
-		proposals := servers[0].requests("acquire") // the first may come late
-		slices.SortFunc(proposals, func(a, b request) int { return cmp.Compare(a.fence, b.fence) })
-		if len(proposals) != 6 || proposals[0].fence != 1 || proposals[1].fence < time.Now().UnixMicro() {
-			t.Errorf("%+v, want 1, and then 5 from the clock on", proposals)
-		}
-		// The block of a grant ends before the clock of the next one.
-		e := ready(t, servers)
-		before := servers[0].count("acquire")
-		for _, of := range []driver.Driver{d, e, d, e} {
-			turn(t, of)
-			time.Sleep(time.Millisecond)
-		}
-		if n := servers[0].count("acquire") - before; n != 4 {
-			t.Errorf("%d proposals for 4 grants of two drivers", n)
-		}
-	})
-}
-
-func TestAcquire_S2_higherToken_toAllNodes(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, e := ready(t, servers), newDriver(t, servers)
-		ahead := time.Now().Add(time.Minute).UnixMicro()
-		servers[2].raw(t, "x", ahead, time.Millisecond)
-		time.Sleep(time.Second)
-		servers[1].fails(driver.ErrNotDone)
-		req := newRequest()
-		reply := granted(t, d, req)
-		for _, s := range []*server{servers[0], servers[2]} {
-			if state := s.state(t, name); state.Fence != reply.Fence || state.Fence <= ahead {
-				t.Errorf("%s has %d, the grant is %d", s.name, state.Fence, reply.Fence)
-			}
-		}
-		if busy := acquire(t, e, newRequest()); busy.State.Fence != reply.Fence {
-			t.Errorf("shown %d, granted %d", busy.State.Fence, reply.Fence)
-		}
-	})
-}
-
-func TestAcquire_callerLeaves_undone(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		injectAll(servers, delayed(50*time.Millisecond))
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
-		start := time.Now()
-		_, err := d.Acquire(ctx, newRequest())
-		if !errors.Is(err, context.DeadlineExceeded) || !driver.MayHaveEffect(err) || time.Since(start) > 20*time.Millisecond {
-			t.Errorf("%v after %s", err, time.Since(start))
-		}
-		time.Sleep(300 * time.Millisecond)
-		wantHolders(t, servers, 0)
-		for _, s := range servers {
-			for _, r := range s.requests("release") {
-				if r.tombstone != 0 {
-					t.Error("a tombstone, though the answer has come")
-				}
-			}
-		}
-	})
-}
-
-func TestAcquire_failed_undoneAndNotDone(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		servers[1].fails(driver.ErrNotDone)
-		servers[2].fails(driver.ErrTemporary)
-		_, err := d.Acquire(t.Context(), newRequest())
-		if driver.MayHaveEffect(err) || !errors.Is(err, driver.ErrTemporary) || errors.Is(err, driver.ErrRefused) {
-			t.Errorf("%v", err)
-		}
-		for _, part := range []string{"2 of 3", "node1:7000: granted", "node2:7000: the request was not", "node3:7000: the service"} {
-			if err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("%v, want %q in it", err, part)
-			}
-		}
-		synctest.Wait()
-		wantHolders(t, servers, 0)
-
-		servers[1].fails(driver.ErrForeign)
-		servers[2].fails(driver.ErrNotDone)
-		if _, err := d.Acquire(t.Context(), newRequest()); errors.Is(err, driver.ErrForeign) || !errors.Is(err, driver.ErrNotDone) {
-			t.Errorf("%v, want ErrNotDone alone", err)
-		}
-	})
-}
-
-func TestAcquire_lostAnswers_unknownAndTombstones(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		injectAll(servers[:2], func(r request) fault {
-			if r.op == "acquire" {
-				return fault{after: errLost}
-			}
-			return fault{before: errLost}
-		})
-		if _, err := d.Acquire(t.Context(), newRequest()); !driver.MayHaveEffect(err) {
-			t.Errorf("%v, though two nodes hold the name", err)
-		}
-		injectAll(servers[:2], nil)
-		time.Sleep(2 * time.Second) // the undo is owed
-		wantHolders(t, servers, 0)
-		released := servers[0].requests("release")
-		last := released[len(released)-1]
-		if last.tombstone != 2*time.Minute || !last.quiet {
-			t.Errorf("%+v, want a quiet release with a tombstone", last)
-		}
-	})
-}
-
-func TestAcquire_busy_showsHolder(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, e := newDriver(t, servers), newDriver(t, servers)
-		first := granted(t, d, newRequest())
-		synctest.Wait()
-		servers[1].fails(driver.ErrTemporary)
-		reply := acquire(t, e, newRequest())
-		if reply.Outcome != driver.Busy || reply.State.Holder != "test" || reply.State.Fence != first.Fence {
-			t.Errorf("%+v", reply)
-		}
 	})
 }
 
@@ -201,31 +59,6 @@ func TestAcquire_S1_undoneAttempt_neverGranted(t *testing.T) {
 	})
 }
 
-func TestAcquire_splitVote_lowestNodeWins(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, e := newDriver(t, servers), connect([]*server{servers[2], servers[1], servers[0]}, -1)
-		defer e.Close()
-		for _, of := range []driver.Driver{d, e} {
-			turn(t, of)
-			synctest.Wait()
-		}
-		time.Sleep(time.Second)
-		servers[2].fails(driver.ErrNotDone)
-		// The first request reaches the first node at once, and the second node too late.
-		servers[0].inject(arriving(0, 3*time.Millisecond))
-		servers[1].inject(arriving(3*time.Millisecond, time.Millisecond))
-		second := make(chan driver.AcquireReply)
-		go func() {
-			time.Sleep(time.Millisecond)
-			second <- acquire(t, e, newRequest())
-		}()
-		first := acquire(t, d, newRequest())
-		if loser := <-second; first.Outcome != driver.Granted || loser.Outcome != driver.Busy {
-			t.Errorf("%+v and %+v, want a grant for the owner of the lowest node", first, loser)
-		}
-	})
-}
-
 // arriving delays the first acquires of a node.
 func arriving(delays ...time.Duration) func(request) fault {
 	next := 0
@@ -246,34 +79,6 @@ func other(key string) driver.AcquireRequest {
 	req := newRequest()
 	req.Name.Key = key
 	return req
-}
-
-func TestInspect_timelyNodes_count(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := newDriver(t, servers)
-		token := time.Now().UnixMicro()
-		for i, s := range servers {
-			s.raw(t, "x", token, time.Duration(i+1)*10*time.Second)
-		}
-		servers[2].inject(on("inspect", fault{hold: after(60 * time.Millisecond)}))
-		if state, err := d.Inspect(t.Context(), name); err != nil || state.TTL < 15*time.Second {
-			t.Errorf("%+v, %v; want the time for which two nodes hold the name", state, err)
-		}
-	})
-}
-
-func TestInspect_hungNode_awaitedOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := newDriver(t, servers)
-		defer servers[2].hang()()
-		for _, most := range []time.Duration{100 * time.Millisecond, 0} {
-			start := time.Now()
-			if _, err := d.Inspect(t.Context(), name); err != nil || time.Since(start) > most {
-				t.Errorf("%v after %s, want %s", err, time.Since(start), most)
-			}
-			time.Sleep(time.Millisecond) // then the node is silent
-		}
-	})
 }
 
 // A loser that waits for the node keeps the nodes that it has from the winner.
@@ -306,22 +111,195 @@ func TestAcquire_L_nodeIsAway_noWaitInContention(t *testing.T) {
 	}
 }
 
-// The third node answers later than 100 ms after the others, and in less than three times their
-// time.
-func TestAcquire_distantNode_awaitedInContention(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+func TestAcquire(t *testing.T) { acquiring.run(t) }
+
+var acquiring = scenarios{
+	"Acquire_S1_quorumExcludesOthers": func(t *testing.T, servers []*server) {
+		d, e := newDriver(t, servers), newDriver(t, servers)
+		req := newRequest()
+		servers[0].fails(driver.ErrNotDone)
+		first := granted(t, d, req)
+		servers[0].fails(nil)
+		servers[1].fails(driver.ErrNotDone)
+		other := acquire(t, e, newRequest())
+		if other.Outcome != driver.Busy {
+			t.Errorf("another owner on the other quorum: %+v", other)
+		}
+		servers[1].fails(nil)
+		release(t, d, req)
+		synctest.Wait() // for the undo of the other owner
+		if next := granted(t, e, newRequest()); next.Fence <= first.FenceEnd {
+			t.Errorf("the token %d after a block that ends at %d", next.Fence, first.FenceEnd)
+		}
+	},
+	// The first grant of a driver needs two proposals, because it does not know the clock.
+	"Acquire_oneProposal": func(t *testing.T, servers []*server) {
+		d := newDriver(t, servers)
+		for range 5 { // within one block
+			turn(t, d)
+			synctest.Wait()
+		}
+		proposals := servers[0].requests("acquire") // the first may come late
+		slices.SortFunc(proposals, func(a, b request) int { return cmp.Compare(a.fence, b.fence) })
+		if len(proposals) != 6 || proposals[0].fence != 1 || proposals[1].fence < time.Now().UnixMicro() {
+			t.Errorf("%+v, want 1, and then 5 from the clock on", proposals)
+		}
+		// The block of a grant ends before the clock of the next one.
+		e := ready(t, servers)
+		before := servers[0].count("acquire")
+		for _, of := range []driver.Driver{d, e, d, e} {
+			turn(t, of)
+			time.Sleep(time.Millisecond)
+		}
+		if n := servers[0].count("acquire") - before; n != 4 {
+			t.Errorf("%d proposals for 4 grants of two drivers", n)
+		}
+	},
+	"Acquire_S2_higherToken_toAllNodes": func(t *testing.T, servers []*server) {
+		d, e := ready(t, servers), newDriver(t, servers)
+		ahead := time.Now().Add(time.Minute).UnixMicro()
+		servers[2].raw(t, "x", ahead, time.Millisecond)
+		time.Sleep(time.Second)
+		servers[1].fails(driver.ErrNotDone)
+		req := newRequest()
+		reply := granted(t, d, req)
+		for _, s := range []*server{servers[0], servers[2]} {
+			if state := s.state(t, name); state.Fence != reply.Fence || state.Fence <= ahead {
+				t.Errorf("%s has %d, the grant is %d", s.name, state.Fence, reply.Fence)
+			}
+		}
+		if busy := acquire(t, e, newRequest()); busy.State.Fence != reply.Fence {
+			t.Errorf("shown %d, granted %d", busy.State.Fence, reply.Fence)
+		}
+	},
+	"Acquire_callerLeaves_undone": func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		injectAll(servers, delayed(50*time.Millisecond))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, err := d.Acquire(ctx, newRequest())
+		if !errors.Is(err, context.DeadlineExceeded) || !driver.MayHaveEffect(err) || time.Since(start) > 20*time.Millisecond {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+		time.Sleep(300 * time.Millisecond)
+		wantHolders(t, servers, 0)
+		for _, s := range servers {
+			for _, r := range s.requests("release") {
+				if r.tombstone != 0 {
+					t.Error("a tombstone, though the answer has come")
+				}
+			}
+		}
+	},
+	"Acquire_failed_undoneAndNotDone": func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		servers[1].fails(driver.ErrNotDone)
+		servers[2].fails(driver.ErrTemporary)
+		_, err := d.Acquire(t.Context(), newRequest())
+		if driver.MayHaveEffect(err) || !errors.Is(err, driver.ErrTemporary) || errors.Is(err, driver.ErrRefused) {
+			t.Errorf("%v", err)
+		}
+		for _, part := range []string{"2 of 3", "node1:7000: granted", "node2:7000: the request was not", "node3:7000: the service"} {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%v, want %q in it", err, part)
+			}
+		}
+		synctest.Wait()
+		wantHolders(t, servers, 0)
+
+		servers[1].fails(driver.ErrForeign)
+		servers[2].fails(driver.ErrNotDone)
+		if _, err := d.Acquire(t.Context(), newRequest()); errors.Is(err, driver.ErrForeign) || !errors.Is(err, driver.ErrNotDone) {
+			t.Errorf("%v, want ErrNotDone alone", err)
+		}
+	},
+	"Acquire_lostAnswers_unknownAndTombstones": func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		injectAll(servers[:2], func(r request) fault {
+			if r.op == "acquire" {
+				return fault{after: errLost}
+			}
+			return fault{before: errLost}
+		})
+		if _, err := d.Acquire(t.Context(), newRequest()); !driver.MayHaveEffect(err) {
+			t.Errorf("%v, though two nodes hold the name", err)
+		}
+		injectAll(servers[:2], nil)
+		time.Sleep(2 * time.Second) // the undo is owed
+		wantHolders(t, servers, 0)
+		released := servers[0].requests("release")
+		last := released[len(released)-1]
+		if last.tombstone != 2*time.Minute || !last.quiet {
+			t.Errorf("%+v, want a quiet release with a tombstone", last)
+		}
+	},
+	"Acquire_busy_showsHolder": func(t *testing.T, servers []*server) {
+		d, e := newDriver(t, servers), newDriver(t, servers)
+		first := granted(t, d, newRequest())
+		synctest.Wait()
+		servers[1].fails(driver.ErrTemporary)
+		reply := acquire(t, e, newRequest())
+		if reply.Outcome != driver.Busy || reply.State.Holder != "test" || reply.State.Fence != first.Fence {
+			t.Errorf("%+v", reply)
+		}
+	},
+	"Acquire_splitVote_lowestNodeWins": func(t *testing.T, servers []*server) {
+		d, e := newDriver(t, servers), connect([]*server{servers[2], servers[1], servers[0]}, -1)
+		defer e.Close()
+		for _, of := range []driver.Driver{d, e} {
+			turn(t, of)
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		servers[2].fails(driver.ErrNotDone)
+		// The first request reaches the first node at once, and the second node too late.
+		servers[0].inject(arriving(0, 3*time.Millisecond))
+		servers[1].inject(arriving(3*time.Millisecond, time.Millisecond))
+		second := make(chan driver.AcquireReply)
+		go func() {
+			time.Sleep(time.Millisecond)
+			second <- acquire(t, e, newRequest())
+		}()
+		first := acquire(t, d, newRequest())
+		if loser := <-second; first.Outcome != driver.Granted || loser.Outcome != driver.Busy {
+			t.Errorf("%+v and %+v, want a grant for the owner of the lowest node", first, loser)
+		}
+	},
+	"Inspect_timelyNodes_count": func(t *testing.T, servers []*server) {
+		d := newDriver(t, servers)
+		token := time.Now().UnixMicro()
+		for i, s := range servers {
+			s.raw(t, "x", token, time.Duration(i+1)*10*time.Second)
+		}
+		servers[2].inject(on("inspect", fault{hold: after(60 * time.Millisecond)}))
+		if state, err := d.Inspect(t.Context(), name); err != nil || state.TTL < 15*time.Second {
+			t.Errorf("%+v, %v; want the time for which two nodes hold the name", state, err)
+		}
+	},
+	"Inspect_hungNode_awaitedOnce": func(t *testing.T, servers []*server) {
+		d := newDriver(t, servers)
+		defer servers[2].hang()()
+		for _, most := range []time.Duration{100 * time.Millisecond, 0} {
+			start := time.Now()
+			if _, err := d.Inspect(t.Context(), name); err != nil || time.Since(start) > most {
+				t.Errorf("%v after %s, want %s", err, time.Since(start), most)
+			}
+			time.Sleep(time.Millisecond) // then the node is silent
+		}
+	},
+	// The third node answers later than 100 ms after the others, and in less than three times their
+	// time.
+	"Acquire_distantNode_awaitedInContention": func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
 		servers[0].raw(t, "x", time.Now().UnixMicro(), long)
 		for i, delay := range []time.Duration{100, 100, 250} {
 			servers[i].inject(on("acquire", fault{hold: after(delay * time.Millisecond)}))
 		}
 		granted(t, d, newRequest())
-	})
-}
-
-// The first question waits for the node that hangs, and the further ones do not.
-func TestAcquire_L_splitVote_asksAgainSoon(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+	},
+	// The first question waits for the node that hangs, and the further ones do not.
+	"Acquire_L_splitVote_asksAgainSoon": func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
 		servers[1].raw(t, "x", time.Now().UnixMicro(), 130*time.Millisecond)
 		defer servers[2].hang()()
@@ -330,23 +308,17 @@ func TestAcquire_L_splitVote_asksAgainSoon(t *testing.T) {
 		if took := time.Since(start); took > 170*time.Millisecond {
 			t.Errorf("the grant took %s", took)
 		}
-	})
-}
-
-// A token of a longer race would be behind the clock.
-func TestAcquire_splitVote_endsAtHalfOfTheTTL(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+	},
+	// A token of a longer race would be behind the clock.
+	"Acquire_splitVote_endsAtHalfOfTheTTL": func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
 		servers[1].raw(t, "x", time.Now().UnixMicro(), 22*time.Millisecond)
 		servers[2].fails(driver.ErrNotDone)
 		req := newRequest()
 		req.TTL = 30 * time.Millisecond
 		refused(t, d, req, driver.Busy)
-	})
-}
-
-func TestAcquire_allNodesHang_endsInTime(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+	},
+	"Acquire_allNodesHang_endsInTime": func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
 		for _, s := range servers {
 			defer s.hang()()
@@ -360,11 +332,8 @@ func TestAcquire_allNodesHang_endsInTime(t *testing.T) {
 				t.Errorf("%v after %s, with a TTL of %s", err, took, ttl)
 			}
 		}
-	})
-}
-
-func TestAcquire_S1_releasedWhileUnderWay_notGranted(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+	},
+	"Acquire_S1_releasedWhileUnderWay_notGranted": func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
 		injectAll(servers, on("acquire", fault{hold: after(10 * time.Millisecond)}))
 		req := newRequest()
@@ -379,12 +348,9 @@ func TestAcquire_S1_releasedWhileUnderWay_notGranted(t *testing.T) {
 		}
 		synctest.Wait()
 		wantHolders(t, servers, 0)
-	})
-}
-
-// The attempt has the lowest node of a split vote, and asks the others again.
-func TestAcquire_S1_noRequestFollowsARelease(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+	},
+	// The attempt has the lowest node of a split vote, and asks the others again.
+	"Acquire_S1_noRequestFollowsARelease": func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
 		token := time.Now().UnixMicro()
 		servers[1].raw(t, "x", token, long)
@@ -403,12 +369,9 @@ func TestAcquire_S1_noRequestFollowsARelease(t *testing.T) {
 		if n := servers[1].count("acquire") - before; n != 0 {
 			t.Errorf("%d acquires after a release", n)
 		}
-	})
-}
-
-// Many calls under way are no sign that a node hangs.
-func TestNode_busyNode_getsAcquires(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+	},
+	// Many calls under way are no sign that a node hangs.
+	"Node_busyNode_getsAcquires": func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
 		time.Sleep(time.Minute) // without a call
 		injectAll(servers, delayed(50*time.Millisecond))
@@ -426,5 +389,5 @@ func TestNode_busyNode_getsAcquires(t *testing.T) {
 			})
 		}
 		all.Wait()
-	})
+	},
 }

@@ -30,101 +30,6 @@ func holding(t *testing.T, servers []*server) (driver.Driver, driver.AcquireRequ
 	return d, req, reply
 }
 
-func TestRelease_followsTheAcquireUnderWay(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		servers[2].inject(on("acquire", fault{hold: after(50 * time.Millisecond)}))
-		req := taken(t, d)
-		release(t, d, req)
-		time.Sleep(10 * time.Millisecond)
-		if n := servers[2].count("release"); n != 1 { // of the first request
-			t.Errorf("%d releases before the end of the acquire", n)
-		}
-		time.Sleep(time.Second)
-		releases := servers[2].requests("release")
-		if n := holders(t, servers); n != 0 || len(releases) != 2 || releases[1].tombstone != 0 {
-			t.Errorf("%d nodes hold the name; releases %+v", n, releases)
-		}
-	})
-}
-
-func TestRelease_silentNode_owedWithTombstone(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		resume := servers[2].hang()
-		req := taken(t, d)
-		start := time.Now()
-		release(t, d, req)
-		if took := time.Since(start); took > 10*time.Millisecond {
-			t.Errorf("a release took %s beside a node that hangs", took)
-		}
-		time.Sleep(10 * time.Second)
-		resume()
-		time.Sleep(10 * time.Second)
-		releases := servers[2].requests("release")
-		if last := releases[len(releases)-1]; last.tombstone != 2*time.Minute || holders(t, servers) != 0 {
-			t.Errorf("the last release %+v, %d nodes hold the name", last, holders(t, servers))
-		}
-		n := len(releases)
-		time.Sleep(time.Minute)
-		if more := servers[2].count("release"); more != n {
-			t.Errorf("%d releases after the answer", more-n)
-		}
-	})
-}
-
-func TestRelease_repeated_noRequest(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		req := taken(t, d)
-		release(t, d, req)
-		synctest.Wait()
-		n := servers[0].count("release")
-		release(t, d, req)
-		if more := servers[0].count("release") - n; more != 0 {
-			t.Errorf("%d requests for a repetition", more)
-		}
-		refused(t, d, req, driver.Cancelled)
-	})
-}
-
-func TestRelease_refusedByAQuorum_nothingFollows(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, req, _ := holding(t, servers)
-		fail(servers[:2], driver.ErrRights)
-		servers[2].inject(on("release", fault{slow: driver.ErrRights, hold: after(time.Millisecond)}))
-		_, err := d.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner})
-		if !errors.Is(err, driver.ErrRights) || driver.MayHaveEffect(err) {
-			t.Errorf("%v", err)
-		}
-		fail(servers, nil)
-		injectAll(servers, nil)
-		time.Sleep(5 * time.Second)
-		if !extend(t, d, req).Held || holders(t, servers) != 3 {
-			t.Error("the release went on")
-		}
-		release(t, d, req)
-	})
-}
-
-func TestExtend_lostNode_takenBack(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, req, _ := holding(t, servers)
-		servers[1].restart()
-		servers[1].raw(t, "x", time.Now().Add(time.Second).UnixMicro(), time.Millisecond) // a waiter was there
-		time.Sleep(10 * time.Millisecond)
-		extended(t, d, req)
-		time.Sleep(100 * time.Millisecond)
-		wantHolders(t, servers, 3)
-		servers[0].fails(errLost)
-		extended(t, d, req)
-		servers[0].fails(nil)
-		release(t, d, req)
-		synctest.Wait()
-		wantHolders(t, servers, 0)
-	})
-}
-
 func TestExtend_lost_undone(t *testing.T) {
 	for call, holds := range map[string]func(*testing.T, driver.Driver, driver.AcquireRequest, int64) (bool, error){
 		"Extend": func(t *testing.T, d driver.Driver, req driver.AcquireRequest, _ int64) (bool, error) {
@@ -148,151 +53,6 @@ func TestExtend_lost_undone(t *testing.T) {
 			granted(t, d, newRequest())
 		})
 	}
-}
-
-func TestRaise_S2_aboveAFailedOne(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, req, first := holding(t, servers)
-		raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: first.FenceEnd + time.Hour.Microseconds()}
-		fail(servers[:2], driver.ErrTemporary)
-		if _, err := d.Raise(t.Context(), raise); !errors.Is(err, driver.ErrTemporary) {
-			t.Errorf("a raise on one node: %v", err)
-		}
-		synctest.Wait() // the third node has answered
-		shown := servers[2].state(t, name).Fence
-		fail(servers[:2], nil)
-		servers[2].fails(driver.ErrTemporary)
-		raise.Floor = first.FenceEnd + 1
-		reply, err := d.Raise(t.Context(), raise)
-		if err != nil || reply.Fence <= shown {
-			t.Errorf("%+v, %v; a node has shown %d", reply, err, shown)
-		}
-	})
-}
-
-// A node that a later re-take has raised does not show that a quorum has the token of the raise.
-func TestRaise_S2_otherTokenOnTwoNodes(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, req, first := holding(t, servers)
-		for _, s := range servers[:2] {
-			ahead := driver.RaiseRequest{Name: name, Owner: s.state(t, name).Owner, Floor: first.FenceEnd + time.Hour.Microseconds()}
-			if reply, err := s.locks.Raise(t.Context(), ahead); err != nil || reply.Outcome != quorum.Held {
-				t.Fatalf("%+v, %v", reply, err)
-			}
-		}
-		raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: first.FenceEnd + 1}
-		if reply, err := d.Raise(t.Context(), raise); err == nil {
-			t.Errorf("%+v, though one node has the token", reply)
-		}
-		raise.Floor = first.Fence
-		if reply, err := d.Raise(t.Context(), raise); err != nil || reply != (driver.RaiseReply{Held: true, Fence: first.Fence, FenceEnd: first.FenceEnd}) {
-			t.Errorf("%+v, %v; want the token of the grant", reply, err)
-		}
-	})
-}
-
-func TestExtend_S1_youngNodes_doNotHold(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := connect(servers, time.Hour)
-		defer d.Close()
-		for _, s := range servers {
-			s.since = time.Now().Add(-2 * time.Hour)
-		}
-		req := taken(t, d)
-		synctest.Wait()
-		for _, s := range servers[:2] {
-			s.mu.Lock()
-			s.since = time.Now() // with its locks
-			s.mu.Unlock()
-		}
-		if reply := extend(t, d, req); reply.Held || reply.Err == nil {
-			t.Errorf("%+v, want an error", reply)
-		}
-	})
-}
-
-// Two nodes refuse, and the answer of the third one is lost.
-func TestRelease_answerLost_mayHaveEffect(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, req, _ := holding(t, servers)
-		fail(servers[:2], driver.ErrRights)
-		servers[2].inject(on("release", fault{hold: after(time.Millisecond), after: errLost}))
-		over := driver.ReleaseRequest{Name: name, Owner: req.Owner}
-		if _, err := d.Release(t.Context(), over); err == nil || !driver.MayHaveEffect(err) {
-			t.Errorf("%v, want an unknown outcome", err)
-		}
-	})
-}
-
-func TestNode_hanging_getsFewAcquires(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		before := servers[2].count("acquire")
-		defer servers[2].hang()()
-		for range 500 {
-			turn(t, d)
-			time.Sleep(10 * time.Millisecond)
-		}
-		if n := servers[2].count("acquire") - before; n > 250 {
-			t.Errorf("%d acquires in 5 s at a node that hangs", n)
-		}
-	})
-}
-
-func TestClose_owedRelease_halfASecond(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := connect(servers, -1)
-		req := taken(t, d)
-		synctest.Wait()
-		resume := servers[2].hang()
-		release(t, d, req)
-		start := time.Now()
-		if err := d.Close(); err != nil || time.Since(start) != 500*time.Millisecond {
-			t.Errorf("Close: %v after %s", err, time.Since(start))
-		}
-		resume()
-		synctest.Wait()
-	})
-}
-
-// The node says "not held" before the others do.
-func TestExtend_lost_nothingTakenBack(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, req, _ := holding(t, servers)
-		lose(servers[:2])
-		servers[1].inject(on("extend", fault{hold: after(10 * time.Millisecond)}))
-		servers[2].inject(on("extend", fault{hold: after(20 * time.Millisecond)}))
-		before := servers[0].count("acquire")
-		if reply := extend(t, d, req); reply.Held || reply.Err != nil {
-			t.Errorf("%+v, want not held", reply)
-		}
-		time.Sleep(time.Second)
-		if n := servers[0].count("acquire") - before; n != 0 {
-			t.Errorf("%d acquires for a grant that is lost", n)
-		}
-	})
-}
-
-// Two nodes decide before the third one says "not held". It is asked once at a time.
-func TestExtend_lateNotHeld_takenBack(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, req, _ := holding(t, servers)
-		servers[1].restart()
-		servers[1].inject(func(r request) fault {
-			if r.op == "acquire" {
-				return fault{hold: after(50 * time.Millisecond)}
-			}
-			return fault{hold: after(10 * time.Millisecond)}
-		})
-		before := servers[1].count("acquire")
-		for range 2 {
-			extended(t, d, req)
-		}
-		time.Sleep(200 * time.Millisecond)
-		if n := servers[1].count("acquire") - before; holders(t, servers) != 3 || n != 1 {
-			t.Errorf("%d nodes hold the name after %d acquires", holders(t, servers), n)
-		}
-	})
 }
 
 // The attempt of a waiter has the third node: for less time than the pause after the grant, and for more.
@@ -337,48 +97,6 @@ func TestGrant_bareQuorum_asked(t *testing.T) {
 	}
 }
 
-// The third node is years ahead: a raise of the grant would follow it.
-func TestGrant_S2_nodeFarAhead_notTakenBack(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		ahead := time.Now().Add(2 * time.Hour).UnixMicro()
-		servers[2].raw(t, "x", ahead, 20*time.Millisecond)
-		req := newRequest()
-		first := granted(t, d, req)
-		time.Sleep(time.Second)
-		servers[2].fails(driver.ErrTemporary)
-		reply, err := d.Raise(t.Context(), driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: first.FenceEnd + 1})
-		if err != nil || reply.Fence >= ahead {
-			t.Errorf("%+v, %v", reply, err)
-		}
-	})
-}
-
-func TestRaise_floorTooHigh_noEffect(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d, req, first := holding(t, servers)
-		raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: driver.MaxFence - 1000}
-		if _, err := d.Raise(t.Context(), raise); !errors.Is(err, driver.ErrFloor) {
-			t.Errorf("%v, want ErrFloor", err)
-		}
-		raise.Floor = first.FenceEnd + 1
-		if reply, err := d.Raise(t.Context(), raise); err != nil || reply.Fence > time.Now().Add(time.Second).UnixMicro() {
-			t.Errorf("%+v, %v", reply, err)
-		}
-	})
-}
-
-func TestExtend_S1_unknownOwner_takesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
-		d := ready(t, servers)
-		if reply := extend(t, d, newRequest()); reply.Held || reply.Err != nil {
-			t.Errorf("%+v, want not held", reply)
-		}
-		time.Sleep(time.Second)
-		wantHolders(t, servers, 0)
-	})
-}
-
 func raise(t *testing.T, d driver.Driver, req driver.AcquireRequest, floor int64) driver.RaiseReply {
 	t.Helper()
 	reply, err := d.Raise(t.Context(), driver.RaiseRequest{Name: req.Name, Owner: req.Owner, Floor: floor})
@@ -402,8 +120,244 @@ func shownWithout(t *testing.T, d driver.Driver, out *server) driver.State {
 	return reply.State
 }
 
-func TestRetake_S2_showsTheGrant(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+func TestLease(t *testing.T) { leases.run(t) }
+
+var leases = scenarios{
+	"Release_followsTheAcquireUnderWay": func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		servers[2].inject(on("acquire", fault{hold: after(50 * time.Millisecond)}))
+		req := taken(t, d)
+		release(t, d, req)
+		time.Sleep(10 * time.Millisecond)
+		if n := servers[2].count("release"); n != 1 { // of the first request
+			t.Errorf("%d releases before the end of the acquire", n)
+		}
+		time.Sleep(time.Second)
+		releases := servers[2].requests("release")
+		if n := holders(t, servers); n != 0 || len(releases) != 2 || releases[1].tombstone != 0 {
+			t.Errorf("%d nodes hold the name; releases %+v", n, releases)
+		}
+	},
+	"Release_silentNode_owedWithTombstone": func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		resume := servers[2].hang()
+		req := taken(t, d)
+		start := time.Now()
+		release(t, d, req)
+		if took := time.Since(start); took > 10*time.Millisecond {
+			t.Errorf("a release took %s beside a node that hangs", took)
+		}
+		time.Sleep(10 * time.Second)
+		resume()
+		time.Sleep(10 * time.Second)
+		releases := servers[2].requests("release")
+		if last := releases[len(releases)-1]; last.tombstone != 2*time.Minute || holders(t, servers) != 0 {
+			t.Errorf("the last release %+v, %d nodes hold the name", last, holders(t, servers))
+		}
+		n := len(releases)
+		time.Sleep(time.Minute)
+		if more := servers[2].count("release"); more != n {
+			t.Errorf("%d releases after the answer", more-n)
+		}
+	},
+	"Release_repeated_noRequest": func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		req := taken(t, d)
+		release(t, d, req)
+		synctest.Wait()
+		n := servers[0].count("release")
+		release(t, d, req)
+		if more := servers[0].count("release") - n; more != 0 {
+			t.Errorf("%d requests for a repetition", more)
+		}
+		refused(t, d, req, driver.Cancelled)
+	},
+	"Release_refusedByAQuorum_nothingFollows": func(t *testing.T, servers []*server) {
+		d, req, _ := holding(t, servers)
+		fail(servers[:2], driver.ErrRights)
+		servers[2].inject(on("release", fault{slow: driver.ErrRights, hold: after(time.Millisecond)}))
+		_, err := d.Release(t.Context(), driver.ReleaseRequest{Name: name, Owner: req.Owner})
+		if !errors.Is(err, driver.ErrRights) || driver.MayHaveEffect(err) {
+			t.Errorf("%v", err)
+		}
+		fail(servers, nil)
+		injectAll(servers, nil)
+		time.Sleep(5 * time.Second)
+		if !extend(t, d, req).Held || holders(t, servers) != 3 {
+			t.Error("the release went on")
+		}
+		release(t, d, req)
+	},
+	"Extend_lostNode_takenBack": func(t *testing.T, servers []*server) {
+		d, req, _ := holding(t, servers)
+		servers[1].restart()
+		servers[1].raw(t, "x", time.Now().Add(time.Second).UnixMicro(), time.Millisecond) // a waiter was there
+		time.Sleep(10 * time.Millisecond)
+		extended(t, d, req)
+		time.Sleep(100 * time.Millisecond)
+		wantHolders(t, servers, 3)
+		servers[0].fails(errLost)
+		extended(t, d, req)
+		servers[0].fails(nil)
+		release(t, d, req)
+		synctest.Wait()
+		wantHolders(t, servers, 0)
+	},
+	"Raise_S2_aboveAFailedOne": func(t *testing.T, servers []*server) {
+		d, req, first := holding(t, servers)
+		raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: first.FenceEnd + time.Hour.Microseconds()}
+		fail(servers[:2], driver.ErrTemporary)
+		if _, err := d.Raise(t.Context(), raise); !errors.Is(err, driver.ErrTemporary) {
+			t.Errorf("a raise on one node: %v", err)
+		}
+		synctest.Wait() // the third node has answered
+		shown := servers[2].state(t, name).Fence
+		fail(servers[:2], nil)
+		servers[2].fails(driver.ErrTemporary)
+		raise.Floor = first.FenceEnd + 1
+		reply, err := d.Raise(t.Context(), raise)
+		if err != nil || reply.Fence <= shown {
+			t.Errorf("%+v, %v; a node has shown %d", reply, err, shown)
+		}
+	},
+	// A node that a later re-take has raised does not show that a quorum has the token of the raise.
+	"Raise_S2_otherTokenOnTwoNodes": func(t *testing.T, servers []*server) {
+		d, req, first := holding(t, servers)
+		for _, s := range servers[:2] {
+			ahead := driver.RaiseRequest{Name: name, Owner: s.state(t, name).Owner, Floor: first.FenceEnd + time.Hour.Microseconds()}
+			if reply, err := s.locks.Raise(t.Context(), ahead); err != nil || reply.Outcome != quorum.Held {
+				t.Fatalf("%+v, %v", reply, err)
+			}
+		}
+		raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: first.FenceEnd + 1}
+		if reply, err := d.Raise(t.Context(), raise); err == nil {
+			t.Errorf("%+v, though one node has the token", reply)
+		}
+		raise.Floor = first.Fence
+		if reply, err := d.Raise(t.Context(), raise); err != nil || reply != (driver.RaiseReply{Held: true, Fence: first.Fence, FenceEnd: first.FenceEnd}) {
+			t.Errorf("%+v, %v; want the token of the grant", reply, err)
+		}
+	},
+	"Extend_S1_youngNodes_doNotHold": func(t *testing.T, servers []*server) {
+		d := connect(servers, time.Hour)
+		defer d.Close()
+		for _, s := range servers {
+			s.since = time.Now().Add(-2 * time.Hour)
+		}
+		req := taken(t, d)
+		synctest.Wait()
+		for _, s := range servers[:2] {
+			s.mu.Lock()
+			s.since = time.Now() // with its locks
+			s.mu.Unlock()
+		}
+		if reply := extend(t, d, req); reply.Held || reply.Err == nil {
+			t.Errorf("%+v, want an error", reply)
+		}
+	},
+	// Two nodes refuse, and the answer of the third one is lost.
+	"Release_answerLost_mayHaveEffect": func(t *testing.T, servers []*server) {
+		d, req, _ := holding(t, servers)
+		fail(servers[:2], driver.ErrRights)
+		servers[2].inject(on("release", fault{hold: after(time.Millisecond), after: errLost}))
+		over := driver.ReleaseRequest{Name: name, Owner: req.Owner}
+		if _, err := d.Release(t.Context(), over); err == nil || !driver.MayHaveEffect(err) {
+			t.Errorf("%v, want an unknown outcome", err)
+		}
+	},
+	"Node_hanging_getsFewAcquires": func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		before := servers[2].count("acquire")
+		defer servers[2].hang()()
+		for range 500 {
+			turn(t, d)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := servers[2].count("acquire") - before; n > 250 {
+			t.Errorf("%d acquires in 5 s at a node that hangs", n)
+		}
+	},
+	"Close_owedRelease_halfASecond": func(t *testing.T, servers []*server) {
+		d := connect(servers, -1)
+		req := taken(t, d)
+		synctest.Wait()
+		resume := servers[2].hang()
+		release(t, d, req)
+		start := time.Now()
+		if err := d.Close(); err != nil || time.Since(start) != 500*time.Millisecond {
+			t.Errorf("Close: %v after %s", err, time.Since(start))
+		}
+		resume()
+		synctest.Wait()
+	},
+	// The node says "not held" before the others do.
+	"Extend_lost_nothingTakenBack": func(t *testing.T, servers []*server) {
+		d, req, _ := holding(t, servers)
+		lose(servers[:2])
+		servers[1].inject(on("extend", fault{hold: after(10 * time.Millisecond)}))
+		servers[2].inject(on("extend", fault{hold: after(20 * time.Millisecond)}))
+		before := servers[0].count("acquire")
+		if reply := extend(t, d, req); reply.Held || reply.Err != nil {
+			t.Errorf("%+v, want not held", reply)
+		}
+		time.Sleep(time.Second)
+		if n := servers[0].count("acquire") - before; n != 0 {
+			t.Errorf("%d acquires for a grant that is lost", n)
+		}
+	},
+	// Two nodes decide before the third one says "not held". It is asked once at a time.
+	"Extend_lateNotHeld_takenBack": func(t *testing.T, servers []*server) {
+		d, req, _ := holding(t, servers)
+		servers[1].restart()
+		servers[1].inject(func(r request) fault {
+			if r.op == "acquire" {
+				return fault{hold: after(50 * time.Millisecond)}
+			}
+			return fault{hold: after(10 * time.Millisecond)}
+		})
+		before := servers[1].count("acquire")
+		for range 2 {
+			extended(t, d, req)
+		}
+		time.Sleep(200 * time.Millisecond)
+		if n := servers[1].count("acquire") - before; holders(t, servers) != 3 || n != 1 {
+			t.Errorf("%d nodes hold the name after %d acquires", holders(t, servers), n)
+		}
+	},
+	// The third node is years ahead: a raise of the grant would follow it.
+	"Grant_S2_nodeFarAhead_notTakenBack": func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		ahead := time.Now().Add(2 * time.Hour).UnixMicro()
+		servers[2].raw(t, "x", ahead, 20*time.Millisecond)
+		req := newRequest()
+		first := granted(t, d, req)
+		time.Sleep(time.Second)
+		servers[2].fails(driver.ErrTemporary)
+		reply, err := d.Raise(t.Context(), driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: first.FenceEnd + 1})
+		if err != nil || reply.Fence >= ahead {
+			t.Errorf("%+v, %v", reply, err)
+		}
+	},
+	"Raise_floorTooHigh_noEffect": func(t *testing.T, servers []*server) {
+		d, req, first := holding(t, servers)
+		raise := driver.RaiseRequest{Name: name, Owner: req.Owner, Floor: driver.MaxFence - 1000}
+		if _, err := d.Raise(t.Context(), raise); !errors.Is(err, driver.ErrFloor) {
+			t.Errorf("%v, want ErrFloor", err)
+		}
+		raise.Floor = first.FenceEnd + 1
+		if reply, err := d.Raise(t.Context(), raise); err != nil || reply.Fence > time.Now().Add(time.Second).UnixMicro() {
+			t.Errorf("%+v, %v", reply, err)
+		}
+	},
+	"Extend_S1_unknownOwner_takesNothing": func(t *testing.T, servers []*server) {
+		d := ready(t, servers)
+		if reply := extend(t, d, newRequest()); reply.Held || reply.Err != nil {
+			t.Errorf("%+v, want not held", reply)
+		}
+		time.Sleep(time.Second)
+		wantHolders(t, servers, 0)
+	},
+	"Retake_S2_showsTheGrant": func(t *testing.T, servers []*server) {
 		d, waiter := ready(t, servers), ready(t, servers)
 		servers[2].raw(t, "x", time.Now().UnixMicro(), 20*time.Millisecond)
 		req := newRequest()
@@ -421,13 +375,10 @@ func TestRetake_S2_showsTheGrant(t *testing.T) {
 		if s := shownWithout(t, waiter, servers[0]); s.Fence != second.Fence || !maps.Equal(s.Metadata, req.Metadata) {
 			t.Errorf("a waiter is shown %+v, want the raised token %d", s, second.Fence)
 		}
-	})
-}
-
-// A session store refuses a waiter as deleted if the shown token is below that of a later Delete. The
-// clocks of two nodes are ahead, and the process that deletes does not reach one of them.
-func TestRetake_S2_shownBelowALaterRaise(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+	},
+	// A session store refuses a waiter as deleted if the shown token is below that of a later Delete. The
+	// clocks of two nodes are ahead, and the process that deletes does not reach one of them.
+	"Retake_S2_shownBelowALaterRaise": func(t *testing.T, servers []*server) {
 		servers[1].ahead, servers[2].ahead = 10*time.Second, 10*time.Second
 		d, waiter := ready(t, servers), ready(t, servers)
 		servers[2].raw(t, "x", time.Now().Add(10*time.Second).UnixMicro(), 20*time.Millisecond)
@@ -443,13 +394,10 @@ func TestRetake_S2_shownBelowALaterRaise(t *testing.T) {
 			t.Errorf("a waiter was shown %d before a raise to %d", awaited, deletion.Fence)
 		}
 		servers[2].fails(nil)
-	})
-}
-
-// Two Extends find that the third node has lost the grant. The answer to the second one comes during
-// a Raise, which the third node has carried out.
-func TestRaise_S2_noRetakeUnderWay(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+	},
+	// Two Extends find that the third node has lost the grant. The answer to the second one comes during
+	// a Raise, which the third node has carried out.
+	"Raise_S2_noRetakeUnderWay": func(t *testing.T, servers []*server) {
 		d, waiter := ready(t, servers), ready(t, servers)
 		req := newRequest()
 		first := granted(t, d, req)
@@ -469,12 +417,9 @@ func TestRaise_S2_noRetakeUnderWay(t *testing.T) {
 		if s := shownWithout(t, waiter, servers[0]); s.Fence != second.Fence {
 			t.Errorf("a waiter is shown the token %d after a raise to %d", s.Fence, second.Fence)
 		}
-	})
-}
-
-// The answers to the first Raise come after those to the second one.
-func TestRaise_S2_twoAtOnce_theHigherStays(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+	},
+	// The answers to the first Raise come after those to the second one.
+	"Raise_S2_twoAtOnce_theHigherStays": func(t *testing.T, servers []*server) {
 		d, req, first := holding(t, servers)
 		injectAll(servers, on("raise", fault{answer: after(20 * time.Millisecond)}))
 		ended := make(chan struct{})
@@ -489,5 +434,5 @@ func TestRaise_S2_twoAtOnce_theHigherStays(t *testing.T) {
 		if again := granted(t, d, req); again.Fence != higher.Fence {
 			t.Errorf("the grant has the token %d after a raise to %d", again.Fence, higher.Fence)
 		}
-	})
+	},
 }

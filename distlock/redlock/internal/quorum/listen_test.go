@@ -35,8 +35,20 @@ func woken(wakes <-chan driver.Wake) bool {
 	}
 }
 
-func TestListen_quorumOfNotices_wakesAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+// ending is a node whose notices end.
+type ending struct {
+	quorum.Node
+	wakes chan driver.Wake
+}
+
+func (e ending) Listen(context.Context, driver.Name) (<-chan driver.Wake, func(), error) {
+	return e.wakes, func() {}, nil
+}
+
+func TestListen(t *testing.T) { listeners.run(t) }
+
+var listeners = scenarios{
+	"Listen_quorumOfNotices_wakesAtOnce": func(t *testing.T, servers []*server) {
 		wakes, stop := listening(t, servers)
 		servers[0].released(name)
 		if woken(wakes) {
@@ -72,11 +84,8 @@ func TestListen_quorumOfNotices_wakesAtOnce(t *testing.T) {
 		if woken(wakes) {
 			t.Error("a stopped listener was woken")
 		}
-	})
-}
-
-func TestListen_oneNodeHangs_ready(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+	},
+	"Listen_oneNodeHangs_ready": func(t *testing.T, servers []*server) {
 		defer servers[0].hang()()
 		start := time.Now()
 		listening(t, servers)
@@ -88,12 +97,9 @@ func TestListen_oneNodeHangs_ready(t *testing.T) {
 		if _, _, err := on.Listen(t.Context(), name, newRequest().Owner); err == nil || errors.Is(err, driver.ErrRights) {
 			t.Errorf("with too few nodes: %v, want an error of the quorum", err)
 		}
-	})
-}
-
-// A losing attempt wakes no waiter: each of them would ask, lose and wake the others.
-func TestListen_undo_noNotice(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+	},
+	// A losing attempt wakes no waiter: each of them would ask, lose and wake the others.
+	"Listen_undo_noNotice": func(t *testing.T, servers []*server) {
 		d := ready(t, servers)
 		token := time.Now().UnixMicro()
 		servers[0].raw(t, "x", token, long)
@@ -104,12 +110,9 @@ func TestListen_undo_noNotice(t *testing.T) {
 		if woken(wakes) || servers[2].state(t, name).Held {
 			t.Error("the undo of an attempt has woken a waiter, or is missing")
 		}
-	})
-}
-
-// The Locker sends no Release for a lost lease.
-func TestListen_lostGrant_notice(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+	},
+	// The Locker sends no Release for a lost lease.
+	"Listen_lostGrant_notice": func(t *testing.T, servers []*server) {
 		d, req, _ := holding(t, servers)
 		lose(servers[:2])
 		wakes, _ := listening(t, servers)
@@ -118,11 +121,8 @@ func TestListen_lostGrant_notice(t *testing.T) {
 		if !woken(wakes) {
 			t.Error("the end of a lost grant has woken no waiter")
 		}
-	})
-}
-
-func TestListen_deaf_wakesEnd(t *testing.T) {
-	bubble(t, func(t *testing.T, servers []*server) {
+	},
+	"Listen_deaf_wakesEnd": func(t *testing.T, servers []*server) {
 		var nodes []quorum.Node
 		ends := make([]chan driver.Wake, len(servers))
 		for i, s := range servers {
@@ -146,15 +146,5 @@ func TestListen_deaf_wakesEnd(t *testing.T) {
 			t.Error("the wakes have not ended")
 		}
 		ends[2] <- driver.Wake{}
-	})
-}
-
-// ending is a node whose notices end.
-type ending struct {
-	quorum.Node
-	wakes chan driver.Wake
-}
-
-func (e ending) Listen(context.Context, driver.Name) (<-chan driver.Wake, func(), error) {
-	return e.wakes, func() {}, nil
+	},
 }
