@@ -39,13 +39,6 @@ func open(t *testing.T, options *redis.Options) tested {
 	return tested{t, n}
 }
 
-// onShared is a node of the shared Redis, for a test beside others.
-func onShared(t *testing.T) tested {
-	t.Helper()
-	t.Parallel()
-	return open(t, onNode(t))
-}
-
 // onNode are the options of a client of the shared Redis.
 func onNode(tb testing.TB) *redis.Options {
 	db := servers.SharedRedis(tb)
