@@ -23,29 +23,6 @@ import (
 // here ends a query of pg_locks, for the locks of one database.
 const here = "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 
-func TestTxLock_excludesOtherTransactions(t *testing.T) {
-	s := newScene(t)
-	first, locked := s.begin(pgx.TxOptions{}), make(chan error, 1)
-	if err := pglock.TxLock(t.Context(), first, "k"); err != nil {
-		t.Fatal(err)
-	}
-	if err := pglock.TxLock(within(t, 5*time.Second), s.begin(pgx.TxOptions{}), "other"); err != nil {
-		t.Error(err)
-	}
-	second := s.begin(pgx.TxOptions{})
-	go func() { locked <- pglock.TxLock(t.Context(), second, "k") }()
-	s.awaitBlocked(1)
-	s.exec(first, "UPDATE account SET balance = balance + 1")
-	s.commit(first)
-	if err := <-locked; err != nil {
-		t.Fatal(err)
-	}
-	var balance int
-	if err := second.QueryRow(t.Context(), "SELECT balance FROM account").Scan(&balance); err != nil || balance != 1 {
-		t.Errorf("the next holder reads %d, %v; want 1", balance, err)
-	}
-}
-
 func TestTxLock_refusesStricterIsolation(t *testing.T) {
 	s := newScene(t)
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
@@ -59,39 +36,23 @@ func TestTxLock_refusesStricterIsolation(t *testing.T) {
 	}
 }
 
-func TestTxLock_execModes(t *testing.T) {
-	s := newScene(t)
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe,
-		pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
-		config := s.pool.Config()
-		config.ConnConfig.DefaultQueryExecMode = mode
-		pool, err := pgxpool.NewWithConfig(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer pool.Close()
-		err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return pglock.TxLock(t.Context(), tx, "k") })
-		if err != nil {
-			t.Errorf("%s: %v", mode, err)
-		}
-	}
-}
-
 // The caller's pool has the default mode of pgx, which leaves prepared statements.
 func TestTxLock_throughPgBouncer(t *testing.T) {
 	s := newScene(t)
 	pooler := servers.StartPgBouncer(t, servers.SharedPostgres(t), "transaction")
-	pool := s.connect(pooler.URL(s.database.Name()))
+	pool := newPool(t, pooler.URL(s.database.Name()))
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close()
-	locked := func(key string) error {
-		return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return pglock.TxLock(t.Context(), tx, key) })
-	}
+	lease := s.acquire("fenced")
 	for i := range 50 {
 		// A transaction between them, and many at once, so that the pooler changes the connections.
 		errs := make(chan error)
 		for range 4 {
-			go func() { errs <- locked(fmt.Sprint(i)) }()
+			go func() {
+				errs <- pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+					return errors.Join(pglock.Fence(t.Context(), tx, lease), pglock.TxLock(t.Context(), tx, fmt.Sprint(i)))
+				})
+			}()
 		}
 		for range 4 {
 			if err := <-errs; err != nil {
@@ -106,6 +67,7 @@ func TestTxLock_throughPgBouncer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	s.isMark(lease)
 }
 
 func TestTxLockSQL_excludesOtherTransactions(t *testing.T) {
@@ -220,18 +182,13 @@ func (r *route) SetWriteDeadline(at time.Time) error { return r.now().SetWriteDe
 // routed is the pool of a scene whose last connection is the route, and the server's side of it.
 func (s *scene) routed(connected func(*pgx.Conn)) (*pgxpool.Pool, *route) {
 	r := &route{}
-	config := s.pool.Config()
-	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
-		r.Conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
-		return r, err
-	}
-	config.AfterConnect = func(_ context.Context, c *pgx.Conn) error { connected(c); return nil }
-	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(pool.Close)
-	return pool, r
+	return newPool(s.t, s.database.URL(), func(config *pgxpool.Config) {
+		config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+			r.Conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
+			return r, err
+		}
+		config.AfterConnect = func(_ context.Context, c *pgx.Conn) error { connected(c); return nil }
+	}), r
 }
 
 // reroute leads to another session of the server.
@@ -256,12 +213,6 @@ func TestSessionLock_S1_refusesPooledConnection(t *testing.T) {
 	_, err := pglock.NewSessionLock(t.Context(), pool)
 	if !errors.Is(err, distlock.ErrRefused) {
 		t.Error(err)
-	}
-}
-
-func TestNewSessionLock_nilPool_invalidOption(t *testing.T) {
-	if _, err := pglock.NewSessionLock(t.Context(), nil); !errors.Is(err, distlock.ErrInvalidOption) {
-		t.Errorf("NewSessionLock without a pool: %v, want ErrInvalidOption", err)
 	}
 }
 
@@ -315,17 +266,12 @@ func TestSessionLock_N_noticesLoss(t *testing.T) {
 
 func TestSessionLock_hookHasALock(t *testing.T) {
 	s := newScene(t)
-	config := s.pool.Config()
-	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, "SELECT pg_advisory_lock_shared(1)")
-		return err
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	l := openSession(t, pool)
+	l := openSession(t, newPool(t, s.database.URL(), func(config *pgxpool.Config) {
+		config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, "SELECT pg_advisory_lock_shared(1)")
+			return err
+		}
+	}))
 	pinged := func() bool {
 		return s.do("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_backend_pid(), count(*)%' "+
 			"AND datname = current_database() AND pid <> pg_backend_pid()") == "1"
@@ -402,18 +348,9 @@ func TestSessionLock_refusesPgBouncer(t *testing.T) {
 	s := newScene(t)
 	for _, mode := range []string{"transaction", "session"} {
 		pooler := servers.StartPgBouncer(t, servers.SharedPostgres(t), mode)
-		_, err := pglock.NewSessionLock(t.Context(), s.connect(pooler.URL(s.database.Name())))
+		_, err := pglock.NewSessionLock(t.Context(), newPool(t, pooler.URL(s.database.Name())))
 		if !errors.Is(err, distlock.ErrRefused) {
 			t.Errorf("%s: %v", mode, err)
 		}
-	}
-}
-
-func TestSessionLock_refusesStandby(t *testing.T) {
-	s := newScene(t)
-	pair := servers.StartPostgresPair(t, false)
-	_, err := pglock.NewSessionLock(t.Context(), s.connect(pair.Standby.URL("postgres")))
-	if !errors.Is(err, distlock.ErrRefused) {
-		t.Error(err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -38,11 +37,7 @@ func TestExtend_N_unknownOutcome_isAnError(t *testing.T) {
 	do(t, db, "ALTER FUNCTION belugalock.extend_v1 RENAME TO extend_real")
 	do(t, db, `CREATE FUNCTION belugalock.extend_v1(text[], text[], text[], bigint[], integer)
 		RETURNS TABLE (i bigint, outcome text) LANGUAGE sql AS $$ SELECT 1::bigint, 'odd' $$`)
-	d, err := pglock.OpenDriver(db.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
+	d := openDriver(t, db.URL())
 	reply := d.Extend(t.Context(), []driver.ExtendRequest{{Name: name, Owner: owner1, TTL: time.Minute}})[0]
 	if reply.Held || reply.Err == nil || !driver.MayHaveEffect(reply.Err) {
 		t.Errorf("%+v, want an error", reply)
@@ -53,7 +48,8 @@ func TestExtend_N_unknownOutcome_isAnError(t *testing.T) {
 func TestNew_C_badServer_typedError(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	url := grantedTo(t, db, "app")
+	url, unable := grantedTo(t, db, "app"), grantedTo(t, db, "unable")
+	do(t, db, "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA belugalock FROM unable"+db.Name())
 	server, redis, web := servers.SharedPostgres(t), servers.StartRedis(t), httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
 	const noPostgres = "no PostgreSQL answers there with this sslmode: correct host, port or sslmode"
@@ -71,6 +67,7 @@ func TestNew_C_badServer_typedError(t *testing.T) {
 		"Redis":    {strings.Replace(url, server.Addr(), redis.Addr(), 1), "", noPostgres, distlock.ErrUnavailable},
 		"HTTP":     {strings.Replace(url, server.Addr(), web.Listener.Addr().String(), 1), "", noPostgres, distlock.ErrUnavailable},
 		"TLS":      {strings.Replace(url, "=disable", "=require", 1), "", noPostgres, distlock.ErrUnavailable},
+		"right":    {unable, "", "grant the role", distlock.ErrRefused},
 		"schema":   {empty.URL(), "", "run pglock.Migrate", distlock.ErrRefused},
 		"another":  {db.URL(), "locks", `"locks" is missing`, distlock.ErrRefused},
 		"encoding": {ascii, "", "the encoding of the database is SQL_ASCII: use UTF8", distlock.ErrRefused},
@@ -92,43 +89,13 @@ func TestNew_C_badServer_typedError(t *testing.T) {
 			}
 		})
 	}
-	if _, err := pglock.New(context.Background(), nil, nil); !errors.Is(err, distlock.ErrInvalidOption) {
-		t.Errorf("New without a pool: %v", err)
-	}
-	if _, err := pglock.New(context.Background(), newPool(t, url),
-		&pglock.Options{Options: distlock.Options{TTL: 1}}); !errors.Is(err, distlock.ErrInvalidOption) {
-		t.Errorf("New with a TTL of 1 ns: %v", err)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := pglock.New(ctx, newPool(t, url), nil); !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrUnavailable) {
-		t.Errorf("New with a context that has ended: %v", err)
-	}
-	if _, err := pglock.NewSessionLock(ctx, newPool(t, url)); !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrUnavailable) {
-		t.Errorf("NewSessionLock with a context that has ended: %v", err)
-	}
-}
-
-// A probe of a second learns why there is no connection.
-func TestPing_C_refusedPort_showsCause(t *testing.T) {
-	t.Parallel()
-	for _, url := range []string{"postgres://127.0.0.1:1/x", "postgres://127.0.0.1:1,127.0.0.1:2/x"} {
-		d, err := pglock.OpenDriver(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		locker, err := distlock.New(d, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer locker.Close(context.Background())
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if err := locker.Ping(ctx); !errors.Is(err, distlock.ErrUnavailable) || !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("Ping of %s: %v", url, err)
-		}
-		if _, err := locker.Acquire(ctx, "k"); !errors.Is(err, distlock.ErrUnavailable) || !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("Acquire at %s: %v", url, err)
+	_, locker := pglock.New(ctx, newPool(t, url), nil)
+	_, session := pglock.NewSessionLock(ctx, newPool(t, url))
+	for _, err := range []error{locker, session} {
+		if !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrUnavailable) {
+			t.Errorf("with a context that has ended: %v", err)
 		}
 	}
 }
@@ -153,19 +120,12 @@ func TestAcquire_S1_otherClientEncoding_excludes(t *testing.T) {
 // A call in a transaction that a hook has left open is not committed.
 func TestAcquire_S1_hookBegins_isUnknown(t *testing.T) {
 	t.Parallel()
-	config, err := pgxpool.ParseConfig(migrated(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, "BEGIN")
-		return err
-	}
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	pool := newPool(t, migrated(t).URL(), func(config *pgxpool.Config) {
+		config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, "BEGIN")
+			return err
+		}
+	})
 	if _, err := pglock.New(context.Background(), pool, nil); !errors.Is(err, distlock.ErrUnavailable) {
 		t.Errorf("New: %v, want ErrUnavailable", err)
 	}
@@ -191,12 +151,8 @@ func TestNew_C_schemaVersion(t *testing.T) {
 func TestOpenDriver_C_schemaMissing_callsRefused(t *testing.T) {
 	t.Parallel()
 	empty := servers.SharedPostgres(t).NewDatabase(t)
-	d, err := pglock.OpenDriver(empty.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	_, err = d.Acquire(context.Background(), acquire(owner1, time.Minute))
+	d := openDriver(t, empty.URL())
+	_, err := d.Acquire(context.Background(), acquire(owner1, time.Minute))
 	if !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) || !strings.Contains(err.Error(), "run pglock.Migrate") {
 		t.Errorf("Acquire without a schema: %v", err)
 	}
@@ -206,41 +162,13 @@ func TestOpenDriver_C_schemaMissing_callsRefused(t *testing.T) {
 	}
 }
 
-// The driver alone meets such names: the Locker refuses them.
-func TestDriver_C_nameNotUTF8_refused(t *testing.T) {
-	t.Parallel()
-	db := migrated(t)
-	d := drivers(db.URL())(t)
-	for _, key := range []string{"nul\x00", "\xff\xfeu\x00t\x00f\x001\x006\x00"} {
-		req := acquire(owner1, time.Minute)
-		req.Name.Key = key
-		_, acquired := d.Acquire(context.Background(), req)
-		_, released := d.Release(context.Background(), driver.ReleaseRequest{Name: req.Name, Owner: owner1, Tombstone: time.Minute})
-		extended := d.Extend(context.Background(), []driver.ExtendRequest{{Name: req.Name, Owner: owner1, TTL: time.Minute}})[0].Err
-		for call, err := range map[string]error{"Acquire": acquired, "Release": released, "Extend": extended} {
-			if !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) {
-				t.Errorf("%s of a name that is not UTF-8: %v, want ErrRefused", call, err)
-			}
-			if strings.Contains(err.Error(), "0x") {
-				t.Errorf("%s: the error shows bytes of the name: %v", call, err)
-			}
-		}
-	}
-	if rows := do(t, db, "SELECT count(*) FROM belugalock.lease"); rows != "0" {
-		t.Errorf("%s rows were written", rows)
-	}
-}
-
 // A read-only server answers no call with "no", and none has an effect.
 func TestDriver_C_readOnly_neverNo(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
 	url := grantedTo(t, db, "app")
 	d := drivers(url)(t)
-	held := acquire(owner1, time.Minute)
-	if _, err := d.Acquire(context.Background(), held); err != nil {
-		t.Fatal(err)
-	}
+	mustAcquire(t, d, acquire(owner1, time.Minute))
 	other := driver.Name{Namespace: "n", Key: "unknown"}
 	readOnly := func(is string) {
 		do(t, db, "ALTER ROLE app"+db.Name()+" SET default_transaction_read_only = "+is)
@@ -285,39 +213,16 @@ func TestDriver_C_readOnly_neverNo(t *testing.T) {
 	}
 }
 
-// The functions are for roles that were granted them.
-func TestDriver_C_rightMissing_refused(t *testing.T) {
-	t.Parallel()
-	db := migrated(t)
-	url := grantedTo(t, db, "app")
-	d := drivers(url)(t)
-	role := "app" + db.Name()
-	for _, right := range []string{"USAGE ON SCHEMA belugalock", "EXECUTE ON ALL FUNCTIONS IN SCHEMA belugalock"} {
-		do(t, db, "REVOKE "+right+" FROM "+role)
-		_, acquired := d.Acquire(context.Background(), acquire(owner1, time.Minute))
-		_, connected := pglock.New(context.Background(), newPool(t, url), nil)
-		if !errors.Is(acquired, driver.ErrRights) || driver.MayHaveEffect(acquired) ||
-			!errors.Is(connected, distlock.ErrRefused) || !strings.Contains(connected.Error(), "grant the role") {
-			t.Errorf("without %s: Acquire: %v; New: %v", right, acquired, connected)
-		}
-		do(t, db, "GRANT "+right+" TO "+role)
-	}
-	s := newSession(t, url)
-	for _, table := range []string{"lease", "waiter", "tomb", "version"} {
-		if code := s.do("SELECT FROM belugalock." + table); code != "42501" {
-			t.Errorf("an application reads the table %s: %q", table, code)
-		}
-	}
-}
-
-// A nil transaction is an error of the caller, and no panic.
+// A nil transaction or pool is an error of the caller, and no panic.
 func TestFence_C_nilTx_isRefused(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func() error{
-		"Fence":     func() error { return pglock.Fence(context.Background(), nil, nil) },
-		"FenceSQL":  func() error { return pglock.FenceSQL(context.Background(), nil, nil) },
-		"TxLock":    func() error { return pglock.TxLock(context.Background(), nil, "k") },
-		"TxLockSQL": func() error { return pglock.TxLockSQL(context.Background(), nil, "k") },
+		"Fence":          func() error { return pglock.Fence(context.Background(), nil, nil) },
+		"FenceSQL":       func() error { return pglock.FenceSQL(context.Background(), nil, nil) },
+		"TxLock":         func() error { return pglock.TxLock(context.Background(), nil, "k") },
+		"TxLockSQL":      func() error { return pglock.TxLockSQL(context.Background(), nil, "k") },
+		"New":            func() error { _, err := pglock.New(context.Background(), nil, nil); return err },
+		"NewSessionLock": func() error { _, err := pglock.NewSessionLock(context.Background(), nil); return err },
 	} {
 		if err := call(); !errors.Is(err, distlock.ErrInvalidOption) {
 			t.Errorf("%s: %v, want ErrInvalidOption", name, err)

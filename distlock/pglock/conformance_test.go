@@ -28,29 +28,29 @@ func TestConformance(t *testing.T) {
 	db := server.NewDatabase(t)
 	migrate(t, db.URL())
 	app, role := grantedTo(t, db, "app"), "app"+db.Name()
-	var last atomic.Pointer[pgxpool.Pool]
+	var last atomic.Pointer[pgxpool.Pool] // of the driver that was made last
 	drivertest.Run(t, drivertest.Service{
 		New: func(tb testing.TB) driver.Driver {
 			pool := newPool(tb, app)
 			last.Store(pool)
-			return driverOver(tb, pool)
+			return newDriver(tb, pool)
 		},
-		UsePool: func() func() {
-			var taken []*pgxpool.Conn
-			for range last.Load().Config().MaxConns {
-				conn, err := last.Load().Acquire(t.Context())
-				if err != nil {
+		Restart: server.Restart,
+		UsePool: func() (free func()) {
+			pool := last.Load()
+			conns := make([]*pgxpool.Conn, pool.Config().MaxConns)
+			for i := range conns {
+				var err error
+				if conns[i], err = pool.Acquire(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				taken = append(taken, conn)
 			}
 			return func() {
-				for _, conn := range taken {
+				for _, conn := range conns {
 					conn.Release()
 				}
 			}
 		},
-		Restart: server.Restart,
 		CutConnections: func() {
 			do(t, db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename LIKE 'app%'")
 		},

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
 )
 
@@ -24,9 +23,7 @@ func TestDriver_N_silentConnection_isReplaced(t *testing.T) {
 	// Each request of an unnamed statement has its text.
 	d := drivers(url + "&default_query_exec_mode=cache_describe")(t)
 	ctx := context.Background()
-	if _, err := d.Acquire(ctx, acquire(owner1, time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	mustAcquire(t, d, acquire(owner1, time.Minute))
 	// The listener takes one of the two connections that no call shares. Renewals have the other one.
 	_, stop, err := d.(driver.Listener).Listen(ctx, name, owner2)
 	if err != nil {
@@ -83,11 +80,7 @@ func TestDriver_N_silentConnection_isReplaced(t *testing.T) {
 func TestDriver_L_silentCheck_isReplaced(t *testing.T) {
 	t.Parallel()
 	proxy, url := proxied(t, migrated(t))
-	d, err := pglock.OpenDriver(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
+	d := openDriver(t, url)
 	const conns = 2 // for calls
 	held := proxy.HoldRequests(faultnet.First(conns, faultnet.Containing("version_v1")))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -149,29 +142,17 @@ func TestDriver_S1_commitLost_isUnknown(t *testing.T) {
 // After each call, a hook of the application's pool removes the statements of the connection.
 func TestDriver_C_statementsForgotten_callsWork(t *testing.T) {
 	t.Parallel()
-	config, err := pgxpool.ParseConfig(migrated(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
 	var named atomic.Bool
-	config.AfterRelease = func(c *pgx.Conn) bool {
-		var statements int
-		_ = c.QueryRow(context.Background(), "SELECT count(*) FROM pg_prepared_statements", pgx.QueryExecModeExec).Scan(&statements)
-		named.Store(named.Load() || statements > 0)
-		_, _ = c.Exec(context.Background(), "DEALLOCATE ALL", pgx.QueryExecModeExec)
-		return true
-	}
-	config.MaxConns = 1
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	d, err := pglock.NewDriver(context.Background(), pool, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
+	d := newDriver(t, newPool(t, migrated(t).URL(), func(config *pgxpool.Config) {
+		config.MaxConns = 1
+		config.AfterRelease = func(c *pgx.Conn) bool {
+			var statements int
+			_ = c.QueryRow(context.Background(), "SELECT count(*) FROM pg_prepared_statements", pgx.QueryExecModeExec).Scan(&statements)
+			named.Store(named.Load() || statements > 0)
+			_, _ = c.Exec(context.Background(), "DEALLOCATE ALL", pgx.QueryExecModeExec)
+			return true
+		}
+	}))
 	for range 8 { // more than there are connections
 		if _, err := d.Inspect(context.Background(), name); err != nil {
 			t.Error(err)

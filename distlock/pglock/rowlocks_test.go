@@ -21,9 +21,7 @@ func TestExtend_N_rowsLocked_othersRenewed(t *testing.T) {
 	for i := range reqs {
 		req := acquire(owner1, time.Minute)
 		req.Name.Key = fmt.Sprintf("k%02d", i)
-		if _, err := d.Acquire(context.Background(), req); err != nil {
-			t.Fatal(err)
-		}
+		mustAcquire(t, d, req)
 		reqs[i] = driver.ExtendRequest{Name: req.Name, Owner: owner1, TTL: time.Hour}
 	}
 	stranger := newSession(t, db.URL())
@@ -58,9 +56,7 @@ func TestExtend_N_rowLockedBriefly_renewed(t *testing.T) {
 	other := acquire(owner2, time.Minute)
 	other.Name.Key = "other"
 	for _, req := range []driver.AcquireRequest{acquire(owner1, time.Minute), other} {
-		if _, err := d.Acquire(context.Background(), req); err != nil {
-			t.Fatal(err)
-		}
+		mustAcquire(t, d, req)
 	}
 	stranger, watch := newSession(t, db.URL()), newSession(t, db.URL())
 	for attempt := 1; ; attempt++ { // the row may stay locked for too long on a busy machine
@@ -100,9 +96,7 @@ func TestAcquire_L_rowsLocked_freeNameSoon(t *testing.T) {
 	for i := range requests {
 		requests[i] = acquire(owner1, time.Minute)
 		requests[i].Name.Key = fmt.Sprintf("locked%d", i)
-		if _, err := d.Acquire(context.Background(), requests[i]); err != nil {
-			t.Fatal(err)
-		}
+		mustAcquire(t, d, requests[i])
 	}
 	stranger := newSession(t, db.URL())
 	stranger.must("BEGIN; SELECT FROM belugalock.lease FOR UPDATE")
@@ -139,9 +133,7 @@ func TestAcquire_L_rowsLocked_freeNameSoon(t *testing.T) {
 func TestRelease_L_rowLockedForHalfASecond_succeeds(t *testing.T) {
 	db := migrated(t)
 	d := drivers(db.URL())(t)
-	if _, err := d.Acquire(context.Background(), acquire(owner1, time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	mustAcquire(t, d, acquire(owner1, time.Minute))
 	stranger := newSession(t, db.URL())
 	stranger.must("BEGIN; SELECT FROM belugalock.lease FOR UPDATE")
 	released := make(chan error)

@@ -19,9 +19,16 @@ import (
 )
 
 // newPool is a pool for a URL, until the test ends.
-func newPool(tb testing.TB, url string) *pgxpool.Pool {
+func newPool(tb testing.TB, url string, change ...func(*pgxpool.Config)) *pgxpool.Pool {
 	tb.Helper()
-	pool, err := pgxpool.New(context.Background(), url)
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, change := range change {
+		change(config)
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -78,20 +85,6 @@ func newSession(tb testing.TB, url string) session {
 	return session{tb, conn}
 }
 
-// do sends SQL, and returns its SQLSTATE; empty: it succeeded.
-func (s session) do(sql string) (code string) {
-	s.tb.Helper()
-	_, err := s.conn.Exec(context.Background(), sql)
-	var server *pgconn.PgError
-	if err != nil && !errors.As(err, &server) {
-		s.tb.Fatalf("%s: %v", sql, err)
-	}
-	if err != nil {
-		return server.Code
-	}
-	return ""
-}
-
 // must sends SQL that returns at most one value.
 func (s session) must(sql string) (value string) {
 	s.tb.Helper()
@@ -118,11 +111,11 @@ func (s session) answer(sql string) (value string) {
 func drivers(url string) drivertest.New {
 	return func(tb testing.TB) driver.Driver {
 		tb.Helper()
-		return driverOver(tb, newPool(tb, url))
+		return newDriver(tb, newPool(tb, url))
 	}
 }
 
-func driverOver(tb testing.TB, pool *pgxpool.Pool) driver.Driver {
+func newDriver(tb testing.TB, pool *pgxpool.Pool) driver.Driver {
 	tb.Helper()
 	d, err := pglock.NewDriver(context.Background(), pool, nil)
 	if err != nil {
@@ -130,6 +123,25 @@ func driverOver(tb testing.TB, pool *pgxpool.Pool) driver.Driver {
 	}
 	tb.Cleanup(func() { _ = d.Close() })
 	return d
+}
+
+// openDriver is that of a URL, which connects later.
+func openDriver(tb testing.TB, url string) driver.Driver {
+	tb.Helper()
+	d, err := pglock.OpenDriver(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// mustAcquire makes a request that has to be answered.
+func mustAcquire(tb testing.TB, d driver.Driver, req driver.AcquireRequest) {
+	tb.Helper()
+	if _, err := d.Acquire(context.Background(), req); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // grantedTo makes a role with the rights of an application, and returns its URL.

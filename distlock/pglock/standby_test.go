@@ -22,9 +22,7 @@ func TestAcquire_S1_waitForStandbyCancelled_isUnknown(t *testing.T) {
 		d := drivers(db.URL() + "&client_min_messages=" + messages)(t)
 		warm := acquire(owner3, time.Minute)
 		warm.Name.Key = "warm" + messages
-		if _, err := d.Acquire(context.Background(), warm); err != nil {
-			t.Fatal(err)
-		}
+		mustAcquire(t, d, warm)
 		pair.Standby.Pause()
 		req := acquire(owner1, time.Minute)
 		req.Name.Key = messages
@@ -63,9 +61,7 @@ func TestAcquire_S1_polledHandoffNotOnStandby_oneHolder(t *testing.T) {
 		newSession(t, db.URL()).must("SELECT pg_advisory_lock_shared(1818586987, 1)")
 	}
 	holder, waiter := drivers(db.URL())(t), lockers(db.URL())
-	if _, err := holder.Acquire(ctx, acquire(owner1, 3*time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	mustAcquire(t, holder, acquire(owner1, 3*time.Second))
 	pair.AwaitStandby()
 	pair.Detach()
 	defer func() { // the clean-up of the test goes on

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/postgres"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
@@ -20,20 +18,8 @@ import (
 
 // The sweep deletes what has no meaning any more, and nothing else.
 func TestSweep_S2_keepsWhatCounts(t *testing.T) {
-	db := servers.SharedPostgres(t).NewDatabase(t)
-	pool, err := pgxpool.New(context.Background(), db.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	if err := Migrate(context.Background(), pool, nil); err != nil {
-		t.Fatal(err)
-	}
-	d, err := NewDriver(context.Background(), pool, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
+	db, pool := migratedDB(t, "")
+	s := opened(t, db.URL())
 	do := func(sql string) string {
 		rows, err := db.Do(sql)
 		if err != nil {
@@ -69,7 +55,7 @@ func TestSweep_S2_keepsWhatCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
-	d.(*service).sweepPage(ctx)
+	s.sweepPage(ctx)
 	if ctx.Err() != nil {
 		t.Error("a sweep keeps its rows of lease locked while it waits for a tombstone")
 	}
@@ -78,9 +64,9 @@ func TestSweep_S2_keepsWhatCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	pages, deleted := 1, d.(*service).sweepPage(context.Background())
-	for ; *d.(*service).sweepFrom.Load() != (driver.Name{}); pages++ {
-		deleted += d.(*service).sweepPage(context.Background())
+	pages, deleted := 1, s.sweepPage(context.Background())
+	for ; *s.sweepFrom.Load() != (driver.Name{}); pages++ {
+		deleted += s.sweepPage(context.Background())
 	}
 	if pages != 2 || deleted != 1504 {
 		t.Errorf("%d pages deleted %d names, want 2 and 1504", pages, deleted)
@@ -97,35 +83,23 @@ func TestSweep_S2_keepsWhatCounts(t *testing.T) {
 // The first page begins after the name of the first call. An error does not move the second one.
 func TestSweep_L_place(t *testing.T) {
 	t.Parallel()
-	db := servers.SharedPostgres(t).NewDatabase(t)
-	pool, err := pgxpool.New(t.Context(), db.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	if err := Migrate(t.Context(), pool, nil); err != nil {
-		t.Fatal(err)
-	}
+	db, _ := migratedDB(t, "")
 	const rows = "INSERT INTO belugalock.lease (namespace, key) SELECT 'n', i::text FROM generate_series(1000, 3999) AS i"
 	if _, err := db.Do(rows); err != nil {
 		t.Fatal(err)
 	}
-	d, err := OpenDriver(db.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
+	s := opened(t, db.URL())
 	for _, key := range []string{"1499", "1999"} {
 		req := driver.ReleaseRequest{Name: driver.Name{Namespace: "n", Key: key}, Owner: "a"}
-		if _, err := d.Release(t.Context(), req); err != nil {
+		if _, err := s.Release(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d.(*service).sweepPage(t.Context())
+	s.sweepPage(t.Context())
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	d.(*service).sweepPage(ended)
-	d.(*service).sweepPage(t.Context())
+	s.sweepPage(ended)
+	s.sweepPage(t.Context())
 	left, err := db.Do("SELECT min(key) || ' ' || max(key) || ' ' || count(*) FROM belugalock.lease")
 	if left != "1000 3999 1000" || err != nil {
 		t.Errorf("left are %s, %v; want 1000 to 1499 and 3500 to 3999", left, err)
@@ -135,26 +109,14 @@ func TestSweep_L_place(t *testing.T) {
 // A server that does not answer keeps the sweep for seconds, and no longer.
 func TestSweep_L_silentServer_ends(t *testing.T) {
 	t.Parallel()
-	server := servers.SharedPostgres(t)
-	db := server.NewDatabase(t)
-	pool, err := pgxpool.New(context.Background(), db.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	if err := Migrate(context.Background(), pool, nil); err != nil {
-		t.Fatal(err)
-	}
-	proxy := faultnet.New(t, server.Addr())
-	d, err := OpenDriver(strings.Replace(db.URL(), server.Addr(), proxy.Addr(), 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
+	db, _ := migratedDB(t, "")
+	server := servers.SharedPostgres(t).Addr()
+	proxy := faultnet.New(t, server)
+	s := opened(t, strings.Replace(db.URL(), server, proxy.Addr(), 1))
 	held := proxy.HoldRequests(faultnet.Containing("sweep_v1"))
 	ctx, cancel := context.WithTimeout(context.Background(), 2*sweepLimit)
 	defer cancel()
-	d.(*service).sweepPage(ctx)
+	s.sweepPage(ctx)
 	if ctx.Err() != nil {
 		t.Error("a sweep keeps the connection of a silent server")
 	}

@@ -22,22 +22,11 @@ var takeovers = flag.Int("takeovers", 400, "how often TestFence_S2_takeovers tak
 // Each transaction writes what it has read plus 1. The commits have rising tokens, and none is
 // lost.
 func TestFence_S2_takeovers(t *testing.T) {
-	t.Run("memory", func(t *testing.T) { newScene(t).takeOvers(*takeovers / 2) })
-	t.Run("postgres", func(t *testing.T) {
-		s := emptyScene(t)
-		if err := pglock.Migrate(t.Context(), s.pool, nil); err != nil {
-			t.Fatal(err)
-		}
-		locks, err := pglock.NewDriver(t.Context(), s.pool, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.open(locks)
-		s.takeOvers(*takeovers / 2)
-	})
-}
-
-func (s *scene) takeOvers(number int) {
+	s := emptyScene(t)
+	if err := pglock.Migrate(t.Context(), s.pool, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.open(newDriver(t, s.pool))
 	const keys = 8
 	s.do(`CREATE TABLE counter (key text PRIMARY KEY, n bigint NOT NULL, value bigint NOT NULL);
 		CREATE TABLE log (key text, n bigint, value bigint, token bigint);
@@ -52,7 +41,7 @@ func (s *scene) takeOvers(number int) {
 		s.do("INSERT INTO counter VALUES ('" + key + "', 0, 0)")
 		wg.Go(func() {
 			holder := s.acquire(key)
-			for range number / keys {
+			for range *takeovers / keys {
 				holder = s.takeOverInside(holder, func(committed bool) {
 					if committed {
 						passed.Add(1)
@@ -65,10 +54,10 @@ func (s *scene) takeOvers(number int) {
 		})
 	}
 	wg.Wait()
-	s.t.Logf("%d takeovers: %d transactions of former holders committed before those of the next, %d were refused",
-		number/keys*keys, passed.Load(), refused.Load())
+	t.Logf("%d takeovers: %d transactions of former holders committed before those of the next, %d were refused",
+		*takeovers/keys*keys, passed.Load(), refused.Load())
 	if passed.Load() == 0 || refused.Load() == 0 {
-		s.t.Error("this tests nothing")
+		t.Error("this tests nothing")
 	}
 	for what, query := range map[string]string{
 		"stale commits": `SELECT count(*) FROM (
@@ -77,7 +66,7 @@ func (s *scene) takeOvers(number int) {
 		"lost commits": "SELECT sum(n) - (SELECT count(*) FROM log) FROM counter",
 	} {
 		if n := s.do(query); n != "0" {
-			s.t.Errorf("%s: %s", what, n)
+			t.Errorf("%s: %s", what, n)
 		}
 	}
 }

@@ -25,15 +25,7 @@ func TestLook_L_wokenWaiter_isNotAskedFor(t *testing.T) {
 func TestListen_L_placeFree_listens(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	db := servers.SharedPostgres(t).NewDatabase(t)
-	pool, err := pgxpool.New(ctx, db.URL()+"&pool_max_conns=60")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	if err := Migrate(ctx, pool, nil); err != nil {
-		t.Fatal(err)
-	}
+	db, pool := migratedDB(t, "&pool_max_conns=60")
 	var others []*pgxpool.Conn
 	for range maxListeners {
 		conn, err := pool.Acquire(ctx)
@@ -46,12 +38,7 @@ func TestListen_L_placeFree_listens(t *testing.T) {
 		}
 		others = append(others, conn)
 	}
-	d, err := NewDriver(ctx, pool, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
-	s := d.(*service)
+	s := opened(t, db.URL())
 	s.wakes.pollFor = 50 * time.Millisecond
 	owner, name := strings.Repeat("1", 32), driver.Name{Namespace: "n", Key: "k"}
 	wakes, stop, err := s.Listen(ctx, name, owner)

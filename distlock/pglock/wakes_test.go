@@ -11,9 +11,7 @@ import (
 // entered is the channel of a waiter that listens and has entered the queue of a held name.
 func entered(t *testing.T, d driver.Driver) (wakes <-chan driver.Wake) {
 	t.Helper()
-	if _, err := d.Acquire(context.Background(), acquire(owner1, time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	mustAcquire(t, d, acquire(owner1, time.Minute))
 	wakes, stop, err := d.(driver.Listener).Listen(context.Background(), name, owner2)
 	if err != nil {
 		t.Fatal(err)
@@ -21,34 +19,8 @@ func entered(t *testing.T, d driver.Driver) (wakes <-chan driver.Wake) {
 	t.Cleanup(stop)
 	req := acquire(owner2, time.Minute)
 	req.Alive, req.Seq = time.Minute, 1
-	if _, err := d.Acquire(context.Background(), req); err != nil {
-		t.Fatal(err)
-	}
+	mustAcquire(t, d, req)
 	return wakes
-}
-
-// Above 50 drivers that listen, a new one polls: each notification wakes all connections that listen. ⚑ A
-// poll reads a row, so it shows no grant.
-func TestListen_L_above50_polls(t *testing.T) {
-	t.Parallel()
-	for others, channels := range map[int]string{49: "t", 50: "f"} {
-		shown := map[string]driver.Outcome{"t": driver.Granted}[channels]
-		db := migrated(t)
-		for range others {
-			newSession(t, db.URL()).must("SELECT pg_advisory_lock_shared(1818586987, 1)")
-		}
-		d := drivers(db.URL())(t)
-		wakes := entered(t, d)
-		if got := do(t, db, "SELECT channel <> '' FROM belugalock.waiter"); got != channels {
-			t.Errorf("beside %d drivers, the waiter has a channel: %s, want %s", others, got, channels)
-		}
-		if _, err := d.Release(context.Background(), driver.ReleaseRequest{Name: name, Owner: owner1}); err != nil {
-			t.Fatal(err)
-		}
-		if wake := <-wakes; wake.Grant.Outcome != shown {
-			t.Errorf("beside %d drivers, the waiter is woken by %+v", others, wake)
-		}
-	}
 }
 
 // A waiter relies on no notification. An error of a notification is that of no call.
