@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// settleTimeout bounds how long the servers of a Sentinel or Cluster may take to
-// agree. It is far more than they take, and only a test that fails waits for it.
+// settleTimeout bounds how long the servers of a Sentinel or Cluster may take to agree. It is far
+// more than they take, and only a test that fails waits for it.
 const settleTimeout = 30 * time.Second
 
 // Within polls until done reports true, and reports whether that was within the limit. It polls
@@ -31,8 +31,8 @@ func Await(tb testing.TB, limit time.Duration, what string, done func() bool) {
 	}
 }
 
-// await polls until check returns nil. After settleTimeout it gives up, with what
-// check complained of last.
+// await polls until check returns nil. After settleTimeout it gives up, with what check complained
+// of last.
 func await(check func() error) (err error) {
 	if !Within(settleTimeout, func() bool { err = check(); return err == nil }) {
 		return fmt.Errorf("not within %v: %w", settleTimeout, err)

@@ -16,28 +16,26 @@ const (
 	nodeTimeout    = "1000" // milliseconds
 )
 
-// Cluster is a Redis Cluster of three masters with a replica each. Its methods are
-// safe for concurrent use; they report failures to the test that started it.
+// Cluster is a Redis Cluster of three masters with a replica each. Its methods are safe for
+// concurrent use; they report failures to the test that started it.
 type Cluster struct {
 	tb    testing.TB
 	nodes []*Redis
 	ids   map[string]*Redis // by node ID
 }
 
-// StartCluster starts the six servers on free ports of 127.0.0.1 and returns once
-// all of them find the cluster well and the replicas have their masters' data. The
-// args are added to the command line of each node; they must leave alone what
-// StartRedis names, and demand no password.
+// StartCluster starts the six servers on free ports of 127.0.0.1 and returns once all of them find
+// the cluster well and the replicas have their masters' data. The args are added to the command
+// line of each node; they must leave alone what StartRedis names, and demand no password.
 //
-// A node is taken for dead that has not answered for a second, and a dead master is
-// replaced a second or two later; until then, the whole cluster refuses its keys. A
-// replica may take over however old its data is. A node that is restarted has its
-// nodes.conf, and so its place in the cluster, but no data: a master that is back
-// before it was missed is empty, and empties its replica. It refuses its keys for
-// its first two seconds, and AwaitMaster waits for that.
+// A node is taken for dead that has not answered for a second, and a dead master is replaced a
+// second or two later; until then, the whole cluster refuses its keys. A replica may take over
+// however old its data is. A node that is restarted has its nodes.conf, and so its place in the
+// cluster, but no data: a master that is back before it was missed is empty, and empties its
+// replica. It refuses its keys for its first two seconds, and AwaitMaster waits for that.
 //
-// It fails the test if redis-server is not installed, does not answer within 10
-// seconds, or if the nodes do not agree within 30.
+// It fails the test if redis-server is not installed, does not answer within 10 seconds, or if the
+// nodes do not agree within 30.
 func StartCluster(tb testing.TB, args ...string) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb, ids: make(map[string]*Redis)}
@@ -112,7 +110,7 @@ func (c *Cluster) meet() error {
 	for i, node := range c.nodes {
 		for _, other := range c.nodes[i+1:] {
 			if _, err := node.Do("CLUSTER", "MEET", "127.0.0.1",
-				strconv.Itoa(other.port), strconv.Itoa(other.busPort)); err != nil {
+				strconv.Itoa(other.port), strconv.Itoa(other.busPort())); err != nil {
 				return err
 			}
 		}
@@ -129,8 +127,8 @@ func (c *Cluster) URL() string { return "redis+cluster://" + strings.Join(c.Addr
 // Nodes returns masters and replicas. Their order stays the same.
 func (c *Cluster) Nodes() []*Redis { return slices.Clone(c.nodes) }
 
-// MasterOf returns the node that serves key: the one that all running nodes name,
-// which may just have died.
+// MasterOf returns the node that serves key: the one that all running nodes name, which may just
+// have died.
 func (c *Cluster) MasterOf(key string) *Redis {
 	c.tb.Helper()
 	slot := c.slotOf(key)
@@ -166,9 +164,9 @@ func (c *Cluster) ReplicaOf(master *Redis) *Redis {
 	return found
 }
 
-// AwaitMaster waits for another master of key than old, which the test has killed
-// or paused, and returns it. By then all running nodes name it and find the cluster
-// well, and it takes writes to key. If old is nil, any master will do.
+// AwaitMaster waits for another master of key than old, which the test has killed or paused, and
+// returns it. By then all running nodes name it and find the cluster well, and it takes writes to
+// key. If old is nil, any master will do.
 func (c *Cluster) AwaitMaster(key string, old *Redis) *Redis {
 	c.tb.Helper()
 	slot := c.slotOf(key)

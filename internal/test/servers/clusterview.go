@@ -20,9 +20,9 @@ type place struct {
 
 // view asks one node for its view.
 func (c *Cluster) view(node *Redis) (view, error) {
-	text, err := do(node.Addr(), probeTimeout, "CLUSTER", "NODES")
+	text, err := node.probe("CLUSTER", "NODES")
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", node.Addr(), err)
+		return nil, err
 	}
 	v := make(view)
 	for line := range strings.Lines(text) {
@@ -46,8 +46,8 @@ func (c *Cluster) view(node *Redis) (view, error) {
 	return v, nil
 }
 
-// agreed returns the view of the cluster that all running nodes have in common. It
-// returns an error if they differ, or if one of them finds the cluster down.
+// agreed returns the view of the cluster that all running nodes have in common. It returns an error
+// if they differ, or if one of them finds the cluster down.
 func (c *Cluster) agreed() (view, error) {
 	nodes := running(c.nodes)
 	if len(nodes) == 0 {
@@ -55,9 +55,9 @@ func (c *Cluster) agreed() (view, error) {
 	}
 	var common view
 	for _, node := range nodes {
-		info, err := do(node.Addr(), probeTimeout, "CLUSTER", "INFO")
+		info, err := node.probe("CLUSTER", "INFO")
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", node.Addr(), err)
+			return nil, err
 		}
 		if state := field(info, "cluster_state"); state != "ok" {
 			return nil, fmt.Errorf("%s: the state of the cluster is %s", node.Addr(), state)
@@ -78,8 +78,8 @@ func (c *Cluster) agreed() (view, error) {
 }
 
 // owner returns the node that all running nodes name as the master of a slot, with the same epoch.
-// A node that does not know the epoch might give a slot of its own the same one, and nodes that hear
-// of both would keep the former master of one of the slots.
+// A node that does not know the epoch might give a slot of its own the same one, and nodes that
+// hear of both would keep the former master of one of the slots.
 func (c *Cluster) owner(slot int) (*Redis, error) {
 	var common *Redis
 	var epoch string

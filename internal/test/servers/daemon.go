@@ -3,61 +3,93 @@ package servers
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/belugalock/belugalock/internal/test/child"
 )
 
-// daemon is a server that refuses to run as root: PostgreSQL or PgBouncer. Its methods are safe for
-// concurrent use; they report failures to the test that started the server.
+const (
+	startTimeout = 10 * time.Second
+	stopTimeout  = 3 * time.Second
+	doTimeout    = 5 * time.Second
+	portAttempts = 10
+	// logTailBytes bounds what a failed test prints of a server's log: the failure above it stays
+	// in sight.
+	logTailBytes = 1 << 10
+)
+
+var errPortTaken = errors.New("the port was taken by another process")
+
+// daemon is a server on a port of 127.0.0.1. Its methods are safe for concurrent use; they report
+// failures to the test that started the server.
 type daemon struct {
 	tb      testing.TB
 	program string
-	dir     string // belongs to the user that the program runs as
+	dir     string // of its files and its log
 	port    int
-	command func() (path string, args []string) // for each start
+	command func(more []string) (path string, args []string) // for each start
 	ready   func() bool
+	taken   string         // what its log says of a port that is taken
 	quit    syscall.Signal // ends the program, whatever its clients do
+	attr    *syscall.SysProcAttr
 
-	mu   sync.Mutex // serialises what starts, stops and signals the process
-	proc *process
+	mu     sync.Mutex // serialises what starts, stops and signals the process
+	proc   *process
+	paused bool
+}
+
+// process is one run of a daemon.
+type process struct {
+	cmd     *exec.Cmd
+	logFrom int64         // where this run's output begins in the log
+	exited  chan struct{} // closed once the server is gone and reaped
+}
+
+// gone tells whether the process has ended.
+func (p *process) gone() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
 }
 
 // newDaemon prepares a server and its cleanup.
-func newDaemon(tb testing.TB, program string, quit syscall.Signal) *daemon {
-	tb.Helper()
-	dir, err := unprivilegedDir()
-	if err != nil {
-		tb.Fatalf("directory of a %s: %v", program, err)
-	}
+func newDaemon(tb testing.TB, program, dir string, quit syscall.Signal) *daemon {
 	d := &daemon{tb: tb, program: program, dir: dir, quit: quit}
-	tb.Cleanup(d.cleanup)
+	tb.Cleanup(func() {
+		d.Kill()
+		if d.proc != nil && tb.Failed() {
+			tb.Logf("log of %s at %s:\n%s", program, d.Addr(), d.logTail())
+		}
+	})
 	return d
 }
 
-// unprivilegedDir makes a directory for the files of a daemon. A test's own directory does not do:
-// its parent is closed to other users.
-func unprivilegedDir() (string, error) {
-	dir, err := os.MkdirTemp("", "testservers")
+// freePort returns a loopback port that nothing listened on a moment ago.
+func freePort() (int, error) {
+	l, err := Listen()
 	if err != nil {
-		return "", err
+		return 0, err
 	}
-	return dir, giveAway(dir)
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 // launch starts the server on a port of its choice and returns once it is ready.
-func (d *daemon) launch() {
-	d.tb.Helper()
+func (d *daemon) launch() (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var err error
 	for range portAttempts {
 		if d.port, err = freePort(); err != nil {
 			break
@@ -67,8 +99,9 @@ func (d *daemon) launch() {
 		}
 	}
 	if err != nil {
-		d.tb.Fatalf("start %s: %v", d.program, err)
+		return fmt.Errorf("start %s: %w", d.program, err)
 	}
+	return nil
 }
 
 // Addr returns the server's host and port. They stay the same after Restart.
@@ -90,7 +123,8 @@ func (d *daemon) kill() {
 	_ = child.Pause(d.proc.cmd.Process, d.proc.exited)
 	children := childrenOf(d.proc.cmd.Process.Pid)
 	signalAll(children, syscall.SIGKILL)
-	d.proc.kill()
+	_ = d.proc.cmd.Process.Kill() // fails only if it has ended
+	<-d.proc.exited
 	Within(stopTimeout, func() bool { return haveEnded(children) })
 }
 
@@ -105,22 +139,31 @@ func (d *daemon) stop() {
 	if d.proc.gone() {
 		return
 	}
-	d.resume()
 	_ = d.proc.cmd.Process.Signal(d.quit)
+	_ = d.resume() // a paused process does not see the signal
 	if !Within(startTimeout, d.proc.gone) {
 		d.kill()
 	}
 }
 
-// Restart starts the server again with the same port and settings, and returns once it is ready. A
-// server that still runs is stopped first. The data is kept.
+// Restart starts the server again with the same port and arguments, and returns once it is ready. A
+// server that still runs is stopped first. PostgreSQL keeps its data. That of a Redis is gone; the
+// role that it had among the nodes of a Sentinel or Cluster is not.
 func (d *daemon) Restart() {
+	d.tb.Helper()
+	d.RestartWith()
+}
+
+// RestartWith is Restart, this time with more arguments.
+func (d *daemon) RestartWith(args ...string) {
 	d.tb.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stop()
+	// A copy that a Redis had forked, to send its data to a replica, can hold the port a moment
+	// longer.
 	var err error
-	Within(startTimeout, func() bool { err = d.start(); return !errors.Is(err, errPortTaken) })
+	Within(startTimeout, func() bool { err = d.start(args...); return !errors.Is(err, errPortTaken) })
 	if err != nil {
 		d.tb.Fatalf("restart %s: %v", d.program, err)
 	}
@@ -138,53 +181,95 @@ func (d *daemon) Pause() {
 	signalAll(children, sigStop)
 	if err != nil || !Within(stopTimeout, func() bool { return haveStopped(children) }) {
 		d.tb.Errorf("pause %s: %v", d.program, err)
+		return
 	}
+	d.paused = true
 }
 
 // Resume lets a paused server go on. It then answers what it was sent while it was paused.
 func (d *daemon) Resume() {
+	d.tb.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.resume()
-}
-
-func (d *daemon) resume() {
-	signalAll(childrenOf(d.proc.cmd.Process.Pid), sigCont)
-	_ = child.Continue(d.proc.cmd.Process)
-}
-
-// start runs the server on d.port. It returns errPortTaken if something else listens there.
-func (d *daemon) start() error {
-	path, args := d.command()
-	user, err := unprivileged()
-	if err != nil {
-		return err
+	if err := d.resume(); err != nil {
+		d.tb.Errorf("resume %s: %v", d.program, err)
 	}
-	if d.proc, err = startProcess(path, args, d.dir, d.log(), user); err != nil {
+}
+
+func (d *daemon) resume() error {
+	signalAll(childrenOf(d.proc.cmd.Process.Pid), sigCont)
+	d.paused = false
+	return child.Continue(d.proc.cmd.Process)
+}
+
+// up tells whether the server could answer: it has neither ended nor is it paused.
+func (d *daemon) up() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.proc.gone() && !d.paused
+}
+
+// start runs the server on d.port, this time with more arguments. It returns errPortTaken if
+// something else listens there.
+func (d *daemon) start(more ...string) error {
+	if err := d.run(more); err != nil {
 		return err
 	}
 	ended := false
 	inTime := Within(startTimeout, func() bool { ended = d.proc.gone(); return ended || d.ready() })
 	switch {
-	case ended && strings.Contains(d.proc.output(), "Address already in use"):
+	case ended && strings.Contains(d.output(), d.taken):
 		return errPortTaken
 	case ended:
-		return fmt.Errorf("it ended before it was ready: %v\n%s", d.proc.cmd.ProcessState, d.proc.logTail())
+		return fmt.Errorf("it ended before it was ready: %v\n%s", d.proc.cmd.ProcessState, d.logTail())
 	case !inTime:
 		d.kill()
-		return fmt.Errorf("not ready at %s within %v\n%s", d.Addr(), startTimeout, d.proc.logTail())
+		return fmt.Errorf("not ready at %s within %v\n%s", d.Addr(), startTimeout, d.logTail())
 	}
+	return nil
+}
+
+// run starts the program, and appends its output to the log.
+func (d *daemon) run(more []string) error {
+	log, err := os.OpenFile(d.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the program has its own descriptor once it is started
+	size, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	path, args := d.command(more)
+	cmd := exec.Command(path, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = d.dir, log, log, d.attr
+	proc := &process{cmd: cmd, logFrom: size, exited: make(chan struct{})}
+	if err := child.Start(cmd, func() {
+		defer close(proc.exited)
+		_ = cmd.Wait() // how it ended is in cmd.ProcessState
+	}); err != nil {
+		return err
+	}
+	d.proc, d.paused = proc, false
 	return nil
 }
 
 func (d *daemon) log() string { return filepath.Join(d.dir, d.program+".log") }
 
-func (d *daemon) cleanup() {
-	d.Kill()
-	if d.proc != nil && d.tb.Failed() {
-		d.tb.Logf("log of %s at %s:\n%s", d.program, d.Addr(), d.proc.logTail())
+// output returns what this run has logged so far.
+func (d *daemon) output() string {
+	text, err := os.ReadFile(d.log())
+	if err != nil {
+		return err.Error()
 	}
-	if err := os.RemoveAll(d.dir); err != nil {
-		d.tb.Errorf("remove the files of %s: %v", d.program, err)
+	return string(text[min(int(d.proc.logFrom), len(text)):])
+}
+
+// logTail returns the end of the log, earlier runs included.
+func (d *daemon) logTail() string {
+	text, err := os.ReadFile(d.log())
+	if err != nil {
+		return err.Error()
 	}
+	return string(text[max(0, len(text)-logTailBytes):])
 }

@@ -1,9 +1,9 @@
-// Package servers starts real servers for tests: one Redis, a Sentinel with
-// its master and replicas, a Cluster, a quorum of independent servers, a PostgreSQL,
-// alone or with a standby, or a PgBouncer before it.
+// Package servers starts real servers for tests: one Redis, a Sentinel with its master and
+// replicas, a Cluster, a quorum of independent servers, a PostgreSQL, alone or with a standby, or a
+// PgBouncer before it.
 //
-// Each server runs on a free loopback port, keeps its files in a temporary
-// directory and belongs to the test that started it:
+// Each server runs on a free loopback port, keeps its files in a temporary directory and belongs to
+// the test that started it:
 //
 //	func TestLock_survivesARestart(t *testing.T) {
 //		srv := servers.StartRedis(t)
@@ -13,8 +13,8 @@
 //		srv.Restart()
 //	}
 //
-// A failover follows a Kill or Pause, and AwaitMaster waits for it. It loses what the
-// master acknowledged after its Detach:
+// A failover follows a Kill or Pause, and AwaitMaster waits for it. It loses what the master
+// acknowledged after its Detach:
 //
 //	s := servers.StartSentinel(t)
 //	old := s.Master()
@@ -28,12 +28,11 @@
 //	db := servers.SharedPostgres(t).NewDatabase(t)
 //	pool, err := pgxpool.New(ctx, db.URL())
 //
-// A server is stopped in the test's cleanup. On Linux it also dies with the
-// test process, however that ends; elsewhere a test process that is killed
-// leaves its servers behind. If the test failed, the end of the server's log is
-// printed with it.
+// A server is stopped in the test's cleanup. On Linux it also dies with the test process, however
+// that ends; elsewhere a test process that is killed leaves its servers behind. If the test failed,
+// the end of the server's log is printed with it.
 //
-// While a server runs, one goroutine waits for it. A check for leaked
-// goroutines therefore has to run after the server's cleanup: from TestMain, or
-// from a cleanup that was registered before the server was started.
+// While a server runs, one goroutine waits for it. A check for leaked goroutines therefore has to
+// run after the server's cleanup: from TestMain, or from a cleanup that was registered before the
+// server was started.
 package servers

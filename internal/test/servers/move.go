@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// MoveSlot moves key's slot, with all keys in it, to another master and returns
-// that. All running nodes know by then; the clients learn it by MOVED.
+// MoveSlot moves key's slot, with all keys in it, to another master and returns that. All running
+// nodes know by then; the clients learn it by MOVED.
 func (c *Cluster) MoveSlot(key string) *Redis {
 	c.tb.Helper()
 	c.BeginMove(key)()
 	return c.MasterOf(key)
 }
 
-// BeginMove begins to move key's slot to another master, and moves those of the
-// keys in it that are named. Until finish has moved the rest and ended it,
+// BeginMove begins to move key's slot to another master, and moves those of the keys in it that are
+// named. Until finish has moved the rest and ended it,
 //
 //   - a key that was not moved is served as before;
 //   - a key that was moved, or that does not exist, is redirected by ASK;
 //   - a command on several keys, of which only some are here, is refused with
 //     TRYAGAIN.
 //
-// It fails the test if a key named is not there, or not in the slot. Calls of
-// finish after the first do nothing.
+// It fails the test if a key named is not there, or not in the slot. Calls of finish after the
+// first do nothing.
 func (c *Cluster) BeginMove(key string, moved ...string) (finish func()) {
 	c.tb.Helper()
 	m, err := c.beginMove(key, moved)
@@ -88,8 +88,8 @@ func (c *Cluster) beginMove(key string, moved []string) (*move, error) {
 	return m, nil
 }
 
-// finish moves the keys that are left, one by one: what their names are made of
-// does not matter then.
+// finish moves the keys that are left, one by one: what their names are made of does not matter
+// then.
 func (m *move) finish() error {
 	for {
 		left, err := m.from.Do("CLUSTER", "COUNTKEYSINSLOT", m.slot)

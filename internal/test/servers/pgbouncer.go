@@ -16,8 +16,8 @@ type PgBouncer struct{ *daemon }
 
 // StartPgBouncer starts a PgBouncer on a free port of 127.0.0.1 and returns once it listens. The
 // mode is "session", "transaction" or "statement": how long a client keeps a connection to the
-// server. There are up to 20 of these for a database. The settings are lines of its configuration.
-func StartPgBouncer(tb testing.TB, server *Postgres, mode string, settings ...string) *PgBouncer {
+// server. There are up to 20 of these for a database.
+func StartPgBouncer(tb testing.TB, server *Postgres, mode string) *PgBouncer {
 	tb.Helper()
 	path, err := exec.LookPath("pgbouncer")
 	if err != nil {
@@ -28,9 +28,9 @@ func StartPgBouncer(tb testing.TB, server *Postgres, mode string, settings ...st
 			"run `make deps`, or install it, for example with `apt-get install pgbouncer` (%v)", err)
 	}
 	// On SIGQUIT all versions end at once; some wait for their clients on SIGTERM.
-	b := &PgBouncer{newDaemon(tb, "pgbouncer", syscall.SIGQUIT)}
+	b := &PgBouncer{newUnprivileged(tb, "pgbouncer", syscall.SIGQUIT)}
 	config := filepath.Join(b.dir, "pgbouncer.ini")
-	b.command = func() (string, []string) {
+	b.command = func([]string) (string, []string) {
 		text := fmt.Sprintf(`[databases]
 * = host=127.0.0.1 port=%d user=postgres
 [pgbouncer]
@@ -41,16 +41,13 @@ auth_type = any
 pool_mode = %s
 max_client_conn = 1000
 `, server.port, b.port, mode)
-		for _, setting := range settings {
-			text += setting + "\n"
-		}
 		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 			tb.Errorf("configure PgBouncer: %v", err)
 		}
 		return path, []string{config}
 	}
-	b.ready = func() bool { return strings.Contains(b.proc.output(), "process up") }
-	b.launch()
+	b.ready = func() bool { return strings.Contains(b.output(), "process up") }
+	b.mustLaunch()
 	return b
 }
 

@@ -49,12 +49,12 @@ func SharedPostgres(tb testing.TB) *Postgres {
 func StartPostgres(tb testing.TB, settings ...string) *Postgres {
 	tb.Helper()
 	p := newPostgres(tb, settings)
-	p.run("initdb", "--pgdata="+p.data(), "--username=postgres", "--auth=trust", "--no-sync",
+	p.exec("initdb", "--pgdata="+p.data(), "--username=postgres", "--auth=trust", "--no-sync",
 		"--encoding=UTF8", "--locale=C.UTF-8")
 	if err := os.WriteFile(filepath.Join(p.data(), "pg_hba.conf"), []byte(hostAccess), 0o600); err != nil {
 		tb.Fatalf("configure PostgreSQL: %v", err)
 	}
-	p.launch()
+	p.mustLaunch()
 	return p
 }
 
@@ -70,6 +70,32 @@ host replication postgres 127.0.0.1/32 trust
 host all         all      127.0.0.1/32 scram-sha-256
 `
 
+// newUnprivileged prepares a server that refuses to run as root.
+func newUnprivileged(tb testing.TB, program string, quit syscall.Signal) *daemon {
+	tb.Helper()
+	// A test's own directory does not do: its parent is closed to other users.
+	dir, err := os.MkdirTemp("", "testservers")
+	attr, refused := unprivileged()
+	if err := errors.Join(err, refused, giveAway(dir)); err != nil {
+		tb.Fatalf("directory of a %s: %v", program, err)
+	}
+	tb.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Errorf("remove the files of %s: %v", program, err)
+		}
+	})
+	d := newDaemon(tb, program, dir, quit)
+	d.attr, d.taken = attr, "Address already in use"
+	return d
+}
+
+func (d *daemon) mustLaunch() {
+	d.tb.Helper()
+	if err := d.launch(); err != nil {
+		d.tb.Fatalf("%v", err)
+	}
+}
+
 func newPostgres(tb testing.TB, settings []string) *Postgres {
 	tb.Helper()
 	programs, err := postgresPrograms()
@@ -77,8 +103,8 @@ func newPostgres(tb testing.TB, settings []string) *Postgres {
 		tb.Fatalf("%v", err)
 	}
 	// SIGINT is PostgreSQL's fast shutdown.
-	p := &Postgres{daemon: newDaemon(tb, "postgres", syscall.SIGINT), programs: programs, settings: slices.Clone(settings)}
-	p.command = func() (string, []string) {
+	p := &Postgres{daemon: newUnprivileged(tb, "postgres", syscall.SIGINT), programs: programs, settings: slices.Clone(settings)}
+	p.command = func([]string) (string, []string) {
 		args := []string{"-D", p.data(), "-p", strconv.Itoa(p.port)}
 		for _, setting := range slices.Concat(defaultSettings, p.settings) {
 			args = append(args, "-c", setting)
@@ -123,15 +149,11 @@ func postgresPrograms() (string, error) {
 
 func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
 
-// run runs one of PostgreSQL's programs to its end.
-func (p *Postgres) run(program string, args ...string) {
+// exec runs one of PostgreSQL's programs to its end.
+func (p *Postgres) exec(program string, args ...string) {
 	p.tb.Helper()
 	cmd := exec.Command(filepath.Join(p.programs, program), args...)
-	cmd.Dir = p.dir
-	var err error
-	if cmd.SysProcAttr, err = unprivileged(); err != nil {
-		p.tb.Fatalf("%s: %v", program, err)
-	}
+	cmd.Dir, cmd.SysProcAttr = p.dir, p.attr
 	if out, err := cmd.CombinedOutput(); err != nil {
 		p.tb.Fatalf("%s: %v\n%s", program, err, out)
 	}

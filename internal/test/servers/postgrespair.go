@@ -17,7 +17,8 @@ type PostgresPair struct {
 func StartPostgresPair(tb testing.TB, synchronous bool, settings ...string) *PostgresPair {
 	tb.Helper()
 	p := &PostgresPair{Primary: StartPostgres(tb, settings...)}
-	// By default, a promotion can wait 5 s for a primary that has died: as long as a first answer may take.
+	// By default, a promotion can wait 5 s for a primary that has died: as long as a first answer
+	// may take.
 	p.Standby = newPostgres(tb, append(slices.Clone(settings), "wal_retrieve_retry_interval=100ms"))
 	p.Standby.follow(p.Primary)
 	p.AwaitStandby()
@@ -33,9 +34,9 @@ func StartPostgresPair(tb testing.TB, synchronous bool, settings ...string) *Pos
 func (p *Postgres) follow(primary *Postgres) {
 	p.tb.Helper()
 	source := fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=standby", primary.port)
-	p.run("pg_basebackup", "--pgdata="+p.data(), "--dbname="+source, "--write-recovery-conf",
+	p.exec("pg_basebackup", "--pgdata="+p.data(), "--dbname="+source, "--write-recovery-conf",
 		"--checkpoint=fast", "--wal-method=stream", "--no-sync")
-	p.launch()
+	p.mustLaunch()
 }
 
 // AwaitStandby waits until the standby has, and shows to queries, all that the primary had at the
@@ -48,8 +49,8 @@ func (p *PostgresPair) AwaitStandby() {
 	p.Standby.await("t", fmt.Sprintf("SELECT pg_last_wal_replay_lsn() >= '%s'", at))
 }
 
-// Detach cuts the standby off: commits on the primary no longer reach it. In a synchronous pair they
-// wait.
+// Detach cuts the standby off: commits on the primary no longer reach it. In a synchronous pair
+// they wait.
 func (p *PostgresPair) Detach() {
 	p.Standby.tb.Helper()
 	p.Standby.mustDo("ALTER SYSTEM SET primary_conninfo = ''")

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// Quorums are the names of the topologies of 3 and of 5 independent servers. StartTopology takes them,
-// too.
+// Quorums are the names of the topologies of 3 and of 5 independent servers. StartTopology takes
+// them, too.
 var Quorums = []string{"redlock3", "redlock5"}
 
-// Quorum is an odd number of independent redis-servers, each with its own data. Together they keep the
-// locks of distlock/redlock.
+// Quorum is an odd number of independent redis-servers, each with its own data. Together they keep
+// the locks of distlock/redlock.
 type Quorum struct{ nodes []*Redis }
 
 // StartQuorum starts n servers side by side. The args are those of StartRedis.

@@ -5,21 +5,16 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
-// probeTimeout bounds one question to a server while others are waited for.
-const probeTimeout = time.Second
-
-// Detach closes a master's links to its replicas and refuses new ones. From its
-// return on, nothing that the master acknowledges reaches a replica, and all of it
-// is lost when the master dies and a replica takes over. The replicas keep running
-// with the data they have, and can be promoted.
+// Detach closes a master's links to its replicas and refuses new ones. From its return on, nothing
+// that the master acknowledges reaches a replica, and all of it is lost when the master dies and a
+// replica takes over. The replicas keep running with the data they have, and can be promoted.
 //
-// It lasts until a restart. Sentinel and Cluster leave it as it is, while
-// they would undo a REPLICAOF; pausing the replicas would not do, because they
-// still read what is in their sockets when they are resumed. But Sentinel promotes
-// no replica that had lost its master for 10 seconds when that died.
+// It lasts until a restart. Sentinel and Cluster leave it as it is, while they would undo a
+// REPLICAOF; pausing the replicas would not do, because they still read what is in their sockets
+// when they are resumed. But Sentinel promotes no replica that had lost its master for 10 seconds
+// when that died.
 func (r *Redis) Detach() {
 	r.tb.Helper()
 	for _, command := range []string{
@@ -30,15 +25,6 @@ func (r *Redis) Detach() {
 			r.tb.Errorf("detach the replicas of %s: %s: %v", r.Addr(), command, err)
 		}
 	}
-}
-
-// info returns a section of INFO, in lines of "name:value".
-func (r *Redis) info(section string) (string, error) {
-	text, err := do(r.Addr(), probeTimeout, "INFO", section)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", r.Addr(), err)
-	}
-	return text, nil
 }
 
 // field returns the value of one line of INFO.
@@ -53,17 +39,17 @@ func field(info, name string) string {
 
 // writable returns nil if the server executes writes to key. It changes nothing.
 func (r *Redis) writable(key string) error {
-	_, err := do(r.Addr(), probeTimeout, "HDEL", key, "servers:absent")
-	if err != nil && !strings.HasPrefix(err.Error(), "WRONGTYPE") { // which means that it would have
-		return fmt.Errorf("%s does not take a write: %w", r.Addr(), err)
+	_, err := r.probe("HDEL", key, "servers:absent")
+	if err != nil && !strings.Contains(err.Error(), "WRONGTYPE") { // which means that it would have
+		return fmt.Errorf("it does not take a write: %w", err)
 	}
 	return nil
 }
 
-// follows returns nil if r is a replica of master and has, at least, what master
-// had when its replication offset was the one given.
+// follows returns nil if r is a replica of master and has, at least, what master had when its
+// replication offset was the one given.
 func (r *Redis) follows(master *Redis, offset int64) error {
-	info, err := r.info("replication")
+	info, err := r.probe("INFO", "replication")
 	switch {
 	case err != nil:
 		return err
@@ -80,10 +66,10 @@ func (r *Redis) follows(master *Redis, offset int64) error {
 	return nil
 }
 
-// followed returns nil if the server is a master that sees these replicas online,
-// and they have all that it had at the time of the call.
+// followed returns nil if the server is a master that sees these replicas online, and they have all
+// that it had at the time of the call.
 func (r *Redis) followed(replicas ...*Redis) error {
-	info, err := r.info("replication")
+	info, err := r.probe("INFO", "replication")
 	if err != nil {
 		return err
 	}

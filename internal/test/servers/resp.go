@@ -10,19 +10,14 @@ import (
 	"time"
 )
 
-// replyError is an error that the server replied, as opposed to one of the
-// connection.
+// replyError is an error that the server replied, as opposed to one of the connection.
 type replyError string
 
 func (e replyError) Error() string { return string(e) }
 
-// do sends one command in RESP, the protocol of Redis, and reads its reply.
-func do(addr string, timeout time.Duration, args ...string) (string, error) {
-	return doAll(addr, timeout, args)
-}
-
-// doAll sends commands over one connection until one fails. It returns the reply to the last one.
-func doAll(addr string, timeout time.Duration, commands ...[]string) (reply string, err error) {
+// do sends commands in RESP, the protocol of Redis, over one connection until one fails. It returns
+// the reply to the last one.
+func do(addr string, timeout time.Duration, commands ...[]string) (reply string, err error) {
 	deadline := time.Now().Add(timeout)
 	conn, err := net.DialTimeout("tcp", addr, timeout)
 	if err != nil {

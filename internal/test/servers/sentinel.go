@@ -13,9 +13,8 @@ import (
 // The name by which the sentinels know their master.
 const masterName = "belugalock"
 
-// replicated has every node, of a Sentinel or Cluster, replicate at once instead
-// of waiting for others to share the snapshot with. A master that is told to end
-// does not wait for its replicas.
+// replicated has every node, of a Sentinel or Cluster, replicate at once instead of waiting for
+// others to share the snapshot with. A master that is told to end does not wait for its replicas.
 var replicated = []string{
 	"--repl-diskless-sync", "yes",
 	"--repl-diskless-sync-delay", "0",
@@ -23,27 +22,26 @@ var replicated = []string{
 	"--shutdown-timeout", "0",
 }
 
-// Sentinel is a master with two replicas and the three redis-sentinels that watch
-// them. Its methods are safe for concurrent use; they report failures to the test
-// that started it.
+// Sentinel is a master with two replicas and the three redis-sentinels that watch them. Its methods
+// are safe for concurrent use; they report failures to the test that started it.
 type Sentinel struct {
 	tb        testing.TB
 	nodes     []*Redis
 	sentinels []*Redis
 }
 
-// StartSentinel starts the six servers on free ports of 127.0.0.1 and returns once
-// the replicas have their master's data and the sentinels know each other and
-// them. The args are added to the command line of the three nodes; they must leave
-// alone what StartRedis names, and demand no password.
+// StartSentinel starts the six servers on free ports of 127.0.0.1 and returns once the replicas
+// have their master's data and the sentinels know each other and them. The args are added to the
+// command line of the three nodes; they must leave alone what StartRedis names, and demand no
+// password.
 //
-// The sentinels take a node for dead that has not answered for a second, and
-// replace a dead master a second or two later; failovers that fail are repeated
-// after six seconds. A node that is restarted has its last role, but no data: a
-// master that is back before it was missed is empty, and empties its replicas.
+// The sentinels take a node for dead that has not answered for a second, and replace a dead master
+// a second or two later; failovers that fail are repeated after six seconds. A node that is
+// restarted has its last role, but no data: a master that is back before it was missed is empty,
+// and empties its replicas.
 //
-// It fails the test if a program is not installed, does not answer within 10
-// seconds, or if they do not agree within 30.
+// It fails the test if a program is not installed, does not answer within 10 seconds, or if they do
+// not agree within 30.
 func StartSentinel(tb testing.TB, args ...string) *Sentinel {
 	tb.Helper()
 	s := &Sentinel{tb: tb}
@@ -65,10 +63,9 @@ func StartSentinel(tb testing.TB, args ...string) *Sentinel {
 	return s
 }
 
-// impatience shortens what the sentinels do every few seconds, in milliseconds: to
-// ask the nodes for their state, to tell each other and to connect again. Stalls of
-// a busy machine are not to put them into tilt mode, in which they do nothing for
-// half a minute.
+// impatience shortens what the sentinels do every few seconds, in milliseconds: to ask the nodes
+// for their state, to tell each other and to connect again. Stalls of a busy machine are not to put
+// them into tilt mode, in which they do nothing for half a minute.
 var impatience = strings.Fields("SENTINEL DEBUG " +
 	"info-period 500 publish-period 200 ask-period 200 min-link-reconnect-period 1000 " +
 	"tilt-trigger 10000 tilt-period 1000")
@@ -85,8 +82,7 @@ func (s *Sentinel) assemble() error {
 			return err
 		}
 	}
-	// The sentinels learn the replicas from the master's first answer, if they are
-	// there by then.
+	// The sentinels learn the replicas from the master's first answer, if they are there by then.
 	if err := await(func() error { return master.followed(replicas...) }); err != nil {
 		return err
 	}
@@ -113,16 +109,16 @@ func (s *Sentinel) assemble() error {
 
 // knowsAll returns nil if a sentinel knows all other Sentinels, and could fail over.
 func knowsAll(sentinel *Redis) error {
-	usable, err := do(sentinel.Addr(), probeTimeout, "SENTINEL", "CKQUORUM", masterName)
+	usable, err := sentinel.probe("SENTINEL", "CKQUORUM", masterName)
 	if err != nil {
-		return fmt.Errorf("sentinel %s: %w", sentinel.Addr(), err)
+		return err
 	}
 	if !strings.HasPrefix(usable, "OK 3 ") {
 		return fmt.Errorf("sentinel %s: %s", sentinel.Addr(), usable)
 	}
-	replicas, err := do(sentinel.Addr(), probeTimeout, "SENTINEL", "REPLICAS", masterName)
+	replicas, err := sentinel.probe("SENTINEL", "REPLICAS", masterName)
 	if err != nil {
-		return fmt.Errorf("sentinel %s: %w", sentinel.Addr(), err)
+		return err
 	}
 	if n := strings.Count(replicas, "master-link-status\nok"); n != 2 {
 		return fmt.Errorf("sentinel %s sees %d of 2 replicas linked to their master", sentinel.Addr(), n)
@@ -141,15 +137,14 @@ func (s *Sentinel) URL() string {
 	return "redis+sentinel://" + strings.Join(s.Addrs(), ",") + "/0?master_name=" + masterName
 }
 
-// Sentinels returns the redis-sentinels. Two of them have to be left for a
-// failover.
+// Sentinels returns the redis-sentinels. Two of them have to be left for a failover.
 func (s *Sentinel) Sentinels() []*Redis { return slices.Clone(s.sentinels) }
 
 // Nodes returns the master and the replicas. Their order stays the same.
 func (s *Sentinel) Nodes() []*Redis { return slices.Clone(s.nodes) }
 
-// Master returns the node that a majority of the sentinels names as the master
-// now. It does not ask the master, which may be dead.
+// Master returns the node that a majority of the sentinels names as the master now. It does not ask
+// the master, which may be dead.
 func (s *Sentinel) Master() *Redis {
 	s.tb.Helper()
 	var master *Redis
@@ -162,9 +157,8 @@ func (s *Sentinel) Master() *Redis {
 	return master
 }
 
-// AwaitMaster waits for the master that replaces old, which the test has killed or
-// paused, and returns it: a majority of the sentinels names it, and it takes
-// writes.
+// AwaitMaster waits for the master that replaces old, which the test has killed or paused, and
+// returns it: a majority of the sentinels names it, and it takes writes.
 func (s *Sentinel) AwaitMaster(old *Redis) *Redis {
 	s.tb.Helper()
 	var master *Redis
@@ -182,8 +176,7 @@ func (s *Sentinel) AwaitMaster(old *Redis) *Redis {
 	return master
 }
 
-// named returns the node that a majority of the sentinels, of those that run,
-// names as the master.
+// named returns the node that a majority of the sentinels, of those that run, names as the master.
 func (s *Sentinel) named() (*Redis, error) {
 	votes := make(map[string]int)
 	var errs []error
@@ -207,7 +200,7 @@ func (s *Sentinel) named() (*Redis, error) {
 // has it.
 func (s *Sentinel) epoch() (newest string) {
 	for _, sentinel := range running(s.sentinels) {
-		text, err := do(sentinel.Addr(), probeTimeout, "SENTINEL", "MASTER", masterName)
+		text, err := sentinel.probe("SENTINEL", "MASTER", masterName)
 		_, epoch, _ := strings.Cut(text, "config-epoch\n")
 		epoch, _, _ = strings.Cut(epoch, "\n")
 		if err == nil && (len(epoch) > len(newest) || len(epoch) == len(newest) && epoch > newest) {
@@ -219,9 +212,9 @@ func (s *Sentinel) epoch() (newest string) {
 
 // masterOf returns the address that one sentinel gives to clients.
 func masterOf(sentinel *Redis) (string, error) {
-	reply, err := do(sentinel.Addr(), probeTimeout, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName)
+	reply, err := sentinel.probe("SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName)
 	if err != nil {
-		return "", fmt.Errorf("sentinel %s: %w", sentinel.Addr(), err)
+		return "", err
 	}
 	host, port, _ := strings.Cut(reply, "\n")
 	return net.JoinHostPort(host, port), nil
@@ -244,8 +237,8 @@ func without(servers []*Redis, server *Redis) []*Redis {
 	return slices.DeleteFunc(slices.Clone(servers), func(r *Redis) bool { return r == server })
 }
 
-// StartSentinelFor starts one redis-sentinel on a free port of 127.0.0.1, which names the server at addr
-// as the master MasterName. The args are added to its command line. It replaces no master.
+// StartSentinelFor starts one redis-sentinel on a free port of 127.0.0.1, which names the server at
+// addr as the master MasterName. The args are added to its command line. It replaces no master.
 func StartSentinelFor(tb testing.TB, addr string, args ...string) *Redis {
 	tb.Helper()
 	sentinel := newServer(tb, "redis-sentinel", args)

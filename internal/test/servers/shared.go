@@ -74,15 +74,15 @@ func (d *Database) URL() string { return fmt.Sprintf("redis://%s/%d", d.Addr(), 
 
 // Do is that of Redis, in this database.
 func (d *Database) Do(args ...string) (string, error) {
-	return doAll(d.Addr(), doTimeout, []string{"SELECT", strconv.Itoa(d.number)}, args)
+	return do(d.Addr(), doTimeout, []string{"SELECT", strconv.Itoa(d.number)}, args)
 }
 
-// SharedTopology returns a topology of several servers that the tests of a package share: they keep to
-// names of their own, and kill nothing. The package needs Sharing in its TestMain.
+// SharedTopology returns a topology of several servers that the tests of a package share: they keep
+// to names of their own, and kill nothing. The package needs Sharing in its TestMain.
 func SharedTopology(name string) *Topology { return sharedTopologies[name]() }
 
-// forTests is the testing.TB of servers that outlive a test. A server that cannot be started
-// panics in the test that is the first to need it, and in all others.
+// forTests is the testing.TB of servers that outlive a test. A server that cannot be started panics
+// in the test that is the first to need it, and in all others.
 type forTests struct {
 	testing.TB // of the methods that are not here servers call none
 

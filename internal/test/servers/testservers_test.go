@@ -23,15 +23,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func TestStartRedis_passesArgumentsAlsoAfterRestart(t *testing.T) {
-	r := StartRedis(t, "--maxmemory", "8mb", "--databases", "3")
-	for range 2 {
-		mustDo(t, r, "maxmemory\n8388608", "CONFIG", "GET", "maxmemory")
-		mustDo(t, r, "databases\n3", "CONFIG", "GET", "databases")
-		r.Restart()
-	}
-}
-
 func TestStartRedis_isReadyWhenItDemandsAPassword(t *testing.T) {
 	r := StartRedis(t, "--requirepass", "secret")
 	if _, err := r.Do("PING"); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
@@ -79,14 +70,17 @@ func TestRun_answersUntilStop(t *testing.T) {
 	}
 }
 
-func TestStartRedis_failsWithTheLogWhenTheServerRefusesItsArguments(t *testing.T) {
-	var tb failing
-	msg := tb.message(func() { StartRedis(&tb, "--no-such-option", "1") })
-	if !strings.Contains(msg, "ended before it was ready") {
-		t.Errorf("message %q does not say that the server ended", msg)
-	}
-	if logs := tb.logs.String(); !strings.Contains(logs, "no-such-option") {
-		t.Errorf("the server's log was not shown, only %q", logs)
+// The error, or the log that is shown, says why a server did not start.
+func TestStart_wrongArgument_failsWithTheLog(t *testing.T) {
+	for name, start := range map[string]func(tb testing.TB){
+		"no-such-option":  func(tb testing.TB) { StartRedis(tb, "--no-such-option", "1") },
+		"no_such_setting": func(tb testing.TB) { StartPostgres(tb, "no_such_setting=1") },
+	} {
+		var tb failing
+		msg := tb.message(func() { start(&tb) })
+		if !strings.Contains(msg, "ended before it was ready") || !strings.Contains(msg, name) {
+			t.Errorf("message %q does not say why the server ended", msg)
+		}
 	}
 }
 
@@ -98,43 +92,50 @@ func TestStartRedis_cleanupStopsTheServer(t *testing.T) {
 	mustRefuse(t, r.Addr())
 }
 
-func TestRedis_restartLosesTheData(t *testing.T) {
-	r := StartRedis(t)
+func TestRedis_restart_keepsArgumentsNotData(t *testing.T) {
+	r := StartRedis(t, "--maxmemory", "8mb")
 	addr := r.Addr()
-	restart := map[string]func(){
+	for state, restart := range map[string]func(){
 		"running": r.Restart,
 		"killed":  func() { r.Kill(); r.Restart() },
 		"paused":  func() { r.Pause(); r.Restart() },
-	}
-	for state, restart := range restart {
+	} {
 		mustDo(t, r, "OK", "SET", "key", "value")
 		restart()
 		if r.Addr() != addr {
 			t.Errorf("restart of a %s server: address %s, want %s", state, r.Addr(), addr)
 		}
 		mustDo(t, r, "0", "EXISTS", "key")
+		mustDo(t, r, "maxmemory\n8388608", "CONFIG", "GET", "maxmemory")
 	}
 }
 
-func TestRedis_pausedAnswersNothingUntilResumed(t *testing.T) {
+func TestRedis_paused_answersNothing(t *testing.T) {
 	r := StartRedis(t)
 	r.Pause()
-	if reply, err := do(r.Addr(), 100*time.Millisecond, "PING"); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if reply, err := do(r.Addr(), 100*time.Millisecond, []string{"PING"}); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("reply of a paused server: %q, %v; want a timeout", reply, err)
 	}
 	r.Resume()
 	mustDo(t, r, "PONG", "PING")
 }
 
-// failing is a test that fails.
-type failing struct {
-	forTests
-	logs strings.Builder
+func TestDo_carriesAnyBytesBothWays(t *testing.T) {
+	r := StartRedis(t)
+	value := "a\r\nb\x00c €"
+	mustDo(t, r, "OK", "SET", "key", value)
+	mustDo(t, r, value, "GET", "key")
+	mustDo(t, r, "", "GET", "absent")
+	mustDo(t, r, "1\n2\n3", "EVAL", "return {1, '2', {3}}", "0")
+	if _, err := r.Do("NO-SUCH-COMMAND"); err == nil || !strings.HasPrefix(err.Error(), "ERR unknown command") {
+		t.Errorf("unknown command: error %v, want the server's", err)
+	}
 }
 
-func (f *failing) Failed() bool { return true }
+// failing is a test that fails.
+type failing struct{ forTests }
 
-func (f *failing) Logf(format string, a ...any) { fmt.Fprintf(&f.logs, format, a...) }
+func (f *failing) Failed() bool { return true }
 
 // message returns what fn fails with. By then the cleanups have run.
 func (f *failing) message(fn func()) (text string) {

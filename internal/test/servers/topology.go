@@ -13,8 +13,7 @@ import (
 var Topologies = []string{"node", "sentinel", "cluster"}
 
 // Topology is a running Redis of one of the Topologies or Quorums, for tests that treat all of them
-// alike.
-// Its methods are safe for concurrent use; they report failures to the test that started it.
+// alike. Its methods are safe for concurrent use; they report failures to the test that started it.
 type Topology struct {
 	Name     string    // one of Topologies or Quorums
 	Node     *Redis    // of a "node"; nil for the others
@@ -143,8 +142,8 @@ func (t *Topology) ComeBack(old, successor *Redis) {
 	Await(old.tb, settleTimeout, old.Addr()+" is a replica", func() bool { return old.Info("master_link_status") == "up" })
 }
 
-// Patient sets how long a server may be silent before it is taken for dead: at first 1 s. A node of a
-// Cluster keeps that when it is restarted. It does nothing for a "node", which nothing replaces.
+// Patient sets how long a server may be silent before it is taken for dead: at first 1 s. A node of
+// a Cluster keeps that when it is restarted. It does nothing for a "node", which nothing replaces.
 func (t *Topology) Patient(silence time.Duration) {
 	ms := strconv.FormatInt(silence.Milliseconds(), 10)
 	set := func(r *Redis, command ...string) {
@@ -166,8 +165,8 @@ func (t *Topology) Patient(silence time.Duration) {
 	}
 }
 
-// State identifies the masters: the text changes with each failover, but not when a slot moves.
-// It is empty for a "node", and while no server answers.
+// State identifies the masters: the text changes with each failover, but not when a slot moves. It
+// is empty for a "node", and while no server answers.
 func (t *Topology) State() string {
 	if t.Sentinel != nil {
 		return t.Sentinel.epoch()

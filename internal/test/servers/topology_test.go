@@ -50,17 +50,3 @@ func TestTopology_replacesItsMaster(t *testing.T) {
 		}
 	}
 }
-
-func TestWithin_pollsUntilDoneOrTooLate(t *testing.T) {
-	polls := 0
-	if !Within(time.Minute, func() bool { polls++; return polls == 3 }) || polls != 3 {
-		t.Errorf("it polled %d times, want 3", polls)
-	}
-	start := time.Now()
-	if Within(30*time.Millisecond, func() bool { return false }) {
-		t.Error("it reports what never was")
-	}
-	if took := time.Since(start); took < 30*time.Millisecond {
-		t.Errorf("it gave up after %s", took)
-	}
-}
