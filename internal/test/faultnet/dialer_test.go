@@ -2,7 +2,6 @@ package faultnet_test
 
 import (
 	"errors"
-	"net"
 	"slices"
 	"syscall"
 	"testing"
@@ -11,49 +10,38 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-func TestDialer_countsTheOperationsOfAllConnections(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	var numbers []int
-	dialHooked := faultnet.Dialer(nil, func(n int) error {
-		numbers = append(numbers, n)
-		return nil
-	})
-	for range 2 {
-		nc, err := dialHooked(t.Context(), "tcp", server.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		wrap(t, nc).want("+PONG", "PING")
-		if _, ok := nc.(syscall.Conn); !ok {
-			t.Error("the socket is hidden")
-		}
-	}
-	if want := []int{0, 1, 2, 3}; !slices.Equal(numbers, want) {
-		t.Errorf("operations %v, want %v", numbers, want)
-	}
-}
-
-func TestDialer_anErrorOfTheHookIsTheOperations(t *testing.T) {
+// The operations of all connections are counted. An error of the hook is that of the operation.
+func TestDialer_hookBeforeEachOperation(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	broken := errors.New("broken")
-	dialHooked := faultnet.Dialer(new(net.Dialer).DialContext, func(n int) error {
+	var numbers []int
+	dialHooked := faultnet.Dialer(nil, func(n int) error {
+		numbers = append(numbers, n)
 		if n < 2 {
 			return broken
 		}
 		return nil
 	})
-	nc, err := dialHooked(t.Context(), "tcp", server.Addr())
-	if err != nil {
-		t.Fatal(err)
+	var conns []*conn
+	for range 2 {
+		nc, err := dialHooked(t.Context(), "tcp", server.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := nc.(syscall.Conn); !ok {
+			t.Error("the socket is hidden")
+		}
+		conns = append(conns, wrap(t, nc))
 	}
-	c := wrap(t, nc)
-	if _, err := c.Write([]byte(encode("SET", "key", "value"))); !errors.Is(err, broken) {
+	if _, err := conns[0].Write([]byte(encode("SET", "key", "value"))); !errors.Is(err, broken) {
 		t.Errorf("write: %v, want %v", err, broken)
 	}
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, broken) {
+	if _, err := conns[1].Read(make([]byte, 1)); !errors.Is(err, broken) {
 		t.Errorf("read: %v, want %v", err, broken)
 	}
-	c.want("$-1", "GET", "key")
+	conns[0].want("$-1", "GET", "key")
+	if want := []int{0, 1, 2, 3}; !slices.Equal(numbers, want) {
+		t.Errorf("operations %v, want %v", numbers, want)
+	}
 }

@@ -14,8 +14,8 @@ import (
 const waitTimeout = 10 * time.Second
 
 // Match chooses requests. A request is one command as it is on the wire, such as
-// "*2\r\n$3\r\nget\r\n$3\r\nkey\r\n". Calls for one fault are made one at a time,
-// so that a Match may count them. A nil Match chooses every request.
+// "*2\r\n$3\r\nget\r\n$3\r\nkey\r\n". Calls for one fault are made one at a time, so that a Match
+// may count them. A nil Match chooses every request.
 type Match = func(request []byte) bool
 
 // Containing matches requests with this text, in any case.
@@ -89,8 +89,8 @@ func (f *fault) end() {
 	f.match = nil
 }
 
-// Dropped counts the replies that DropReplies has swallowed: the server has
-// executed that many requests whose clients cannot know it.
+// Dropped counts the replies that DropReplies has swallowed: the server has executed that many
+// requests whose clients cannot know it.
 type Dropped struct{ *fault }
 
 func newDropped(tb testing.TB, match Match) *Dropped {
@@ -100,8 +100,8 @@ func newDropped(tb testing.TB, match Match) *Dropped {
 // Stop ends the fault: requests that are forwarded from now on get their replies.
 func (d *Dropped) Stop() { d.end() }
 
-// Held counts the requests that HoldRequests has kept from the server. Count and
-// Wait include those that have been released.
+// Held counts the requests that HoldRequests has kept from the server. Count and Wait include those
+// that have been released.
 type Held struct {
 	*fault
 	answered *fault
@@ -117,10 +117,10 @@ func newHeld(tb testing.TB, match Match) *Held {
 	}
 }
 
-// Release ends the fault and forwards what is held, also for clients that have
-// closed their connection. It returns when the server has answered each of the
-// requests, or closed the connection; by then, they are executed. If that takes 10
-// seconds, because the proxy is cut for instance, it fails the test.
+// Release ends the fault and forwards what is held, also for clients that have closed their
+// connection. It returns when the server has answered each of the requests, or closed the
+// connection; by then, they are executed. If that takes 10 seconds, because the proxy is cut for
+// instance, it fails the test.
 func (h *Held) Release() {
 	h.tb.Helper()
 	h.end() // first, so that Count is final

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/belugalock/belugalock/internal/test/faultnet"
-	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestDropReplies_losesTheReplyToWhatWasExecuted(t *testing.T) {
@@ -69,19 +68,6 @@ func TestDropReplies_tellsRepliesFromMessages(t *testing.T) {
 	}
 }
 
-func TestDropReplies_losesTheConfirmationOfASubscription(t *testing.T) {
-	t.Parallel()
-	_, p := proxied(t)
-	for _, protocol := range []string{"2", "3"} {
-		dropped := p.DropReplies(faultnet.Containing("subscribe"))
-		c := dial(t, p.Addr())
-		c.send("HELLO", protocol)
-		c.send("SUBSCRIBE", "channel")
-		dropped.Wait(1)
-		dropped.Stop()
-	}
-}
-
 func TestHoldRequests_deliversTheLatePacketOfAClientThatHasGone(t *testing.T) {
 	t.Parallel()
 	server, p := proxied(t)
@@ -120,15 +106,4 @@ func TestHoldRequests_releaseReturnsWhenTheConnectionIsLost(t *testing.T) {
 		held.Release()
 		p.Heal()
 	}
-}
-
-func TestHoldRequests_whatIsNeverReleasedNeverArrives(t *testing.T) {
-	server := servers.StartRedis(t)
-	t.Run("", func(t *testing.T) {
-		p := faultnet.New(t, server.Addr())
-		held := p.HoldRequests(nil)
-		dial(t, p.Addr()).send("SET", "key", "value")
-		held.Wait(1)
-	})
-	mustDo(t, server, "0", "EXISTS", "key")
 }

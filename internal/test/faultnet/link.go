@@ -11,8 +11,8 @@ import (
 
 const (
 	dialTimeout = 5 * time.Second
-	// sendTimeout ends a link whose receiver does not read what it is sent: a
-	// proxy that is sending cannot be cut.
+	// sendTimeout ends a link whose receiver does not read what it is sent: a proxy that is sending
+	// cannot be cut.
 	sendTimeout = 5 * time.Second
 )
 
@@ -80,8 +80,8 @@ func (l *link) run() {
 	tasks.Wait()
 }
 
-// end closes both connections; reset does it so that the client gets an error where
-// it would have read the end. Further calls do nothing.
+// end closes both connections; reset does it so that the client gets an error where it would have
+// read the end. Further calls do nothing.
 func (l *link) end(reset bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,9 +95,8 @@ func (l *link) end(reset bool) {
 	}
 }
 
-// connect returns the connection to the server, and makes it if necessary. While the
-// network is cut, that waits; a client that closes its connection meanwhile has
-// never reached the server.
+// connect returns the connection to the server, and makes it if necessary. While the network is
+// cut, that waits; a client that closes its connection meanwhile has never reached the server.
 func (l *link) connect() (*net.TCPConn, error) {
 	if l.server != nil {
 		return l.server, nil
@@ -250,8 +249,8 @@ func (q question) answered() {
 	}
 }
 
-// pass calls fn when the network is not cut, and keeps it from being cut until fn
-// returns. It returns false if the link has ended instead.
+// pass calls fn when the network is not cut, and keeps it from being cut until fn returns. It
+// returns false if the link has ended instead.
 func (l *link) pass(fn func()) bool {
 	p := l.proxy
 	for {

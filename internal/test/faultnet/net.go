@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Net is a network of proxies, one for each address that is dialled through it. Its
-// faults apply to all of them, those to come included; the later of two calls
-// counts, whether it is to Net or to one proxy. Its methods are safe for concurrent
-// use; they report failures to the test that made it.
+// Net is a network of proxies, one for each address that is dialled through it. Its faults apply to
+// all of them, those to come included; the later of two calls counts, whether it is to Net or to
+// one proxy. Its methods are safe for concurrent use; they report failures to the test that made
+// it.
 type Net struct {
 	tb testing.TB
 
@@ -28,9 +28,9 @@ func NewNet(tb testing.TB) *Net {
 	return n
 }
 
-// Dial opens a connection to the server at addr through its proxy. It fits the
-// Dialer of all options of go-redis. It fails as a connection to the server itself
-// would: with connection refused, for instance, if the server is down.
+// Dial opens a connection to the server at addr through its proxy. It fits the Dialer of all
+// options of go-redis. It fails as a connection to the server itself would: with connection
+// refused, for instance, if the server is down.
 func (n *Net) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	p, err := n.proxy(addr)
 	if err != nil {
@@ -39,8 +39,8 @@ func (n *Net) Dial(ctx context.Context, network, addr string) (net.Conn, error) 
 	return p.dial(ctx, network)
 }
 
-// Only returns the proxy of one server, whose address is written as the clients
-// dial it: for a node of servers, its Addr.
+// Only returns the proxy of one server, whose address is written as the clients dial it: for a node
+// of servers, its Addr.
 func (n *Net) Only(addr string) *Proxy {
 	n.tb.Helper()
 	p, err := n.proxy(addr)

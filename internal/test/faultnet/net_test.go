@@ -86,16 +86,6 @@ func TestNet_dialFailsAsAtTheServer(t *testing.T) {
 	}
 }
 
-func TestNet_dialsNothingAfterTheTest(t *testing.T) {
-	server := servers.StartRedis(t)
-	var network *faultnet.Net
-	t.Run("", func(t *testing.T) { network = faultnet.NewNet(t) })
-	if c, err := network.Dial(t.Context(), "tcp", server.Addr()); err == nil {
-		c.Close()
-		t.Error("a network that has ended connects")
-	}
-}
-
 func through(t *testing.T, network *faultnet.Net, server *servers.Redis) *conn {
 	t.Helper()
 	c, err := network.Dial(t.Context(), "tcp", server.Addr())

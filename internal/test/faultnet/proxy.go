@@ -22,9 +22,8 @@ const (
 	refusing
 )
 
-// Proxy forwards TCP connections to one server, with the faults that a test has
-// asked for. Its methods are safe for concurrent use; they report failures to the
-// test that made it.
+// Proxy forwards TCP connections to one server, with the faults that a test has asked for. Its
+// methods are safe for concurrent use; they report failures to the test that made it.
 type Proxy struct {
 	tb     testing.TB
 	target string
@@ -46,9 +45,8 @@ type Proxy struct {
 	running  sync.WaitGroup // all goroutines
 }
 
-// New starts a proxy on a free port of 127.0.0.1 in front of target, a host and
-// port. Without faults it only forwards. If the server cannot be reached, a
-// connection is accepted and reset.
+// New starts a proxy on a free port of 127.0.0.1 in front of target, a host and port. Without
+// faults it only forwards. If the server cannot be reached, a connection is accepted and reset.
 func New(tb testing.TB, target string) *Proxy {
 	tb.Helper()
 	p, err := newProxy(tb, target)
@@ -78,13 +76,13 @@ func newProxy(tb testing.TB, target string) (*Proxy, error) {
 // Addr returns the proxy's host and port. They stay the same.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Cut makes the network a black hole, in both directions, until Heal: connections
-// stay open and new ones are accepted, but nothing passes, not even that a
-// connection was closed. It returns when nothing passes any more.
+// Cut makes the network a black hole, in both directions, until Heal: connections stay open and new
+// ones are accepted, but nothing passes, not even that a connection was closed. It returns when
+// nothing passes any more.
 //
-// What was sent meanwhile on a connection from before Cut arrives after Heal, as
-// TCP would repeat it, even if the client has closed the connection. Connections
-// that were opened and closed while cut leave no trace.
+// What was sent meanwhile on a connection from before Cut arrives after Heal, as TCP would repeat
+// it, even if the client has closed the connection. Connections that were opened and closed while
+// cut leave no trace.
 func (p *Proxy) Cut() {
 	p.tb.Helper()
 	p.set(cut)
@@ -122,18 +120,17 @@ func (p *Proxy) set(m mode) {
 	p.change(func() { p.mode = m })
 }
 
-// DropReplies loses replies: a request that matches is forwarded and executed, its
-// reply is swallowed, and then the connection is reset. It lasts until Stop. In a
-// transaction, it is EXEC that executes; the other replies only say "queued".
+// DropReplies loses replies: a request that matches is forwarded and executed, its reply is
+// swallowed, and then the connection is reset. It lasts until Stop. In a transaction, it is EXEC
+// that executes; the other replies only say "queued".
 func (p *Proxy) DropReplies(match Match) *Dropped {
 	d := newDropped(p.tb, match)
 	p.drop(d)
 	return d
 }
 
-// HoldRequests keeps the requests that match, and what their connections send after
-// them, from the server until Release. The connections stay open; for the client,
-// there is no answer.
+// HoldRequests keeps the requests that match, and what their connections send after them, from the
+// server until Release. The connections stay open; for the client, there is no answer.
 func (p *Proxy) HoldRequests(match Match) *Held {
 	h := newHeld(p.tb, match)
 	p.hold(h)
@@ -172,8 +169,8 @@ func (p *Proxy) hold(h *Held) {
 	p.holds = append(p.holds, h)
 }
 
-// Latency delays each request and each reply by d, so that a round trip takes 2d
-// longer. It applies at once, also to existing connections and to bytes on their way.
+// Latency delays each request and each reply by d, so that a round trip takes 2d longer. It applies
+// at once, also to existing connections and to bytes on their way.
 func (p *Proxy) Latency(d time.Duration) {
 	p.change(func() { p.latency = d })
 }
@@ -206,8 +203,8 @@ func (p *Proxy) delay(ctx context.Context, since time.Time) bool {
 	}
 }
 
-// dial opens a connection to the server, through the proxy. Other than a connection
-// to Addr, it fails as one to the server would.
+// dial opens a connection to the server, through the proxy. Other than a connection to Addr, it
+// fails as one to the server would.
 func (p *Proxy) dial(ctx context.Context, network string) (net.Conn, error) {
 	var server *net.TCPConn
 	switch mode, _ := p.state(); mode {
@@ -282,8 +279,7 @@ func (p *Proxy) listen(l net.Listener) {
 	})
 }
 
-// serve forwards between a client and the server, which is still to be connected to
-// if it is nil.
+// serve forwards between a client and the server, which is still to be connected to if it is nil.
 func (p *Proxy) serve(client, server *net.TCPConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -31,8 +31,7 @@ func TestMain(m *testing.M) {
 // silence is how long a test listens before it takes silence for granted.
 const silence = 100 * time.Millisecond
 
-// conn is a connection to Redis at its plainest, whose errors are for the test to
-// judge.
+// conn is a connection to Redis at its plainest, whose errors are for the test to judge.
 type conn struct {
 	t *testing.T
 	net.Conn
@@ -60,8 +59,8 @@ func proxied(t *testing.T) (*servers.Redis, *faultnet.Proxy) {
 	return server, faultnet.New(t, server.Addr())
 }
 
-// scripted returns both ends of a connection through a proxy, for a test that plays
-// the server itself.
+// scripted returns both ends of a connection through a proxy, for a test that plays the server
+// itself.
 func scripted(t *testing.T) (p *faultnet.Proxy, client, server *conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

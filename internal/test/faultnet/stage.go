@@ -59,8 +59,8 @@ func (s *stage) all(ctx context.Context) iter.Seq[[]byte] {
 	}
 }
 
-// wasReset tells, once everything has passed, whether the connection ended other
-// than by being closed in order.
+// wasReset tells, once everything has passed, whether the connection ended other than by being
+// closed in order.
 func (s *stage) wasReset() bool {
 	return !errors.Is(s.err, io.EOF) && !errors.Is(s.err, io.ErrUnexpectedEOF)
 }

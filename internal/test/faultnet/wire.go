@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// What a request and a reply begin with in RESP 2 and 3. Requests that are not
-// arrays, which are typed by hand, are not taken for RESP.
+// What a request and a reply begin with in RESP 2 and 3. Requests that are not arrays, which are
+// typed by hand, are not taken for RESP.
 const (
 	requestKinds = "*"
 	replyKinds   = "+-:$*_#,(!=%~>|"
@@ -29,8 +29,8 @@ func newFramer(r io.Reader, kinds string) *framer {
 	return &framer{r: bufio.NewReaderSize(r, 64<<10), kinds: kinds}
 }
 
-// next returns the next value as it came or, once the stream is not RESP, whatever
-// has come. With an error, there may be the beginning of a value.
+// next returns the next value as it came or, once the stream is not RESP, whatever has come. With
+// an error, there may be the beginning of a value.
 func (f *framer) next() ([]byte, error) {
 	var b bytes.Buffer
 	if !f.opaque {
@@ -93,8 +93,8 @@ func (f *framer) value(b *bytes.Buffer) error {
 // isRESP tells whether a request is an array, as clients send them.
 func isRESP(request []byte) bool { return bytes.HasPrefix(request, []byte(requestKinds)) }
 
-// word returns the first element of an array of strings, in lower case: a request's
-// command, or what a message is. It is empty for everything else.
+// word returns the first element of an array of strings, in lower case: a request's command, or
+// what a message is. It is empty for everything else.
 func word(value []byte) string {
 	lines := bytes.SplitN(value, []byte("\r\n"), 4)
 	if len(lines) < 4 || len(lines[0]) == 0 || len(lines[1]) == 0 || lines[1][0] != '$' {
@@ -108,8 +108,8 @@ func subscribes(request []byte) bool {
 	return strings.HasSuffix(word(request), "subscribe")
 }
 
-// unasked tells whether a reply is a message, which answers no request. In RESP 2,
-// only a connection that has subscribed gets messages, as arrays.
+// unasked tells whether a reply is a message, which answers no request. In RESP 2, only a
+// connection that has subscribed gets messages, as arrays.
 func unasked(reply []byte, subscribed bool) bool {
 	switch {
 	case len(reply) > 0 && reply[0] == '>':

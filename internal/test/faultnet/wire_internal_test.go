@@ -26,23 +26,3 @@ func TestFramer_cutsAStreamIntoValues(t *testing.T) {
 		t.Errorf("next() at the end = %q, %v", got, err)
 	}
 }
-
-func TestFramer_keepsEveryByteOfWhatIsNotRESP(t *testing.T) {
-	for _, text := range []string{
-		"GET /\r\n", "*x\r\nmore", "*1\r\n$x\r\nmore", "*1\r\n$9\r\ncut", "\x00\x00*", "*1", "$", "*99999999999999999999\r\n",
-	} {
-		for _, kinds := range []string{requestKinds, replyKinds} {
-			f := newFramer(iotest.HalfReader(strings.NewReader(text)), kinds)
-			var got strings.Builder
-			var err error
-			for err == nil {
-				var data []byte
-				data, err = f.next()
-				got.Write(data)
-			}
-			if got.String() != text || !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Errorf("%q came as %q, %v", text, got.String(), err)
-			}
-		}
-	}
-}
