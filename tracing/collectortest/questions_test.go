@@ -48,7 +48,7 @@ var quoted = regexp.MustCompile("`([^`]+)`")
 func TestCollector_answersTheQuestionsOfThePage(t *testing.T) {
 	c := startCollector(t)
 	x := &telemetry{t: t, to: c}
-	scene, err := incidents.Play(t.Context(), servers.SharedServer().Addr(), incidents.Options{Telemetry: x.of})
+	scene, err := incidents.Play(t, servers.SharedServer().Addr(), incidents.Options{Telemetry: x.of})
 	must(t, err)
 	t.Cleanup(func() { must(t, scene.Close(context.Background())) })
 	x.flush()

@@ -70,7 +70,7 @@ func play(t *testing.T) run {
 	redis := servers.StartRedis(t)
 	stale := 0
 	for n := range *plays {
-		scene, err := incidents.Play(t.Context(), redis.Addr(), incidents.Options{
+		scene, err := incidents.Play(t, redis.Addr(), incidents.Options{
 			Telemetry: func(instance string) incidents.Telemetry { return telemetry[instance] },
 			Hold:      time.Duration(min(n+1, *plays-n)) * time.Second,
 		})

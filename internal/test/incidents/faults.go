@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
 )
 
 // The log lines of the scene, by message.
@@ -32,7 +33,7 @@ func (s *stage) faults(ctx context.Context) error {
 		{Unheard, s.hearsNoAnswer}, {Panics, s.hookPanics},
 	} {
 		err := i.message(ctx, fault.key, func(ctx context.Context, _ trace.TraceID) error { return fault.play(ctx, i) })
-		i.net.set(none)
+		i.net.Heal()
 		if err != nil {
 			return wrong(fault.key, err)
 		}
@@ -51,7 +52,8 @@ func (s *stage) cannotBeNotified(ctx context.Context, i *instance) error {
 	if err != nil {
 		return err
 	}
-	i.net.set(unsubscribed)
+	lost := i.net.DropReplies(faultnet.Containing("subscribe"))
+	defer lost.Stop()
 	failed := make(chan error, 1)
 	go func() { failed <- i.locker.Do(ctx, Polled, func(context.Context) error { return nil }) }()
 	err = s.watch.awaitLine(ctx, LinePolls)
@@ -74,9 +76,9 @@ func (s *stage) losesItsLease(ctx context.Context, i *instance) error {
 // cannotRenew is a turn whose renewals fail until the network is well again.
 func (s *stage) cannotRenew(ctx context.Context, i *instance) error {
 	return i.memory.Turn(ctx, func(ctx context.Context) error {
-		i.net.set(down)
+		i.net.Refuse()
 		err := s.watch.await(ctx, "three failed renewals", func() bool { return s.watch.renewals(Outage, true) >= 3 })
-		i.net.set(none)
+		i.net.Heal()
 		if err != nil {
 			return err
 		}
@@ -87,7 +89,7 @@ func (s *stage) cannotRenew(ctx context.Context, i *instance) error {
 
 // isUnavailable is an attempt without the lock service.
 func (s *stage) isUnavailable(ctx context.Context, i *instance) error {
-	i.net.set(down)
+	i.net.Refuse()
 	_, err := i.locker.TryAcquire(ctx, Unavailable)
 	return want("TryAcquire", err, distlock.ErrUnavailable)
 }
@@ -98,7 +100,7 @@ func (s *stage) cannotRelease(ctx context.Context, i *instance) error {
 	if err != nil {
 		return err
 	}
-	i.net.set(down)
+	i.net.Refuse()
 	return errors.Join(want("Release", lease.Release(ctx), distlock.ErrUnavailable), s.watch.awaitLine(ctx, LineNotReleased))
 }
 
@@ -108,8 +110,8 @@ func (s *stage) hearsNoAnswer(ctx context.Context, i *instance) error {
 		if _, err := i.memory.Load(ctx, ""); err != nil { // over the connection of the Save
 			return err
 		}
-		i.net.set(deaf)
-		defer i.net.set(none)
+		lost := i.net.DropReplies(nil)
+		defer lost.Stop()
 		return i.memory.Save(ctx, "Did you get this?", "Perhaps.")
 	})
 	return want("Save", err, distlock.ErrOutcomeUnknown)

@@ -3,7 +3,7 @@
 // failed renewals, a stuck holder. The Report of the scene has the facts, so that a test can compare the
 // received telemetry with them.
 //
-//	scene, err := incidents.Play(ctx, server.Addr(), incidents.Options{Telemetry: of})
+//	scene, err := incidents.Play(t, server.Addr(), incidents.Options{Telemetry: of})
 //	// ... compare scene.Report with the received telemetry ...
 //	err = scene.Close(ctx)
 //
@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -113,6 +114,7 @@ type Scene struct {
 
 // stage is what a scene needs while it runs.
 type stage struct {
+	tb        testing.TB
 	admin     *redis.Client
 	namespace string
 	opts      Options
@@ -130,11 +132,13 @@ type stage struct {
 // Play plays the scene on the Redis at addr, where no other scene may play at that time: all have one
 // namespace, because metrics have it as an attribute. It returns an error if an incident did not happen;
 // then nothing is left to close.
-func Play(ctx context.Context, addr string, opts Options) (*Scene, error) {
+func Play(tb testing.TB, addr string, opts Options) (*Scene, error) {
+	ctx := tb.Context()
 	if opts.Hold == 0 {
 		opts.Hold = 2 * time.Second
 	}
 	s := &stage{
+		tb:        tb,
 		admin:     redis.NewClient(&redis.Options{Addr: addr}),
 		namespace: "incidents",
 		opts:      opts,

@@ -31,7 +31,7 @@ type span struct{ instance, name, key, outcome string }
 func TestPlay_reportIsThatOfTheSpans(t *testing.T) {
 	server := servers.StartRedis(t)
 	exporters := make(map[string]*tracetest.InMemoryExporter)
-	scene, err := incidents.Play(t.Context(), server.Addr(), incidents.Options{
+	scene, err := incidents.Play(t, server.Addr(), incidents.Options{
 		Hold: 100 * time.Millisecond,
 		Telemetry: func(instance string) incidents.Telemetry {
 			exporters[instance] = tracetest.NewInMemoryExporter()
@@ -88,7 +88,7 @@ func TestPlay_reportIsThatOfTheSpans(t *testing.T) {
 
 // Each incident happens, whatever the telemetry.
 func TestPlay_everythingHappens(t *testing.T) {
-	scene, err := incidents.Play(t.Context(), servers.SharedServer().Addr(), incidents.Options{Hold: 1})
+	scene, err := incidents.Play(t, servers.SharedServer().Addr(), incidents.Options{Hold: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,11 +2,7 @@ package incidents
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"net"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,6 +11,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/test/faultnet"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
@@ -24,7 +21,7 @@ import (
 // instance is one instance of an application, with its own network.
 type instance struct {
 	name   string
-	net    *network
+	net    *faultnet.Net
 	client *redis.Client
 	locker *distlock.Locker
 	memory *lockedmemory.LockedMemory[string, string]
@@ -43,8 +40,8 @@ func newInstance(s *stage, addr, name string) (*instance, error) {
 	if to.Tracer == nil {
 		to.Tracer = noop.NewTracerProvider().Tracer("")
 	}
-	i := &instance{name: name, net: new(network), tracer: to.Tracer}
-	i.client = redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, Dialer: i.net.dial,
+	i := &instance{name: name, net: faultnet.NewNet(s.tb), tracer: to.Tracer}
+	i.client = redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, Dialer: i.net.Dial,
 		DialerRetries: 1, DialerRetryTimeout: time.Millisecond, MinRetryBackoff: time.Millisecond,
 		MaxRetryBackoff: time.Millisecond})
 	options := &distlock.Options{Namespace: s.namespace, Holder: name, TTL: 20 * time.Second,
@@ -78,81 +75,4 @@ func (i *instance) message(ctx context.Context, key string,
 	ctx, span := i.tracer.Start(lockedmemory.WithSession(ctx, key), "message", trace.WithNewRoot())
 	defer span.End()
 	return fn(ctx, span.SpanContext().TraceID())
-}
-
-// network is the network of an instance. A fault applies to all connections, also to those that exist.
-type network struct {
-	mu    sync.Mutex
-	fault fault
-	conns []*conn
-}
-
-type fault int
-
-const (
-	none         fault = iota
-	down               // no connection, and none can be made
-	deaf               // requests arrive, answers do not
-	unsubscribed       // no subscription
-)
-
-var errNetwork = errors.New("the network of the scene is down")
-
-func (n *network) set(f fault) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.fault = f
-	if f == down {
-		for _, c := range n.conns {
-			_ = c.Close()
-		}
-		n.conns = nil
-	}
-}
-
-func (n *network) is(f fault) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.fault == f
-}
-
-func (n *network) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	if n.is(down) {
-		return nil, errNetwork
-	}
-	inner, err := new(net.Dialer).DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	c := &conn{inner, n}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.fault == down { // since
-		_ = c.Close()
-		return nil, errNetwork
-	}
-	n.conns = append(n.conns, c)
-	return c, nil
-}
-
-type conn struct {
-	net.Conn
-	network *network
-}
-
-func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if c.network.is(deaf) {
-		_ = c.Close()
-		return 0, errNetwork
-	}
-	return n, err
-}
-
-func (c *conn) Write(b []byte) (int, error) {
-	if c.network.is(unsubscribed) && strings.Contains(strings.ToLower(string(b)), "subscribe") {
-		_ = c.Close()
-		return 0, errNetwork
-	}
-	return c.Conn.Write(b)
 }
