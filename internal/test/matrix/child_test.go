@@ -31,8 +31,8 @@ type order struct {
 	TTL      time.Duration
 }
 
-// serveLock waits for the lock and sends its token. At the parent's word serveLock releases the lock
-// and sends the error.
+// serveLock waits for the lock and sends its token. At the parent's word serveLock releases the
+// lock and sends the error.
 func serveLock(ctx context.Context, parent *child.Line, o order) error {
 	l, err := lockurl.Open(ctx, o.URL, &distlock.Options{
 		Namespace: namespace, TTL: o.TTL, Wait: time.Minute, Holder: "child", Logger: slog.New(slog.DiscardHandler),

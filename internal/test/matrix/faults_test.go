@@ -19,8 +19,9 @@ type row struct {
 	alone bool     // it measures how soon something happens, or changes the shared server for all
 }
 
-// A row runs on each topology where its fault differs. Sentinel is a node until the master changes or the
-// client connects. A Cluster differs where the client follows redirections, and where messages go.
+// A row runs on each topology where its fault differs. Sentinel is a node until the master changes
+// or the client connects. A Cluster differs where the client follows redirections, and where
+// messages go.
 var (
 	oneServer = []string{"node", "postgres"}             // a fault of the record, the queue or the session
 	perKind   = []string{"node", "postgres", "redlock3"} // a fault of a client
@@ -91,8 +92,8 @@ func eachRow(t *testing.T, own bool, run func(t *testing.T, topology string, row
 	}
 }
 
-// TestFaults runs the rows that share the servers of their topology.
-// The rows that run alone come first, then the others run side by side.
+// TestFaults runs the rows that share the servers of their topology. The rows that run alone come
+// first, then the others run side by side.
 func TestFaults(t *testing.T) {
 	eachRow(t, false, func(t *testing.T, topology string, rows []row) {
 		s := startService(t, topology)

@@ -21,8 +21,8 @@ import (
 // prompt is how late a call may return after its context has ended.
 const prompt = 50 * time.Millisecond
 
-// soon reports whether a call returns at once when it is due, a time after its start.
-// Stalls of this process do not count.
+// soon reports whether a call returns at once when it is due, a time after its start. Stalls of
+// this process do not count.
 func soon(start time.Time, due time.Duration) bool {
 	return time.Since(start) <= due+prompt+stalls.Stalled(start, time.Now())
 }
@@ -45,7 +45,8 @@ func holdersCutOff(t *testing.T, s *service) {
 				inTime++
 				continue
 			}
-			// Before it was told, when its timer may have been late, and while the server was asked.
+			// Before it was told, when its timer may have been late, and while the server was
+			// asked.
 			stalled := stalls.Stalled(e.told.Add(-250*time.Millisecond), e.asked)
 			if stalled == 0 && e.asked.Sub(e.told) < 20*time.Millisecond {
 				t.Fatalf("holder %d was told too late, without an excuse: the lock had %s left", i, e.left)
@@ -69,7 +70,8 @@ type end struct {
 // holdersPerClient: clients of several servers, or of PostgreSQL, are expensive.
 var holdersPerClient = map[string]int{"node": 1, "postgres": 10, "redlock3": 10}
 
-// lifetimes returns a function that asks the server for the rest of a lock's TTL, over n connections.
+// lifetimes returns a function that asks the server for the rest of a lock's TTL, over n
+// connections.
 func (s *service) lifetimes(t *testing.T, n int) func(ctx context.Context, key string) (time.Duration, error) {
 	c := s.client(t, setting{
 		redis:    func(o *redis.UniversalOptions) { o.MinIdleConns, o.PoolSize = n, n },

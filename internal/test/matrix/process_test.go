@@ -30,8 +30,8 @@ func holderKilled(t *testing.T, s *service) {
 	mustRelease(t, lease)
 }
 
-// access is what the next holder of a session does while the one before is stopped, and what the session
-// has then, after what it had before.
+// access is what the next holder of a session does while the one before is stopped, and what the
+// session has then, after what it had before.
 type access struct {
 	do   func(next *turn) error
 	more []string
@@ -55,9 +55,10 @@ var (
 // cleared stands for what empties a session.
 const cleared = ""
 
-// holderStopped: a holder is stopped in the middle of turns, for longer than its TTL, and another process
-// takes the sessions. The first one goes on past all checks of its leases. The lock cannot prevent that:
-// the store refuses all that it does. The sessions have what it had saved before, and more.
+// holderStopped: a holder is stopped in the middle of turns, for longer than its TTL, and another
+// process takes the sessions. The first one goes on past all checks of its leases. The lock cannot
+// prevent that: the store refuses all that it does. The sessions have what it had saved before, and
+// more.
 func holderStopped(key string, a access) func(*testing.T, *service) {
 	return func(t *testing.T, s *service) { stopHolder(t, s, "holderStopped-"+key, a) }
 }

@@ -56,7 +56,8 @@ return (ttl < 0 or ttl > tonumber(keep)) and 1 or 0`, "1", lockKey(key)}
 		postgres: "UPDATE belugalock.lease SET expires_at = {now} WHERE key = {key}",
 		node:     func(key string) []string { return []string{"EVAL", expireRecord, "1", lockKey(key)} },
 	}
-	// recordOfQueue is the beginning of a record: "b2H" means that the lock is held and has a queue.
+	// recordOfQueue is the beginning of a record: "b2H" means that the lock is held and has a
+	// queue.
 	recordOfQueue = question{
 		redis:    func(key string) []string { return []string{"GETRANGE", lockKey(key), "0", "2"} },
 		postgres: "SELECT 'b2H' FROM belugalock.lease WHERE key = {key} AND NOT released AND waiting > 0",

@@ -110,9 +110,9 @@ func waiterDies(which string) func(*testing.T, *service) {
 	}
 }
 
-// The notice of a handoff is lost with the connection for notifications: the waiter asks as soon as it is
-// connected again. If the lock expires without a notice, the waiter asks when the holder's TTL has
-// passed, or its own time is up.
+// The notice of a handoff is lost with the connection for notifications: the waiter asks as soon as
+// it is connected again. If the lock expires without a notice, the waiter asks when the holder's
+// TTL has passed, or its own time is up.
 func wakeUpLost(t *testing.T, s *service) {
 	const key = "wakeUpLost"
 	network := faultnet.NewNet(t)

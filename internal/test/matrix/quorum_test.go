@@ -65,7 +65,8 @@ local ms = r and redis.call('PTTL', KEYS[1]) - string.sub(r, 85, 95) or 0
 return string.format('%.0f', time[1] * 1000000 + time[2] + ms * 1000)`
 )
 
-// listeners asks a node how many processes listen for the release of a lock. Some names share a channel.
+// listeners asks a node how many processes listen for the release of a lock. Some names share a
+// channel.
 func listeners(namespace, key string) []string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(namespace + ":{" + key + "}:"))
@@ -81,8 +82,8 @@ func (s *service) awaitHolding(tb testing.TB, nodes []*servers.Redis, key string
 	})
 }
 
-// lifetimesOfAll is lifetimes for a quorum: until a quorum of nodes may grant the lock to another client.
-// The nodes have the clock of this process, so it does not matter how late they are asked.
+// lifetimesOfAll is lifetimes for a quorum: until a quorum of nodes may grant the lock to another
+// client. The nodes have the clock of this process, so it does not matter how late they are asked.
 func (s *service) lifetimesOfAll(c client) func(ctx context.Context, key string) (time.Duration, error) {
 	return func(ctx context.Context, key string) (time.Duration, error) {
 		asked := time.Now().UnixMicro()

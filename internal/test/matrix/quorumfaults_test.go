@@ -129,8 +129,8 @@ func unavailableWithout(t *testing.T, l *distlock.Locker, wait time.Duration, do
 	}
 }
 
-// nodeSlow: a minority of the nodes answers late, and no call waits for it. Its requests go on in the
-// background.
+// nodeSlow: a minority of the nodes answers late, and no call waits for it. Its requests go on in
+// the background.
 func nodeSlow(t *testing.T, s *service) {
 	network := faultnet.NewNet(t)
 	l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{})
@@ -150,8 +150,8 @@ func nodeSlow(t *testing.T, s *service) {
 	})
 }
 
-// byQuorum returns a turn that only a quorum of the nodes knows of. All other nodes are down, and the
-// holder is cut off from all nodes until heal.
+// byQuorum returns a turn that only a quorum of the nodes knows of. All other nodes are down, and
+// the holder is cut off from all nodes until heal.
 func byQuorum(t *testing.T, s *service, key string, ttl time.Duration) (old *turn, heal func()) {
 	t.Helper()
 	nodes := s.Nodes()
@@ -174,8 +174,8 @@ func byQuorum(t *testing.T, s *service, key string, ttl time.Duration) (old *tur
 	return old, network.Heal
 }
 
-// restartEmpty starts so many nodes anew that the rest is no quorum: all that were down, and one that
-// had granted locks.
+// restartEmpty starts so many nodes anew that the rest is no quorum: all that were down, and one
+// that had granted locks.
 func restartEmpty(s *service) {
 	var restarting sync.WaitGroup
 	for _, node := range s.Nodes()[s.Quorum.Size()-1:] {
@@ -184,8 +184,8 @@ func restartEmpty(s *service) {
 	restarting.Wait()
 }
 
-// nodesRestartedEmpty: most nodes are back without their data, and do not know of a lock. They do not count
-// before the TTL of each lock is over, so no other client gets it.
+// nodesRestartedEmpty: most nodes are back without their data, and do not know of a lock. They do
+// not count before the TTL of each lock is over, so no other client gets it.
 func nodesRestartedEmpty(t *testing.T, s *service) {
 	const key, ttl = "nodesRestartedEmpty", 2 * time.Second
 	s.beside.restartDelay = ttl
@@ -221,9 +221,9 @@ func overtaken(t *testing.T, old, next *turn, heal func()) {
 	b.check(t, next.history(t, t.Context()))
 }
 
-// nodesRestartedWithoutDelay: the same without RestartDelay. Then another client gets the lock while it is
-// held, and the store refuses the older holder. A token may be lower than one that the store has seen, and
-// the holder gets a higher one.
+// nodesRestartedWithoutDelay: the same without RestartDelay. Then another client gets the lock
+// while it is held, and the store refuses the older holder. A token may be lower than one that the
+// store has seen, and the holder gets a higher one.
 func nodesRestartedWithoutDelay(t *testing.T, s *service) {
 	const key, ttl = "nodesRestartedWithoutDelay", 4 * time.Second
 	others := s.instance(t, distlock.Options{TTL: ttl, Wait: ttl})
@@ -261,8 +261,9 @@ func nodesRestartedWithoutDelay(t *testing.T, s *service) {
 	seen.check(t, again.history(t, t.Context()))
 }
 
-// grantsEnd: grants end too early, as by the step of a clock. A minority of nodes gets the lock back from its
-// holder. Without a majority, another client gets the lock, and the store refuses the old holder.
+// grantsEnd: grants end too early, as by the step of a clock. A minority of nodes gets the lock
+// back from its holder. Without a majority, another client gets the lock, and the store refuses the
+// old holder.
 func grantsEnd(t *testing.T, s *service) {
 	const key, ttl = "grantsEnd", 3 * time.Second
 	opts := distlock.Options{TTL: ttl, RenewEvery: ttl / 10}
@@ -291,8 +292,9 @@ func grantsEnd(t *testing.T, s *service) {
 	goesOn(t, old, others.session(key, true), ttl, b)
 }
 
-// nodesReadOnly: nodes are read-only replicas for a while. A minority changes nothing. With a majority,
-// calls fail with READONLY: no lease is lost, and no lock is busy or free by the word of a replica.
+// nodesReadOnly: nodes are read-only replicas for a while. A minority changes nothing. With a
+// majority, calls fail with READONLY: no lease is lost, and no lock is busy or free by the word of
+// a replica.
 func nodesReadOnly(t *testing.T, s *service) {
 	const key, ttl = "nodesReadOnly", 20 * time.Second
 	nodes := s.Nodes()

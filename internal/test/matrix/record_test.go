@@ -13,8 +13,8 @@ import (
 
 // An operator has a hand in the record of a lock.
 
-// recordDeleted: the record of a lock is deleted again and again under load. Tokens follow the clock
-// of the server, a holder learns of its loss, and no waiter is left behind.
+// recordDeleted: the record of a lock is deleted again and again under load. Tokens follow the
+// clock of the server, a holder learns of its loss, and no waiter is left behind.
 func recordDeleted(t *testing.T, s *service) {
 	const key, ttl, lasts = "recordDeleted", 2 * time.Second, time.Second
 	opts := distlock.Options{TTL: ttl, Wait: -1}

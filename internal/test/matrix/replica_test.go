@@ -16,8 +16,9 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-// replicaAnswers: for a while, a client is led to a read-only replica that has received no lock. The
-// replica refuses each call for now, so no lease is lost, and no lock is busy or free by its word.
+// replicaAnswers: for a while, a client is led to a read-only replica that has received no lock.
+// The replica refuses each call for now, so no lease is lost, and no lock is busy or free by its
+// word.
 func replicaAnswers(t *testing.T, s *service) {
 	const key, ttl = "replicaAnswers", 3 * time.Second
 	replica, code := s.readOnlyReplica(t)

@@ -173,7 +173,8 @@ func outOfMemory(t *testing.T, s *service) {
 	mustRelease(t, mustAcquire(t, l, key))
 }
 
-// The node reads its data from disk. A call that waits goes on when that is over, or ends with its wait.
+// The node reads its data from disk. A call that waits goes on when that is over, or ends with its
+// wait.
 func loading(t *testing.T, s *service) {
 	const key, wait = "loading", time.Second
 	node := s.master(key)
@@ -203,8 +204,8 @@ func loading(t *testing.T, s *service) {
 	reloading.Wait()
 }
 
-// The record is at one master already, and missing keys would be at another. Scripts with the record
-// alone go on, and the others work without the queue.
+// The record is at one master already, and missing keys would be at another. Scripts with the
+// record alone go on, and the others work without the queue.
 func slotOnTheMove(t *testing.T, s *service) {
 	const key, ttl = "slotOnTheMove", 2 * time.Second
 	l := locker(t, s.client(t), distlock.Options{TTL: ttl, RenewEvery: 200 * time.Millisecond})

@@ -257,7 +257,8 @@ func stale(tb testing.TB, what string, err error, fence, mark int64) {
 	}
 }
 
-// twoNamespaces has two instances share a session, but no lock: the later turn is the one that saves.
+// twoNamespaces has two instances share a session, but no lock: the later turn is the one that
+// saves.
 func twoNamespaces(t *testing.T, s *service) {
 	ours := s.instance(t, distlock.Options{TTL: time.Minute})
 	theirs := s.instance(t, distlock.Options{TTL: time.Minute, Namespace: "another"})

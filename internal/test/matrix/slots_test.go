@@ -10,11 +10,11 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 )
 
-// slotMoves: the slots of locks move to another master under load, again and again. No lease is lost,
-// no two clients hold a lock, and tokens rise. While a slot moves, a call takes three round trips: its
-// own, and that of the client, which follows the redirection. Acquire and release without contention then
-// take at most six times as long as those of a lock whose slot stays, in the median of that time. More
-// means that calls wait for something else.
+// slotMoves: the slots of locks move to another master under load, again and again. No lease is
+// lost, no two clients hold a lock, and tokens rise. While a slot moves, a call takes three round
+// trips: its own, and that of the client, which follows the redirection. Acquire and release
+// without contention then take at most six times as long as those of a lock whose slot stays, in
+// the median of that time. More means that calls wait for something else.
 func slotMoves(t *testing.T, s *service) {
 	const (
 		key, ttl      = "slotMoves", 2 * time.Second
@@ -68,8 +68,8 @@ func slotMoves(t *testing.T, s *service) {
 	}
 }
 
-// uncontended acquires and releases locks one after the other while during runs, each in a goroutine
-// of its own, and returns how long each pair of calls took.
+// uncontended acquires and releases locks one after the other while during runs, each in a
+// goroutine of its own, and returns how long each pair of calls took.
 func uncontended(t *testing.T, l *distlock.Locker, keys []string, during func()) map[string][]time.Duration {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

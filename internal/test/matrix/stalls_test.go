@@ -16,7 +16,8 @@ import (
 var stalls *leakcheck.Watch
 
 // unlessStalled runs a part of a row that needs a process that runs. If the part fails and the
-// process was not let run for 250 ms, the failure shows nothing: the part runs again, on another key.
+// process was not let run for 250 ms, the failure shows nothing: the part runs again, on another
+// key.
 func unlessStalled(t *testing.T, key string, part func(t testing.TB, key string)) {
 	t.Helper()
 	const tries, much = 10, 250 * time.Millisecond

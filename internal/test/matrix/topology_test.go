@@ -162,7 +162,8 @@ func dialedBy(dial dialer) setting {
 // ofRedis is a setting of a client of Redis.
 func ofRedis(change func(*redis.UniversalOptions)) setting { return setting{redis: change} }
 
-// calls is what each request about a lock contains, and acquires what those contain that may grant it.
+// calls is what each request about a lock contains, and acquires what those contain that may grant
+// it.
 func (s *service) calls() string {
 	if s.postgres != nil {
 		return "_v1("
@@ -310,7 +311,8 @@ func rises(tb testing.TB, before, next int64) {
 	}
 }
 
-// lostWithin waits until the lease's context is cancelled, and checks that it is for the right reason.
+// lostWithin waits until the lease's context is cancelled, and checks that it is for the right
+// reason.
 func lostWithin(tb testing.TB, lease *distlock.Lease, limit time.Duration) {
 	tb.Helper()
 	timer := time.NewTimer(limit)

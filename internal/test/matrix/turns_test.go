@@ -49,7 +49,8 @@ func turnOrders(prefix string) (orders []turnOrder) {
 	return orders
 }
 
-// report is what a child says of one turn: when it has begun, Key and Fence, and when it is over, all.
+// report is what a child says of one turn: when it has begun, Key and Fence, and when it is over,
+// all.
 type report struct {
 	Key   string
 	Fence int64
