@@ -19,28 +19,22 @@ func TestHasInput_anotherReaderWaits_returns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer conn.Close()
 	peer, err := listener.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		_, _ = conn.Read(make([]byte, 1))
-	}()
-	limit := time.AfterFunc(10*time.Second, func() { _ = peer.Close() })
-	defer limit.Stop()
+	defer time.AfterFunc(10*time.Second, func() { _ = peer.Close() }).Stop()
+	read := make(chan error)
+	go func() { _, err := conn.Read(make([]byte, 1)); read <- err }()
 	for range 100 {
 		if hasInput(conn) {
 			t.Fatal("there is input, or the reader was waited for")
 		}
 		time.Sleep(time.Millisecond) // the reader waits by then
 	}
-	if err := peer.Close(); err != nil {
-		t.Fatal(err)
-	}
+	_ = peer.Close()
 	<-read
 	for !hasInput(conn) { // the end of the stream
 	}
-	_ = conn.Close()
 }

@@ -28,22 +28,6 @@ func TestParseURL_schemaIsItsOwnParameter(t *testing.T) {
 	}
 }
 
-// The rules are those of libpq, whose users bring their URLs along.
-func TestParseURL_rulesOfLibpq(t *testing.T) {
-	const rawURL = "postgres://u:a+b%40c@h1,h2:5433/db?options=-c%20geqo%3Doff&sslmode=disable&application_name=x+y"
-	config, _, err := postgres.ParseURL(rawURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := config.ConnConfig
-	if c.Password != "a+b@c" || len(c.Fallbacks) != 1 || c.Fallbacks[0].Host != "h2" || c.Fallbacks[0].Port != 5433 {
-		t.Errorf("password %q, fallbacks %+v", c.Password, c.Fallbacks)
-	}
-	if p := c.RuntimeParams; p["options"] != "-c geqo=off" || p["application_name"] != "x+y" {
-		t.Errorf("parameters %q", p)
-	}
-}
-
 func TestParseURL_refusalShowsNoPassword(t *testing.T) {
 	for name, bad := range map[string]struct{ url, text string }{
 		"slash":                   {"postgres://u:s3/cret@h/db", "percent-encode"},

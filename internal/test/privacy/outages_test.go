@@ -107,23 +107,6 @@ func unavailable(w *witness, server *servers.Redis) {
 	_, err := in.locker.Acquire(w.t.Context(), session)
 	w.saw("Acquire", err, distlock.ErrUnavailable)
 	w.saw("Save", in.memory.Save(w.t.Context(), said(1), said(2)), distlock.ErrUnavailable)
-	_, err = in.memory.Load(w.t.Context(), text)
-	w.saw("Load", err, distlock.ErrUnavailable)
-}
-
-func cancelled(w *witness, server *servers.Redis) {
-	in, other := w.open(server, "all"), w.open(server, "all")
-	lease, err := other.locker.Acquire(w.t.Context(), session)
-	must(w.t, err)
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Millisecond)
-	defer cancel()
-	_, err = in.locker.Acquire(ctx, session)
-	w.saw("Acquire", err, context.DeadlineExceeded)
-	w.saw("Turn", in.memory.Turn(ctx, func(context.Context) error { return nil }), context.DeadlineExceeded)
-	w.saw("Save", in.memory.Save(ctx, said(1), said(2)), context.DeadlineExceeded)
-	_, err = in.memory.Load(ctx, text)
-	w.saw("Load", err, context.DeadlineExceeded)
-	must(w.t, lease.Release(w.t.Context()))
 }
 
 func outOfMemory(w *witness, server *servers.Redis) {

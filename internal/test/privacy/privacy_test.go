@@ -32,7 +32,6 @@ var scenes = []struct {
 	{name: "wrongRights", run: wrongRights},
 	{name: "wrongPassword", run: wrongPassword},
 	{name: "unavailable", run: unavailable},
-	{name: "cancelled", run: cancelled},
 	{name: "outOfMemory", run: outOfMemory, args: []string{}},
 	{name: "readOnly", run: readOnly, args: []string{}},
 	// Redis repeats the first arguments of a command that it does not know.

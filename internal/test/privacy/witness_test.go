@@ -42,7 +42,8 @@ const (
 	password = mark + "-password"
 )
 
-// note is a message: texts, a number, and a time, which encoding/json treats differently when they are wrong.
+// note is a message: texts, a number, and a time, which encoding/json treats differently when they
+// are wrong.
 type note struct {
 	Text string
 	N    int8
@@ -268,11 +269,15 @@ func do(t *testing.T, server *servers.Redis, args ...string) {
 	must(t, err)
 }
 
-// garbler is a server that answers everything with a line that is no reply, and shows what it was told.
+// garbler is a server that answers scripts and reads with a line that is no reply, and shows what it was told.
 func garbler(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	var conns sync.WaitGroup
+	t.Cleanup(func() {
+		_ = listener.Close()
+		conns.Wait()
+	})
 	conns.Go(func() {
 		for {
 			conn, err := listener.Accept()
@@ -283,35 +288,18 @@ func garbler(t *testing.T) string {
 				defer conn.Close()
 				_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
 				buffer := make([]byte, 64<<10)
-				for {
-					n, err := conn.Read(buffer)
-					if err != nil {
-						return
+				for n, err := conn.Read(buffer); err == nil; n, err = conn.Read(buffer) {
+					asked, reply := strings.ToLower(string(buffer[:n])), "+OK\r\n"
+					switch {
+					case strings.Contains(asked, "evalsha"), strings.Contains(asked, "xrange"):
+						reply = "?" + session + " " + text + "\r\n"
+					case strings.Contains(asked, "hello"):
+						reply = "-ERR unknown command\r\n"
 					}
-					asked := strings.ToLower(string(buffer[:n]))
-					reply := ""
-					for range strings.Count(asked, "*") {
-						switch {
-						case strings.Contains(asked, "evalsha"):
-							reply += "?" + session + " " + text + "\r\n"
-						case strings.Contains(asked, "xrange"):
-							reply += "?" + session + " " + text + "\n"
-						case strings.Contains(asked, "hello"):
-							reply += "-ERR unknown command\r\n"
-						default:
-							reply += "+OK\r\n"
-						}
-					}
-					if _, err := conn.Write([]byte(reply)); err != nil {
-						return
-					}
+					_, _ = conn.Write([]byte(strings.Repeat(reply, strings.Count(asked, "*"))))
 				}
 			})
 		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		conns.Wait()
 	})
 	return listener.Addr().String()
 }

@@ -41,8 +41,8 @@ var wires = []wire{
 	{kind: kind{name: "cancelled", cancels: true}, ttl: ttl, wait: wait, apart: true},
 }
 
-// Each read and write of the connections fails in turn: once, or, as in a broken network, together with
-// all later ones. In a third round, the caller leaves at that moment.
+// Each read and write of the connections fails in turn: once, or, as in a broken network, together
+// with all later ones. In a third round, the caller leaves at that moment.
 func TestSweep_connections(t *testing.T) {
 	r := newRealm(t, servers.StartRedis(t), nil)
 	for i, row := range slices.Concat(lockRows, storeRows) {

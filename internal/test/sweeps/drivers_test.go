@@ -48,7 +48,8 @@ func TestSweep_drivers(t *testing.T) {
 	}
 }
 
-// newScene is two instances of services in process; what the first asks of them goes through the point.
+// newScene is two instances of services in process; what the first asks of them goes through the
+// point.
 func newScene(t *testing.T, p *point) *scene {
 	service := memlock.NewDriver()
 	store, err := memstore.NewDriver(nil)

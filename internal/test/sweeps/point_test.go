@@ -87,8 +87,8 @@ func through[T any](ctx context.Context, p *point, call func(context.Context) (T
 	return none, p.kind.err
 }
 
-// clientsPatience is the timeout of a client of a session store. Some callers have no deadline, as the
-// contract of the drivers says.
+// clientsPatience is the timeout of a client of a session store. Some callers have no deadline, as
+// the contract of the drivers says.
 const clientsPatience = 10 * time.Second
 
 func hang(ctx context.Context) error {
@@ -102,8 +102,8 @@ func hang(ctx context.Context) error {
 	}
 }
 
-// locks is a driver of a lock service behind a point. It embeds no driver: a method that it lacks does
-// not compile.
+// locks is a driver of a lock service behind a point. It embeds no driver: a method that it lacks
+// does not compile.
 type locks struct {
 	inner driver.Driver
 	point *point

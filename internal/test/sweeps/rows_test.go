@@ -3,6 +3,7 @@ package sweeps
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -447,7 +448,8 @@ func inTurn(run func(s *scene, turn context.Context)) func(*scene) {
 	}
 }
 
-// reads are those of a memory and its store. Each expects so many exchanges, or an error and nothing.
+// reads are those of a memory and its store. Each expects so many exchanges, or an error and
+// nothing.
 var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
 	"load": func(ctx context.Context, s *scene, exchanges int) error {
 		messages, err := s.faulty.memory.Load(ctx, "")
@@ -462,14 +464,10 @@ var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
 		return s.all(len(found), exchanges, err)
 	},
 	"backward": func(ctx context.Context, s *scene, exchanges int) error {
-		n := 0
-		for _, err := range s.faulty.memory.Backward(ctx, lockedmemory.Place{}) {
-			if err != nil {
-				return s.all(n, exchanges, err)
-			}
-			n++
-		}
-		return s.all(n, exchanges, nil)
+		return s.each(s.faulty.memory.Backward(ctx, lockedmemory.Place{}), exchanges)
+	},
+	"forward": func(ctx context.Context, s *scene, exchanges int) error {
+		return s.each(s.faulty.memory.Forward(ctx, lockedmemory.Place{}), exchanges)
 	},
 	"answered": func(ctx context.Context, s *scene, _ int) error {
 		found, _, err := s.faulty.memory.Answered(ctx, "never")
@@ -491,16 +489,17 @@ var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
 		_, err := s.faulty.memory.Ping(ctx)
 		return err
 	},
-	"turns": func(ctx context.Context, s *scene, exchanges int) error {
-		n := 0
-		for _, err := range s.faulty.memory.Forward(ctx, lockedmemory.Place{}) {
-			if err != nil {
-				return s.all(n, exchanges, err)
-			}
-			n++
+}
+
+func (s *scene) each(found iter.Seq2[lockedmemory.Exchange[string], error], exchanges int) error {
+	n := 0
+	for _, err := range found {
+		if err != nil {
+			return s.all(n, exchanges, err)
 		}
-		return s.all(n, exchanges, nil)
-	},
+		n++
+	}
+	return s.all(n, exchanges, nil)
 }
 
 func (s *scene) all(got, want int, err error) error {

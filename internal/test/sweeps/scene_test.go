@@ -211,7 +211,8 @@ func closed(in instance) bool {
 	return errors.Is(err, distlock.ErrClosed)
 }
 
-// judgeSession saves once more, and compares the stored messages with the answers that the callers got.
+// judgeSession saves once more, and compares the stored messages with the answers that the callers
+// got.
 func (s *scene) judgeSession() {
 	s.Helper()
 	if closed(s.faulty) {
