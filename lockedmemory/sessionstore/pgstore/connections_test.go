@@ -40,19 +40,3 @@ func TestDriver_O_withoutCaches_pgBouncer(t *testing.T) {
 	}
 	sessions.Wait()
 }
-
-// The server ends the connections of the application's pool. The next Save succeeds, on a new one.
-func TestDriver_C_connectionEndedByServer_saves(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	for n := range int64(3) {
-		r.saves("s", r.fence, n+1, "x")
-		if ended := r.do(`SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
-			WHERE datname = current_database() AND pid <> pg_backend_pid()`); ended == "0" {
-			t.Fatal("no connection was ended")
-		}
-	}
-	if got := r.texts("s"); len(got) != 3 {
-		t.Errorf("%q", got)
-	}
-}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -190,23 +189,4 @@ func TestTrim_nothingToTrim_readsLittle(t *testing.T) {
 	if more := script() - before; more > 2<<20 {
 		t.Errorf("the script needs %d bytes, of exchanges that stay", more)
 	}
-}
-
-// A Save after the first access of its lease is one XADD.
-func TestSave_inTurn_bareXADD(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t)
-	r := newRig(t, server, &distlock.Options{RenewEvery: -1})
-	must(t, r.memory.Save(t.Context(), "q", "a"))
-	r.turn(t, func(ctx context.Context) {
-		must(t, r.opens(ctx))
-		must(t, r.client.ConfigResetStat(ctx).Err())
-		for range 10 {
-			must(t, r.memory.Save(ctx, "q", "a"))
-		}
-		stats := r.client.Info(ctx, "commandstats").Val()
-		if !strings.Contains(stats, "cmdstat_xadd:calls=10,") || strings.Contains(stats, "cmdstat_eval") {
-			t.Errorf("10 Saves are %s", stats)
-		}
-	})
 }
