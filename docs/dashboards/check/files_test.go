@@ -14,10 +14,7 @@ import (
 // dashboard is the part of belugalock.json that the tests look at.
 type dashboard struct {
 	Templating struct {
-		List []struct {
-			Name, Type string
-			Query      any
-		}
+		List []struct{ Name string }
 	}
 	Panels []panel
 }
