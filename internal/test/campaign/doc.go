@@ -6,6 +6,7 @@
 //	make faults MINUTES=5 ON=cluster SEED=42
 //	make faults MINUTES=5 FLAGS="-faults chaos" # strikes at exact moments of turns, and killed masters
 //	make faults MINUTES=5 FLAGS="-faults none"  # many processes compete for few locks
+//	make faults MINUTES=5 WORK=beluga           # runs of Beluga's Runner
 //	make faults MINUTES=30 WORK=soak            # a steady load: does anything grow?
 //
 // The ordinary run of TestCampaign takes about a minute. All choices of a run are drawn from one
@@ -16,8 +17,8 @@
 // starts the servers, the workers and the faults (strikes_test.go and the files named faults). The
 // parent keeps the register of critical sections (register_test.go) and the ledger of turns
 // (ledger_test.go), and judges both (findings_test.go, verdict_test.go, kept_test.go). Workers
-// (worker_test.go, leases_test.go, turns_test.go, drafts_test.go) report over a Unix socket
-// (wire_test.go). broken_test.go has defective workers, each of which a run must find.
+// (worker_test.go, leases_test.go, elections_test.go, turns_test.go, drafts_test.go) report over a
+// Unix socket (wire_test.go). broken_test.go has defective workers, each of which a run must find.
 //
 // The rules, their windows and their limits stand in docs/design/campaign.md.
 package campaign

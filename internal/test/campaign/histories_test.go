@@ -4,11 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -60,16 +58,22 @@ func (h *histories) add(s *said) {
 
 // checkUntil checks the histories of the epochs before one.
 func (h *histories) checkUntil(epoch int) {
-	for ; h.next < epoch; h.next++ {
+	for {
 		h.mu.Lock()
-		var ops []history.Op
-		for _, number := range slices.Sorted(maps.Keys(h.of[h.next])) {
-			ops = append(ops, *h.of[h.next][number])
+		this := h.next
+		if this >= epoch {
+			h.mu.Unlock()
+			return
 		}
-		delete(h.of, h.next)
+		var ops []history.Op
+		for _, op := range h.of[this] {
+			ops = append(ops, *op)
+		}
+		delete(h.of, this)
+		h.next++
 		h.mu.Unlock()
 		if len(ops) > 0 {
-			h.check(h.next, ops)
+			h.check(this, ops)
 		}
 	}
 }

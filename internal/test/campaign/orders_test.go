@@ -51,21 +51,16 @@ func (p *process) stage(o *order) {
 	defer h.line.conn.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	for {
+	for ctx.Err() == nil && !p.ending.Load() {
 		began := now()
 		lease, err := h.locker.Acquire(ctx, o.Key, distlock.WithWait(-1))
-		switch {
-		case err == nil:
+		if err == nil {
 			h.section(lease, began, func(*distlock.Lease) { h.rest(o.For) })
 			h.ended(lease.Release(ctx), true)
 			h.tell(&said{What: sayAlive})
 			return
-		default:
-			h.ended(err, false)
 		}
-		if ctx.Err() != nil || p.ending.Load() {
-			return
-		}
+		h.ended(err, false)
 	}
 }
 

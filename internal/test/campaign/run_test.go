@@ -56,7 +56,7 @@ func TestCampaign(t *testing.T) {
 	for _, work := range chosenWorks {
 		if slices.Contains(mixed, work) {
 			side = append(side, work)
-		} else {
+		} else if *only == "" && *hits == "" { // they have faults of their own
 			alone = append(alone, work)
 		}
 	}
