@@ -106,8 +106,8 @@ func (r *request) refusalError(outcome storedriver.Outcome) error {
 		return fmt.Errorf("%w: %s: nothing was written: fork into a session without an exchange, or clear it first",
 			ErrNotEmpty, r.op)
 	case storedriver.Full:
-		return fmt.Errorf("%w: %s: nothing was written: %d exchanges of the session were replaced or moved, and "+
-			"there is no place for more: clear the session", ErrFull, r.op, lockedmemory.MaxSub)
+		return fmt.Errorf("%w: %s: nothing was written: the session has changed so often that there is no place for more: "+
+			"clear it", ErrFull, r.op)
 	case storedriver.Deleted:
 		return fmt.Errorf("%w: %s: it was deleted while this turn waited for it; nothing was written: "+
 			"begin a new turn to start the session anew", ErrDeleted, r.op)

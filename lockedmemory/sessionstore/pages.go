@@ -104,7 +104,7 @@ func (r *pageReader) pins() []storedriver.Entry {
 	if err == nil {
 		err = r.changed(page)
 	}
-	// ⚑ A Clear and a Replace may lead to the same revision. But a session may also have expired.
+	// ⚑ The session may have expired: without a pinned exchange, the others are not the history.
 	if err == nil && len(page.Entries) < len(r.pinned) && r.lastRead != (lockedmemory.Place{}) {
 		err = r.errChanged()
 	}

@@ -52,7 +52,7 @@ type session struct {
 	state   state
 	deleted int64 // the token of the last Delete
 	entries []entry
-	// revision is the highest sub-place given out. It rises with each Replace, until a Clear.
+	// revision is at least the highest sub-place given out. It changes with each Replace, Fork and Clear.
 	revision int64
 	ids      map[string]record
 	used     time.Time
@@ -245,7 +245,7 @@ func (s *sessions) Replace(_ context.Context, r storedriver.Replace) (storedrive
 
 func (s *sessions) Clear(_ context.Context, c storedriver.Clear) (storedriver.Verdict, error) {
 	return s.change(c.Write, false, func(sess *session) storedriver.Outcome {
-		sess.entries, sess.revision = nil, 0
+		sess.entries, sess.revision = nil, (sess.revision+1)%(lockedmemory.MaxSub/2) // half are free then
 		if c.Forget {
 			clear(sess.ids)
 			sess.deleted = c.Fence
@@ -259,6 +259,7 @@ func (s *sessions) Fork(_ context.Context, f storedriver.Fork) (storedriver.Verd
 		if sess.entries != nil {
 			return storedriver.NotEmpty
 		}
+		sess.revision++
 		for _, e := range f.New {
 			e.Messages = cloned(e.Messages)
 			sess.entries = append(sess.entries, entry{Entry: e})

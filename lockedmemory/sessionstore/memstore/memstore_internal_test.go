@@ -45,4 +45,12 @@ func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
 	replace(1, storedriver.Full)
 	each.revision--
 	replace(1, storedriver.Done)
+	each.revision = lockedmemory.MaxSub
+	if v, err := d.Clear(t.Context(), storedriver.Clear{Write: write()}); err != nil || v.Outcome != storedriver.Done {
+		t.Fatalf("Clear: %+v, %v", v, err)
+	}
+	if _, err := d.Append(t.Context(), storedriver.Append{Write: write()}); err != nil {
+		t.Fatal(err)
+	}
+	replace(3, storedriver.Done)
 }

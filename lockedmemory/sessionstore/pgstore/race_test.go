@@ -171,6 +171,12 @@ func TestReplace_O_subPlacesUsedUp_refused(t *testing.T) {
 	replace(1, storedriver.Full) // two more are moved
 	r.do("UPDATE session SET revision = revision - 1")
 	replace(1, storedriver.Done)
+	r.do(fmt.Sprint("UPDATE session SET revision = ", lockedmemory.MaxSub))
+	n++
+	r.is(storedriver.Done)(r.Clear(t.Context(), storedriver.Clear{Write: r.write("s", r.fence, n)}))
+	n++
+	r.is(storedriver.Done)(r.Append(t.Context(), storedriver.Append{Write: r.write("s", r.fence, n), Content: content("x")}))
+	replace(3, storedriver.Done)
 }
 
 // A name that PostgreSQL cannot have is refused, nothing is written, and the error shows no part of the name.

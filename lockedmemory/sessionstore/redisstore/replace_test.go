@@ -133,7 +133,7 @@ func TestDelete_keysThatRemain(t *testing.T) {
 			t.Errorf("%q lives for %s", key, ttl)
 		}
 	}
-	if mark := r.client.Get(t.Context(), r.mark()).Val(); !regexp.MustCompile(`^1:(\d+)-\d+:e::\d+:0:$`).MatchString(mark) {
+	if mark := r.client.Get(t.Context(), r.mark()).Val(); !regexp.MustCompile(`^1:(\d+)-\d+:e::\d+:1:$`).MatchString(mark) {
 		t.Errorf("the mark is %q", mark)
 	}
 	if got := r.history(t); len(got) != 0 {

@@ -171,7 +171,7 @@ type Page struct {
 	// for a Read with From, as of the moment of the entries or later. Entries below it are no longer
 	// history.
 	Oldest lockedmemory.Place
-	// Revision changes with each Replace of a range. It is that of the moment of the entries or
+	// Revision changes with each Replace, Fork and Clear. It is that of the moment of the entries or
 	// before, and with Read.Next of that moment or later.
 	Revision int64
 	// Pinned are the places of the pinned entries, in order, as of Revision. It may have places of a session

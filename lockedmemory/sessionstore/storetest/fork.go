@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
@@ -204,6 +205,51 @@ func (i *instance) saveBytes(ctx context.Context, size int, names ...any) {
 	for _, n := range names {
 		if err := i.memory.Save(ctx, question(n), Message{"assistant", strings.Repeat("x", size)}); err != nil {
 			i.Fatalf("Save of %v: %v", n, err)
+		}
+	}
+}
+
+// Between two pages of a read, the session is cleared or expires, and a session is forked into it that has
+// places below and above those that were read. The read does not mix both, and no place is given out twice.
+func forkedBetweenPages(h *harness) {
+	for n, c := range []struct {
+		replaces int
+		idle     time.Duration
+	}{{}, {replaces: 1}, {replaces: 2}, {idle: 3 * time.Second}} {
+		session, opts := fmt.Sprint(h.session, "-", n), &options{Retention: sessionstore.Retention{IdleTTL: c.idle}}
+		a, other := h.of(session, opts, nil), h.of(session+"-other", opts, nil)
+		fork := func(i *instance, to string) {
+			if err := i.memory.Fork(h.Context(), to, lockedmemory.Place{}); err != nil {
+				h.Error(err)
+			}
+		}
+		a.mustSave(h.Context(), 1)
+		fork(a, other.session)
+		a.mustSave(h.Context(), 2, 3)
+		other.mustSave(h.Context(), "above")
+		for range c.replaces {
+			a.mustReplace(0, 0, exchange("1"))
+		}
+		replaced := a.all(h.Context())[0].Place
+		h.of(session, opts, func(d storedriver.Driver) storedriver.Driver {
+			return &small{Driver: d, limit: 2, before: func(page int) {
+				if page != 1 {
+					return
+				}
+				if c.idle == 0 {
+					if err := a.memory.Clear(h.Context()); err != nil {
+						h.Error(err)
+					}
+				}
+				for len(a.stored()) > 0 { // the other one does not expire
+					other.turn(other.mustLoad)
+				}
+				fork(other, session)
+			}}
+		}).has("1", "above")
+		a.mustReplace(0, 0, exchange("new"))
+		if at := a.all(h.Context())[0].Place; at.Compare(replaced) <= 0 {
+			h.Errorf("case %d: the place %s is given out again, or one below it: %s", n, replaced, at)
 		}
 	}
 }

@@ -302,3 +302,20 @@ func pinReplacedBetweenPages(h *harness) {
 	})
 	b.has("new")
 }
+
+// All exchanges that were read are pinned when the session is cleared and goes on.
+func pinsClearedBetweenPages(h *harness) {
+	a := h.instance(nil, nil)
+	a.mustSave(h.Context(), 1, 2)
+	a.mustReplace(0, 0, pin("s"))
+	a.over(nil, func(d storedriver.Driver) storedriver.Driver {
+		return &small{Driver: d, limit: 1, before: func(page int) {
+			if page == 1 {
+				if err := a.memory.Clear(h.Context()); err != nil {
+					h.Error(err)
+				}
+				a.mustSave(h.Context(), "new", "newer")
+			}
+		}}
+	}).has("new", "newer")
+}

@@ -49,7 +49,7 @@ BEGIN
   ELSIF p_kind IN ('clear', 'delete') THEN
     DELETE FROM {schema}.exchange WHERE session = s.id;
     s.exchanges := 0;
-    s.revision := 0; -- readers see a Clear by the places
+    s.revision := (s.revision + 1) % (p_max_sub / 2); -- half of the sub-places are free then
     s.state := 'cleared';
     IF p_kind = 'delete' THEN
       DELETE FROM {schema}.known WHERE session = s.id;

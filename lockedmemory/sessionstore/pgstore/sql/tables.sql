@@ -10,7 +10,7 @@ CREATE TABLE {schema}.session (
   op          uuid,                            -- the write that has taken the mark
   state       text NOT NULL DEFAULT 'empty',   -- under the token of the mark: empty, cleared or begun
   deleted     bigint NOT NULL DEFAULT 0,       -- the token of the last Delete
-  revision    bigint NOT NULL DEFAULT 0,       -- the highest sub-place given out since the last Clear
+  revision    bigint NOT NULL DEFAULT 0,       -- at least the highest sub-place given out; changes with the history
   exchanges   bigint NOT NULL DEFAULT 0,       -- how many rows of exchange
   kept_until  timestamptz NOT NULL DEFAULT clock_timestamp(), -- of the exchanges; without one, the last use
   sweep_at    timestamptz NOT NULL DEFAULT clock_timestamp() + interval '24 hours', -- when to look at the row

@@ -26,7 +26,7 @@ if refusal then
   return refusal
 end
 -- ⚑ In this order, and the log stays without a mark: the log or the mark refuses older writers.
-revision, pins = 0, '' -- readers see a Clear by the places
+revision, pins = (revision + 1) % 499999, '' -- half of the sub-places are free then
 deleted = deletes and token or deleted
 set_mark(place, 'e', deletes and '' or op)
 if not failed then
