@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -50,8 +49,8 @@ func (s *Store[M, D]) Fork(ctx context.Context, to string, upTo lockedmemory.Pla
 	}
 	// ⚑ The places of the copied exchanges are below those of all later writes.
 	if last := entries[len(entries)-1].Place.Fence; lease.Fence() <= last {
-		if err := fencing.RaiseToken(ctx, lease, last); err != nil {
-			return fmt.Errorf("sessionstore: %s: the lock gives no token above the copied ones; nothing was written: %w", opFork, err)
+		if err := target.raise(last); err != nil {
+			return err
 		}
 	}
 	return target.underLease(func(w storedriver.Write) (storedriver.Verdict, error) {

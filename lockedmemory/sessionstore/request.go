@@ -137,6 +137,21 @@ func (r *request) underLease(do func(storedriver.Write) (storedriver.Verdict, er
 	return err
 }
 
+// raise gives the lease a token above another one. Before, the session accepts the token that the lease has.
+// ⚑ A write of unknown outcome may have shown that token, and would make a higher one overtaken.
+// ⚑ After the raise, a Fork is not refused for a Delete. For a Delete itself, that is meant.
+func (r *request) raise(above int64) error {
+	if a := r.state.access(r.lease); a.FirstAccess && (a.AcceptedFence > 0 || r.op == opFork) {
+		if _, err := r.readPage(storedriver.Read{Limit: 1}); err != nil {
+			return err
+		}
+	}
+	if err := fencing.RaiseToken(r.ctx, r.lease, above); err != nil {
+		return fmt.Errorf("sessionstore: %s: the lock gives no higher token; nothing was written: %w", r.op, err)
+	}
+	return nil
+}
+
 // isEnded reports whether an error says that a lease has ended.
 func isEnded(err error) bool {
 	return errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrNotHeld)

@@ -114,12 +114,9 @@ func (s *Store[M, D]) Delete(ctx context.Context) error {
 		return err
 	}
 	// ⚑ To a turn that waits from now on, the lock shows the raised token. If the lease has ended, the
-	// service decides. The token of a Delete whose answer was lost stays: its mark would make a raise stale.
-	a := r.state.access(r.lease)
-	if a.AcceptedFence == 0 || !a.FirstAccess { // not raised yet
-		if err := fencing.RaiseToken(ctx, r.lease, r.lease.Fence()); err != nil && !isEnded(err) {
-			return fmt.Errorf("sessionstore: %s: the lock gives no higher token; nothing was written: %w", r.op, err)
-		}
+	// service decides.
+	if err := r.raise(r.lease.Fence()); err != nil && !isEnded(err) {
+		return err
 	}
 	return r.underLease(func(w storedriver.Write) (storedriver.Verdict, error) {
 		return s.driver.Clear(ctx, storedriver.Clear{Write: w, Forget: true})

@@ -238,26 +238,93 @@ func deleteOvertaken(h *harness) {
 	a.has(0, "other")
 }
 
-// A Delete whose answer is lost is repeated in its turn, and the turn goes on.
+// A Delete whose answer is lost, or that is refused, is repeated in its turn, and the turn goes on. A turn
+// that began to wait between the two is refused.
 func deleteRepeated(h *harness) {
 	d := &lost{}
 	a := h.instance(nil, func(inner storedriver.Driver) storedriver.Driver {
 		d.Driver = inner
 		return d
 	})
-	a.mustSave(h.Context(), "old")
+	b := h.instance(nil, nil)
+	for _, c := range []struct {
+		untaken bool
+		refusal storedriver.Outcome
+	}{{}, {untaken: true}, {true, storedriver.Full}} {
+		a.mustSave(h.Context(), "old")
+		var waits waiting
+		a.turn(func(ctx context.Context) {
+			a.mustLoad(ctx)
+			d.next, d.untaken, d.refusal = true, c.untaken, c.refusal
+			want := distlock.ErrOutcomeUnknown
+			if c.refusal != storedriver.Done {
+				want = sessionstore.ErrFull
+			}
+			if err := a.memory.Delete(ctx); !errors.Is(err, want) {
+				h.Errorf("%+v: Delete: %v", c, err)
+			}
+			waits.begin(b, b.isDeleted)
+			a.awaitQueue(1)
+			if err := a.memory.Delete(ctx); err != nil {
+				h.Errorf("%+v: Delete again: %v", c, err)
+			}
+			a.mustSave(ctx, "new")
+		})
+		waits.Wait()
+		a.has("new")
+		if err := a.memory.Clear(h.Context()); err != nil {
+			h.Error(err)
+		}
+	}
+}
+
+// The lock of another session is ahead, so a Fork of that session raises the token of its lease. That Fork
+// does not hide a Delete from turns that wait: neither its own turn, nor those that wait for a later Delete.
+func deletedAroundFork(h *harness) {
+	a, b, ahead := h.instance(nil, nil), h.instance(nil, nil), h.of(h.session+"-ahead", nil, nil)
+	raised := func() {
+		ahead.turn(func(ctx context.Context) {
+			lease, _ := lockedmemory.Lease(ctx)
+			if err := fencing.RaiseToken(ctx, lease, lease.Fence()+3_600_000_000); err != nil {
+				h.Fatal(err)
+			}
+			ahead.mustSave(ctx, 1)
+		})
+	}
+	fork := func(ctx context.Context, want error) {
+		h.Helper()
+		if err := ahead.store.Fork(ctx, h.session, lockedmemory.Place{}); !errors.Is(err, want) {
+			h.Errorf("Fork: %v, want %v", err, want)
+		}
+	}
+	raised()
+	a.mustSave(h.Context(), 0)
+	var waits waiting
+	a.turn(func(ctx context.Context) {
+		waits.begin(b, func(ctx context.Context) { fork(ctx, sessionstore.ErrDeleted) })
+		a.awaitQueue(1)
+		if err := a.memory.Delete(ctx); err != nil {
+			h.Fatal(err)
+		}
+	})
+	waits.Wait()
+	a.has()
+
+	raised()
+	a.mustSave(h.Context(), 0)
 	a.turn(func(ctx context.Context) {
 		a.mustLoad(ctx)
-		d.next = true
-		if err := a.memory.Delete(ctx); !errors.Is(err, distlock.ErrOutcomeUnknown) {
-			h.Errorf("a Delete whose answer is lost: %v", err)
-		}
+		fork(ctx, sessionstore.ErrNotEmpty)
+		raised()
+		fork(ctx, sessionstore.ErrNotEmpty) // no lease has overtaken this one
+		waits.begin(b, b.isDeleted)
+		a.awaitQueue(1)
 		if err := a.memory.Delete(ctx); err != nil {
-			h.Errorf("Delete again: %v", err)
+			h.Errorf("Delete: %v", err)
 		}
-		a.mustSave(ctx, "new")
 	})
-	a.has("new")
+	waits.Wait()
+	a.has()
 }
 
 // A session of which nothing is known does not admit a token older than 23 hours: the mark of a later lease

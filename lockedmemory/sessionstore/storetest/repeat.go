@@ -16,6 +16,7 @@ type lost struct {
 	storedriver.Driver
 	next    bool
 	untaken bool
+	refusal storedriver.Outcome // the answer; Done: none
 }
 
 func (d *lost) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
@@ -36,6 +37,9 @@ func (d *lost) write(write func() (storedriver.Verdict, error)) (v storedriver.V
 		v, err = write()
 	}
 	if lose {
+		if d.refusal != storedriver.Done {
+			return storedriver.Verdict{Outcome: d.refusal}, nil
+		}
 		return storedriver.Verdict{}, errors.New("no answer")
 	}
 	return v, err

@@ -43,6 +43,7 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"O_delete_bySameTurn_notRefused", deletesTwice},
 		{"O_delete_olderWaiter_stale", olderWaiter},
 		{"C_delete_lostAnswer_repeated", deleteRepeated},
+		{"O_delete_aroundFork_refused", deletedAroundFork},
 		{"O_delete_overtakesSave_stored", deleteOvertakesSave},
 		{"S2_delete_overtaken_refused", deleteOvertaken},
 		{"S2_absentSession_oldTokenRefused", oldToken},
