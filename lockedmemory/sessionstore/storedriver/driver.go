@@ -138,7 +138,7 @@ const (
 )
 
 // Refuses reports whether the state of the session has refused a call, or a copy of it.
-func (o Outcome) Refuses() bool { return o != Done && o != Known && o != Conflict }
+func (o Outcome) Refuses() bool { return o != Done && o != Known }
 
 // Read asks for entries in the order of their places, or from the last one back.
 type Read struct {

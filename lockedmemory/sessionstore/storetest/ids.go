@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
@@ -37,6 +38,49 @@ func (i *instance) isGoneUnder(id string) {
 	if !errors.Is(err, lockedmemory.ErrAnswerGone) || !known || len(e.Messages) > 0 {
 		i.Errorf("under %s: %+v, %t, %v; want ErrAnswerGone", id, e, known, err)
 	}
+}
+
+// sentTwice is a driver whose client sends the next Append again, after another call.
+type sentTwice struct {
+	storedriver.Driver
+	between func()
+}
+
+func (d *sentTwice) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
+	v, err := d.Driver.Append(ctx, a)
+	if between := d.between; between != nil && err == nil {
+		d.between = nil
+		between()
+		v, err = d.Driver.Append(ctx, a)
+		v.Replayed = true
+	}
+	return v, err
+}
+
+// Between two copies of a SaveOnce, the session is deleted, and the ID has other messages. The outcome is
+// unknown: the first copy was stored. The next call meets the conflict.
+func conflictBetweenCopies(h *harness) {
+	d := &sentTwice{}
+	a := h.instance(nil, func(inner storedriver.Driver) storedriver.Driver {
+		d.Driver = inner
+		return d
+	})
+	b := h.instance(nil, nil)
+	a.turn(func(ctx context.Context) {
+		d.between = func() {
+			b.has("x")
+			if err := errors.Join(b.store.Delete(ctx), b.store.SaveOnce(ctx, "id", question("y"), answer("y"))); err != nil {
+				h.Error(err)
+			}
+		}
+		for _, want := range []error{distlock.ErrOutcomeUnknown, sessionstore.ErrIDConflict} {
+			err := a.saveOnce(ctx, "id", "x")
+			if !errors.Is(err, want) || want != sessionstore.ErrIDConflict && errors.Is(err, sessionstore.ErrIDConflict) {
+				h.Errorf("SaveOnce: %v, want %v", err, want)
+			}
+		}
+	})
+	a.has("y")
 }
 
 // An exchange is stored once under its ID: in a turn and outside, by another instance, after other IDs, after

@@ -90,6 +90,7 @@ func Run(t *testing.T, open func(tb testing.TB) Service) {
 		{"lastWrites", lastWrites},
 		{"O_ids_storedOnce", storedOnce},
 		{"O_ids_copies", copiesOfIDs},
+		{"O_ids_conflictBetweenCopies_unknown", conflictBetweenCopies},
 		{"O_ids_read", readByID},
 		{"O_ids_afterExpiry", idsAfterExpiry},
 		{"S2_ids_readShowsToken", readsByIDShowToken},
