@@ -46,6 +46,8 @@ func TestSave_O_refusedCopy_unknown(t *testing.T) {
 		"unowned":              {replayed(storedriver.Unowned)},
 		"gone":                 {replayed(storedriver.Gone)},
 		"taken":                {replayed(storedriver.Taken)},
+		"conflict":             {replayed(storedriver.Conflict)},
+		"of a newer driver":    {{verdict: storedriver.Verdict{Outcome: 99}}},
 		"stale after silence":  {silence, {verdict: storedriver.Verdict{Outcome: storedriver.Stale}}},
 		"stale, silence first": {silence, silence, {verdict: storedriver.Verdict{Outcome: storedriver.Stale}}},
 	} {

@@ -270,7 +270,7 @@ func (s *sessions) Fork(_ context.Context, f storedriver.Fork) (storedriver.Verd
 }
 
 // change takes the place of a write, and makes it. With ofHistory, the history must not be gone.
-func (s *sessions) change(w storedriver.Write, ofHistory bool, make func(*session) storedriver.Outcome,
+func (s *sessions) change(w storedriver.Write, ofHistory bool, apply func(*session) storedriver.Outcome,
 ) (storedriver.Verdict, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,7 +285,7 @@ func (s *sessions) change(w storedriver.Write, ofHistory bool, make func(*sessio
 	if v.Outcome != storedriver.Done || isCopy {
 		return v, nil
 	}
-	v.Outcome = make(sess)
+	v.Outcome = apply(sess)
 	switch {
 	case v.Outcome != storedriver.Done:
 		sess.op = "" // the place stays taken

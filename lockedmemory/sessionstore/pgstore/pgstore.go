@@ -110,9 +110,6 @@ func (s *sessions) Append(ctx context.Context, a storedriver.Append) (storedrive
 
 func (s *sessions) appendArgs(a storedriver.Append) []any {
 	args := append(s.access(a.Access), a.N, a.Op, a.HistoryUpTo.Fence, a.HistoryUpTo.N, a.HistoryUpTo.Sub, notNull(a.Messages))
-	if a.ID == "" {
-		return append(args, nil, nil, nil, nil)
-	}
 	id, key := idArgs(a.ID)
 	return append(args, id, key, uuid(a.Digest[:]), s.keep.RememberIDs)
 }

@@ -20,7 +20,7 @@ var storePart = postgres.Part{Name: "store", Command: "pgstore.Migrate", Version
 
 // schema is the schema of a store.
 func (opts *Options) schema() postgres.Schema {
-	return postgres.Schema{Name: opts.Schema, Parts: []postgres.Part{storePart}}
+	return postgres.Schema{Name: cmp.Or(opts, &Options{}).Schema, Parts: []postgres.Part{storePart}}
 }
 
 // Migrate installs the tables and functions of the store in Schema of opts, or changes them to this
@@ -36,6 +36,5 @@ func (opts *Options) schema() postgres.Schema {
 // distlock.ErrRefused or distlock.ErrUnavailable, or the error of ctx. Then nothing was changed. After
 // distlock.ErrOutcomeUnknown, call it again.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options) error {
-	opts = cmp.Or(opts, &Options{})
 	return postgres.Migrate(ctx, "pgstore", pool, opts.schema())
 }

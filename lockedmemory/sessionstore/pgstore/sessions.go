@@ -14,7 +14,7 @@ type page struct {
 	Next  string
 }
 
-// Sessions implements driver.Driver. Pages are in the order of the names.
+// Sessions implements storedriver.Driver. Pages are in the order of the names.
 func (s *sessions) Sessions(ctx context.Context, after string) (names []string, next string, err error) {
 	p, err := postgres.One(ctx, s.pool, pgx.RowToStructByPos[page], "sessions_v1", s.keep.Namespace, after)
 	return p.Names, p.Next, err

@@ -202,9 +202,7 @@ func parseVerdict(cmd *redis.Cmd) (v storedriver.Verdict, released bool, err err
 		return v, false, err
 	}
 	reply := replyOf(words)
-	if v.Outcome = storedriver.Outcome(reply.Number()); v.Outcome >= storedriver.Outcomes {
-		return v, false, errReply
-	}
+	v.Outcome = storedriver.Outcome(reply.Number())
 	if len(reply.Parts) > 0 {
 		word, isPlace := reply.Text(), false
 		v.Mark, isPlace = parsePlace(word)

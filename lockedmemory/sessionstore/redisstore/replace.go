@@ -60,11 +60,10 @@ func (s *sessions) proceed(ctx context.Context, p *restaging) (v storedriver.Ver
 
 // stepError is the error of a step before the last. ⚑ Whatever became of the step and its copies, the log
 // is as before.
-type stepError struct{ err error }
+type stepError struct{ error }
 
-func (e *stepError) Error() string { return e.err.Error() }
 func (e *stepError) Is(target error) bool {
-	return target == driver.ErrNotDone || target != driver.ErrReplayed && errors.Is(e.err, target)
+	return target == driver.ErrNotDone || target != driver.ErrReplayed && errors.Is(e.error, target)
 }
 
 // restaging is a Replace or Fork that has begun: see stage.lua and swap.lua.

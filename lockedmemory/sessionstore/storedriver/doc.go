@@ -16,8 +16,8 @@
 //	                     place is above the mark
 //	Append, ID known     -, nothing is written                         the token, with n = 0, if that is above
 //	Append, gone         -, nothing is written                         the mark
-//	Range, NotEmpty,     -, nothing is written                         its place, or the token with n = 0
-//	Full
+//	NotEmpty, Full       -, nothing is written                         its place, or the token with n = 0
+//	Range                -, nothing is written                         as NotEmpty, or the mark
 //	Read, FirstAccess    its token is not below the mark's             the token, with n = 0, if that is above
 //	Read                 always; it checks nothing                     the mark
 //

@@ -132,9 +132,6 @@ const (
 	Deleted
 	// NotEmpty: the session has an entry, so it takes no Fork. Nothing was written.
 	NotEmpty
-
-	// Outcomes is how many there are. A newer version of a service may have others.
-	Outcomes
 )
 
 // Refuses reports whether the state of the session has refused a call, or a copy of it.

@@ -37,18 +37,18 @@ BEGIN
     SELECT * INTO known FROM {schema}.known WHERE session = s.id AND id = p_hash;
     IF known.until > clock_timestamp() THEN
       IF known.digest <> p_digest THEN
-        outcome := 2;
+        outcome := 2; -- conflict
         RETURN;
       END IF;
       IF p_fence >= s.fence THEN -- refused or not: the exchange has been stored
         PERFORM {schema}.session_keep_v1({schema}.session_raise_v1(s, p_fence, p_first, p_limits), p_idle, p_first);
       END IF;
-      outcome := 1;
+      outcome := 1; -- known
       RETURN;
     END IF;
   END IF;
   IF {schema}.session_gone_v1(s, p_fence, ARRAY[p_history_fence, p_history_n, p_history_sub]) THEN
-    outcome := 6;
+    outcome := 6; -- gone
     RETURN;
   END IF;
   outcome := {schema}.session_judged_v1(s, p_fence, p_n, p_op);

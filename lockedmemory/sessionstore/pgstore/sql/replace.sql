@@ -25,7 +25,7 @@ BEGIN
   mark_n := s.n;
   outcome := {schema}.session_barred_v1(s, p_fence, p_accepted, p_awaited);
   IF outcome = 0 AND p_kind = 'replace' AND {schema}.session_gone_v1(s, p_fence, p_history) THEN
-    outcome := 6;
+    outcome := 6; -- gone
   ELSIF outcome = 0 THEN
     outcome := {schema}.session_judged_v1(s, p_fence, p_n, p_op);
   END IF;
@@ -38,7 +38,7 @@ BEGIN
   s.op := p_op;
   IF p_kind = 'fork' THEN
     IF s.exchanges > 0 THEN
-      outcome := 10;
+      outcome := 10; -- not empty
       s.op := NULL; -- the place stays taken
     ELSE
       before := s.revision;
@@ -63,9 +63,9 @@ BEGIN
         WHERE session = s.id AND fence = p_from[1] AND n = p_from[2] AND sub = p_from[3])
       OR NOT EXISTS (SELECT FROM {schema}.exchange
         WHERE session = s.id AND fence = p_to[1] AND n = p_to[2] AND sub = p_to[3]) THEN
-      outcome := 7;
+      outcome := 7; -- range
     ELSIF s.revision + added + moved > p_max_sub THEN
-      outcome := 8;
+      outcome := 8; -- full
     END IF;
     IF outcome > 0 THEN
       s.op := NULL; -- the place stays taken
