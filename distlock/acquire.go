@@ -168,17 +168,20 @@ func (a *acquisition) askUntilGranted(ctx context.Context) (out outcome) {
 			a.undo()
 		}
 	}()
-	// How long the backend may be silent, and since when it is.
+	// How long the backend may be silent, and since when it is. ⚑ After an answer, a single call has less: the
+	// backend may be well, and the place ends or the lock is handed off while a call hangs. Each further try
+	// may take as long as the silence so far, for a slow backend.
 	silence, since := min(firstAnswer, a.op.TTL), time.Now()
+	try := silence
 	if a.waiter != nil && a.waiter.Waited && l.caps.Queues { // it would have to wait there, too
-		a.joinQueue(ctx, silence)
+		a.joinQueue(ctx, silence/2)
 	}
 	for ctx.Err() == nil {
-		limit := silence - time.Since(since)
-		if limit <= 0 {
+		silent := time.Since(since)
+		if silent >= silence {
 			return a.failed(unavailable("acquire", &deadlineError{context.DeadlineExceeded, noAnswer(silence)}))
 		}
-		lease, reply, err := a.ask(ctx, limit)
+		lease, reply, err := a.ask(ctx, min(silence-silent, max(try, silent)))
 		if lease != nil {
 			return outcome{lease: lease}
 		}
@@ -187,16 +190,15 @@ func (a *acquisition) askUntilGranted(ctx context.Context) (out outcome) {
 			break
 		}
 		next := a.next(reply, err)
+		if err == nil || next == reenters {
+			silence, since, try = a.op.TTL, time.Now(), min(checkGrace, a.op.TTL/4)
+		}
 		switch next {
 		case reenters:
-			silence, since = a.op.TTL, time.Now()
-			a.reenter(ctx, silence)
+			a.reenter(ctx, try)
 			continue
 		case fails:
 			return a.failed(err)
-		}
-		if err == nil {
-			silence, since = a.op.TTL, time.Now()
 		}
 		a.note(reply, err)
 		switch next {
@@ -206,9 +208,9 @@ func (a *acquisition) askUntilGranted(ctx context.Context) (out outcome) {
 			}
 			return outcome{err: err}
 		case joins:
-			a.joinQueue(ctx, silence-time.Since(since))
+			a.joinQueue(ctx, min(try, (silence-time.Since(since))/2))
 		case listens:
-			a.listen(ctx, min(checkGrace, a.op.TTL/4)) // ⚑ its place must not end before the next request
+			a.listen(ctx, try) // ⚑ its place must not end before the next request
 		case pauses:
 			if lease := a.pause(ctx, reply, silence-time.Since(since)); lease != nil {
 				return outcome{lease: lease}

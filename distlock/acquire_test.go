@@ -99,17 +99,50 @@ func TestAcquire_C_firstAnswerWithin5sOrTTL(t *testing.T) {
 	})
 }
 
-// After an answer, a waiter keeps its place while the backend is silent for less than a TTL.
+// After an answer, a waiter waits on while the backend is silent for less than a TTL, or slow.
 func TestAcquire_L_silenceAfterAnAnswerIsOutlived(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		holder := mustAcquire(t, s.twin().locker(t, withTTL(30*time.Second)))
 		q := newQueue(t)
-		q.join(s.locker(t, withTTL(30*time.Second)), "waiter", 0)
+		q.join(s.locker(t, withTTL(30*time.Second), patient), "waiter", 0)
 		s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldBefore: in(12 * time.Second)}))
 		time.Sleep(13 * time.Second)
+		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldBefore: in(5 * time.Second)} })
+		time.Sleep(time.Minute) // each answer takes 5 s
 		mustRelease(t, holder)
-		time.Sleep(time.Second)
+		time.Sleep(30 * time.Second)
+		s.Inject(nil)
 		mustRelease(t, q.lease("waiter"))
+	})
+}
+
+// A request, or a Listen, that hangs costs a waiter neither its place nor a handoff: the backend may be well.
+func TestAcquire_L_oneCallHangs_keepsItsPlace(t *testing.T) {
+	type row struct {
+		op drivertest.Op
+		n  int // the call that hangs
+	}
+	each(t, map[string]row{
+		"the request for a place": {drivertest.Acquire, 1},
+		"the next one":            {drivertest.Acquire, 2},
+		"Listen":                  {drivertest.Listen, 0},
+	}, func(t *testing.T, s *service, c row) {
+		long, hangs := withTTL(30*time.Second), make(chan struct{})
+		defer close(hangs)
+		holder := mustAcquire(t, s.twin().locker(t, long))
+		s.Inject(nth(c.op, c.n, drivertest.Fault{HoldBefore: hangs}))
+		q := newQueue(t)
+		q.join(s.locker(t, long, patient), "waiter", 0)
+		for s.Calls(c.op) <= c.n {
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(1100 * time.Millisecond)
+		q.join(s.twin().locker(t, long, patient), "behind", 0)
+		mustRelease(t, holder)
+		time.Sleep(500 * time.Millisecond)
+		q.want("waiter")
+		mustRelease(t, q.lease("waiter"))
+		mustRelease(t, q.lease("behind"))
 	})
 }
 

@@ -37,12 +37,11 @@ type place struct {
 }
 
 // joinQueue has the next requests ask for a place in the backend's queue. ⚑ It registers for
-// notifications first: the handoff may overtake the answer. ⚑ The next request has half of the
-// patience with a silent backend.
-func (a *acquisition) joinQueue(ctx context.Context, patience time.Duration) {
+// notifications first: the handoff may overtake the answer. ⚑ The limit leaves time for the next request.
+func (a *acquisition) joinQueue(ctx context.Context, limit time.Duration) {
 	a.place.wanted = true
 	a.req.Ticket = cmp.Or(a.req.Ticket, a.last.ticket)
-	a.listen(ctx, patience/2)
+	a.listen(ctx, limit)
 }
 
 // listen registers for notifications. Without them the acquisition keeps its place and polls.
@@ -77,14 +76,14 @@ func (p *place) stop() {
 // reenter begins anew, at its old place, after a handoff that was not claimed in time: that owner
 // can never hold the lock. It does not help a cancelled owner that never joined the queue, because
 // the next owner would be cancelled, too.
-func (a *acquisition) reenter(ctx context.Context, patience time.Duration) {
+func (a *acquisition) reenter(ctx context.Context, limit time.Duration) {
 	a.place.stop()
 	a.undo()
 	a.place, a.copiesMayArrive = place{}, false
 	a.waiter.Notified.Store(false)
 	a.req.Owner = newOwner()
 	a.req.Seq = 0
-	a.joinQueue(ctx, patience)
+	a.joinQueue(ctx, limit)
 }
 
 // promise prepares the next request of a waiter in the backend's queue: how soon the one after it
