@@ -1,9 +1,11 @@
 package distlock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"runtime"
 	"sync"
@@ -38,6 +40,36 @@ func TestCleanUp_isTriedUntilTheServiceAnswers(t *testing.T) {
 		s.wantFree(t)
 		if reply, err := s.Driver().Acquire(t.Context(), s.Granted()); err != nil || reply.Outcome != driver.Cancelled {
 			t.Errorf("a copy that arrives now is answered %+v, %v", reply, err)
+		}
+	})
+}
+
+// A grant that an Extend may have prolonged needs a clean-up for as long.
+func TestCleanUp_L_afterExtend_lastsAsLong(t *testing.T) {
+	type row struct {
+		extend drivertest.Fault
+		loses  bool
+	}
+	each(t, map[string]row{
+		"released":                           {},
+		"lost, the Extend without an answer": {extend: drivertest.Fault{After: errSilence}, loses: true},
+	}, func(t *testing.T, s *service, c row) {
+		var log bytes.Buffer
+		lease := mustAcquire(t, s.locker(t, unrenewed, logTo(slog.New(slog.NewTextHandler(&log, nil)))))
+		s.Inject(on(drivertest.Extend, c.extend))
+		_ = lease.Extend(t.Context(), 10*time.Minute)
+		s.Inject(always(drivertest.Release, errSilence))
+		if c.loses {
+			<-lease.Context().Done()
+		} else {
+			_ = lease.Release(t.Context())
+		}
+		time.Sleep(5 * time.Minute)
+		s.Inject(nil)
+		time.Sleep(2 * time.Second)
+		s.wantFree(t)
+		if !c.loses && !bytes.Contains(log.Bytes(), []byte("ttl_ms=600000")) {
+			t.Errorf("logged: %s", log.String())
 		}
 	})
 }

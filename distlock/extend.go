@@ -100,6 +100,6 @@ func (le *Lease) admitRequest(ctx context.Context, verb string, limit time.Durat
 	if ctx.Err() != nil {
 		return 0, callerLeft(verb, ctx)
 	}
-	g.changed = true
+	g.changed = max(g.changed, limit)
 	return min(limit, g.trust.Left(trust.Now())), nil
 }

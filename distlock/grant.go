@@ -27,9 +27,9 @@ type grant struct {
 	firstToken int64      // the reserved tokens
 	lastToken  int64
 	trust      trust.Trust
-	changed    bool        // an Extend or a raise of the token was sent
-	timer      *time.Timer // nil before start
-	stopped    bool        // nothing is left for the timer
+	changed    time.Duration // the longest TTL of an Extend or a raise of the token that was sent; 0: none
+	timer      *time.Timer   // nil before start
+	stopped    bool          // nothing is left for the timer
 	// A planned renewal becomes a request under way when it is due, and its answer plans the next.
 	planned  bool
 	due      trust.Moment
@@ -121,7 +121,7 @@ func (g *grant) extendedLocked(sent trust.Moment, ttl time.Duration) {
 func (g *grant) mayHandOffLocked(at time.Time, age, ttl time.Duration) bool {
 	token, common := g.holder.Fence()+1, g.locker.opts.TTL
 	return g.locker.closing.Err() == nil && !g.trust.TooLittleLeft(trust.At(at)) &&
-		!g.changed && g.holder.lastWrite == noLastWrite &&
+		g.changed == 0 && g.holder.lastWrite == noLastWrite &&
 		g.ttl == common && ttl == common &&
 		token <= g.lastToken && token-g.firstToken <= age.Microseconds()
 }

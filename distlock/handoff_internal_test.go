@@ -24,7 +24,7 @@ func TestHandoff_conditions(t *testing.T) {
 		"all met":              {func(*grant) {}, true},
 		"a quarter left":       {func(g *grant) { g.trust = trust.Granted(trust.At(at.Add(-ttl*3/4)), ttl) }, false},
 		"a closed Locker":      {func(g *grant) { g.locker.closing = closed }, false},
-		"a change":             {func(g *grant) { g.changed = true }, false},
+		"a change":             {func(g *grant) { g.changed = ttl }, false},
 		"a last write":         {func(g *grant) { g.holder.lastWrite = lastWriteSent }, false},
 		"another TTL":          {func(g *grant) { g.ttl = ttl - 1 }, false},
 		"the last token":       {func(g *grant) { g.holder.fence.Store(g.lastToken - 1) }, true},

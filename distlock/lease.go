@@ -147,7 +147,7 @@ func (le *Lease) lossLocked(reason error) error {
 		// The backend may keep the lock for long if the answer to a renewal was lost. The cancelled work
 		// keeps its margin.
 		l.cleaner.Add(driver.ReleaseRequest{Name: g.name, Owner: g.owner, Tombstone: cleanup.Tombstone(g.ttl)},
-			g.ttl, trust.Margin(g.trust.Term()))
+			max(g.ttl, g.changed), trust.Margin(g.trust.Term()))
 	}
 	l.forget(g) // ⚑ last: Close waits for the grants, and then for their clean-ups and reports
 	return le.endReason

@@ -188,7 +188,7 @@ func (le *Lease) remove(ctx context.Context, op *Operation) (err error) {
 			repeated := reply.Replayed || !op.Ended || le.lastWrite != noLastWrite
 			err = le.removedLocked(reply.Released, late || repeated)
 		} else {
-			l.cleaner.Add(request, g.ttl, cleanup.MinPause)
+			l.cleaner.Add(request, max(g.ttl, g.changed), cleanup.MinPause)
 			err = le.notRemoved(op, lingers, err)
 		}
 		g.inQueue.End(false)
@@ -227,7 +227,7 @@ func (le *Lease) notRemoved(op *Operation, caller context.Context, err error) er
 	if g := le.grant; op.Ended {
 		g.locker.log(le.ctx, slog.LevelWarn, "distlock: a lock could not be released; "+
 			"its clean-up goes on in the background, and the lock ends with its TTL",
-			g.name.Key, "fence", le.Fence(), "ttl_ms", g.ttl.Milliseconds(), "error", err)
+			g.name.Key, "fence", le.Fence(), "ttl_ms", max(g.ttl, g.changed).Milliseconds(), "error", err)
 	}
 	return err
 }
