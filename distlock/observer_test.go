@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/distlock/fencing"
 )
@@ -133,6 +134,42 @@ func TestObserver_isToldOfEveryOperation(t *testing.T) {
 }
 
 // One waiter of a process asks the service. The others know the holder from it.
+// A waiter that takes the turn to ask knows the holder that was in its way before.
+func TestObserver_nextContender_knowsTheHolder(t *testing.T) {
+	each(t, map[string]bool{"a queue": false, "no queue": true}, func(t *testing.T, s *service, unordered bool) {
+		var d driver.Driver = s.Faults
+		if unordered {
+			d = mute{d}
+		}
+		seen := &recorder{t: t}
+		l := open(t, d, seenBy(seen))
+		holder := mustAcquire(t, l)
+		// A waiter with a TTL of its own has no local handoff.
+		waiter := async(func() error { return second(l.Acquire(t.Context(), key, distlock.WithTTL(time.Second))) })
+		synctest.Wait()
+		mustRelease(t, holder)
+		must(t, <-waiter)
+		for _, op := range seen.ended {
+			if op.TTL == time.Second && op.Blocker["number"] != "1" {
+				t.Errorf("%s: blocked by %v", op.Outcome, op.Blocker)
+			}
+		}
+	})
+	t.Run("no answer", func(t *testing.T) {
+		inService(t, func(t *testing.T, s *service) {
+			mustAcquire(t, s.twin().locker(t), fencing.ForWork("one"))
+			l, q := s.locker(t), newQueue(t)
+			q.join(l, "first", 0)
+			s.Inject(on(drivertest.Acquire, drivertest.Fault{HoldBefore: in(time.Hour)}))
+			time.AfterFunc(100*time.Millisecond, func() { q.leave("first") })
+			_, err := l.Acquire(t.Context(), key, fencing.ForWork("one"), distlock.WithWait(200*time.Millisecond))
+			if !wantBusy(t, err).SameID {
+				t.Errorf("Acquire: %v, want SameID", err)
+			}
+		})
+	})
+}
+
 func TestObserver_waitersGiveUp_knowTheHolder(t *testing.T) {
 	each(t, map[string]bool{
 		"held by this process": true, "held by another process": false,

@@ -198,3 +198,39 @@ type dialTimeout struct{}
 
 func (dialTimeout) Error() string        { return "dial tcp 192.0.2.1:6379: i/o timeout" }
 func (dialTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// A lease that was lost or released is no holder: the backend that is silent then is unavailable.
+func TestQueue_C_localHolderGone_silenceIsNoContention(t *testing.T) {
+	type row struct {
+		loses, hangs bool
+		took         time.Duration // since the end of the lease
+	}
+	each(t, map[string]row{
+		"lost, no answer":     {loses: true, hangs: true, took: time.Second},
+		"lost, cut off":       {loses: true},
+		"released, no answer": {hangs: true, took: time.Second},
+	}, func(t *testing.T, s *service, c row) {
+		l := open(t, mute{s.Faults})
+		holder := mustAcquire(t, l)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := async(func() error { return second(l.Acquire(ctx, key)) })
+		time.Sleep(time.Second)
+		fault := drivertest.Fault{Before: errSilence}
+		if c.hangs {
+			fault.HoldBefore = in(time.Hour)
+		}
+		s.Inject(on(drivertest.Acquire, fault))
+		if c.loses {
+			s.steal(t)
+		} else {
+			mustRelease(t, holder)
+		}
+		<-holder.Context().Done()
+		start := time.Now()
+		time.AfterFunc(time.Second, cancel)
+		if err := <-failed; err == nil || errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("Acquire: %v, want no BusyError", err)
+		}
+		wantTook(t, start, c.took)
+	})
+}

@@ -25,6 +25,10 @@ const ownWait = time.Second
 func (a *acquisition) waitBehindProcess(ctx context.Context) (out outcome, ended bool) {
 	select {
 	case a.last = <-a.waiter.Ask():
+		a.op.Blocker = a.last.metadata
+		if busy := a.last.busy; busy != nil && busy.ThisProcess { // ⚑ no answer of the backend, and perhaps over
+			a.last.busy = nil
+		}
 		return outcome{}, false
 	case out = <-a.waiter.Result():
 	case <-ctx.Done():

@@ -55,7 +55,7 @@ type queue[C, O, R any] struct {
 	contender *Waiter[C, O, R]
 	grant     *Grant[C, O, R]
 	arrivals  int
-	last      R   // what a contender last reported
+	last      R   // what the holder or a contender last reported
 	failures  int // of contenders in a row
 }
 
@@ -115,10 +115,10 @@ func (q *queue[C, O, R]) advance() {
 	switch {
 	case q.contender != nil:
 	case len(q.waiting) == 0:
-		var none R
-		q.last = none // with a place too good for later callers
 		if q.grant == nil {
 			delete(q.all.byKey, q.key)
+		} else {
+			q.last = q.grant.last // that of a contender has a place too good for later callers
 		}
 	case q.grant == nil:
 		q.promote()
@@ -264,8 +264,7 @@ func (all *Queues[C, O, R]) Granted(key string, w *Waiter[C, O, R], at time.Time
 		q.contender = nil
 	}
 	q.grant = &Grant[C, O, R]{queue: q, since: at, contested: contested, known: q.arrivals, last: last}
-	var none R
-	q.last, q.failures = none, 0
+	q.last, q.failures = last, 0
 	q.advance()
 	return q.grant
 }
@@ -307,7 +306,7 @@ func (g *Grant[C, O, R]) Wanted() bool {
 func (g *Grant[C, O, R]) HandOff(w *Waiter[C, O, R], result O, last R) {
 	g.queue.all.mu.Lock()
 	defer g.queue.all.mu.Unlock()
-	g.last = last
+	g.last, g.queue.last = last, last
 	w.result <- result
 }
 
@@ -323,7 +322,7 @@ func (g *Grant[C, O, R]) End(lost bool) {
 	if q.grant != g {
 		return // the backend has granted the lock again
 	}
-	q.grant, q.last = nil, g.last
+	q.grant = nil
 	if c := q.contender; c != nil && (lost || !c.Notified.Load()) {
 		select {
 		case c.ask <- q.last:

@@ -78,7 +78,7 @@ func TestYield_reportIsForTheNextContender(t *testing.T) {
 			time.Sleep(queue.Window)
 			synctest.Wait()
 			ws[0].Yield(queue.Own, "", "a's place")
-			wantNext(t, all.Join(key, "late"), "")
+			wantNext(t, all.Join(key, "late"), "holder")
 			h.End(false)
 		})
 	})
@@ -89,6 +89,13 @@ func TestYield_reportIsForTheNextContender(t *testing.T) {
 		all.Granted(key, ws[1], time.Now(), false, "held").End(false)
 		wantNext(t, ws[2], "held")
 	})
+	t.Run("not after a handoff", func(t *testing.T) {
+		_, h, ws := waiting(true, false, "a", "b")
+		h.HandOff(h.Next(time.Now(), always), "handed", "a")
+		wantNext(t, ws[0], "handed")
+		h.Next(time.Now(), never)
+		wantNext(t, ws[1], "a")
+	})
 }
 
 // A released lock whose release has no answer yet may be granted to this process again.
@@ -97,7 +104,7 @@ func TestEnd_olderHoldEndsNothing(t *testing.T) {
 	if next := older.Next(time.Now(), never); next != nil {
 		t.Fatalf("handed off to %s", next.Caller)
 	}
-	wantNext(t, ws[0], "")
+	wantNext(t, ws[0], "holder")
 	h := all.Granted(key, ws[0], time.Now(), false, "")
 	older.End(false)
 	older.End(true)
