@@ -47,7 +47,7 @@ func TestAcquire_leavesNothingWithTheLocker(t *testing.T) {
 		runtime.AddCleanup(w, func(gone chan struct{}) { close(gone) }, gone)
 		ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), witness{}, w), 20*time.Millisecond)
 		defer cancel()
-		wantErr(t, second(l.Acquire(ctx, key)), distlock.ErrNotAcquired)
+		wantErr(t, second(l.Acquire(ctx, key)), context.DeadlineExceeded)
 	}()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
 		runtime.GC()

@@ -76,9 +76,9 @@ func (a *acquisition) note(reply driver.AcquireReply, err error) {
 		if reply.Ticket != 0 {
 			s.Waiters-- // itself
 		}
-		own, waiting := a.locker.queues.Held(a.op.Key)
+		since, waiting := a.locker.queues.Held(a.op.Key)
 		a.last = lastAnswer{at: time.Now(), metadata: s.Metadata, ticket: a.req.Ticket,
-			busy: &BusyError{Holder: s.Holder, ThisProcess: own, Held: s.Age, Waiters: s.Waiters + waiting}}
+			busy: &BusyError{Holder: s.Holder, ThisProcess: !since.IsZero(), Held: s.Age, Waiters: s.Waiters + waiting}}
 		a.op.Blocker = s.Metadata
 	}
 	if a.waiter != nil {

@@ -1,8 +1,6 @@
 package distlock
 
-import (
-	"github.com/belugalock/belugalock/distlock/driver"
-)
+import "github.com/belugalock/belugalock/distlock/driver"
 
 // releaseWith is lastwrite.ReleaseWith. docs/design/sessions.md has its states.
 func (le *Lease) releaseWith(write func(owner string) (driver.ReleaseReply, error)) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -153,12 +151,6 @@ func (l *Locker) adopt(g *grant) bool {
 	l.grants[g.owner] = g
 	l.alarm.set(trust.Now().Add(watchEvery))
 	return true
-}
-
-func (l *Locker) allGrants() []*grant {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(maps.Values(l.grants))
 }
 
 func (l *Locker) forget(g *grant) {

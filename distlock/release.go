@@ -98,9 +98,10 @@ func (le *Lease) drain(ctx context.Context) {
 // done: the lease was lost, or another call has released the lock. Otherwise the lock is handed
 // off, or this call is the one to remove it.
 func (le *Lease) endHere(op *Operation, reason error, counted bool) (done bool, err error) {
-	g, at := le.grant, time.Now()
+	g := le.grant
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	at := time.Now()
 	switch {
 	case le.state == lost:
 		return true, le.endReason

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -115,7 +116,9 @@ const watchEvery = time.Second / 2
 // look sends the renewals that are due, in batches. After a suspend it looks at all deadlines,
 // because timers stood still. It goes on while there are grants.
 func (l *Locker) look() {
-	grants := l.allGrants()
+	l.mu.Lock()
+	grants := slices.Collect(maps.Values(l.grants))
+	l.mu.Unlock()
 	if len(grants) == 0 {
 		return
 	}

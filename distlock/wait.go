@@ -44,7 +44,7 @@ func (a *acquisition) waitBehindProcess(ctx context.Context) (out outcome, ended
 // warnOfOwnWait logs, once in the life of a Locker, that a call waits behind a lease of its own process: it
 // may wait for the function that it is part of.
 func (a *acquisition) warnOfOwnWait() {
-	if !a.waiter.BehindGrant() {
+	if since, _ := a.locker.queues.Held(a.op.Key); since.IsZero() || since.After(a.start) {
 		return
 	}
 	a.locker.warnOwnWait.Do(func() {

@@ -68,7 +68,6 @@ type Waiter[C, O, R any] struct {
 	result  chan O // of one that has waited
 	ask     chan R
 	queue   *queue[C, O, R]
-	behind  *Grant[C, O, R] // that of the process when it joined
 	arrival int
 }
 
@@ -89,7 +88,7 @@ func (all *Queues[C, O, R]) Join(key string, caller C) *Waiter[C, O, R] {
 	defer all.mu.Unlock()
 	q := all.of(key)
 	q.arrivals++
-	w.queue, w.arrival, w.behind = q, q.arrivals, q.grant
+	w.queue, w.arrival = q, q.arrivals
 	if q.contender == nil && q.grant == nil && len(q.waiting) == 0 {
 		q.contender = w
 		return w
@@ -180,23 +179,18 @@ func (w *Waiter[C, O, R]) Leave() (result O, last R) {
 	return result, last
 }
 
-// BehindGrant reports whether the process held the lock when the waiter joined, and still does by the same
-// grant.
-func (w *Waiter[C, O, R]) BehindGrant() bool {
-	w.queue.all.mu.Lock()
-	defer w.queue.all.mu.Unlock()
-	return w.behind != nil && w.queue.grant == w.behind
-}
-
-// Held reports whether the process holds the lock, and how many waiters are not the contender.
-func (all *Queues[C, O, R]) Held(key string) (held bool, waiting int) {
+// Held returns since when the process holds the lock, zero if it does not, and how many waiters are not the
+// contender.
+func (all *Queues[C, O, R]) Held(key string) (since time.Time, waiting int) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	q := all.byKey[key]
-	if q == nil {
-		return false, 0
+	if q := all.byKey[key]; q != nil {
+		waiting = len(q.waiting)
+		if q.grant != nil {
+			since = q.grant.since
+		}
 	}
-	return q.grant != nil, len(q.waiting)
+	return since, waiting
 }
 
 // Each calls f with the caller of each waiter of a key.
