@@ -36,35 +36,48 @@ func TestTxLock_refusesStricterIsolation(t *testing.T) {
 	}
 }
 
-// The caller's pool has the default mode of pgx, which leaves prepared statements.
+// The caller's pool has the default mode of pgx, which leaves prepared statements. A client has another
+// connection of the pooler when a transaction holds the one that it had before.
 func TestTxLock_throughPgBouncer(t *testing.T) {
 	s := newScene(t)
 	pooler := servers.StartPgBouncer(t, servers.SharedPostgres(t), "transaction")
-	pool := newPool(t, pooler.URL(s.database.Name()))
+	pool := newPool(t, pooler.URL(s.database.Name())+"&pool_max_conns=20")
+	lease := s.acquire("fenced")
+	client, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Release()
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close()
-	lease := s.acquire("fenced")
-	for i := range 50 {
-		// A transaction between them, and many at once, so that the pooler changes the connections.
-		errs := make(chan error)
-		for range 4 {
-			go func() {
-				errs <- pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-					return errors.Join(pglock.Fence(t.Context(), tx, lease), pglock.TxLock(t.Context(), tx, fmt.Sprint(i)))
-				})
-			}()
-		}
-		for range 4 {
-			if err := <-errs; err != nil {
+	sqlClient, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sqlClient.Close()
+	for name, lock := range map[string]func() error{
+		"pgx": func() error {
+			return pgx.BeginFunc(t.Context(), client, func(tx pgx.Tx) error {
+				return errors.Join(pglock.Fence(t.Context(), tx, lease), pglock.TxLock(t.Context(), tx, "k"))
+			})
+		},
+		"database/sql": func() error {
+			tx, err := sqlClient.BeginTx(t.Context(), nil)
+			if err != nil {
+				return err
+			}
+			return errors.Join(pglock.TxLockSQL(t.Context(), tx, "k"), tx.Commit())
+		},
+	} {
+		for range 3 {
+			if err := lock(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			holder, err := pool.Begin(t.Context())
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(pglock.TxLockSQL(t.Context(), tx, "k"), tx.Commit()); err != nil {
-			t.Fatal(err)
+			defer func() { _ = holder.Rollback(context.Background()) }()
 		}
 	}
 	s.isMark(lease)
