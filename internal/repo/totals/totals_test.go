@@ -12,11 +12,11 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 73486,
-	"lines of Go without tests in internal/test, internal/repo, bench and examples": 16044,
-	"words of README.md and docs": 83067,
+	"lines of tests": 63067,
+	"lines of Go without tests in internal/test, internal/repo, bench and examples": 14974,
+	"words of README.md and docs": 82889,
 	"words of CONTRIBUTING.md":    900,
-	"mutants":                     1366,
+	"mutants":                     1389,
 }
 
 var (
