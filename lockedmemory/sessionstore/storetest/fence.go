@@ -119,7 +119,7 @@ func overtakenHolder(h *harness) {
 			}
 			fence := lease.Fence()
 			w := b.write(lease, 1)
-			w.Fence += 1000
+			w.Fence += 1_000_000 // a later token of the lock must not be equal
 			if v, err := b.driver.Append(ctx, storedriver.Append{Write: w, Content: content("other")}); err != nil ||
 				v.Outcome != storedriver.Done {
 				h.Fatalf("%+v, %v", v, err)
