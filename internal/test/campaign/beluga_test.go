@@ -89,7 +89,7 @@ func newBelugaRun(t *testing.T, seed uint64) *belugaRun {
 	build := exec.Command("go", "test", "-c", "-vet=off", "-o", r.program, fmt.Sprintf("-race=%t", race),
 		"./lockedmemory/belugamemory/internal/faultwork")
 	build.Dir = root
-	build.Env = append(os.Environ(), "GOWORK="+filepath.Join(root, "contract.work")) // with what stands in for Beluga
+	build.Env = append(os.Environ(), "GOWORK="+filepath.Join(root, "contract.work"))
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("the workers are not built: %v\n%s", err, out)
 	}

@@ -236,7 +236,7 @@ func (d *draft) begin(ctx context.Context, op history.Op) *recorded {
 }
 
 // end tells the parent what an error says of an operation. A write whose error is not ErrOutcomeUnknown
-// has written nothing. What is not sure stays unknown.
+// has written nothing. Other writes stay unknown.
 func (d *draft) end(r *recorded, ctx context.Context, err error) {
 	r.Return = now()
 	token := fenceOf(ctx) // a Load may have raised it

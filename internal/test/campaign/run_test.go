@@ -95,7 +95,7 @@ func TestCampaign(t *testing.T) {
 	if len(all) == 0 {
 		return // no servers
 	}
-	fmt.Print("\n", summary(all, lasts, drawn, command), "\n") // not by the test's log, which would indent it: documents take it as it is
+	fmt.Print("\n", summary(all, lasts, drawn, command), "\n") // the log of the test would indent it
 }
 
 // choose takes the faults of -faults, and the numbers of -hits.

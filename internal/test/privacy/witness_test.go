@@ -269,7 +269,7 @@ func do(t *testing.T, server *servers.Redis, args ...string) {
 	must(t, err)
 }
 
-// garbler is a server that answers scripts and reads with a line that is no reply, and shows what it was told.
+// garbler is a server that answers scripts and reads with a line that is no reply.
 func garbler(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
