@@ -124,6 +124,9 @@ func (a *acquisition) failed(err error) outcome {
 // over.
 func (a *acquisition) gaveUp() outcome {
 	err, left := a.last.err(), a.ctx.Err() != nil
+	if since, _ := a.locker.queues.Held(a.op.Key); err == nil && !since.IsZero() {
+		err = &BusyError{Holder: a.locker.opts.Holder, ThisProcess: true, Held: time.Since(since)}
+	}
 	switch {
 	case a.locker.closing.Err() != nil: // not the cause of ctx, which may be that of another Locker
 		err = ErrClosed

@@ -118,9 +118,11 @@ func TestQueue_S1_leaverMeetsGrant(t *testing.T) {
 
 func TestQueue_waitIsOver_namesHolder(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		l := s.twin().locker(t, withHolder("me"), withWait(time.Second))
+		mine := s.twin()
+		l := mine.locker(t, withHolder("me"), withWait(time.Second))
 		other := s.twin().locker(t, withHolder("another"))
 		first := mustAcquire(t, l)
+		mine.Inject(on(drivertest.Acquire, drivertest.Fault{HoldBefore: in(time.Hour)}))
 		q := newQueue(t)
 		q.join(l, "a", 0)
 		q.join(l, "b", 0)
@@ -131,6 +133,7 @@ func TestQueue_waitIsOver_namesHolder(t *testing.T) {
 				t.Errorf("%s behind its own process: %v", name, busy)
 			}
 		}
+		mine.Inject(nil)
 		mustRelease(t, first)
 		held := mustAcquire(t, other)
 		time.Sleep(100 * time.Millisecond)

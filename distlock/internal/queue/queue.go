@@ -119,22 +119,17 @@ func (q *queue[C, O, R]) advance() {
 		} else {
 			q.last = q.grant.last // that of a contender has a place too good for later callers
 		}
-	case q.grant == nil:
+	case q.grant == nil || q.all.overlap && time.Since(q.grant.since) >= Window:
 		q.promote()
-	case !q.all.overlap: // the backend rejects the contender until the process releases the lock
-	default:
+	case q.all.overlap && q.grant.timer == nil: // without overlap, the backend rejects the contender until a release
 		g := q.grant
-		if left := Window - time.Since(g.since); left <= 0 {
-			q.promote()
-		} else if g.timer == nil {
-			g.timer = time.AfterFunc(max(left, 1), func() {
-				q.all.mu.Lock()
-				defer q.all.mu.Unlock()
-				if q.grant == g {
-					q.advance()
-				}
-			})
-		}
+		g.timer = time.AfterFunc(max(time.Until(g.since.Add(Window)), 1), func() {
+			q.all.mu.Lock()
+			defer q.all.mu.Unlock()
+			if q.grant == g {
+				q.advance()
+			}
+		})
 	}
 }
 
