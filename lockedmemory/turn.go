@@ -197,10 +197,8 @@ func (m *LockedMemory[M, D]) reported(ctx context.Context, name, key string,
 func (m *LockedMemory[M, D]) read(ctx context.Context) (context.Context, error) {
 	key, _ := m.key(ctx) // the inner memory decides whether a read needs a session
 	lease, leased := m.locker.FromContext(ctx, key)
-	if leased {
-		if err := lease.Err(); err != nil {
-			return ctx, err
-		}
+	if leased && lease.Err() != nil {
+		return ctx, lease.Err()
 	}
 	return withLease(ctx, lease), nil
 }

@@ -27,10 +27,8 @@ func (s *Store[M, D]) Answered(ctx context.Context, id string) (exchange lockedm
 	r.noteFirst(page)
 	found := s.decode(r, page.Entries, nil)
 	switch {
-	case r.err != nil:
+	case r.err != nil || !page.Known:
 		return exchange, false, r.err
-	case !page.Known:
-		return exchange, false, nil
 	case len(found) == 0:
 		return exchange, true, fmt.Errorf("sessionstore: %s: %w: it was trimmed, cleared or replaced; nothing was written",
 			opAnswered, lockedmemory.ErrAnswerGone)

@@ -52,7 +52,7 @@ func (r *pageReader) pages(req storedriver.Read, limit int) iter.Seq[[]storedriv
 			}
 			if !r.paged {
 				r.noteFirst(page)
-			} else if r.err = r.changed(page); r.err != nil {
+			} else if r.err = r.changed(page, false); r.err != nil {
 				return
 			}
 			r.size = max(r.size/4, leastSize)
@@ -81,17 +81,13 @@ func (r *pageReader) noteFirst(page storedriver.Page) {
 	r.minFence = r.driver.Retention().Since(page.Mark.Fence)
 }
 
-// changed returns an error if a page does not belong to the pages before: the history was replaced or
-// cleared, or the last entry read was trimmed, perhaps with a part of its turn that was not read.
-func (r *pageReader) changed(page storedriver.Page) error {
-	if page.Revision != r.revision || r.lastRead != (lockedmemory.Place{}) && r.lastRead.Compare(page.Oldest) < 0 {
-		return r.errChanged()
+// changed returns an error if a page lacks entries, or does not belong to the pages before: the history was
+// replaced or cleared, or the last entry read was trimmed, perhaps with a part of its turn that was not read.
+func (r *pageReader) changed(page storedriver.Page, lacks bool) error {
+	if lacks || page.Revision != r.revision || r.lastRead != (lockedmemory.Place{}) && r.lastRead.Compare(page.Oldest) < 0 {
+		return fmt.Errorf("%w: %s: while it was read, it was cleared, replaced or trimmed: begin again", ErrChanged, r.op)
 	}
 	return nil
-}
-
-func (r *pageReader) errChanged() error {
-	return fmt.Errorf("%w: %s: while it was read, it was cleared, replaced or trimmed: begin again", ErrChanged, r.op)
 }
 
 // pins returns the pinned entries, in order. It follows the first page, and makes no request where that has
@@ -102,11 +98,8 @@ func (r *pageReader) pins() []storedriver.Entry {
 	}
 	page, err := r.readPage(storedriver.Read{Pinned: r.pinned, PinnedOnly: true, Next: true, Limit: len(r.pinned)})
 	if err == nil {
-		err = r.changed(page)
-	}
-	// ⚑ The session may have expired: without a pinned exchange, the others are not the history.
-	if err == nil && len(page.Entries) < len(r.pinned) && r.lastRead != (lockedmemory.Place{}) {
-		err = r.errChanged()
+		// ⚑ The session may have expired: without a pinned exchange, the others are not the history.
+		err = r.changed(page, len(page.Entries) < len(r.pinned) && r.lastRead != (lockedmemory.Place{}))
 	}
 	r.err = err
 	return page.Entries

@@ -101,17 +101,13 @@ func (s *sessions) access(a storedriver.Access) []any {
 }
 
 func (s *sessions) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
-	args := s.appendArgs(a)
+	id, key := idArgs(a.ID)
+	args := append(s.access(a.Access), a.N, a.Op, a.HistoryUpTo.Fence, a.HistoryUpTo.N, a.HistoryUpTo.Sub,
+		notNull(a.Messages), id, key, uuid(a.Digest[:]), s.keep.RememberIDs)
 	if lock, ok := s.colocated(ctx, a); ok {
 		return s.appendRelease(ctx, a.Lease, lock, args)
 	}
 	return s.verdict(ctx, "append_v1", args)
-}
-
-func (s *sessions) appendArgs(a storedriver.Append) []any {
-	args := append(s.access(a.Access), a.N, a.Op, a.HistoryUpTo.Fence, a.HistoryUpTo.N, a.HistoryUpTo.Sub, notNull(a.Messages))
-	id, key := idArgs(a.ID)
-	return append(args, id, key, uuid(a.Digest[:]), s.keep.RememberIDs)
 }
 
 // idArgs are an ID, which may be any text, and its key among the IDs of a session. Both are null without

@@ -203,10 +203,7 @@ func parseItem(item any) (place lockedmemory.Place, fields []any, err error) {
 	return place, fields, nil
 }
 
-var (
-	errFields  = errors.New("its fields are not those of a Save: another program has written it, or a newer version of this library")
-	errMissing = errors.New("it has no message")
-)
+var errFields = errors.New("its fields are not those of a Save: another program has written it, or a newer version of this library")
 
 func parseEntry(place lockedmemory.Place, fields []any) (e storedriver.Entry, isMarker bool) {
 	e.Place = place
@@ -215,33 +212,28 @@ func parseEntry(place lockedmemory.Place, fields []any) (e storedriver.Entry, is
 		return e, true
 	}
 	if len(fields) < 2 || len(fields)%2 != 0 || text(0) != "op" || place.Fence > driver.MaxFence {
-		return broken(place, fields, errFields), false
+		return broken(place, fields), false
 	}
 	n := len(fields)
 	if n >= 4 && text(n-2) == "pin" {
 		e.Pinned = true
 		n -= 2
 	}
-	if n >= 4 && text(n-2) == "id" {
-		if e.ID = text(n - 1); e.ID == "" {
-			return broken(place, fields, errFields), false
-		}
+	if n >= 4 && text(n-2) == "id" && text(n-1) != "" {
+		e.ID = text(n - 1)
 		n -= 2
 	}
-	for i := 2; i < n; i += 2 {
-		if text(i) != "m" {
-			return broken(place, fields, errFields), false
-		}
+	for i := 2; i < n && text(i) == "m"; i += 2 {
 		e.Messages = append(e.Messages, []byte(text(i+1)))
 	}
-	if len(e.Messages) == 0 {
-		return broken(place, fields, errMissing), false
+	if len(e.Messages) == 0 || len(e.Messages) != n/2-1 {
+		return broken(place, fields), false
 	}
 	return e, false
 }
 
-func broken(place lockedmemory.Place, fields []any, err error) storedriver.Entry {
-	e := storedriver.Entry{Place: place, Err: err}
+func broken(place lockedmemory.Place, fields []any) storedriver.Entry {
+	e := storedriver.Entry{Place: place, Err: errFields}
 	for _, field := range fields {
 		text, _ := field.(string)
 		e.Size += len(text)

@@ -218,10 +218,7 @@ func replyOf(words []any) *redisconn.Reply { return &redisconn.Reply{Parts: word
 // parsePlace reads the ID of an entry. An ID beyond all places is of another program. It becomes
 // the highest place.
 func parsePlace(id string) (p lockedmemory.Place, ok bool) {
-	ms, seq, found := strings.Cut(id, "-")
-	if !found {
-		return p, false
-	}
+	ms, seq, _ := strings.Cut(id, "-") // no number is empty
 	fence, err := strconv.ParseUint(ms, 10, 64)
 	n, err2 := strconv.ParseUint(seq, 10, 64)
 	const one = lockedmemory.MaxSub + 1
