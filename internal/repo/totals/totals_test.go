@@ -16,7 +16,7 @@ var limits = map[string]int{
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 14974,
 	"words of README.md and docs": 82889,
 	"words of CONTRIBUTING.md":    900,
-	"mutants":                     1391,
+	"mutants":                     1389,
 }
 
 var (
