@@ -240,16 +240,24 @@ func TestAcquire_S1_restoredWithoutTTL_isHeld(t *testing.T) {
 	}
 }
 
-// A server without memory releases a lock, and keeps tombstones.
+// A server without memory prolongs, releases and hands off locks, and keeps tombstones.
 func TestRelease_S1_outOfMemory(t *testing.T) {
 	d, client := newDriver(t)
 	mustGrant(t, d, owner("a"))
+	handed, waiter := owner("a"), waits("b")
+	handed.Name.Key, waiter.Name.Key = "handed", "handed"
+	mustGrant(t, d, handed)
+	if reply, err := d.Acquire(t.Context(), waiter); err != nil || reply.Ticket == 0 {
+		t.Fatalf("the owner is not in the queue: %+v, %v", reply, err)
+	}
 	must(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	defer client.ConfigSet(context.Background(), "maxmemory", "0")
 	extend := driver.ExtendRequest{Name: owner("a").Name, Owner: owner("a").Owner, TTL: time.Hour}
 	if reply := d.Extend(t.Context(), []driver.ExtendRequest{extend})[0]; reply.Err != nil || !reply.Held {
 		t.Errorf("Extend: %+v", reply)
 	}
+	release(t, d, driver.ReleaseRequest{Name: handed.Name, Owner: handed.Owner}, true)
+	mustGrant(t, d, waiter)
 	release(t, d, cancel("a"), true)
 	release(t, d, plain("a"), true) // a copy
 	if now := client.Get(t.Context(), lockKey).Val(); !isFree(now) {
