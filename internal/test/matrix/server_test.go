@@ -96,8 +96,11 @@ func failoverIsWaitedFor(t *testing.T, s *service) {
 	failover.awaitReplicas() // or the release may be lost
 	failover.kill()
 	start := time.Now()
-	_, err := l.TryAcquire(t.Context(), key)
-	wants(t, "TryAcquire", err, distlock.ErrUnavailable)
+	if early, err := l.TryAcquire(t.Context(), key); err == nil && time.Since(start) > time.Second {
+		mustRelease(t, early) // of a machine so busy that there is another master already
+	} else {
+		wants(t, "TryAcquire", err, distlock.ErrUnavailable)
+	}
 	var replacing sync.WaitGroup
 	replacing.Go(failover.awaitMaster)
 	lease := mustAcquire(t, l, key)
