@@ -11,7 +11,7 @@ import (
 var (
 	kinds = []string{"lost", "torn", "stale", "doubled", "out of order"}
 	runs  = []string{"no lock", "Save only", "whole turn"}
-	ids   = []string{"chat-none", "chat-save", "chat-turn"}
+	ids   = []string{"chat-0", "chat-1", "chat-2"}
 )
 
 // chats wants that a message has a mark and a colour if and only if it is wrong, by the terminal's

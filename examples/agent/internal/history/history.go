@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/belugalock/belugalock/examples/agent/internal/hitch"
-	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -73,13 +71,13 @@ func (l List) Save(ctx context.Context, input, output Message) error {
 		}
 		time.Sleep(latency)
 		if i == 0 {
-			hitch.At(ctx, hitch.Write)
+			At(ctx, Write)
 		}
 		if err := l.Log.Append(context.WithoutCancel(ctx), text); err != nil {
 			return err
 		}
 		if i == 0 {
-			hitch.At(ctx, hitch.Answer)
+			At(ctx, Answered)
 		}
 	}
 	return nil
@@ -113,11 +111,8 @@ type Far struct {
 // SaveOnce is that of the store.
 func (f Far) SaveOnce(ctx context.Context, id string, messages ...Message) error {
 	time.Sleep(latency)
-	hitch.At(ctx, hitch.Write)
+	At(ctx, Write)
 	err := f.Store.SaveOnce(context.WithoutCancel(ctx), id, messages...) // it is on its way
-	hitch.At(ctx, hitch.Answer)
-	if errors.As(err, new(*sessionstore.StaleError)) {
-		spans.Refused(ctx)
-	}
+	At(ctx, Answered)
 	return err
 }
