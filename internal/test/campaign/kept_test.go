@@ -20,13 +20,6 @@ func (p position) behind(q position) bool {
 	return p.fence > q.fence || p.fence == q.fence && p.n > q.n
 }
 
-// positionOf is the position that a stream's ID names.
-func positionOf(id string) (p position) {
-	_, _ = fmt.Sscanf(id, "%d-%d", &p.fence, &p.n)
-	return p
-}
-
-// sessionKeyOf is where Redis keeps a session.
 func sessionKeyOf(session string) string { return "session:" + redislock.HashTag(session) + "log" }
 
 // kept asks each replica of a dead master for the last entry of every session, before any replica is
@@ -90,10 +83,11 @@ func (c *campaign) lastOf(node *servers.Redis, sessions []string) (map[string]po
 		case err != nil:
 			return nil, err
 		}
-		last[session] = position{}
+		var at position
 		if len(entries) > 0 {
-			last[session] = positionOf(entries[0].ID)
+			_, _ = fmt.Sscanf(entries[0].ID, "%d-%d", &at.fence, &at.n)
 		}
+		last[session] = at
 	}
 	return last, nil
 }

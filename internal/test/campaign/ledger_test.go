@@ -2,45 +2,27 @@ package campaign
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/belugalock/belugalock/internal/test/conversation"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-// ledger is what workers have said of the sessions.
 type ledger struct {
 	c *campaign
 
 	mu       sync.Mutex
 	sessions map[string][]*attempt
 	judging  sync.Mutex
-
-	tally ledgerTally
 }
 
-// ledgerTally counts the judged turns.
-type ledgerTally struct {
-	turns, notes, clears, stray, strayRefused int
-	stored                                    int
-	before, unread                            int // before servers were emptied
-	forgotten, outlived, sessions             int
-	endings                                   map[ending]int
-}
-
-type reading struct {
-	stored []message
-	err    error
-}
-
-func newLedger(c *campaign) *ledger {
-	return &ledger{
-		c: c, sessions: make(map[string][]*attempt),
-		tally: ledgerTally{endings: make(map[ending]int)},
-	}
-}
+func newLedger(c *campaign) *ledger { return &ledger{c: c, sessions: make(map[string][]*attempt)} }
 
 func (l *ledger) add(a *attempt) {
 	l.mu.Lock()
@@ -54,22 +36,11 @@ func (l *ledger) add(a *attempt) {
 	if a.Ended == 0 {
 		return
 	}
-	l.tally.endings[a.End]++
+	l.c.count("attempts: "+string(a.End), 1)
 	if a.Past || a.Kind == aStrayWrite {
-		l.tally.stray++
-		if a.End == refused {
-			l.tally.strayRefused++
-		}
-	}
-	switch {
-	case a.Kind == aStrayWrite:
-	case !a.acknowledged():
-	case a.Kind == aTurn:
-		l.tally.turns++
-	case a.Kind == aClear || a.Kind == aTurnClear:
-		l.tally.clears++
-	default:
-		l.tally.notes++
+		l.c.count("writes past all checks: "+string(a.End), 1)
+	} else if a.acknowledged() {
+		l.c.count("acknowledged: "+string(a.Kind), 1)
 	}
 }
 
@@ -79,10 +50,10 @@ func (l *ledger) judgeUntil(moment int64, last bool) {
 	l.judging.Lock()
 	defer l.judging.Unlock()
 	l.mu.Lock()
-	due := make(map[string][]*attempt)
-	for session, attempts := range l.sessions {
+	var due []string
+	for session := range l.sessions {
 		if last || epochOf(session) < epoch(moment, l.c.start, l.c.plan.rotate) {
-			due[session] = attempts
+			due = append(due, session)
 		}
 	}
 	l.mu.Unlock()
@@ -91,27 +62,20 @@ func (l *ledger) judgeUntil(moment int64, last bool) {
 	}
 	read, closing := l.reader()
 	defer closing()
-	for session := range due {
-		r := read(session)
-		if r.err != nil && !last {
+	for _, session := range due {
+		stored, err := read(session)
+		if err != nil && !last {
 			continue // later
 		}
 		l.mu.Lock()
-		attempts := slices.Clone(l.sessions[session])
+		v := &verdict{c: l.c, session: session, stored: stored, attempts: slices.Clone(l.sessions[session])}
 		delete(l.sessions, session)
-		l.tally.sessions++
 		l.mu.Unlock()
-		if r.err != nil {
-			l.c.blame(&finding{kind: "failure", at: now(), text: "reading a session in the end: " + r.err.Error()})
+		if err != nil {
+			l.c.blame(&finding{kind: "failure", at: now(), text: "reading a session in the end: " + err.Error()})
 			continue
 		}
-		v := &verdict{c: l.c, session: session, stored: r.stored, attempts: attempts}
 		v.judge()
-		l.mu.Lock()
-		l.tally.stored += v.pairs
-		l.tally.forgotten += v.forgotten
-		l.tally.outlived += v.outlived
-		l.mu.Unlock()
 	}
 }
 
@@ -127,22 +91,14 @@ func (l *ledger) judgeSoFar() {
 	defer closing()
 	for _, session := range sessions {
 		moment := now()
-		r := read(session)
-		if r.err != nil {
-			l.mu.Lock()
-			l.tally.unread++ // and judged in the end, without the data of this time
-			l.mu.Unlock()
-			continue
+		stored, err := read(session)
+		if err != nil {
+			continue // it is judged in the end, without the data of this time
 		}
 		l.mu.Lock()
-		v := &verdict{
-			c: l.c, session: session, stored: r.stored, attempts: soFar(l.sessions[session], moment), again: true,
-		}
+		v := &verdict{c: l.c, session: session, stored: stored, attempts: soFar(l.sessions[session], moment), again: true}
 		l.mu.Unlock()
 		v.judge()
-		l.mu.Lock()
-		l.tally.before += v.pairs
-		l.mu.Unlock()
 	}
 }
 
@@ -162,21 +118,268 @@ func soFar(attempts []*attempt, moment int64) (over []*attempt) {
 	return over
 }
 
-// reader reads sessions as they are stored.
-func (l *ledger) reader() (read func(string) reading, closing func()) {
+func (l *ledger) reader() (read func(string) ([]message, error), closing func()) {
 	store, closing, err := l.c.store()
 	if err != nil {
 		l.c.t.Fatal(err)
 	}
-	return func(session string) (r reading) {
+	return func(session string) (stored []message, err error) {
 		for range 3 {
 			ctx, cancel := context.WithTimeout(lockedmemory.WithSession(context.Background(), session), 5*time.Second)
-			r.stored, r.err = store.Load(ctx, "")
-			cancel()
-			if r.err == nil {
+			stored, err = store.Load(ctx, "")
+			if cancel(); err == nil {
 				break
 			}
 		}
-		return r
+		return stored, err
 	}, closing
+}
+
+type verdict struct {
+	c        *campaign
+	session  string
+	stored   []message
+	attempts []*attempt
+	again    bool // it will be judged once more
+
+	writes map[string]bool // that stand there
+	turns  map[int]int     // and how often
+}
+
+func (v *verdict) blame(kind string, at int64, turn int, format string, args ...any) {
+	v.c.blame(&finding{kind: kind, key: v.session, at: at, text: v.session + ": " + fmt.Sprintf(format, args...) + v.story(turn)})
+}
+
+func (v *verdict) excuse(kind string, f *fault) {
+	if v.again {
+		return
+	}
+	v.c.mu.Lock()
+	defer v.c.mu.Unlock()
+	v.c.stat(f).apart[kind]++
+}
+
+func (v *verdict) judge() {
+	if strings.Contains(v.session, "/talk-") {
+		v.talk()
+	} else {
+		v.notes()
+	}
+}
+
+// look finds out what stands there, and checks what holds of all sessions.
+func (v *verdict) look() {
+	v.writes, v.turns = make(map[string]bool), make(map[int]int)
+	last := int64(0)
+	for i, m := range v.stored {
+		if m.Role != conversation.Answer {
+			continue
+		}
+		v.writes[m.Write] = true
+		v.turns[m.Turn]++
+		if m.Fence != 0 && m.Fence < last {
+			v.blame("S2", now(), m.Turn, "turn %d, at %d, was saved under token %d, behind one that was saved under %d", m.Turn, i, m.Fence, last)
+		}
+		last = max(last, m.Fence)
+	}
+	v.c.count("exchanges that stood there", len(v.writes))
+	v.fenced()
+}
+
+// fenced checks that the store accepted no write that was sent after a Load with a higher token. A
+// server that lost that Load cannot refuse.
+func (v *verdict) fenced() {
+	for _, a := range v.attempts {
+		if a.Sent == 0 || a.Mine == 0 || a.End == found || a.Kind == aSave || a.Kind == aClear {
+			continue
+		}
+		if a.End != saved && !(a.Write != "" && v.writes[a.Write]) {
+			continue
+		}
+		var forgotten *fault
+		for _, b := range v.attempts {
+			if b.Mine <= a.Mine || b.Loaded == 0 || b.Loaded >= a.Sent {
+				continue
+			}
+			if forgotten = v.c.windows.forgot(v.session, position{b.Mine, 0}, b.Asked, b.Loaded); forgotten != nil {
+				continue
+			}
+			v.blame("S2", a.Sent, a.Turn, "a write under token %d was let in, %s after run %d had loaded under %d",
+				a.Mine, time.Duration(a.Sent-b.Loaded), b.Run, b.Mine)
+			break
+		}
+		if forgotten != nil {
+			v.excuse("token", forgotten)
+		}
+	}
+}
+
+func (v *verdict) talk() {
+	v.look()
+	messages := make([]conversation.Message, len(v.stored))
+	for i, m := range v.stored {
+		messages[i] = conversation.Message{Turn: m.Turn, Role: m.Role, Writer: "ledger", Write: m.Write, Seen: m.Seen}
+		if m.Role == conversation.Answer && m.Seen != i-1 {
+			if f := v.hasOutlived(m); f != nil {
+				v.excuse("stale", f)
+				messages[i].Seen = i - 1
+			} else if m.Turn >= strays {
+				messages[i].Seen = i - 1 // no answer to anything, see fenced
+			}
+		}
+	}
+	var attempts []conversation.Attempt
+	for _, a := range v.attempts {
+		if a.Kind != aTurn {
+			continue
+		}
+		if v.writes[a.Write] && (a.End == held || a.End == refused) && a.Write == a.own() {
+			v.blame("failure", a.Ended, a.Turn, "turn %d is stored, and its writer was told that it is not", a.Turn)
+		}
+		if a.acknowledged() && !v.writes[a.Write] {
+			if f := v.c.windows.forgot(v.session, a.position(), a.Sent, a.Done); f != nil {
+				v.excuse("lost", f)
+				continue
+			}
+		}
+		attempts = append(attempts, conversation.Attempt{
+			Turn: a.Turn, Writer: "ledger", Acknowledged: a.acknowledged(), Begun: a.Begun, Ended: a.Ended,
+		})
+	}
+	for _, f := range conversation.Judge(messages, attempts) {
+		kind := string(f.Kind)
+		if f.Kind == conversation.OutOfOrder {
+			kind = "O"
+		}
+		// Whether a fault is to blame was asked for each turn above.
+		v.c.blame(&finding{kind: kind, key: v.session, at: v.when(f.Turn), never: true, text: v.session + ": " + f.String() + v.story(f.Turn)})
+	}
+}
+
+// position is that of the acknowledged entry; zero for a Save outside turns.
+func (a *attempt) position() position {
+	switch {
+	case a.Kind == aTurnClear:
+		return position{a.Mine, 1}
+	case a.Fence != 0:
+		return position{a.Fence, 1}
+	}
+	return position{}
+}
+
+func (a *attempt) own() string { return fmt.Sprint(a.Run, "-", a.Begun) }
+
+// hasOutlived returns the fault in which a server has lost the turns behind an answer.
+func (v *verdict) hasOutlived(m message) *fault {
+	for _, a := range v.attempts {
+		if a.Loaded != 0 && a.own() == m.Write {
+			return v.c.windows.forgot(v.session, position{m.Fence, 1}, a.Asked, a.Loaded)
+		}
+	}
+	// Its writer was killed before it could tell. It has loaded after its token was granted, which
+	// is the time of that, in microseconds.
+	return v.c.windows.forgot(v.session, position{m.Fence, 1}, m.Fence*1000, math.MaxInt64)
+}
+
+func (v *verdict) when(turn int) int64 {
+	for _, a := range v.attempts {
+		if a.Turn == turn {
+			return a.Ended
+		}
+	}
+	return now()
+}
+
+// story is what the ledger knows of a turn, for people who look for what has happened to it.
+func (v *verdict) story(turn int) string {
+	var text strings.Builder
+	for _, a := range v.attempts {
+		if a.Turn == turn || (a.Kind == aClear || a.Kind == aTurnClear) && strings.Contains(v.session, "notes") {
+			fmt.Fprintf(&text, "\n\t%+v, in a run since %d", *a, v.c.start)
+		}
+	}
+	return text.String()
+}
+
+// notes judges a session with Clears, in which no message depends on earlier ones.
+func (v *verdict) notes() {
+	v.look()
+	for i := 0; i < len(v.stored); i++ {
+		m := v.stored[i]
+		if m.Role == conversation.Question && i+1 < len(v.stored) && v.stored[i+1].Turn == m.Turn && v.stored[i+1].Role == conversation.Answer {
+			i++
+			continue
+		}
+		v.blame("torn", now(), m.Turn, "the message of turn %d, at %d, stands alone", m.Turn, i)
+	}
+	for turn, times := range v.turns {
+		if times > 1 {
+			v.blame("doubled", v.when(turn), turn, "turn %d is stored %d times", turn, times)
+		}
+	}
+	seen, stood := make(map[int]bool), make(map[int]bool)
+	for _, a := range v.attempts {
+		if a.Kind == aClear || a.Kind == aTurnClear || a.Kind == aStrayWrite {
+			continue
+		}
+		stands := v.turns[a.Turn] > 0
+		// A note that a server lost may have been repeated since.
+		if stands && a.acknowledged() && !stood[a.Turn] && v.c.windows.forgot(v.session, a.position(), a.Sent, a.Done) == nil {
+			stood[a.Turn] = v.survived(a)
+		}
+		if stands || !a.acknowledged() || seen[a.Turn] || v.clearedBy(a) {
+			continue
+		}
+		seen[a.Turn] = true
+		if f := v.c.windows.forgot(v.session, a.position(), a.Sent, a.Done); f != nil {
+			v.excuse("lost", f)
+			continue
+		}
+		v.c.blame(&finding{kind: "lost", key: v.session, at: a.Done, never: true, text: fmt.Sprintf(
+			"%s: turn %d was acknowledged, no Clear came since, and it is gone%s", v.session, a.Turn, v.story(a.Turn))})
+	}
+}
+
+// clearedBy reports whether some Clear may have removed a note: one that may have worked after the
+// note's first Save began.
+func (v *verdict) clearedBy(a *attempt) bool {
+	first := a.Sent
+	for _, b := range v.attempts {
+		if b.Turn == a.Turn && b.Sent != 0 {
+			first = min(first, b.Sent)
+		}
+	}
+	for _, b := range v.attempts {
+		clears := (b.Kind == aClear || b.Kind == aTurnClear) && b.Sent != 0 && b.End != refused && b.End != held
+		if clears && (b.End == unknown || b.Done > first) {
+			return true
+		}
+	}
+	return false
+}
+
+// survived checks that a note does not stand there behind a Clear that began when the note's Save
+// had ended, or whose token is higher. It reports whether it does, rightly or not.
+func (v *verdict) survived(a *attempt) bool {
+	var forgotten *fault
+	for _, b := range v.attempts {
+		if b.Kind != aClear && b.Kind != aTurnClear || b.End != saved {
+			continue
+		}
+		later := a.Done < b.Sent || a.Mine != 0 && b.Mine > a.Mine
+		if !later {
+			continue
+		}
+		if f := v.c.windows.forgot(v.session, b.position(), b.Sent, b.Done); f != nil {
+			forgotten = f
+			continue
+		}
+		v.blame("O", a.Done, a.Turn, "turn %d stands there, and was cleared by run %d, at %s",
+			a.Turn, b.Run, time.Duration(b.Sent-v.c.start))
+		return true
+	}
+	if forgotten != nil {
+		v.excuse("O", forgotten)
+	}
+	return forgotten != nil
 }

@@ -15,13 +15,8 @@ type register struct {
 	c      *campaign
 	places map[string]*place
 	visits map[visitID]*visit // that have begun and not ended
-
-	sections, stale, acts, told, closed, undecided int
-	counts                                         counts
-	waited                                         int64 // by the patient, at most
 }
 
-// place is the state of one key.
 type place struct {
 	inside *visit
 	top    int64 // the highest token that was inside
@@ -38,7 +33,8 @@ type grant struct {
 	began, got, fence int64
 }
 
-// remembered is how many grants of a key are compared with the next one.
+const sections = "critical sections"
+
 const remembered = 32
 
 type visitID struct {
@@ -46,7 +42,6 @@ type visitID struct {
 	lease int64
 }
 
-// visit is a critical section.
 type visit struct {
 	id      visitID
 	key     string
@@ -56,14 +51,13 @@ type visit struct {
 	clashes []clash
 }
 
-// clash is a visit that began during another one.
 type clash struct {
 	by visitID
 	at int64
 }
 
 func newRegister(c *campaign) *register {
-	return &register{c: c, places: make(map[string]*place), visits: make(map[visitID]*visit), counts: make(counts)}
+	return &register{c: c, places: make(map[string]*place), visits: make(map[visitID]*visit)}
 }
 
 func (r *register) place(key string) *place {
@@ -85,7 +79,7 @@ func (r *register) enter(s *said) (a answer) {
 	p.used = at
 	r.rising(p, s)
 	if s.Fence <= p.top {
-		r.stale++
+		r.c.count("stale accesses refused by the register", 1)
 		return answer{Refused: true}
 	}
 	v := &visit{id: visitID{s.Run, s.Lease}, key: s.Key, fence: s.Fence, at: at, got: s.Got}
@@ -94,7 +88,7 @@ func (r *register) enter(s *said) (a answer) {
 	}
 	p.inside, p.top, p.since, p.by = v, max(p.top, s.Fence), at, s.Run
 	r.visits[v.id] = v
-	r.sections++
+	r.c.count(sections, 1)
 	p.waits = r.arrived(p.waits, s, at)
 	return answer{}
 }
@@ -104,9 +98,9 @@ func (r *register) write(s *said) (a answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if a.Refused = s.Fence < r.place(s.Key).top; a.Refused {
-		r.stale++
+		r.c.count("stale accesses refused by the register", 1)
 	} else {
-		r.acts++
+		r.c.count("acts", 1)
 	}
 	return a
 }
@@ -145,7 +139,9 @@ func (r *register) leave(s *said) (a answer) {
 			w.since, w.fromLeave = now(), false
 		}
 	}
-	r.resignation(p, v, s)
+	if s.Trusted != 0 && strings.HasSuffix(v.key, "/leader") { // it still had the lease
+		p.waits = append(p.waits, &wait{h: &hit{fault: resigned}, key: v.key, since: now(), not: v.id.run, bar: time.Second})
+	}
 	a.Refused = len(v.clashes) > 0 && !s.Closed
 	for _, c := range v.clashes {
 		r.met(v, c, s)
@@ -168,15 +164,15 @@ func (r *register) met(v *visit, c clash, s *said) {
 	}
 	switch late := time.Duration(s.Ended - c.at); {
 	case s.Trusted != 0: // its work was over before the other came, and the word of it was under way
-		r.told++
+		r.c.count("met: told in time", 1)
 	// A release just after the notice may be reported later than the next holder.
 	case s.Closed && s.Ended != 0 && late <= hiccup:
-		r.closed++
+		r.c.count("met: closed", 1)
 	case s.Ended == 0:
 		r.c.blame(&finding{kind: "N", key: v.key, at: c.at, never: true, text: fmt.Sprintf(
 			"%s: run %d lost its lease under token %d, run %d came in, and its context was never cancelled", v.key, v.id.run, v.fence, c.by.run)})
 	case late <= 0:
-		r.told++
+		r.c.count("met: told in time", 1)
 	default:
 		stood := overlap(s.Naps, c.at-int64(ahead), s.Ended)
 		r.c.blame(&finding{kind: "N", key: v.key, at: c.at, until: s.Ended, run: v.id.run, starved: late <= stood, text: fmt.Sprintf(
@@ -208,7 +204,7 @@ func (r *register) gone(run int) {
 		if id.run != run {
 			continue
 		}
-		r.undecided += len(v.clashes)
+		r.c.count("met: killed before it said", len(v.clashes))
 		delete(r.visits, id)
 		if p := r.place(v.key); p.inside == v {
 			p.inside = nil
@@ -217,21 +213,13 @@ func (r *register) gone(run int) {
 	for _, p := range r.places {
 		p.waits = slices.DeleteFunc(p.waits, func(w *wait) bool {
 			if w.by == run {
-				r.c.unseen++
+				r.c.count("waits for keys without any other waiter", 1)
 			}
 			return w.by == run
 		})
 	}
 }
 
-// used reports whether any worker has worked yet.
-func (r *register) used() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.sections > 0
-}
-
-// holds returns the keys inside which a run is now and that others want too.
 func (r *register) holds(run int) (keys []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -243,7 +231,6 @@ func (r *register) holds(run int) (keys []string) {
 	return keys
 }
 
-// sweep removes keys that no worker has used since a time.
 func (r *register) sweep(before int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,5 +238,93 @@ func (r *register) sweep(before int64) {
 		if p.used < before && p.inside == nil && len(p.waits) == 0 {
 			delete(r.places, key)
 		}
+	}
+}
+
+// wait is for the next worker on a key after a fault.
+type wait struct {
+	h         *hit
+	key       string
+	since     int64
+	not       int           // the run with the fault
+	bar       time.Duration // 0: none is promised
+	fromLeave bool          // counts from the end of the present visit
+	by        int           // the only run that wants the key; 0: many do
+}
+
+func (r *register) await(w *wait) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.place(w.key)
+	p.waits = append(p.waits, w)
+}
+
+// arrived ends the waits for this worker. A lease from before the fault does not count.
+func (r *register) arrived(waits []*wait, s *said, at int64) []*wait {
+	return slices.DeleteFunc(waits, func(w *wait) bool {
+		if w.fromLeave || s.Run == w.not || s.Got < w.since {
+			return false
+		}
+		r.c.recovered(w, time.Duration(at-w.since), at)
+		return true
+	})
+}
+
+func (r *register) awaited(h *hit) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.places {
+		if slices.ContainsFunc(p.waits, func(w *wait) bool { return w.h == h }) {
+			return true
+		}
+	}
+	return false
+}
+
+// overdue looks for waits beyond their limit. A wait for a key without any other waiter ends without a
+// result.
+func (r *register) overdue(last bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := now()
+	for key, p := range r.places {
+		p.waits = slices.DeleteFunc(p.waits, func(w *wait) bool {
+			patience := w.bar + 5*time.Second
+			switch {
+			case r.c.deserted(key, w.since, w.bar):
+				r.c.count("waits for keys without any other waiter", 1)
+				return true
+			case w.bar > 0 && at-w.since > int64(patience):
+				r.c.recovered(w, time.Duration(at-w.since), at)
+				return true
+			}
+			return last
+		})
+	}
+}
+
+// recovered notes the time until another worker came. It blames the library for a time above the
+// limit, unless something else has happened in between.
+func (c *campaign) recovered(w *wait, took time.Duration, at int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stat(w.h.fault)
+	if (w.bar > 0 || w.h.of == ofWorker) && c.windows.others(w.h.window, w.since-int64(c.plan.ttl), at) != nil {
+		s.disturbed = append(s.disturbed, took)
+		return
+	}
+	stalled := c.watch.Stalled(time.Unix(0, w.since), time.Unix(0, at))
+	late := w.bar > 0 && took > w.bar
+	// A machine so busy shows nothing, unless the wait is far longer than promised even without the
+	// stalls.
+	if late && stalled > took/10 && took-stalled < 2*w.bar {
+		s.disturbed = append(s.disturbed, took)
+		return
+	}
+	s.recovered = append(s.recovered, took)
+	if late {
+		c.findings = append(c.findings, &finding{kind: "L", key: w.key, at: at, fault: w.h.fault, text: fmt.Sprintf(
+			"%s: after %s (%d) no worker came for %s; promised are %s; the machine stood for %s",
+			w.key, w.h.fault.name, w.h.n, took, w.bar, stalled)})
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// config is what a worker is told when it starts.
 type config struct {
 	On         string
 	Works      []string
@@ -51,18 +50,15 @@ type order struct {
 	Kind kind
 }
 
-// What a worker may be told to do.
 const (
 	doStarve = "starve" // busy loops have its processor
 	doCancel = "cancel" // contexts end within milliseconds
 	doSlow   = "slow"   // holders hold for longer than their lease lasts
-	doHold   = "hold"   // hold a key for a time
-	doStand  = "stand"  // wait in the queue of a key
+	doHold   = "hold"   // wait in the queue of a key, and hold it for a time
 	doReach  = "reach"  // tell when a task comes to a moment
 	doMeet   = "meet"   // take over what a struck worker was about, or clear its session
 )
 
-// What a worker says to the register.
 const (
 	sayReached   = iota + 1 // a task has come to the moment of a strike; answered
 	sayEnter                // a critical section begins; answered
@@ -91,7 +87,6 @@ type said struct {
 	Naps           []span
 	Closed         bool // its Locker was closed, which gave it back
 	Counts         counts
-	Waited         int64 // by the patient, for a lock
 	Attempt        *attempt
 	Op             *history.Op
 	Text           string
@@ -104,7 +99,6 @@ type answer struct {
 // counts are of acquisitions, by how they ended, and of other things.
 type counts map[string]int
 
-// message is what the sessions are made of.
 type message struct {
 	Turn  int               `json:"t"`
 	Role  conversation.Role `json:"r"`
@@ -113,19 +107,16 @@ type message struct {
 	Fence int64             `json:"f,omitempty"` // the token of the lease it was written under, if it was a turn's
 }
 
-// codec is that of the sessions.
 type codec struct {
 	sessionstore.JSON[message]
 }
 
-// exchange is what a turn saves.
 func exchange(turn int, write string, fence int64, seen int) (question, answer message) {
 	question = message{Turn: turn, Role: conversation.Question, Write: write, Fence: fence}
 	answer = message{Turn: turn, Role: conversation.Answer, Write: write, Fence: fence, Seen: seen}
 	return question, answer
 }
 
-// kind is what an attempt does.
 type kind string
 
 const (
@@ -137,7 +128,6 @@ const (
 	aStrayWrite kind = "write past all checks"
 )
 
-// ending is how an attempt ended.
 type ending string
 
 const (
@@ -187,7 +177,6 @@ func dialRegister(path string) (*line, error) {
 	return newLine(conn), nil
 }
 
-// tell says something and waits for the answer.
 func (l *line) tell(s *said) (a answer, err error) {
 	if err = l.out.Encode(s); err == nil {
 		err = l.in.Decode(&a)

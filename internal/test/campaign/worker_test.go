@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -33,13 +35,18 @@ import (
 
 const namespace = "campaign"
 
-// lockKey is where Redis keeps a lock.
 func lockKey(key string) string { return namespace + ":" + redislock.HashTag(key) + "lock" }
 
 type (
 	memory interface {
 		lockedmemory.Memory[message, message]
 		SaveOnce(ctx context.Context, id string, messages ...message) error
+		Append(ctx context.Context, messages ...message) error
+		Replace(ctx context.Context, from, to lockedmemory.Place, with ...lockedmemory.Exchange[message]) error
+		Delete(ctx context.Context) error
+		Last(ctx context.Context, n int) ([]lockedmemory.Exchange[message], error)
+		Forward(ctx context.Context, after lockedmemory.Place) iter.Seq2[lockedmemory.Exchange[message], error]
+		Backward(ctx context.Context, before lockedmemory.Place) iter.Seq2[lockedmemory.Exchange[message], error]
 	}
 	locked = lockedmemory.LockedMemory[message, message]
 )
@@ -47,7 +54,6 @@ type (
 // pool is how many connections a client may have to a server, but for its replays.
 const pool = 10
 
-// process is a worker.
 type process struct {
 	config config
 	parent *child.Line
@@ -60,15 +66,14 @@ type process struct {
 	slow    atomic.Int64        // holders hold for long until then
 	aim     atomic.Pointer[aim] // to come; nil: none
 	watch   *leakcheck.Watch
-	ending  atomic.Bool
 	working sync.WaitGroup
-	bye     chan struct{} // closed with ending
+	ctx     context.Context // ends with the work
+	end     context.CancelFunc
 
 	mu   sync.Mutex
 	line *line // for what has no line of its own
 }
 
-// tools are what a process works with.
 type tools struct {
 	locker *distlock.Locker
 	store  memory // the inner one
@@ -78,8 +83,9 @@ type tools struct {
 // work is the process: it works until the parent stops it or it is told to shut down. Serve would
 // take an error for none after the parent has stopped it.
 func work(_ context.Context, parent *child.Line, c config) error {
-	err := (&process{config: c, parent: parent, bye: make(chan struct{})}).work()
-	if err != nil {
+	p := &process{config: c, parent: parent}
+	p.ctx, p.end = context.WithCancel(context.Background())
+	if err := p.work(); err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
 		os.Exit(1)
 	}
@@ -127,7 +133,9 @@ func (p *process) work() error {
 		p.working.Wait()
 	}
 	p.end()
-	if err := p.close(); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), 12*time.Second)
+	defer cancel()
+	if err := p.locker.Close(ctx); err != nil {
 		return fmt.Errorf("Close: %w", err)
 	}
 	p.working.Wait()
@@ -138,18 +146,6 @@ func (p *process) work() error {
 		return err
 	}
 	return nil
-}
-
-func (p *process) end() {
-	if p.ending.CompareAndSwap(false, true) {
-		close(p.bye)
-	}
-}
-
-func (p *process) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 12*time.Second)
-	defer cancel()
-	return p.locker.Close(ctx)
 }
 
 func (p *process) open() error {
@@ -168,7 +164,6 @@ func (p *process) open() error {
 	return p.furnish()
 }
 
-// openRedis makes an application's client.
 func (c *config) openRedis(addrs []string) redis.UniversalClient {
 	return redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: addrs, MasterName: c.MasterName, ContextTimeoutEnabled: c.Punctual, Dialer: c.dialer(),
@@ -189,12 +184,11 @@ func (c *config) dialer() func(ctx context.Context, network, addr string) (net.C
 	}
 }
 
-// options are those of a Locker.
-func (p *process) options() *distlock.Options {
-	return &distlock.Options{Namespace: namespace, TTL: p.config.TTL, Logger: slog.New(slog.DiscardHandler)}
+// options are those of a silent Locker, which renews as often as renew says.
+func options(namespace string, ttl, renew time.Duration) *distlock.Options {
+	return &distlock.Options{Namespace: namespace, TTL: ttl, RenewEvery: renew, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// openStore opens the store of the sessions in Redis or PostgreSQL.
 func openStore(client redis.UniversalClient, pool *pgxpool.Pool, c *config) (memory, error) {
 	if pool != nil {
 		return pgstore.New(pool, lockedmemory.SessionKey, codec{}, nil)
@@ -209,7 +203,6 @@ func openStore(client redis.UniversalClient, pool *pgxpool.Pool, c *config) (mem
 	return store, err
 }
 
-// furnish gives the process its Locker and memory.
 func (p *process) furnish() error {
 	c := &p.config
 	t, err := p.broken()
@@ -221,14 +214,14 @@ func (p *process) furnish() error {
 	case p.pool != nil:
 		// The server may be down just now. New connects, as that of Redis does not.
 		servers.Within(10*time.Second, func() bool {
-			t.locker, err = pglock.New(context.Background(), p.pool, &pglock.Options{Options: *p.options()})
+			t.locker, err = pglock.New(context.Background(), p.pool, &pglock.Options{Options: *options(namespace, c.TTL, 0)})
 			return !errors.Is(err, distlock.ErrUnavailable)
 		})
 	case p.nodes != nil:
 		// A node does not count before the largest TTL is over.
-		t.locker, err = redlock.New(p.nodes, &redlock.Options{Options: *p.options(), RestartDelay: c.TTL})
+		t.locker, err = redlock.New(p.nodes, &redlock.Options{Options: *options(namespace, c.TTL, 0), RestartDelay: c.TTL})
 	default:
-		t.locker, err = redislock.New(p.client, p.options())
+		t.locker, err = redislock.New(p.client, options(namespace, c.TTL, 0))
 	}
 	if err != nil {
 		return err
@@ -254,7 +247,6 @@ func (p *process) tell(s *said) answer {
 	return a
 }
 
-// hand is a goroutine that works.
 type hand struct {
 	*process
 	n      int
@@ -282,12 +274,11 @@ func (h *hand) tell(s *said) answer {
 	return a
 }
 
-// does reports whether hands have this workload.
 func (h *hand) does(work string) bool { return slices.Contains(h.config.Works, work) }
 
 // work does what hands do until the process ends. Half of them are for locks, the others for sessions.
 func (h *hand) work() {
-	for !h.ending.Load() {
+	for h.ctx.Err() == nil {
 		switch {
 		case h.config.Hammers:
 			h.hammer()
@@ -308,11 +299,10 @@ func (h *hand) work() {
 func (h *hand) rest(d time.Duration) {
 	select {
 	case <-time.After(d):
-	case <-h.bye:
+	case <-h.ctx.Done():
 	}
 }
 
-// epoch is that of now.
 func (h *hand) epoch() int { return epoch(now(), h.config.Start, h.config.Rotate) }
 
 // limited is the context of one attempt: it lasts for long, or, now and then, for a few milliseconds.
@@ -330,4 +320,81 @@ func (h *hand) limited() (context.Context, context.CancelFunc) {
 // stopped reports whether the process was stopped for longer than its lease lasts since a time.
 func (p *process) stopped(since int64) bool {
 	return slices.ContainsFunc(spansOf(p.watch, since, now()), func(s span) bool { return s.Until-s.From > int64(p.config.TTL) })
+}
+
+func (p *process) run(o *order) {
+	until := now() + int64(o.For)
+	switch o.Do {
+	case doStarve:
+		p.starve(o.For)
+	case doCancel:
+		p.hasty.Store(until)
+	case doSlow:
+		p.slow.Store(until)
+	case doReach:
+		p.aim.Store(o.Aim)
+	case doHold:
+		p.stage(o)
+	case doMeet:
+		p.answer(o)
+	}
+}
+
+// starve has busy loops take the process's only processor.
+func (p *process) starve(d time.Duration) {
+	before := runtime.GOMAXPROCS(1)
+	var loops sync.WaitGroup
+	for range 6 {
+		loops.Go(func() {
+			for until := now() + int64(d); now() < until; {
+			}
+		})
+	}
+	loops.Wait()
+	runtime.GOMAXPROCS(before)
+}
+
+func (p *process) stage(o *order) {
+	h, err := p.hand(0, o.Key)
+	if err != nil {
+		return
+	}
+	defer h.line.conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for ctx.Err() == nil && p.ctx.Err() == nil {
+		began := now()
+		lease, err := h.locker.Acquire(ctx, o.Key, distlock.WithWait(-1))
+		if err == nil {
+			h.section(lease, began, func(*distlock.Lease) { h.rest(o.For) })
+			h.ended(lease.Release(ctx), true)
+			h.tell(&said{What: sayAlive})
+			return
+		}
+		h.ended(err, false)
+	}
+}
+
+// answer answers one message, or does something else with its session, for as long as that takes,
+// within 5 s.
+func (p *process) answer(o *order) {
+	h, err := p.hand(0, o.Key)
+	if err != nil {
+		return
+	}
+	defer h.line.conn.Close()
+	t := &task{hand: h, kind: aTurn, session: o.Key, turn: int(h.next()), named: true}
+	if o.Kind != "" {
+		t.kind = o.Kind
+	}
+	if o.Turn != 0 {
+		t.turn = o.Turn
+	}
+	for until := time.Now().Add(5 * time.Second); time.Now().Before(until) && h.ctx.Err() == nil; h.rest(20 * time.Millisecond) {
+		a := t.do()
+		h.tell(&said{What: sayAttempt, Attempt: a})
+		if a.acknowledged() {
+			return
+		}
+	}
 }
