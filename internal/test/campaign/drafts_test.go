@@ -19,8 +19,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// draftOf is the session of an epoch whose exchanges are replaced and deleted. Each call is recorded, and
-// the histories judge them.
+// draftOf is the session of an epoch whose calls are recorded, and judged by the histories.
 func draftOf(epoch int) string { return fmt.Sprintf("e%d/draft", epoch) }
 
 type draft struct {
@@ -263,8 +262,7 @@ func fenceOf(ctx context.Context) int64 {
 	return 0
 }
 
-// recordedFor is for how long the session of drafts of an epoch is in use: each Load tells all that
-// stands there.
+// recordedFor is for how long the session of drafts of an epoch is in use.
 const recordedFor = 4 * time.Second
 
 type histories struct {
@@ -276,10 +274,7 @@ type histories struct {
 }
 
 // mayStayUndecided is the share of a run's histories that may stay undecided; one may in any case.
-// Faults leave operations with an unknown outcome. The checker tries all places for each of them,
-// and some histories need too much time. They may be right or wrong. A few of them take little from
-// the evidence of the others: a fault in a share p of all histories escapes n decided ones with
-// (1-p)^n, and a twentieth more would hardly change that.
+// The checker tries all places for each operation of an unknown outcome, and some need too much time.
 const mayStayUndecided = 0.05
 
 const checkedFor = 30 * time.Second

@@ -47,8 +47,7 @@ var watched = [nSeries]struct {
 }{
 	// The buffers of four connections of go-redis: as many may have been killed just before a sample.
 	heap: {"heap in use", 256 << 10, leakedBytes, "KiB", 1 << 10, 2800 << 10},
-	// On a slow machine, the replacements of killed connections come late, and background work is
-	// still there.
+	// On a slow machine, the replacements of killed connections come late.
 	goroutines: {"goroutines", 4, 1, "", 1, 66},
 	files:      {"open files", 4, 1, "", 1, 45},
 	// The tables of a thousand keys and of their expiries, which double at once, with the last
@@ -59,13 +58,11 @@ var watched = [nSeries]struct {
 	redisClients: {"connections to Redis", 4, 1, "", 1, 34},
 }
 
-// share is the part of a series that may always be added. From one sample to the next, a series
-// moves by more.
+// share is the part of a series that may always be added.
 const share = 0.02
 
-// passTime counts the keys that do not expire within ARGV[1] ms, and the bytes of those that do. It
-// makes the tombstones of cancelled acquisitions, which stay for 2 minutes, expire within that
-// time.
+// passTime counts the keys that do not expire within ARGV[1] ms, and the bytes of those that do.
+// Tombstones, which stay for 2 minutes, are made to expire within that time.
 const passTime = `
 local lasting, bytes = 0, 0
 for _, key in ipairs(redis.call('KEYS', '*')) do

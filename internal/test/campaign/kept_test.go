@@ -103,11 +103,8 @@ func savedTurn(turn int, fence, at int64, seen int) (a *attempt, pair []message)
 	return a, []message{question, answer}
 }
 
-// A missing acknowledged turn is lost, unless the call was sent before the master died, and its
-// position is behind the last entry of the promoted replica. If that entry is not known, the answer
-// must have come after the cut. A lost message that is delivered again is stored again, once. A
-// worker that loaded from the dead master has seen a lost history; a worker that loads later has
-// not.
+// The rules are those of docs/design/campaign.md, Forgotten turns. A lost message that is delivered
+// again is stored again, once.
 func TestJudge_tellsForgottenFromLost(t *testing.T) {
 	type turn struct {
 		a    *attempt

@@ -50,8 +50,7 @@ func (h *hand) take(ctx context.Context, key string) {
 	}
 }
 
-// under works under a lease, if there is one, and releases it, half of the time under a context
-// that may have ended.
+// under works under a lease, and releases it, half of the time under a context that may have ended.
 func (h *hand) under(ctx context.Context, lease *distlock.Lease, err error, began int64) {
 	if err != nil {
 		h.ended(err, false)
@@ -103,8 +102,7 @@ func (h *hand) think(lease *distlock.Lease) {
 	select {
 	case <-time.After(d):
 	case <-done:
-		// Half of the work takes some time to end when it is told, and may meet the next holder, as
-		// it may.
+		// Half of the work takes some time to end when it is told, and may meet the next holder.
 		time.Sleep(max(0, between(h.rng, -100*time.Millisecond, 100*time.Millisecond)))
 	}
 }
@@ -252,8 +250,7 @@ func (p plan) withoutFaults() plan {
 	return p
 }
 
-// hammer works with one of the few locks. The first goroutine of a worker is patient, the others leave at
-// some moment.
+// hammer works with one of the few locks. The first goroutine of a worker is patient, others leave.
 func (h *hand) hammer() {
 	key, began := hotKey(0, h.rng.IntN(hammeredKeys)), now()
 	limit := between(h.rng, 0, 50*time.Millisecond)

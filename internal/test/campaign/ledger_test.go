@@ -44,8 +44,7 @@ func (l *ledger) add(a *attempt) {
 	}
 }
 
-// judgeUntil judges the sessions whose time was over before a moment; all of them, if these are the
-// last.
+// judgeUntil judges the sessions whose time was over before a moment; in the end all of them.
 func (l *ledger) judgeUntil(moment int64, last bool) {
 	l.judging.Lock()
 	defer l.judging.Unlock()
@@ -196,20 +195,12 @@ func (v *verdict) fenced() {
 		if a.End != saved && !(a.Write != "" && v.writes[a.Write]) {
 			continue
 		}
-		var forgotten *fault
 		for _, b := range v.attempts {
-			if b.Mine <= a.Mine || b.Loaded == 0 || b.Loaded >= a.Sent {
-				continue
+			if b.Mine > a.Mine && b.Loaded != 0 && b.Loaded < a.Sent && v.c.windows.forgot(v.session, position{b.Mine, 0}, b.Asked, b.Loaded) == nil {
+				v.blame("S2", a.Sent, a.Turn, "a write under token %d was let in, %s after run %d had loaded under %d",
+					a.Mine, time.Duration(a.Sent-b.Loaded), b.Run, b.Mine)
+				break
 			}
-			if forgotten = v.c.windows.forgot(v.session, position{b.Mine, 0}, b.Asked, b.Loaded); forgotten != nil {
-				continue
-			}
-			v.blame("S2", a.Sent, a.Turn, "a write under token %d was let in, %s after run %d had loaded under %d",
-				a.Mine, time.Duration(a.Sent-b.Loaded), b.Run, b.Mine)
-			break
-		}
-		if forgotten != nil {
-			v.excuse("token", forgotten)
 		}
 	}
 }
@@ -340,8 +331,7 @@ func (v *verdict) notes() {
 	}
 }
 
-// clearedBy reports whether some Clear may have removed a note: one that may have worked after the
-// note's first Save began.
+// clearedBy reports whether some Clear may have worked after a note's first Save began.
 func (v *verdict) clearedBy(a *attempt) bool {
 	first := a.Sent
 	for _, b := range v.attempts {
@@ -360,26 +350,18 @@ func (v *verdict) clearedBy(a *attempt) bool {
 
 // survived checks that a note does not stand there behind a Clear that began when the note's Save
 // had ended, or whose token is higher. It reports whether it does, rightly or not.
-func (v *verdict) survived(a *attempt) bool {
-	var forgotten *fault
+func (v *verdict) survived(a *attempt) (survived bool) {
 	for _, b := range v.attempts {
-		if b.Kind != aClear && b.Kind != aTurnClear || b.End != saved {
-			continue
-		}
 		later := a.Done < b.Sent || a.Mine != 0 && b.Mine > a.Mine
-		if !later {
+		if b.Kind != aClear && b.Kind != aTurnClear || b.End != saved || !later {
 			continue
 		}
-		if f := v.c.windows.forgot(v.session, b.position(), b.Sent, b.Done); f != nil {
-			forgotten = f
-			continue
+		survived = true
+		if v.c.windows.forgot(v.session, b.position(), b.Sent, b.Done) == nil {
+			v.blame("O", a.Done, a.Turn, "turn %d stands there, and was cleared by run %d, at %s",
+				a.Turn, b.Run, time.Duration(b.Sent-v.c.start))
+			break
 		}
-		v.blame("O", a.Done, a.Turn, "turn %d stands there, and was cleared by run %d, at %s",
-			a.Turn, b.Run, time.Duration(b.Sent-v.c.start))
-		return true
 	}
-	if forgotten != nil {
-		v.excuse("O", forgotten)
-	}
-	return forgotten != nil
+	return survived
 }

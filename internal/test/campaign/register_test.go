@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// register is what critical sections access. It knows for each key who is inside, and the highest
-// token it has seen.
+// register is what critical sections access.
 type register struct {
 	mu     sync.Mutex
 	c      *campaign
@@ -69,8 +68,7 @@ func (r *register) place(key string) *place {
 	return p
 }
 
-// enter is the access that begins a critical section. A lower token than one that was there is
-// refused.
+// enter begins a critical section. A lower token than one that was there is refused.
 func (r *register) enter(s *said) (a answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,8 +279,7 @@ func (r *register) awaited(h *hit) bool {
 	return false
 }
 
-// overdue looks for waits beyond their limit. A wait for a key without any other waiter ends without a
-// result.
+// overdue looks for waits beyond their limit. A wait for a deserted key ends without a result.
 func (r *register) overdue(last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -315,8 +312,7 @@ func (c *campaign) recovered(w *wait, took time.Duration, at int64) {
 	}
 	stalled := c.watch.Stalled(time.Unix(0, w.since), time.Unix(0, at))
 	late := w.bar > 0 && took > w.bar
-	// A machine so busy shows nothing, unless the wait is far longer than promised even without the
-	// stalls.
+	// A machine so busy shows nothing, unless the wait is far longer than promised without the stalls.
 	if late && stalled > took/10 && took-stalled < 2*w.bar {
 		s.disturbed = append(s.disturbed, took)
 		return

@@ -195,8 +195,7 @@ func (c *campaign) tell() {
 	}
 }
 
-// A campaign against workers that do something wrong finds it. Some kinds are found while it goes
-// on, and end it.
+// A campaign against workers that do something wrong finds it.
 func TestCampaign_findsWhatIsBroken(t *testing.T) {
 	t.Parallel()
 	type broken struct {

@@ -47,8 +47,7 @@ func (c *campaign) masterFor(h *hit) *servers.Redis {
 	return masters[h.victim%len(masters)]
 }
 
-// missed is for how long a server may be silent before the others take it for dead. Pauses of
-// servers are shorter.
+// missed is for how long a server may be silent before the others take it for dead.
 const missed = 3 * time.Second
 
 func (c *campaign) startServers() {
@@ -96,9 +95,8 @@ func (c *campaign) store() (store memory, closing func(), err error) {
 	return store, func() { _ = client.Close() }, err
 }
 
-// client is one of the parent. It talks to masters alone: for a moment a Sentinel may still name
-// one that has come back as a replica, and shows what it had long ago until it has its master's
-// data.
+// client talks to masters alone: for a moment a Sentinel may name one that has come back as a
+// replica, and shows old data.
 func (c *campaign) client() redis.UniversalClient {
 	options := &redis.UniversalOptions{Addrs: c.storeAddrs(), MasterName: c.service.MasterName()}
 	if c.service.Sentinel != nil {
@@ -226,9 +224,7 @@ func moveSlot(c *campaign, h *hit) {
 	c.service.Cluster.MoveSlot(lockKey(keys[h.victim%len(keys)]))
 }
 
-// halfMoveSlot has the slot of a lock that all want on its way to another master for a while: what
-// is there is served where it is, what is new at the other one, and a script that needs both is
-// turned away.
+// halfMoveSlot has the slot of a lock that all want on its way to another master for a while.
 func halfMoveSlot(c *campaign, h *hit) {
 	keys := hotKeysOf(c.epoch())
 	h.restore = c.service.Cluster.BeginMove(lockKey(keys[h.victim%len(keys)]))
@@ -350,8 +346,7 @@ func replaceMaster(c *campaign, h *hit) {
 	c.service.ComeBack(master, c.service.AwaitMaster(key, master))
 }
 
-// caughtUp waits until the replicas of a master, which takes no writes, have all it has. It reports
-// whether they have.
+// caughtUp reports whether the replicas of a master, which takes no writes, soon have all it has.
 func (c *campaign) caughtUp(master *servers.Redis) bool {
 	replicas := c.service.Replicas(master)
 	return servers.Within(1500*time.Millisecond, func() bool {
@@ -527,8 +522,7 @@ func setting(name, value string) func(*campaign, *hit) {
 	}
 }
 
-// hangUpPostgres ends the connections of workers, and returns how many. For "pubsub" these are the
-// ones that listen.
+// hangUpPostgres ends the connections of workers, or, for "pubsub", those that listen.
 func (c *campaign) hangUpPostgres(kind string) (closed int) {
 	which := "true"
 	if kind == "pubsub" {

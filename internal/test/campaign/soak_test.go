@@ -113,8 +113,7 @@ type (
 
 func newInstance(t testing.TB, server *servers.Redis, seen distlock.Observer) *instance {
 	in := &instance{
-		// The pool is always full. Otherwise each sample would depend on the connections in use at
-		// that moment.
+		// The pool is always full, or each sample would depend on the connections in use.
 		client:  redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, PoolSize: pool, MinIdleConns: pool}),
 		options: options("soak", soakTTL, soakTTL/100),
 	}
@@ -243,8 +242,7 @@ func (l *load) end() {
 	}
 	l.t.Logf("%d operations in %s; %d connections were killed; %d leases were lost",
 		n, took.Round(time.Second), l.kills.Load(), l.lost.Load())
-	// A lease after a handoff, before its first renewal, may last for 1 s. A machine that stands
-	// for longer loses it.
+	// A lease after a handoff may last for 1 s. A machine that stands for longer loses it.
 	if l.lost.Load() > 1+n/10_000 {
 		l.t.Error("more than one lease in 10,000 operations was lost")
 	}
@@ -272,8 +270,7 @@ func (l *load) operate(random *rand.Rand) {
 // aftermath is for how long calls may fail because a connection was killed.
 const aftermath = time.Second
 
-// ended judges the error of an operation that began at start. A killed connection may cause an
-// error or, rarely, a loss.
+// ended judges the error of an operation. A killed connection may cause one or, rarely, a loss.
 func (l *load) ended(name string, start time.Duration, err error) {
 	unavailable := errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrOutcomeUnknown)
 	switch {
@@ -334,7 +331,8 @@ var operations = []struct {
 			return nil
 		})
 	}},
-	{"tries", 10, func(c *call, ctx context.Context) error { // of a lock that another worker holds most of the time
+	// Of a lock that another worker holds most of the time.
+	{"tries", 10, func(c *call, ctx context.Context) error {
 		lease, err := c.locker.TryAcquire(ctx, longName(c.random.IntN(longNames)))
 		if errors.Is(err, distlock.ErrNotAcquired) {
 			return nil
@@ -376,7 +374,8 @@ var operations = []struct {
 			return c.instance.visits.Save(ctx, question, answer)
 		})
 	}},
-	{"Lockers", 1, func(c *call, ctx context.Context) error { // half of them are closed with a lease that is held
+	// Half of them are closed with a lease that is held.
+	{"Lockers", 1, func(c *call, ctx context.Context) error {
 		locker, err := redislock.New(c.client, c.options)
 		if err != nil {
 			return err

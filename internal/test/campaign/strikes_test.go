@@ -290,8 +290,7 @@ func (c *campaign) fewest(first *finding, trial func([]*hit) bool) string {
 	return fmt.Sprintf("%s is found with %d faults: %s", first.kind, len(hits), c.again(hits))
 }
 
-// suspects are the hits that were felt shortly before a finding, or during it; all of them, if there
-// is none.
+// suspects are the hits that were felt shortly before a finding, or during it, or else all.
 func (c *campaign) suspects(f *finding) (some []*hit) {
 	from, until := f.at-3*int64(c.plan.ttl), max(f.at, f.until)
 	for _, h := range c.hits {
@@ -385,8 +384,8 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// stream is one of the streams of random numbers of a run. It is made of the seed and of what it is
-// for, so that what one part of a run draws does not depend on how often another has drawn.
+// stream is one of the streams of random numbers of a run: what one part of it draws does not depend
+// on how often another has drawn.
 func stream(seed uint64, purpose string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(purpose))

@@ -80,16 +80,16 @@ func (t *task) do() *attempt {
 	ctx = lockedmemory.WithSession(ctx, t.session)
 	var err error
 	switch t.kind {
-	case aSave:
+	case aSave, aClear:
 		struck := t.announce(aroundSave)
-		a.Write = "note"
-		question, answer := exchange(t.turn, a.Write, 0, 0)
-		if err = t.save(ctx, a, question, answer); struck {
-			t.struck()
+		if t.kind == aClear {
+			err = t.clear(ctx, a)
+		} else {
+			a.Write = "note"
+			question, answer := exchange(t.turn, a.Write, 0, 0)
+			err = t.save(ctx, a, question, answer)
 		}
-	case aClear:
-		struck := t.announce(aroundSave)
-		if err = t.clear(ctx, a); struck {
+		if struck {
 			t.struck()
 		}
 	case aTurn, aNote, aTurnClear:
@@ -172,8 +172,7 @@ func (t *task) write(ctx context.Context, a *attempt) error {
 	return t.save(ctx, a, question, answer)
 }
 
-// paused reports whether the process was stopped for longer than its lease lasts since a time; then
-// most go on past all checks.
+// paused reports whether the task goes on past all checks after a stop, as most do.
 func (t *task) paused(since int64) bool {
 	return t.aimed == nil && now()-since > int64(t.config.TTL) && t.stopped(since) && (t.rng.IntN(4) > 0 || t.config.Broken == noFence)
 }

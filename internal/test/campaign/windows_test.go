@@ -67,16 +67,14 @@ func (w *windows) find(is func(v *window) bool) *fault {
 
 func (v *window) concerns(key string) bool { return v.spares == nil || !v.spares(key) }
 
-// forget notes that the servers lose each write that was answered after one time and sent before
-// another.
+// forget notes that each write that was answered after one time and sent before another is lost.
 func (w *windows) forget(v *window, after, killed int64) {
 	w.set(func() { v.forgets, v.after, v.killed = true, after, killed })
 }
 
 func (w *windows) kept(v *window, last map[string]position) { w.set(func() { v.last = last }) }
 
-// broken returns the fault that may have broken mutual exclusion of a key between two moments, for
-// all workers or for one. Without such a fault, it returns nil.
+// broken returns the fault that may have broken mutual exclusion of a key between two moments, or nil.
 func (w *windows) broken(from, until int64, key string, run int) *fault {
 	return w.find(func(v *window) bool {
 		return v.fault.breaks && v.from <= from && until <= v.until && (v.run == 0 || v.run == run) && v.concerns(key)
@@ -146,8 +144,7 @@ type finding struct {
 	never bool // no fault may cause it
 	// starved is an N for which the process was not let run for as long as it was late.
 	starved bool
-	// The finding is void if the servers have lost the data of these times. With 0, such a loss
-	// does not matter.
+	// The finding is void if the servers have lost the data of these times; 0: that does not matter.
 	asked, answered int64
 }
 

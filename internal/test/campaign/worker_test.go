@@ -375,8 +375,7 @@ func (p *process) stage(o *order) {
 	}
 }
 
-// answer answers one message, or does something else with its session, for as long as that takes,
-// within 5 s.
+// answer answers one message, or does something else with its session, within 5 s.
 func (p *process) answer(o *order) {
 	h, err := p.hand(0, o.Key)
 	if err != nil {

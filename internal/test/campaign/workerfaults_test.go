@@ -39,9 +39,8 @@ func killHolder(c *campaign, h *hit) {
 	<-w.Done()
 }
 
-// catch stops a worker in a moment in which it works with something that others want, if that comes
-// within a second, and returns what. It looks for something of a kind first, and takes anything
-// then.
+// catch stops a worker in a moment in which it works with something that others want, and returns
+// what. For half a second it looks for something of a kind.
 func (c *campaign) catch(h *hit, w *worker, kind string) (keys []string) {
 	start := time.Now()
 	wanted := func() bool {
@@ -185,8 +184,7 @@ func dropReplies(c *campaign, h *hit) {
 	}
 }
 
-// holdSaves lets the requests of a few Saves arrive late. Their callers may have left, and other workers
-// may have cleared the session.
+// holdSaves lets the requests of a few Saves arrive late: when their callers have left, say.
 func holdSaves(c *campaign, h *hit) {
 	saves := faultnet.Containing(`"w":`) // of a message
 	held := c.proxied(h).network.HoldRequests(faultnet.First(1+h.rng.IntN(3), saves))
@@ -354,8 +352,7 @@ func killAt(c *campaign, h *hit) {
 	}
 }
 
-// stopAt stops a worker at a moment of a turn for longer than its leases last. Another worker gets
-// the message, or clears the session of notes.
+// stopAt stops a worker at a moment of a turn. Another one gets the message, or clears the notes.
 func stopAt(c *campaign, h *hit) {
 	w, a := c.aimAt(h)
 	if w == nil {
