@@ -31,7 +31,7 @@ var serverFaults = []*fault{
 	{name: "busy script", on: scripted, of: ofServer, short: 200 * ms, long: 1000 * ms, strike: busyScript},
 	{name: "read-only", on: append(slices.Clone(servers.Quorums), "node"), of: ofServer, short: 200 * ms, long: 1000 * ms, strike: sets(aMaster, "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")},
 	{name: "loading", on: []string{"node"}, of: ofServer, short: 200 * ms, long: 1000 * ms, heals: 1000 * ms, strike: reload},
-	{name: "slot on the move", on: []string{"cluster"}, of: ofServer, short: 200 * ms, long: 1000 * ms, strike: halfMoveSlot},
+	{name: "slot on the move", on: []string{"cluster"}, of: ofServer, short: 200 * ms, long: 1000 * ms, strike: moveSlot},
 	{name: "no right to notify", on: scripted, of: ofServer, short: 500 * ms, long: 2000 * ms, strike: rights("resetchannels -publish -subscribe", "allchannels +publish +subscribe")},
 	{name: "no right to run scripts", on: scripted, of: ofServer, short: 200 * ms, long: 1200 * ms, strike: rights("-eval -evalsha", "+eval +evalsha")},
 	{name: "slot moved", on: []string{"cluster"}, of: ofServer, strike: moveSlot},
@@ -219,13 +219,8 @@ func rights(taken, given string) func(*campaign, *hit) {
 	return sets(allNodes, user+taken, user+given)
 }
 
+// moveSlot has the slot of a lock that all want on its way to another master until the fault is over.
 func moveSlot(c *campaign, h *hit) {
-	keys := hotKeysOf(c.epoch())
-	c.service.Cluster.MoveSlot(lockKey(keys[h.victim%len(keys)]))
-}
-
-// halfMoveSlot has the slot of a lock that all want on its way to another master for a while.
-func halfMoveSlot(c *campaign, h *hit) {
 	keys := hotKeysOf(c.epoch())
 	h.restore = c.service.Cluster.BeginMove(lockKey(keys[h.victim%len(keys)]))
 }

@@ -15,25 +15,32 @@ import (
 const holderKilled = "holder killed"
 
 var workerFaults = []*fault{
-	{name: holderKilled, on: everywhere, of: ofWorker, barred: true, strike: killHolder},
-	{name: "holder stopped", on: everywhere, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: stop},
-	{name: "killed at a moment of a turn", on: everywhere, of: ofWorker, turns: true, barred: true, strike: killAt},
-	{name: "stopped at a moment of a turn", on: everywhere, breaks: true, of: ofWorker, turns: true, short: 1200 * ms, long: 2500 * ms, strike: stopAt},
-	{name: "waiter killed in the queue", on: everywhere, of: ofWorker, barred: true, strike: killWaiter},
-	{name: "shut down", on: everywhere, of: ofWorker, barred: true, strike: shutDown},
+	{name: holderKilled, on: everywhere, of: ofWorker, barred: true, strike: onWorker(killHolder)},
+	{name: "holder stopped", on: everywhere, breaks: true, of: ofWorker, short: 1200 * ms, long: 2500 * ms, strike: onWorker(stop)},
+	{name: "killed at a moment of a turn", on: everywhere, of: ofWorker, turns: true, barred: true, strike: onWorker(atMoment(killAt))},
+	{name: "stopped at a moment of a turn", on: everywhere, breaks: true, of: ofWorker, turns: true, short: 1200 * ms, long: 2500 * ms, strike: onWorker(atMoment(stopAt))},
+	{name: "waiter killed in the queue", on: everywhere, of: ofWorker, barred: true, strike: onWorker(killWaiter)},
+	{name: "shut down", on: everywhere, of: ofWorker, barred: true, strike: onWorker(shutDown)},
 	{name: "contexts cancelled", on: everywhere, of: ofWorker, short: 300 * ms, long: 1200 * ms, strike: command(doCancel)},
 	{name: "starved", on: everywhere, of: ofWorker, short: 500 * ms, long: 2000 * ms, strike: command(doStarve)},
 }
 
-func killHolder(c *campaign, h *hit) {
-	w := c.someone(h)
-	if w == nil {
-		return
+func onWorker(strike func(*campaign, *hit, *worker)) func(*campaign, *hit) {
+	return func(c *campaign, h *hit) {
+		if w := c.someone(h); w != nil {
+			strike(c, h, w)
+		}
 	}
-	keys := c.catch(h, w, "")
-	if len(keys) == 0 {
-		return
+}
+
+func killHolder(c *campaign, h *hit, w *worker) {
+	if keys := c.catch(h, w, ""); len(keys) > 0 {
+		c.kills(h, w, keys)
 	}
+}
+
+// kills kills a worker: others are to work with its keys soon.
+func (c *campaign) kills(h *hit, w *worker, keys []string) {
 	w.Kill()
 	c.await(h, w.run, keys, c.plan.bar())
 	<-w.Done()
@@ -65,11 +72,7 @@ func (c *campaign) catch(h *hit, w *worker, kind string) (keys []string) {
 }
 
 // stop stops a worker for longer than its leases last, mostly in the middle of a turn.
-func stop(c *campaign, h *hit) {
-	w := c.someone(h)
-	if w == nil {
-		return
-	}
+func stop(c *campaign, h *hit, w *worker) {
 	keys := c.catch(h, w, []string{"talk-", "talk-", "talk-", ""}[h.rng.IntN(4)])
 	if len(keys) == 0 {
 		return
@@ -81,11 +84,8 @@ func stop(c *campaign, h *hit) {
 
 // killWaiter has one worker hold a key and two others wait in its queue, and kills the first of
 // these. The other has the key within a TTL and a second after the release.
-func killWaiter(c *campaign, h *hit) {
-	victim, n := c.someone(h), len(c.slots)
-	if victim == nil {
-		return
-	}
+func killWaiter(c *campaign, h *hit, victim *worker) {
+	n := len(c.slots)
 	holder, next := c.slots[(h.victim+1)%n].worker.Load(), c.slots[(h.victim+2)%n].worker.Load()
 	if holder == nil || next == nil {
 		c.misses(h, "there is no worker")
@@ -118,11 +118,7 @@ func killWaiter(c *campaign, h *hit) {
 }
 
 // shutDown tells a worker to end, as a service manager does.
-func shutDown(c *campaign, h *hit) {
-	w := c.someone(h)
-	if w == nil {
-		return
-	}
+func shutDown(c *campaign, h *hit, w *worker) {
 	keys := c.register.holds(w.run)
 	_ = w.Signal(syscall.SIGTERM)
 	c.await(h, w.run, keys, c.plan.bar())
@@ -131,11 +127,7 @@ func shutDown(c *campaign, h *hit) {
 
 // command sends an order to a worker, which strikes itself.
 func command(what string) func(*campaign, *hit) {
-	return func(c *campaign, h *hit) {
-		if w := c.someone(h); w != nil {
-			w.tell(order{Do: what, For: h.lasts})
-		}
-	}
+	return onWorker(func(c *campaign, h *hit, w *worker) { w.tell(order{Do: what, For: h.lasts}) })
 }
 
 var networkFaults = []*fault{
@@ -287,11 +279,7 @@ func (c *campaign) reached(s *said) answer {
 }
 
 // aimAt waits until some task of a worker comes to a moment. A fifth of the tasks are notes.
-func (c *campaign) aimAt(h *hit) (*worker, *attempt) {
-	w := c.someone(h)
-	if w == nil {
-		return nil, nil
-	}
+func (c *campaign) aimAt(h *hit, w *worker) *attempt {
 	a := aim{At: moments[h.rng.IntN(len(moments))], Then: []manner{unasked, nameless, checked}[h.rng.IntN(3)], Session: "/talk-"}
 	if h.rng.IntN(5) == 0 {
 		a.Session = "/notes-"
@@ -307,7 +295,7 @@ func (c *campaign) aimAt(h *hit) (*worker, *attempt) {
 			time.Sleep(between(h.rng, 0, 500*time.Microsecond)) // the Save is under way
 		}
 		c.say("%s: %s, in %s, then %s", h.id(), a.At, reached.Session, a.Then)
-		return w, reached
+		return reached
 	case <-w.Done():
 	case <-time.After(3 * time.Second):
 	}
@@ -316,7 +304,7 @@ func (c *campaign) aimAt(h *hit) (*worker, *attempt) {
 	c.mu.Unlock()
 	w.tell(order{Do: doReach})
 	c.misses(h, "it did not come %s of %s", a.At, a.Session)
-	return nil, nil
+	return nil
 }
 
 // handOut gives the message of a stopped or killed worker to another worker, as a load balancer
@@ -338,26 +326,23 @@ func (c *campaign) handOut(h *hit, struck *worker, a *attempt, do kind) {
 	}
 }
 
-func killAt(c *campaign, h *hit) {
-	w, a := c.aimAt(h)
-	if w == nil {
-		return
+func atMoment(strike func(*campaign, *hit, *worker, *attempt)) func(*campaign, *hit, *worker) {
+	return func(c *campaign, h *hit, w *worker) {
+		if a := c.aimAt(h, w); a != nil {
+			strike(c, h, w, a)
+		}
 	}
-	keys := c.register.holds(w.run)
-	w.Kill()
-	c.await(h, w.run, keys, c.plan.bar())
-	<-w.Done()
+}
+
+func killAt(c *campaign, h *hit, w *worker, a *attempt) {
+	c.kills(h, w, c.register.holds(w.run))
 	if a.Turn != 0 && (a.Kind == aTurn || a.Kind == aSave) {
 		c.handOut(h, w, a, a.Kind)
 	}
 }
 
 // stopAt stops a worker at a moment of a turn. Another one gets the message, or clears the notes.
-func stopAt(c *campaign, h *hit) {
-	w, a := c.aimAt(h)
-	if w == nil {
-		return
-	}
+func stopAt(c *campaign, h *hit, w *worker, a *attempt) {
 	c.windows.begin(h.window)
 	_ = w.Signal(syscall.SIGSTOP)
 	h.at = now() // it lasts from then
