@@ -17,6 +17,7 @@ import (
 
 	"github.com/belugalock/belugalock/internal/test/child"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/history"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
@@ -96,7 +97,7 @@ func newCampaign(t *testing.T, p plan) *campaign {
 	c := &campaign{t: t, plan: p, stats: make(map[*fault]*stat), aims: make(map[int]chan *attempt), counts: make(counts)}
 	c.startServers()
 	c.windows.ttl = p.ttl
-	c.register, c.ledger, c.histories = newRegister(c), newLedger(c), newHistories(c)
+	c.register, c.ledger, c.histories = newRegister(c), newLedger(c), &histories{c: c, of: make(map[int]map[int64]*history.Op)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	t.Cleanup(c.end)
 	var err error

@@ -279,10 +279,6 @@ const mayStayUndecided = 0.05
 
 const checkedFor = 30 * time.Second
 
-func newHistories(c *campaign) *histories {
-	return &histories{c: c, of: make(map[int]map[int64]*history.Op)}
-}
-
 // add takes an operation that begins, and again when it has returned.
 func (h *histories) add(s *said) {
 	h.mu.Lock()

@@ -91,7 +91,13 @@ func (r *register) enter(s *said) (a answer) {
 	p.inside, p.top, p.since, p.by = v, max(p.top, s.Fence), at, s.Run
 	r.visits[v.id] = v
 	r.c.count(sections, 1)
-	p.waits = r.arrived(p.waits, s, at)
+	p.waits = slices.DeleteFunc(p.waits, func(w *wait) bool {
+		if w.fromLeave || s.Run == w.not || s.Got < w.since { // a lease from before the fault does not count
+			return false
+		}
+		r.c.recovered(w, time.Duration(at-w.since), at)
+		return true
+	})
 	return answer{}
 }
 
@@ -259,17 +265,6 @@ func (r *register) await(w *wait) {
 	defer r.mu.Unlock()
 	p := r.place(w.key)
 	p.waits = append(p.waits, w)
-}
-
-// arrived ends the waits for this worker. A lease from before the fault does not count.
-func (r *register) arrived(waits []*wait, s *said, at int64) []*wait {
-	return slices.DeleteFunc(waits, func(w *wait) bool {
-		if w.fromLeave || s.Run == w.not || s.Got < w.since {
-			return false
-		}
-		r.c.recovered(w, time.Duration(at-w.since), at)
-		return true
-	})
 }
 
 func (r *register) awaited(h *hit) bool {

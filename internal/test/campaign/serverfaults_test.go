@@ -117,13 +117,11 @@ func restartEmpty(c *campaign, h *hit) {
 	c.ledger.judgeSoFar()
 	master := c.masterFor(h)
 	key, spares := c.keyOf(master), c.sparedBy(master)
-	keys := slices.DeleteFunc(c.hot(), spares)
 	c.windows.spare(h.window, spares)
 	c.windows.begin(h.window)
 	master.Kill()
-	killed := now()
-	c.windows.forget(h.window, 0, killed)
-	c.await(h, 0, keys, 0)
+	c.windows.forget(h.window, 0, now())
+	c.await(h, 0, slices.DeleteFunc(c.hot(), spares), 0)
 	// Tokens run ahead of the clock by so much. A server that is back earlier, and empty, grants
 	// lower ones.
 	time.Sleep(time.Duration(driver.FenceBlock) * time.Microsecond)
