@@ -134,7 +134,6 @@ func (a *agent) turn(ctx context.Context, memory history.Memory, message int) er
 func (a *agent) model(ctx context.Context, seen []history.Message, question history.Message) (history.Message, error) {
 	ctx, span := a.tracer.Start(ctx, "model")
 	defer span.End()
-	history.At(ctx, history.Model)
 	select {
 	case <-time.After(time.Duration(10+rand.IntN(31)) * time.Millisecond):
 		return history.Answer(seen, question), nil

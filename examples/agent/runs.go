@@ -89,8 +89,8 @@ func compare(ctx context.Context, cfg config) (err error) {
 func conversation(session int) string { return fmt.Sprint("conversation-", session) }
 
 // listOf is the list of a conversation. Each run has its own.
-func listOf(s *server, locked report.Locked, session int) history.List {
-	return history.List{Log: list{s, fmt.Sprint(locked, "-", session)}}
+func listOf(s *server, locked report.Locked, session int) list {
+	return list{s, fmt.Sprint(locked, "-", session)}
 }
 
 // stored returns a conversation at the end of a run.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
@@ -71,6 +70,8 @@ func (s *server) prepare(ctx context.Context) error {
 	return nil
 }
 
+func (s *server) messages() string { return s.run + ".messages" }
+
 func (s *server) locker(ctx context.Context, opts distlock.Options) (*distlock.Locker, error) {
 	if s.pool != nil {
 		return pglock.New(ctx, s.pool, &pglock.Options{Options: opts, Schema: s.run})
@@ -87,40 +88,6 @@ func (s *server) store() (*history.Store, error) {
 	}
 	return redisstore.New(s.UniversalClient, lockedmemory.SessionKey, codec,
 		&sessionstore.Retention{Namespace: s.run + ":session", IdleTTL: keep, RememberIDs: keep}, nil)
-}
-
-// list is the messages of one conversation without a store: a list of Redis, or rows of PostgreSQL.
-type list struct {
-	*server
-	name string
-}
-
-func (s *server) messages() string { return s.run + ".messages" }
-
-func (l list) key() string { return l.run + ":list:" + l.name }
-
-func (l list) Append(ctx context.Context, message []byte) error {
-	if l.pool != nil {
-		_, err := l.pool.Exec(ctx, "INSERT INTO "+l.messages()+" (list, message) VALUES ($1, $2)", l.name, message)
-		return err
-	}
-	pipe := l.Pipeline()
-	pipe.RPush(ctx, l.key(), message)
-	pipe.Expire(ctx, l.key(), keep)
-	_, err := pipe.Exec(ctx)
-	return err
-}
-
-func (l list) All(ctx context.Context) (messages [][]byte, err error) {
-	if l.pool == nil {
-		err = l.LRange(ctx, l.key(), 0, -1).ScanSlice(&messages)
-		return messages, err
-	}
-	rows, err := l.pool.Query(ctx, "SELECT message FROM "+l.messages()+" WHERE list = $1 ORDER BY number", l.name)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[[]byte])
 }
 
 // remove removes all that the runs wrote.

@@ -79,7 +79,7 @@ func Run(ctx context.Context, plan Plan, config func(instance int) any, answered
 	for i := range plan.Strikes {
 		s := Strike{Place: history.Write, Kill: i%2 == 0}
 		if s.Kill {
-			s.Place = []history.Place{history.Answered, history.Model, history.Write}[i/2%3]
+			s.Place = []history.Place{history.Answered, history.Write}[i/2%2]
 		}
 		b.strikes = append(b.strikes, s)
 	}

@@ -10,7 +10,6 @@ type Place string
 
 // The places.
 const (
-	Model    Place = "model"    // the model thinks
 	Write    Place = "write"    // the server does not have the write yet, and nothing can call it back
 	Answered Place = "answered" // the server has the write, and the instance does not know that yet
 )

@@ -74,11 +74,14 @@ func chatOf(r *report.Result, session, from int) (c chat, kinds int) {
 			if f.Kind != kind.Kind {
 				continue
 			}
-			for _, place := range blamed(stored, f) {
+			for _, place := range f.Places {
 				if place < from || place >= to {
 					continue
 				}
 				b := &c.Bubbles[place-from]
+				if b.Turn != f.Turn || kind.Kind == conversation.Stale && b.Role == "user" {
+					continue // another turn, or a question, is part of the finding, but not wrong
+				}
 				if kind.Kind == conversation.Stale {
 					kind.Meaning = fmt.Sprintf("the model saw %d messages, %d stand before the question", b.Seen, slices.Min(f.Places))
 				}
@@ -96,23 +99,4 @@ func chatOf(r *report.Result, session, from int) (c chat, kinds int) {
 		}
 	}
 	return c, kinds
-}
-
-// blamed returns the places of the messages that a finding blames: of a stale turn the answer, and
-// of a doubled one each copy.
-func blamed(stored []history.Message, f conversation.Finding) (places []int) {
-	first := map[string]bool{}
-	for _, place := range f.Places {
-		m := stored[place]
-		original := !first[m.Role]
-		first[m.Role] = true
-		switch {
-		case m.Turn != f.Turn:
-		case f.Kind == conversation.Stale && m.Role == "user":
-		case f.Kind == conversation.Doubled && original:
-		default:
-			places = append(places, place)
-		}
-	}
-	return places
 }

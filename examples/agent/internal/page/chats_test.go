@@ -50,6 +50,7 @@ func TestChats_marksEachWrongMessage(t *testing.T) {
 		"more than stored": {append(turn(0, "a", 0), turn(1, "b", 4)...), []string{
 			"3 assistant 2: stale: the model saw 4 messages, 2 stand before the question"}},
 		"doubled": {slices.Concat(turn(0, "a", 0), turn(0, "b", 2), turn(1, "a", 4)), []string{
+			"0 user 1: doubled: delivered twice, answered twice", "1 assistant 1: doubled: delivered twice, answered twice",
 			"2 user 1: doubled: delivered twice, answered twice", "3 assistant 1: doubled: delivered twice, answered twice"}},
 		"half lost": {append(turn(0, "a", 0), turn(1, "b", 2)[:1]...), []string{
 			"2 user 2: lost: question or answer is not stored", "2 user 2: torn: answer not right after its question"}},

@@ -59,7 +59,7 @@ func write(t *testing.T, c *report.Comparison) string {
 func TestWrite_hasWhatTheTerminalHas(t *testing.T) {
 	page := write(t, comparison())
 	for _, want := range []string{
-		`<h1>Without a lock 1 of 2 messages went wrong, with a lock around Save alone 1, and with a lock around the whole turn none.</h1>`,
+		`<h1>Without a lock 1 of 2 messages went wrong, with a lock around Save alone 1, and with a lock around the whole turn 0.</h1>`,
 		`conversations: 1, messages in each: 2, instances: 2`,
 		`<tr><th scope="row">messages of users</th><td>2</td><td>2</td><td>2</td></tr>`,
 		`<tr><th scope="row">stale <small>answered from an outdated history</small></th><td class="bad">1</td><td class="bad">1</td><td>0</td></tr>`,
@@ -70,7 +70,7 @@ func TestWrite_hasWhatTheTerminalHas(t *testing.T) {
 		`<strong class="bad">1</strong> <span>of 2 messages went wrong</span>`,
 		`<strong class="good">0</strong> <span>of 2 messages went wrong</span>`,
 		`Without a lock, instances load`, `1 of 2 answers come from an outdated history`,
-		`<dt>Locks and histories</dt><dd>on a Redis</dd>`, `<time datetime="1970-01-01T00:00:00Z">`,
+		`Locks and histories were on a Redis.`, `<time datetime="1970-01-01T00:00:00Z">`,
 		`instance-2, distlock.acquire: from 10.0 ms for 50.0 ms.`,
 		`<rect class="bar wait" x="8.33%"`, `width="41.67%"`,
 		`go run ./examples/agent -instances 2 -sessions 1 -turns 2 -report FILE`,
@@ -93,7 +93,7 @@ func TestWrite_saysWhatChaosDid(t *testing.T) {
 	c.Runs[2].Kills, c.Runs[2].Pauses, c.Runs[2].Again = 2, 1, 4
 	page := write(t, c)
 	for _, want := range []string{
-		`<dt>Chaos</dt>`,
+		`instances were killed and paused in the middle of turns.</p>`,
 		`<tr><th scope="row">instances killed <small>in the middle of a turn</small></th><td>0</td><td>0</td><td>2</td></tr>`,
 		`<tr><th scope="row">instances paused <small>1.5 s, lock lasts 1.0 s</small></th><td>0</td><td>0</td><td>1</td></tr>`,
 		`<tr><th scope="row">delivered again <small>turn cut off, or failed</small></th><td>0</td><td>0</td><td>4</td></tr>`,

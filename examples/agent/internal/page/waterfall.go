@@ -20,10 +20,9 @@ const (
 	rowHeight = 40 // a span: its name and duration, and below them its bar
 	barHeight = 12
 	laneGap   = 18
-	axisFoot  = 26
 )
 
-// narrowest is the share that the bar of a short span takes, so that it can be seen.
+// narrowest is the share that the bar of a short span takes, so that a reader can see it.
 const narrowest = 0.008
 
 // share is a place on a picture of any width, from 0, its left edge, to 1.
@@ -36,8 +35,7 @@ func (s share) String() string { return fmt.Sprintf("%.2f%%", 100*float64(s)) }
 // its way, to which its span distlock.acquire is linked.
 type waterfall struct {
 	Holder, Waiter lane
-	Height, Foot   int
-	Ticks          []tick
+	Height         int
 	Link           share // the place of the line from the waiting span to the turn that it waited for
 	From, To       int   // the ends of the line, but for the place of a bar in its row
 }
@@ -53,12 +51,6 @@ type bar struct {
 	Waits                bool
 	X, Width             share
 	Y                    int
-}
-
-// tick is a line across a picture, and the time that stands below it.
-type tick struct {
-	X     share
-	Label string
 }
 
 // Lanes are the turns from top to bottom.
@@ -83,24 +75,15 @@ func waterfallOf(spans []balancer.Span) *waterfall {
 		l := lane{Instance: turn[0].Instance, Y: y}
 		y += laneHead
 		for _, s := range turn {
-			b := bar{Name: s.Name, From: report.Milliseconds(s.Start.Sub(start)), Duration: report.Milliseconds(s.End.Sub(s.Start)),
-				Waits: s.Name == distlock.OpAcquire, X: place(s.Start), Width: place(s.End) - place(s.Start), Y: y}
-			if b.Width < narrowest {
-				b.X, b.Width = min(b.X, 1-narrowest), narrowest
-			}
-			l.Bars = append(l.Bars, b)
+			l.Bars = append(l.Bars, bar{Name: s.Name, From: report.Milliseconds(s.Start.Sub(start)), Duration: report.Milliseconds(s.End.Sub(s.Start)),
+				Waits: s.Name == distlock.OpAcquire, X: min(1-narrowest, place(s.Start)), Width: max(narrowest, place(s.End)-place(s.Start)), Y: y})
 			y += rowHeight
 		}
 		y += laneGap
 		return l
 	}
 	w.Holder, w.Waiter = draw(holder), draw(waiter)
-	w.Foot = y - laneGap/2
-	w.Height = w.Foot + axisFoot
-	for quarter := range 4 {
-		x := share(quarter) / 4
-		w.Ticks = append(w.Ticks, tick{x, report.Milliseconds(length * time.Duration(quarter) / 4)})
-	}
+	w.Height = y
 	turn := w.Holder.Bars[0]
 	wait := w.Waiter.Bars[slices.IndexFunc(w.Waiter.Bars, func(b bar) bool { return b.Waits })]
 	w.Link = (max(turn.X, wait.X) + min(turn.X+turn.Width, wait.X+wait.Width)) / 2

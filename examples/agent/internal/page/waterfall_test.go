@@ -8,12 +8,12 @@ func TestWaterfall_keepsEverythingInside(t *testing.T) {
 	w := waterfallOf(append(long, turnOf("t2", "instance-2", 1, 100_000, 100_000, "t1")...))
 	for _, l := range w.Lanes() {
 		for _, b := range l.Bars {
-			if b.X < 0 || b.Width < narrowest || b.X+b.Width > 1.000001 || b.Y+rowHeight > w.Foot {
+			if b.X < 0 || b.Width < narrowest || b.X+b.Width > 1.000001 || b.Y+rowHeight > w.Height {
 				t.Errorf("the bar of %s is at %s, %s wide, %d from the top", b.Name, b.X, b.Width, b.Y)
 			}
 		}
 	}
-	if w.Link < 0.4 || w.Link > 0.6 || w.From <= w.To || w.From > w.Foot {
+	if w.Link < 0.4 || w.Link > 0.6 || w.From <= w.To || w.From > w.Height {
 		t.Errorf("the link is at %s, from %d to %d", w.Link, w.From, w.To)
 	}
 }

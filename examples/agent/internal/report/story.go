@@ -8,14 +8,8 @@ import (
 
 // Headline says the result in one sentence.
 func (c *Comparison) Headline() string {
-	count := func(run *Result) string {
-		if n := run.Count(); n > 0 {
-			return fmt.Sprint(n)
-		}
-		return "none"
-	}
-	return fmt.Sprintf("Without a lock %s of %d messages went wrong, with a lock around Save alone %s, and with a lock around the whole turn %s.",
-		count(c.Runs[0]), c.Runs[0].Messages, count(c.Runs[1]), count(c.Runs[2]))
+	return fmt.Sprintf("Without a lock %d of %d messages went wrong, with a lock around Save alone %d, and with a lock around the whole turn %d.",
+		c.Runs[0].Count(), c.Runs[0].Messages, c.Runs[1].Count(), c.Runs[2].Count())
 }
 
 // Story explains the result: one paragraph for each run, and one about chaos. It leaves out what
