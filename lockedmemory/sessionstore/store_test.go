@@ -54,6 +54,25 @@ func TestStore_S2_raisedToken_shownAgain(t *testing.T) {
 	}))
 }
 
+// That an ID is known shows nothing of the token: the next access still has to.
+func TestStore_S2_knownID_tokenIsShownNext(t *testing.T) {
+	d, _ := asked()
+	shows := false
+	d.read = func(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
+		shows = r.FirstAccess
+		return d.Driver.Read(ctx, r)
+	}
+	memory, _, _ := over(t, d, &d.Driver, nil)
+	must(t, memory.SaveOnce(t.Context(), "id", "q", "a"))
+	must(t, memory.Turn(t.Context(), func(ctx context.Context) error {
+		must(t, memory.SaveOnce(ctx, "id", "q", "a"))
+		return second(memory.Load(ctx, ""))
+	}))
+	if !shows {
+		t.Error("a Load after a known ID does not show its token")
+	}
+}
+
 // What a driver has read, and knows to be gone by the time it has, is not shown.
 func TestStore_O_olderThanOldest_notShown(t *testing.T) {
 	d, _ := asked()

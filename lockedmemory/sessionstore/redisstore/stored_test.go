@@ -105,6 +105,16 @@ func TestTrim_O_turnsStayWhole(t *testing.T) {
 	}
 }
 
+// The mark of an expired session lasts for IdleTTL and 24 hours.
+func TestMark_S2_outlivesExchanges(t *testing.T) {
+	t.Parallel()
+	s := newRig(t, servers.SharedRedis(t), &sessionstore.Retention{IdleTTL: time.Hour})
+	must(t, s.memory.Save(t.Context(), "q", "a"))
+	if life := s.client.PTTL(t.Context(), s.mark()).Val(); life < 25*time.Hour-time.Minute || life > 25*time.Hour {
+		t.Errorf("the mark lives for %s", life)
+	}
+}
+
 // A session without an exchange leaves small keys that expire, whether a turn only loaded or
 // cleared.
 func TestSession_empty_isSmallAndExpires(t *testing.T) {
