@@ -130,7 +130,7 @@ func TestQueue_earlyLeave_noWarning(t *testing.T) {
 	server := servers.SharedRedis(t)
 	proxy := faultnet.New(t, server.Addr())
 	held := proxy.HoldRequests(faultnet.Containing("subscribe"))
-	holder := mustAcquire(t, newLocker(t, newClient(t, server)))
+	mustAcquire(t, newLocker(t, newClient(t, server)))
 	var log strings.Builder
 	l := newLocker(t, newClient(t, proxy, redis.Options{DB: server.DB()}), settings{log: &log})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -145,7 +145,6 @@ func TestQueue_earlyLeave_noWarning(t *testing.T) {
 	if log.String() != "" {
 		t.Errorf("the log is %q, want no text", log.String())
 	}
-	mustRelease(t, holder)
 }
 
 // A lease from a forged message about a handoff lasts at most as long as the waiter's own promise.
@@ -180,7 +179,6 @@ func TestQueue_N_forgedHandoff_atMostTTL(t *testing.T) {
 		t.Error(err)
 	}
 	must(t, holder.Err())
-	mustRelease(t, holder)
 }
 
 // After ten seconds of silence the subscription pings the server. A refusal is an answer, too. Waiters stop
@@ -303,9 +301,8 @@ var asks hook = func(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// The last redirection that go-redis follows may lead to another redirection.
-// Without its key there is no tombstone, and the queue stays as it is. So both fail while their slot moves,
-// and the Locker repeats them.
+// The last redirection that go-redis follows may lead to another redirection. Without its key there is no
+// tombstone, and the queue stays as it is. So both fail while their slot moves, and the Locker repeats them.
 func TestRelease_C_afterLastRedirection(t *testing.T) {
 	client := newClient(t, servers.SharedRedis(t))
 	d := driverOver(t, struct{ redis.UniversalClient }{client})

@@ -55,8 +55,7 @@ func TestRecord_age_countsFromTheGrant(t *testing.T) {
 	const now = 1795225290_000000
 	for name, c := range map[string]struct {
 		token, last int64
-		keep        time.Duration
-		want        time.Duration
+		keep, want  time.Duration
 	}{
 		"fresh":          {now - 5e6, now - 5e6 + 20_000, driver.FenceKeep + 20*time.Millisecond, 5 * time.Second},
 		"after a block":  {now - 5e6 + 1000, now - 5e6 + 20_000, driver.FenceKeep + 20*time.Millisecond, 5 * time.Second},
