@@ -212,8 +212,8 @@ func TestRelease_S1_unreadableQueue_cancelFails(t *testing.T) {
 	mustGrant(t, d, waits("a"))
 }
 
-// Scripts do not roll back. A grant, and the handoff of an acquire or a release, stay valid without the right to
-// remove the new holder from the queue, or to notify it.
+// Scripts do not roll back. A grant, and the handoff of an acquire or a release, stay valid without the
+// right to remove the new holder from the queue, or to notify it.
 func TestAcquire_L_missingRight_grantStands(t *testing.T) {
 	t.Parallel()
 	for _, right := range []string{"zrem", "publish"} {

@@ -18,7 +18,7 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-// Calls that are ready share a round trip, up to a limit. A lone call is a plain command, also after a round trip.
+// Ready calls share a round trip, up to a limit. A lone call is a plain command, also after a round trip.
 func TestNodeQueue_readyCalls_shareARoundTrip(t *testing.T) {
 	s, q, w := patiently(t, onNode(t))
 	const n = 20
@@ -64,7 +64,7 @@ func TestNodeQueue_distantServer_noExtraTrip(t *testing.T) {
 	q.patience = sharePatience
 	var all sync.WaitGroup
 	q.each(together, func(client *redis.Client) { _ = client.Ping(t.Context()).Err() })
-	const trip, limit = 200 * time.Millisecond, 300 * time.Millisecond // a call that waits for another's takes 320
+	const trip, limit = 200 * time.Millisecond, 300 * time.Millisecond // behind another call: 320 ms
 	proxy.Latency(trip / 2)
 	timed := func(what string, i int) {
 		stop, start := leakcheck.Stalls(), time.Now()

@@ -128,7 +128,7 @@ func (w *traffic) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// note counts what is sent, and holds it up.
+// note counts a request, and holds it up.
 func (w *traffic) note(count func()) {
 	var held chan struct{}
 	w.locked(func() {

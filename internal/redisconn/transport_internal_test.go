@@ -57,7 +57,7 @@ func TestFateOf(t *testing.T) {
 	}
 }
 
-// unreachable is the client of a Cluster of one node, which it never reaches. It counts how often it asks for it.
+// unreachable is the client of a Cluster whose node it never reaches. It counts how often it asks for nodes.
 func unreachable() (client *redis.ClusterClient, asked *atomic.Int32) {
 	asked = new(atomic.Int32)
 	return redis.NewClusterClient(&redis.ClusterOptions{
@@ -319,8 +319,8 @@ func twoNodes(t *testing.T) (l *locks, here, there string) {
 	return l, here, there
 }
 
-// ctx ends between two commands of a pipeline. The first one has taken effect. The client of a Cluster that does
-// not know the nodes yet sends them one by one. Another client sends the second again, as its slot has moved.
+// ctx ends between two commands of a pipeline. The first one has taken effect. The client of a Cluster that
+// does not know the nodes yet sends them one by one. Another client sends the second again: its slot moves.
 func TestSend_C_endsBetween_isUnknown_onCluster(t *testing.T) {
 	anew := open(t, redis.UniversalOptions{Addrs: servers.SharedTopology("cluster").Addrs()})
 	l, here, there := twoNodes(t)

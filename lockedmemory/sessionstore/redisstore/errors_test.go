@@ -348,13 +348,13 @@ func TestFullMemory_C_freedByDeletes(t *testing.T) {
 		limit(info(t, server, "used_memory") - info(t, server, "mem_clients_normal") - 64<<10)
 	}
 	full()
-	at := sessions[0].places(t)
-	sessions[0].at = at[0]
 	for _, s := range []*rig{sessions[0], r} { // an old and a new session
 		wantRefused(t, "Turn", s.memory.Turn(t.Context(), func(context.Context) error { t.Error("the turn has begun"); return nil }))
 		wantRefused(t, "Answer", calls["Answer"](t.Context(), s))
 		wantRefused(t, "Save", calls["Save"](t.Context(), s))
 	}
+	at := sessions[0].places(t)
+	sessions[0].at = at[0]
 	wantRefused(t, "Replace", calls["Replace"](t.Context(), sessions[0]))
 
 	must(t, sessions[0].memory.Replace(t.Context(), at[1], at[2]))

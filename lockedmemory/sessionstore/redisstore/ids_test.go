@@ -112,8 +112,8 @@ func TestIDs_replacedContent_isFound(t *testing.T) {
 	}
 	page, err := s.Read(s.Context(), storedriver.Read{Access: storedriver.Access{Session: s.key}, ID: "id", Limit: 1})
 	must(t, err)
-	if len(page.Entries) != 1 || page.Entries[0].Place.String() != "1-3000003" || !page.Known { // that at 1-4000000 is of a next exchange
-		t.Errorf("%+v", page)
+	if len(page.Entries) != 1 || page.Entries[0].Place.String() != "1-3000003" || !page.Known {
+		t.Errorf("%+v", page) // the content at 1-4000000 is that of a next exchange
 	}
 }
 
@@ -154,8 +154,8 @@ func TestIDs_areInOneKey(t *testing.T) {
 }
 
 // A Save inside a turn prolongs the life of its session, also with an ID. If Redis refuses that, the
-// exchange is stored, and the outcome is unknown to the caller. Where the life of the ID alone is refused, the
-// ID is not known, and nothing is stored.
+// exchange is stored, and the outcome is unknown to the caller. If Redis refuses the life of the ID alone,
+// nothing is stored, and the ID is not known.
 func TestIDs_C_inTurn_prolongsLife(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)

@@ -161,8 +161,8 @@ func TestPing_unknownSettings_noAdvice(t *testing.T) {
 	}
 }
 
-// A client that reads from replicas is refused, by the name of its option. Other clients are not. Locks in this
-// process are no locks of a client.
+// A client that reads from replicas is refused, by the name of its option. Other clients are not. Locks in
+// this process are no locks of a client.
 func TestNewDriver_refusesReplicaReads(t *testing.T) {
 	cluster := func(o redis.ClusterOptions) redis.UniversalClient {
 		o.Addrs = []string{"localhost:1"}

@@ -507,7 +507,7 @@ func (m *editModel) putIn(place lockedmemory.Place) {
 	m.history = m.entries()
 }
 
-// newEdit is a Replace of a place under the present token, or a Fork if there is none.
+// newEdit is a Replace of a place under the present token. Without a place it is a Fork.
 func (m *editModel) newEdit(at lockedmemory.Place, with ...lockedmemory.Place) *edit {
 	m.n[m.token]++
 	w := &write{kind: "replace", place: lockedmemory.Place{Fence: m.token, N: m.n[m.token]}}
