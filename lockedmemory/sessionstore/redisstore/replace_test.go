@@ -313,7 +313,7 @@ func TestReplace_steps_copyLives(t *testing.T) {
 func TestReplace_C_copyRemovedByHand_unavailable(t *testing.T) {
 	t.Parallel()
 	proxy := faultnet.New(t, servers.SharedServer().Addr())
-	r := newRig(t, proxy, &distlock.Options{TTL: time.Second})
+	r := newRig(t, proxy, &distlock.Options{TTL: 3 * time.Second})
 	hand := newRig(t).client
 	must(t, r.memory.Save(t.Context(), "q", "a"))
 	must(t, r.memory.Save(t.Context(), "q2", "a2"))
