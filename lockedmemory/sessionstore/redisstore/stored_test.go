@@ -449,13 +449,13 @@ func TestMarks_O_unknownForm_refusesEachCall(t *testing.T) {
 	}
 }
 
-// amid calls f once: between a command and the XRANGE of a pipeline, whichever comes first.
+// amid calls f once: between a command about a session and the XRANGE of a pipeline, whichever comes first.
 func amid(proxy *faultnet.Proxy, command string, f func()) (called *atomic.Bool) {
 	called = new(atomic.Bool)
-	is, reads := faultnet.Containing("\r\n"+command+"\r\n"), faultnet.Containing("xrange")
+	is, ofSession, reads := faultnet.Containing("\r\n"+command+"\r\n"), faultnet.Containing("session:{"), faultnet.Containing("xrange")
 	var hasCommand, hasRead bool
 	proxy.HoldRequests(func(request []byte) bool {
-		hasCommand, hasRead = hasCommand || is(request), hasRead || reads(request)
+		hasCommand, hasRead = hasCommand || is(request) && ofSession(request), hasRead || reads(request)
 		if hasCommand && hasRead && !called.Swap(true) {
 			time.Sleep(20 * time.Millisecond) // Redis executes the first of them
 			f()
