@@ -177,7 +177,7 @@ func TestErrors_foreign_unchanged(t *testing.T) {
 }
 
 func TestErrors_failedTurnAndLoss_bothReturned(t *testing.T) {
-	locker := localLocker(t, &distlock.Options{MaxHold: 100 * time.Millisecond})
+	locker := localLocker(t, &distlock.Options{TTL: 200 * time.Millisecond, MaxHold: 100 * time.Millisecond})
 	m, err := Wrap(failing{}, locker, lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	own := core.NewError("agent.run", core.ErrRateLimit, "slow down", nil)
