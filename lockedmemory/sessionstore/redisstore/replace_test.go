@@ -488,9 +488,7 @@ func TestErased_O_afterDelete_everyKeyExpires(t *testing.T) {
 	check("after a late step of a Replace")
 	isStale(t, "a late Save", r.store.SaveOnce(old, "id-late", "question", "secret"))
 	check("after a late Save")
-	if got := other.history(t); len(got) != 0 {
-		t.Errorf("the history is %q", got)
-	}
+	other.wantHistory(t)
 	must(t, other.memory.Turn(t.Context(), other.opens))
 	check("after a later turn")
 }

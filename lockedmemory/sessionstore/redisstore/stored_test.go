@@ -190,9 +190,7 @@ func TestSave_O_callerLeft_noSecondRequest(t *testing.T) {
 			t.Errorf("Save: %v", err)
 		}
 	})
-	if got := s.history(t); len(got) != 0 {
-		t.Errorf("a Save whose caller had left stored %q", got)
-	}
+	s.wantHistory(t)
 }
 
 // fill adds exchanges to a log, each in a turn of its own, from token 1 on.
