@@ -21,6 +21,33 @@ func TestLook_L_wokenWaiter_isNotAskedFor(t *testing.T) {
 	}
 }
 
+// A driver polls as often as that of its waiters needs which is nearest to the head of a queue.
+func TestLook_L_nearestWaiterCounts(t *testing.T) {
+	t.Parallel()
+	db, _ := migratedDB(t, "")
+	s := opened(t, db.URL())
+	enter := func(key string, owners ...string) {
+		for _, owner := range owners { // a holder, and its waiters
+			s.wakes.waiting[owner] = &waiter{name: driver.Name{Namespace: "n", Key: key}, wake: make(chan driver.Wake, 1), entered: true}
+			must(t, second(s.Acquire(t.Context(), driver.AcquireRequest{Name: s.wakes.waiting[owner].name, Owner: owner,
+				TTL: time.Minute, Alive: time.Minute, Seq: 1})))
+		}
+		for _, owner := range owners[:len(owners)-1] {
+			delete(s.wakes.waiting, owner)
+		}
+	}
+	digits := func(d string) string { return strings.Repeat(d, 32) }
+	for _, step := range []struct {
+		owners []string
+		want   int64
+	}{{[]string{digits("1"), digits("2"), digits("3"), digits("4")}, 2}, {[]string{digits("5"), digits("6")}, 0}} {
+		enter(step.owners[0], step.owners...)
+		if ahead, err := s.wakes.look(); ahead != step.want || err != nil {
+			t.Errorf("the look answers %d, %v; want %d", ahead, err, step.want)
+		}
+	}
+}
+
 // A driver that polls because 50 others listen listens as soon as one of them has ended.
 func TestListen_L_placeFree_listens(t *testing.T) {
 	t.Parallel()
