@@ -188,7 +188,7 @@ func TestDocs_errors(t *testing.T) {
 	check := func(sentinel string, code core.ErrorCode) {
 		if !slices.ContainsFunc(rows, func(row []string) bool {
 			return strings.Contains(row[0], sentinel) && row[1] == string(code) &&
-				strings.HasPrefix(row[5], "yes") == core.IsRetryable(core.NewError("", code, "", nil))
+				strings.HasPrefix(row[4], "yes") == core.IsRetryable(core.NewError("", code, "", nil))
 		}) {
 			t.Errorf("the table has no %s with %s, or is wrong about trying again", sentinel, code)
 		}
