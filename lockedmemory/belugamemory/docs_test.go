@@ -63,7 +63,7 @@ var docsCode = docs.Code{
 		"memory": belugaPath + "memory", "runtime": belugaPath + "runtime", "schema": belugaPath + "schema",
 		"distlock": modulePath + "distlock", "election": modulePath + "distlock/election", "lockurl": modulePath + "distlock/lockurl",
 		"lockedmemory": modulePath + "lockedmemory", "sessionstore": modulePath + "lockedmemory/sessionstore",
-		"redisstore":   modulePath + "lockedmemory/sessionstore/redisstore",
+		"redislock": modulePath + "distlock/redislock", "redisstore": modulePath + "lockedmemory/sessionstore/redisstore",
 		"belugamemory": modulePath + "lockedmemory/belugamemory", "tracing": modulePath + "tracing",
 		"belugarunner": modulePath + "lockedmemory/belugamemory/belugarunner",
 	},
