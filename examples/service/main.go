@@ -1,10 +1,10 @@
 // Command service is one instance of a chat service, to copy. Any instance answers any message.
 //
-//	go run ./examples/service                                    # alone, on nothing installed
-//	go run ./examples/service -lock redis://localhost:6379        # one of several, or with rediss+sentinel:// …
+//	go run ./examples/service                                # alone, on nothing installed
+//	go run ./examples/service -lock redis://localhost:6379    # one of several
 //	curl -N localhost:8080/conversations/42 -H 'X-Tenant: acme' -H 'Idempotency-Key: 1' -d 'What time is it?'
 //
-// The answer is a stream of server-sent events. With OTEL_EXPORTER_OTLP_ENDPOINT in the environment, traces
+// docs/howto/service.md explains the parts. The answer is a stream of server-sent events. With OTEL_EXPORTER_OTLP_ENDPOINT in the environment, traces
 // and metrics go to that collector.
 package main
 
@@ -60,6 +60,7 @@ var (
 	lockURL = flag.String("lock", cmp.Or(os.Getenv("LOCK_URL"), "mem://"), "URL of Redis or PostgreSQL; mem:// for one instance alone")
 	listen  = flag.String("listen", "localhost:8080", "address to listen on")
 	ttl     = flag.Duration("ttl", time.Minute, "how long a conversation waits for a killed instance")
+	grace   = flag.Duration("grace", 15*time.Second, "how long turns may take that are under way at SIGTERM")
 )
 
 func main() {
@@ -91,7 +92,7 @@ func run() error {
 	}
 	slog.Info("listening on http://" + listener.Addr().String())
 
-	server := &http.Server{Handler: (&service{memory, locker, ctx}).routes()}
+	server := &http.Server{Handler: (&service{memory, locker, ctx}).routes(), ReadHeaderTimeout: 10 * time.Second}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {
@@ -104,7 +105,7 @@ func run() error {
 // shutDown waits for the turns under way. Then Close ends those that are left, and releases their locks:
 // the other instances need not wait for a TTL. It has time of its own. Last, the refusals go out.
 func shutDown(server *http.Server, locker *distlock.Locker) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), *grace)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
 		slog.Warn("turns are given up", "error", err)
@@ -123,7 +124,8 @@ func (s *service) routes() http.Handler {
 	return mux
 }
 
-// session names the conversation of a tenant. Take the tenant from the request's credentials, not from a header.
+// session names the conversation of a tenant. In production, take the tenant from the credentials of the
+// request.
 func session(ctx context.Context, r *http.Request) context.Context {
 	return lockedmemory.WithSession(ctx, fmt.Sprintf("%q/%q", r.Header.Get("X-Tenant"), r.PathValue("id")))
 }
@@ -216,7 +218,8 @@ func (s *service) ready(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// open returns the lock and the store of a URL. PostgreSQL has the tables of pglock.Migrate and pgstore.Migrate.
+// open returns the lock and the store of a URL. PostgreSQL has the tables of pglock.Migrate and
+// pgstore.Migrate.
 func open(ctx context.Context, url string, lock *distlock.Options) (*distlock.Locker, *sessionstore.Store[Message, Message], error) {
 	key, codec := lockedmemory.SessionKey, sessionstore.JSON[Message]{}
 	keep := sessionstore.Retention{IdleTTL: 30 * 24 * time.Hour}
@@ -265,7 +268,7 @@ func (e *events) fail(err error) {
 	}
 	slog.Warn("a request has failed", "status", status, "error", err)
 	if e.begun {
-		e.send("failed", status) // what was streamed is not stored
+		e.send("failed", status) // the chunks are not stored
 		return
 	}
 	http.Error(e.w, http.StatusText(status), status)

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,8 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/internal/repo/docs"
 	"github.com/belugalock/belugalock/internal/test/recipetest"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -27,15 +30,61 @@ import (
 
 func TestMain(m *testing.M) { recipetest.Main(m, main) }
 
-func start(t *testing.T, lock, thinking string) (p *recipetest.Process, address string) {
+// start starts an instance. The flags of more count, if they stand twice.
+func start(t *testing.T, lock, thinking string, more ...string) (p *recipetest.Process, address string) {
 	t.Helper()
-	p = recipetest.Start(t, "-lock", lock, "-listen", "127.0.0.1:0", "-ttl", "1s", "-thinking", thinking)
+	p = recipetest.Start(t, append([]string{"-lock", lock, "-ttl", "1s", "-thinking", thinking, "-listen", "127.0.0.1:0"}, more...)...)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	address, _, _ = strings.Cut(p.Await("listening on "), `"`)
 	return p, address
 }
 
 func leave() bool { return true }
+
+const conversation = `"acme"/"42"` // the key of its lock
+
+// looker returns a Locker of the service's namespace.
+func looker(t *testing.T, lock string) *distlock.Locker {
+	t.Helper()
+	locker, err := lockurl.Open(t.Context(), lock, &distlock.Options{Namespace: "chat"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = locker.Close(context.Background()) })
+	return locker
+}
+
+func awaitHolder(t *testing.T, locker *distlock.Locker, waiters int) {
+	t.Helper()
+	servers.Await(t, 30*time.Second, "the conversation is locked", func() bool {
+		info, err := locker.Inspect(t.Context(), conversation)
+		return err == nil && info.Held && info.Waiters == waiters
+	})
+}
+
+// local returns a service in this process, and its lock.
+func local(t *testing.T, stopping context.Context) (http.Handler, *distlock.Locker) {
+	t.Helper()
+	locker, store, err := open(t.Context(), "mem://", &distlock.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = locker.Close(context.Background()) })
+	memory, err := lockedmemory.New(store, locker, lockedmemory.SessionKey, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return (&service{memory, locker, stopping}).routes(), locker
+}
+
+// post sends a message to a service in this process.
+func post(t *testing.T, handler http.Handler, id string) (status int) {
+	t.Helper()
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/conversations/"+id, strings.NewReader("Hello"))
+	r.Header.Set("Idempotency-Key", "a")
+	handler.ServeHTTP(w, r)
+	return w.Code
+}
 
 // ask sends a message once. It calls chunk at each chunk, and goes away when that returns true.
 func ask(t *testing.T, address, id, text string, chunk func() (leaves bool)) (answer Message, status int, err error) {
@@ -194,36 +243,29 @@ func TestService_clientLeaves_partIsKept(t *testing.T) {
 	}
 }
 
-// SIGTERM: turns under way are answered, those that wait are refused, and the process ends.
-func TestService_terminated_drains(t *testing.T) {
-	p, address := start(t, servers.SharedRedis(t).URL(), "100ms")
-	status, begun := make(chan int, 2), make(chan struct{})
-	send := func(id string, chunk func() bool) {
-		_, code, err := ask(t, address, id, "Hello", chunk)
+// The lock is lost while the model works. The model's work ends, and the client is to repeat the message.
+func TestService_lostLock_modelAborted(t *testing.T) {
+	server := servers.SharedRedis(t)
+	_, address := start(t, server.URL(), "10m")
+	status := make(chan int, 1)
+	go func() {
+		_, code, err := ask(t, address, "a", "Hello", nil)
 		if err != nil {
 			t.Error(err)
 		}
 		status <- code
-	}
-	go send("a", func() bool {
-		select {
-		case <-begun:
-		default:
-			close(begun)
-		}
-		return false
-	})
-	<-begun
-	go send("b", nil)
-	time.Sleep(100 * time.Millisecond) // "b" waits, or comes too late: it is refused in both cases
-	if err := p.Signal(syscall.SIGTERM); err != nil {
+	}()
+	awaitHolder(t, looker(t, server.URL()), 0)
+	if _, err := server.Do("FLUSHDB"); err != nil {
 		t.Fatal(err)
 	}
-	if codes := map[int]bool{<-status: true, <-status: true}; !codes[http.StatusOK] || len(codes) != 2 {
-		t.Errorf("the statuses are %v, want an answer and a refusal", codes)
-	}
-	if err := p.Wait(); err != nil {
-		t.Errorf("the process ends with %v", err)
+	select {
+	case code := <-status:
+		if code != http.StatusServiceUnavailable {
+			t.Errorf("status %d, want 503", code)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the model works on without the lock")
 	}
 }
 
@@ -268,5 +310,46 @@ func TestService_statusSaysWhetherToRepeat(t *testing.T) {
 		if _, status, err := ask(t, address, c.id, c.text, nil); err != nil || status != c.want {
 			t.Errorf("%.10q under %.10q: status %d, %v, want %d", c.text, c.id, status, err, c.want)
 		}
+	}
+	handler, _ := local(t, t.Context())
+	if status := post(t, handler, strings.Repeat("2", 100_000)); status != http.StatusBadRequest {
+		t.Errorf("a conversation that is too long: status %d, want 400", status)
+	}
+}
+
+// The commands of the page run in its order, at addresses of the test. The first answer is that of the page,
+// and two processes give it.
+func TestService_commandsOfThePage(t *testing.T) {
+	place := docs.Place{Page: "docs/howto/service.md", Heading: "## Run it"}
+	redis := servers.SharedRedis(t).URL()
+	addresses := map[string]string{} // of the page: those of the test
+	var answers []string
+	for _, c := range docs.Commands(t) {
+		switch words := c.Words; {
+		case c.Page != place.Page:
+		case words[0] == "go":
+			listen, args := "localhost:8080", []string{"-thinking", "5ms"}
+			for i, word := range words[3:] {
+				if args = append(args, strings.Replace(word, "redis://localhost:6379", redis, 1)); words[2+i] == "-listen" {
+					listen = word
+				}
+			}
+			_, addresses[listen] = start(t, "mem://", "5ms", append(args, "-listen", "127.0.0.1:0")...)
+		case words[0] == "curl":
+			for i, word := range words {
+				if address, path, ok := strings.Cut(word, "/"); ok && addresses[address] != "" {
+					words[i] = addresses[address] + "/" + path
+				}
+			}
+			answer, err := exec.CommandContext(t.Context(), "curl", append(words[1:], "-s")...).Output()
+			if err != nil {
+				t.Errorf("%q: %v", words, err)
+			}
+			answers = append(answers, string(answer))
+		}
+	}
+	begin, end, _ := strings.Cut(place.Blocks(t, "text")[0], "…\n")
+	if len(answers) != 2 || !strings.HasPrefix(answers[0], begin) || strings.Count(answers[0], end) != 1 || strings.Count(answers[1], end) != 2 {
+		t.Errorf("the answers are %q, want %q … %q, and the end twice", answers, begin, end)
 	}
 }
