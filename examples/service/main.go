@@ -4,8 +4,8 @@
 //	go run ./examples/service -lock redis://localhost:6379    # one of several
 //	curl -N localhost:8080/conversations/42 -H 'X-Tenant: acme' -H 'Idempotency-Key: 1' -d 'What time is it?'
 //
-// docs/howto/service.md explains the parts. The answer is a stream of server-sent events. With OTEL_EXPORTER_OTLP_ENDPOINT in the environment, traces
-// and metrics go to that collector.
+// The answer is a stream of server-sent events. With OTEL_EXPORTER_OTLP_ENDPOINT in the environment, traces
+// and metrics go to that collector. docs/howto/service.md explains the parts.
 package main
 
 import (
