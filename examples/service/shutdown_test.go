@@ -17,23 +17,26 @@ func TestService_terminated_drains(t *testing.T) {
 
 // A turn that outlives the grace is ended, and its client is to repeat the message.
 func TestService_terminated_turnLongerThanGrace(t *testing.T) {
-	terminate(t, http.StatusServiceUnavailable, "1m", "-ttl", "30s", "-grace", "100ms")
+	terminate(t, http.StatusServiceUnavailable, "500ms", "-ttl", "30s", "-grace", "100ms")
 }
 
+// terminate ends the service when the first words of an answer of ten are here.
 func terminate(t *testing.T, want int, thinking string, flags ...string) {
 	t.Helper()
 	lock := servers.SharedRedis(t).URL()
 	locker := looker(t, lock)
 	p, address := start(t, lock, thinking, flags...)
-	status := make(chan int, 1)
+	status, begun := make(chan int, 1), make(chan struct{})
 	go func() {
-		_, code, err := ask(t, address, "a", "Hello", nil)
+		first := sync.OnceFunc(func() { close(begun) })
+		_, code, err := ask(t, address, "a", "Hello", func() (leaves bool) { first(); return false })
+		first()
 		if err != nil {
 			t.Error(err)
 		}
 		status <- code
 	}()
-	awaitHolder(t, locker, 0)
+	<-begun
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
