@@ -3,6 +3,7 @@ package lockedmemory_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -150,7 +151,7 @@ func TestTurn_account_repeated(t *testing.T) {
 	})
 }
 
-// ops is an Observer that remembers the memory's operations.
+// ops is an Observer that remembers operations.
 type ops struct {
 	mu   sync.Mutex
 	seen []distlock.Operation
@@ -160,8 +161,25 @@ func (o *ops) Start(ctx context.Context, _ *distlock.Operation) context.Context 
 func (o *ops) End(_ context.Context, op *distlock.Operation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if strings.HasPrefix(op.Name, "lockedmemory.") {
-		o.seen = append(o.seen, *op)
+	o.seen = append(o.seen, *op)
+}
+
+// saw checks the operations whose names begin with prefix, and their outcomes.
+func (o *ops) saw(t *testing.T, prefix string, want ...string) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var seen []string
+	for _, op := range o.seen {
+		if strings.HasPrefix(op.Name, prefix) {
+			seen = append(seen, op.Name+" "+string(op.Outcome))
+		}
+		if op.Key != session || op.Backend != "memory" {
+			t.Errorf("the Observer saw %+v", op)
+		}
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("the Observer saw %q, want %q", seen, want)
 	}
 }
 

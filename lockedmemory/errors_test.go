@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -52,7 +51,9 @@ func TestSave_N_lostLease_outcome(t *testing.T) {
 			distlock.ErrOutcomeUnknown, distlock.ErrOutcomeUnknown},
 		"an outage": {fmt.Errorf("store: %w", distlock.ErrUnavailable),
 			distlock.ErrUnavailable, distlock.ErrUnavailable},
-		"a refusal": {fmt.Errorf("store: %w", distlock.ErrRefused), distlock.ErrRefused, distlock.ErrRefused},
+		"a refusal":            {fmt.Errorf("store: %w", distlock.ErrRefused), distlock.ErrRefused, distlock.ErrRefused},
+		"another loss":         {distlock.ErrLost, distlock.ErrOutcomeUnknown, nil},
+		"the Locker is closed": {nil, distlock.ErrOutcomeUnknown, nil},
 	} {
 		for inner, want := range map[lockedmemory.Memory[string, int]]error{
 			&late{err: c.wrote}:                   c.others,
@@ -63,17 +64,17 @@ func TestSave_N_lostLease_outcome(t *testing.T) {
 					s := newSetup(t, distlock.Options{TTL: time.Second}, nil)
 					memory, err := lockedmemory.New(inner, s.locker, lockedmemory.FixedKey(session), nil)
 					must(t, err)
-					time.AfterFunc(100*time.Millisecond, func() {
-						s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
-					})
+					end, loss := func() { down(s.faults) }, distlock.ErrLost
+					if name == "the Locker is closed" {
+						end, loss = func() { _ = s.locker.Close(context.Background()) }, distlock.ErrClosed
+					}
+					time.AfterFunc(100*time.Millisecond, end)
 					err = memory.Save(t.Context(), "q", "a")
 					if _, fenced := inner.(*fencedLate); fenced && c.wrote == nil {
-						if err != nil {
-							t.Errorf("Save that was stored: %v", err)
-						}
+						must(t, err) // it was stored
 						return
 					}
-					if !errors.Is(err, distlock.ErrLost) || c.wrote != nil && !errors.Is(err, c.wrote) {
+					if !errors.Is(err, loss) || c.wrote != nil && !errors.Is(err, c.wrote) {
 						t.Errorf("Save: %v", err)
 					}
 					for _, each := range []error{distlock.ErrOutcomeUnknown, distlock.ErrUnavailable, distlock.ErrRefused} {

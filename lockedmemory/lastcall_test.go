@@ -13,58 +13,47 @@ import (
 type around struct{ *history }
 
 func TestLastWrite_itsOwnLeaseAlone(t *testing.T) {
-	save := func(ctx context.Context, m *lockedmemory.LockedMemory[string, int]) error {
-		return m.Save(ctx, "q", "a")
+	type call = func(ctx context.Context, s *setup) error
+	save := func(ctx context.Context, s *setup) error { return s.a.Save(ctx, "q", "a") }
+	load := func(ctx context.Context, s *setup) error { return second(s.a.Load(ctx, "")) }
+	inTurn := func(inner call) call {
+		return func(ctx context.Context, s *setup) error {
+			return s.a.Turn(ctx, func(ctx context.Context) error { return inner(ctx, s) })
+		}
 	}
-	load := func(ctx context.Context, m *lockedmemory.LockedMemory[string, int]) error {
-		_, err := m.Load(ctx, "")
-		return err
+	inDo := func(inner call) call {
+		return func(ctx context.Context, s *setup) error {
+			return s.locker.Do(ctx, session, func(ctx context.Context) error { return inner(ctx, s) })
+		}
+	}
+	saveAround := func(inner func(s *setup) lockedmemory.Memory[string, int]) call {
+		return func(ctx context.Context, s *setup) error {
+			m, err := lockedmemory.New(inner(s), s.locker, lockedmemory.FixedKey(session), nil)
+			must(t, err)
+			return m.Save(ctx, "q", "a")
+		}
 	}
 	for name, c := range map[string]struct {
-		call func(ctx context.Context, s *setup) error
+		call call
 		want bool
 	}{
-		"Save outside a turn":  {func(ctx context.Context, s *setup) error { return save(ctx, s.a) }, true},
+		"Save outside a turn":  {save, true},
 		"Clear outside a turn": {func(ctx context.Context, s *setup) error { return s.a.Clear(ctx) }, true},
-		"Load outside a turn":  {func(ctx context.Context, s *setup) error { return load(ctx, s.a) }, false},
-		"Save in a turn": {func(ctx context.Context, s *setup) error {
-			return s.a.Turn(ctx, func(ctx context.Context) error { return save(ctx, s.a) })
-		}, false},
-		"Load in a turn": {func(ctx context.Context, s *setup) error {
-			return s.a.Turn(ctx, func(ctx context.Context) error { return load(ctx, s.a) })
-		}, false},
-		"Save in a Do": {func(ctx context.Context, s *setup) error {
-			return s.locker.Do(ctx, session, func(ctx context.Context) error { return save(ctx, s.a) })
-		}, false},
-		"last Save in a Do": {func(ctx context.Context, s *setup) error {
-			return s.locker.Do(ctx, session, func(ctx context.Context) error {
-				return save(lastwrite.Announce(ctx), s.a)
-			})
-		}, true},
+		"Load outside a turn":  {load, false},
+		"Save in a turn":       {inTurn(save), false},
+		"Load in a turn":       {inTurn(load), false},
+		"Save in a Do":         {inDo(save), false},
+		"last Save in a Do":    {inDo(func(ctx context.Context, s *setup) error { return save(lastwrite.Announce(ctx), s) }), true},
 		"Save in a turn of another Locker": {func(ctx context.Context, s *setup) error {
 			other := newSetup(t, distlock.Options{}, nil)
-			return other.a.Turn(ctx, func(ctx context.Context) error { return save(ctx, s.a) })
+			return other.a.Turn(ctx, func(ctx context.Context) error { return save(ctx, s) })
 		}, true},
-		"Save of a memory around it": {func(ctx context.Context, s *setup) error {
-			m, err := lockedmemory.New(around{s.inner}, s.locker, lockedmemory.FixedKey(session), nil)
-			if err != nil {
-				return err
-			}
-			return save(ctx, m)
-		}, false},
-		"Save of a locked memory around it": {func(ctx context.Context, s *setup) error {
-			m, err := lockedmemory.New(s.a, s.locker, lockedmemory.FixedKey(session), nil)
-			if err != nil {
-				return err
-			}
-			return save(ctx, m)
-		}, false},
+		"Save of a memory around it":        {saveAround(func(s *setup) lockedmemory.Memory[string, int] { return around{s.inner} }), false},
+		"Save of a locked memory around it": {saveAround(func(s *setup) lockedmemory.Memory[string, int] { return s.a }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSetup(t, distlock.Options{}, nil)
-			if err := c.call(t.Context(), s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.call(t.Context(), s))
 			if len(s.inner.seen) != 1 {
 				t.Fatalf("%d calls of the inner memory", len(s.inner.seen))
 			}

@@ -112,13 +112,13 @@ func (h *history) isWhole(t *testing.T, pairs int) {
 	}
 }
 
-var _ lockedmemory.Memory[string, int] = (*lockedmemory.LockedMemory[string, int])(nil)
+var _ lockedmemory.Memory[string, int] = locked(nil)
 
 // setup is two locked memories, as two instances have them, over one history and one lock service.
 type setup struct {
 	inner  *history
 	faults *drivertest.Faults
-	a, b   *lockedmemory.LockedMemory[string, int]
+	a, b   locked
 	locker *distlock.Locker // of a
 	// observer is that of both Lockers, unless the options have one.
 	observer *ops
@@ -133,7 +133,7 @@ func newSetup(t *testing.T, opts distlock.Options, memOpts *lockedmemory.Options
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	for _, m := range []**lockedmemory.LockedMemory[string, int]{&s.b, &s.a} {
+	for _, m := range []*locked{&s.b, &s.a} {
 		var err error
 		if s.locker, err = distlock.New(s.faults, &opts); err != nil {
 			t.Fatal(err)
@@ -147,13 +147,34 @@ func newSetup(t *testing.T, opts distlock.Options, memOpts *lockedmemory.Options
 	return s
 }
 
+type locked = *lockedmemory.LockedMemory[string, int]
+
+// of is a memory of another session, or another one of the same, over the inner memory and the Locker of a.
+func (s *setup) of(t *testing.T, key string, opts *lockedmemory.Options) locked {
+	t.Helper()
+	m, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(key), opts)
+	must(t, err)
+	return m
+}
+
+// calls are the operations that take the lock, with a context.
+func calls(t *testing.T, m locked) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"Save":  func(ctx context.Context) error { return m.Save(ctx, "q", "a") },
+		"Clear": m.Clear,
+		"Turn": func(ctx context.Context) error {
+			return m.Turn(ctx, func(context.Context) error { t.Error("ran"); return nil })
+		},
+	}
+}
+
 func TestSave_S1_keepsPairsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{Wait: -1}, nil)
 		s.inner.pause = time.Millisecond
 		var wg sync.WaitGroup
 		for i := range 20 {
-			m := []*lockedmemory.LockedMemory[string, int]{s.a, s.b}[i%2]
+			m := []locked{s.a, s.b}[i%2]
 			wg.Go(func() { savesName(t.Context(), t, m, i) })
 		}
 		wg.Wait()
@@ -164,21 +185,16 @@ func TestSave_S1_keepsPairsTogether(t *testing.T) {
 func TestSave_C_nothingIsWrittenWithoutTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{Wait: time.Second}, nil)
-		s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
-		for call, err := range map[string]error{
-			"Save":              s.a.Save(t.Context(), "q", "a"),
-			"Clear":             s.a.Clear(t.Context()),
-			"Turn":              s.a.Turn(t.Context(), func(context.Context) error { t.Error("the turn ran"); return nil }),
-			"Turn that refuses": s.of(t, session, refuse).Turn(t.Context(), func(context.Context) error { t.Error("the turn ran"); return nil }),
-		} {
-			if !errors.Is(err, distlock.ErrUnavailable) || strings.Contains(err.Error(), session) {
-				t.Errorf("%s: %v", call, err)
+		down(s.faults)
+		for _, m := range []locked{s.a, s.of(t, session, refuse)} {
+			for call, do := range calls(t, m) {
+				if err := do(t.Context()); !errors.Is(err, distlock.ErrUnavailable) || strings.Contains(err.Error(), session) {
+					t.Errorf("%s: %v", call, err)
+				}
 			}
 		}
 		s.faults.Inject(nil)
-		if _, err := s.locker.Acquire(t.Context(), session); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second(s.locker.Acquire(t.Context(), session)))
 		for call, err := range map[string]error{"Save": s.a.Save(t.Context(), "q", "a"), "Clear": s.b.Clear(t.Context())} {
 			if !errors.Is(err, distlock.ErrNotAcquired) {
 				t.Errorf("%s of a busy session: %v", call, err)
@@ -190,18 +206,11 @@ func TestSave_C_nothingIsWrittenWithoutTheLock(t *testing.T) {
 	})
 }
 
-type onEnd func(*distlock.Operation)
-
-func (onEnd) Start(ctx context.Context, _ *distlock.Operation) context.Context { return ctx }
-func (f onEnd) End(_ context.Context, op *distlock.Operation)                  { f(op) }
-
 func TestLoadAndSearch_takeNoLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
 		s.inner.messages = []string{"q", "a"}
-		if _, err := s.locker.Acquire(t.Context(), session); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second(s.locker.Acquire(t.Context(), session)))
 		if got, err := s.b.Load(t.Context(), ""); err != nil || len(got) != 2 {
 			t.Errorf("Load: %q, %v", got, err)
 		}
@@ -235,12 +244,8 @@ func TestSession_mustBeKnown(t *testing.T) {
 	} {
 		m, err := lockedmemory.New(inner, locker, test.key, nil)
 		must(t, err)
-		for call, err := range map[string]error{
-			"Save":  m.Save(t.Context(), "q", "a"),
-			"Clear": m.Clear(t.Context()),
-			"Turn":  m.Turn(t.Context(), func(context.Context) error { t.Error("ran"); return nil }),
-		} {
-			if !errors.Is(err, distlock.ErrInvalidKey) || !strings.Contains(err.Error(), test.want) {
+		for call, do := range calls(t, m) {
+			if err := do(t.Context()); !errors.Is(err, distlock.ErrInvalidKey) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%s, %s: %v, want ErrInvalidKey that says %q", name, call, err, test.want)
 			}
 		}

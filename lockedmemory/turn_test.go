@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/drivertest"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
@@ -19,7 +18,7 @@ func TestTurn_S1_coversLoadAndSave(t *testing.T) {
 		s := newSetup(t, distlock.Options{Wait: time.Millisecond}, nil) // a Turn waits by its own rule
 		var wg sync.WaitGroup
 		for i := range 10 {
-			m := []*lockedmemory.LockedMemory[string, int]{s.a, s.b}[i%2]
+			m := []locked{s.a, s.b}[i%2]
 			wg.Go(func() {
 				err := m.Turn(t.Context(), func(ctx context.Context) error {
 					before, err := m.Load(ctx, "")
@@ -57,21 +56,12 @@ func TestWait_L_boundsTurnSaveAndClear(t *testing.T) {
 		"own":       {time.Minute, time.Minute},
 		"ctx alone": {-1, time.Hour},
 	} {
-		for call, do := range map[string]func(m *lockedmemory.LockedMemory[string, int], ctx context.Context) error{
-			"Turn": func(m *lockedmemory.LockedMemory[string, int], ctx context.Context) error {
-				return m.Turn(ctx, func(context.Context) error { t.Error("ran"); return nil })
-			},
-			"Save": func(m *lockedmemory.LockedMemory[string, int], ctx context.Context) error {
-				return m.Save(ctx, "q", "a")
-			},
-			"Clear": (*lockedmemory.LockedMemory[string, int]).Clear,
-		} {
+		for call := range calls(t, nil) {
 			for policy, busy := range map[string]lockedmemory.BusyPolicy{"": lockedmemory.Queue, "/refuse": lockedmemory.Refuse} {
 				t.Run(call+"/"+name+policy, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						s := newSetup(t, distlock.Options{Wait: time.Second}, &lockedmemory.Options{Wait: c.wait, Busy: busy})
-						_, err := s.locker.Acquire(t.Context(), session)
-						must(t, err)
+						must(t, second(s.locker.Acquire(t.Context(), session)))
 						ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 						defer cancel()
 						want := c.want
@@ -79,7 +69,7 @@ func TestWait_L_boundsTurnSaveAndClear(t *testing.T) {
 							want = 0
 						}
 						start := time.Now()
-						if err := do(s.b, ctx); !errors.Is(err, distlock.ErrNotAcquired) || time.Since(start) != want {
+						if err := calls(t, s.b)[call](ctx); !errors.Is(err, distlock.ErrNotAcquired) || time.Since(start) != want {
 							t.Errorf("%v after %s, want %s", err, time.Since(start), want)
 						}
 					})
@@ -122,7 +112,7 @@ func TestTurn_afterItsEndItsContextWritesNothing(t *testing.T) {
 			}
 		}
 		err := s.a.Turn(t.Context(), func(ctx context.Context) error {
-			s.faults.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{Before: errBroken} })
+			down(s.faults)
 			defer s.faults.Inject(nil)
 			time.Sleep(time.Hour)
 			for call, err := range map[string]error{
@@ -191,41 +181,23 @@ func TestTurn_S1_ofAnotherSessionInsideHasItsOwnLock(t *testing.T) {
 
 func TestObserver_seesMemoryOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var (
-			mu    sync.Mutex
-			names []string
-		)
-		s := newSetup(t, distlock.Options{Observer: onEnd(func(op *distlock.Operation) {
-			mu.Lock()
-			defer mu.Unlock()
-			if op.Key != session || op.Backend != "memory" {
-				t.Errorf("%+v", op)
-			}
-			names = append(names, op.Name+" "+string(op.Outcome))
-		})}, nil)
+		s := newSetup(t, distlock.Options{}, nil)
 		_ = s.a.Turn(t.Context(), func(ctx context.Context) error { return s.a.Save(ctx, "q", "a") })
 		_ = s.a.Clear(t.Context())
 		s.inner.fail = errInner
 		_ = s.a.Clear(t.Context())
-		want := []string{
+		s.observer.saw(t, "",
 			"distlock.acquire acquired", "lockedmemory.save done", "distlock.release done", "lockedmemory.turn done",
 			"distlock.acquire acquired", "distlock.release done", "lockedmemory.clear done",
-			"distlock.acquire acquired", "distlock.release done", "lockedmemory.clear failed",
-		}
-		if !slices.Equal(names, want) {
-			t.Errorf("the Observer saw %q, want %q", names, want)
-		}
+			"distlock.acquire acquired", "distlock.release done", "lockedmemory.clear failed")
 	})
 }
 
 func TestLease_ofAnotherSessionIsNotShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSetup(t, distlock.Options{}, nil)
-		other, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey("another session"), nil)
-		must(t, err)
-		nameless, err := lockedmemory.New(s.inner, s.locker, lockedmemory.FixedKey(""), nil)
-		must(t, err)
-		err = s.a.Turn(t.Context(), func(ctx context.Context) error {
+		other, nameless := s.of(t, "another session", nil), s.of(t, "", nil)
+		err := s.a.Turn(t.Context(), func(ctx context.Context) error {
 			return errors.Join(second(other.Load(ctx, "")), second(nameless.Search(ctx, "", 1)))
 		})
 		must(t, err)
@@ -247,17 +219,10 @@ func TestObserver_errorOfTheInnerMemory_outcome(t *testing.T) {
 		outcomeError("conflict"):          distlock.OutcomeConflict,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var outcome distlock.Outcome
-			s := newSetup(t, distlock.Options{Observer: onEnd(func(op *distlock.Operation) {
-				if op.Name == lockedmemory.OpSave {
-					outcome = op.Outcome
-				}
-			})}, nil)
+			s := newSetup(t, distlock.Options{}, nil)
 			s.inner.fail = err
 			_ = s.a.Save(t.Context(), "q", "a")
-			if outcome != want {
-				t.Errorf("%v: outcome %q, want %q", err, outcome, want)
-			}
+			s.observer.saw(t, lockedmemory.OpSave, lockedmemory.OpSave+" "+string(want))
 		})
 	}
 }
@@ -286,5 +251,106 @@ func TestTurn_takesCallOptions(t *testing.T) {
 			return nil
 		}, distlock.WithTTL(time.Minute))
 		must(t, err)
+	})
+}
+
+// A call with the outer context waits for its own turn: the error, after the wait, names the process.
+func TestTurn_L_outerContext_failsAfterItsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{Wait: -1}, nil)
+		hasty := s.of(t, session, &lockedmemory.Options{Wait: 3 * time.Second})
+		err := s.a.Turn(t.Context(), func(context.Context) error {
+			for name, call := range calls(t, hasty) {
+				start := time.Now()
+				err := call(t.Context())
+				var busy *distlock.BusyError
+				if took := time.Since(start); !errors.As(err, &busy) || !busy.ThisProcess || busy.Self || took != 3*time.Second {
+					t.Errorf("%s: %v after %s, want a BusyError of this process after the wait", name, err, took)
+				}
+			}
+			return nil
+		})
+		must(t, errors.Join(err, hasty.Save(t.Context(), "q", "a"))) // the turn is over
+	})
+}
+
+// marking is an Observer that marks the contexts of its operations.
+type marking struct{ ops }
+
+type markKey struct{}
+
+func (*marking) Start(ctx context.Context, op *distlock.Operation) context.Context {
+	return context.WithValue(ctx, markKey{}, op.Name)
+}
+
+func TestLoad_isObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		observer := &marking{}
+		s := newSetup(t, distlock.Options{Observer: observer}, nil)
+		must(t, second(s.a.Load(t.Context(), "")))
+		var turn context.Context
+		must(t, s.a.Turn(t.Context(), func(ctx context.Context) error {
+			turn = ctx
+			return second(s.a.Load(ctx, ""))
+		}))
+		for _, ctx := range s.inner.seen {
+			if ctx.Value(markKey{}) != lockedmemory.OpLoad {
+				t.Errorf("the inner Load ran under %v", ctx.Value(markKey{}))
+			}
+		}
+		s.inner.fail = errInner
+		if err := second(s.a.Load(t.Context(), "")); err != errInner {
+			t.Errorf("Load: %v", err)
+		}
+		if err := second(s.a.Load(turn, "")); !errors.Is(err, distlock.ErrNotHeld) {
+			t.Errorf("Load after its turn: %v", err)
+		}
+		s.inner.fail = context.Canceled
+		_ = second(s.a.Load(t.Context(), ""))
+		func() {
+			defer func() { _ = recover() }()
+			memory, err := lockedmemory.New(&panicking{}, s.locker, lockedmemory.FixedKey(session), nil)
+			must(t, err)
+			_ = second(memory.Load(t.Context(), ""))
+		}()
+		var seen []string
+		for _, op := range observer.seen {
+			if op.Name == lockedmemory.OpLoad {
+				seen = append(seen, string(op.Outcome))
+				if op.Key != session || op.Backend != "memory" || op.Wait != 0 || op.Exchanges != 0 {
+					t.Errorf("the Observer saw %+v", op)
+				}
+			}
+		}
+		if want := []string{"done", "done", "failed", "lost", "cancelled", "failed"}; !slices.Equal(seen, want) {
+			t.Errorf("the Observer saw %q, want %q", seen, want)
+		}
+	})
+}
+
+// panicking is a memory whose Load panics.
+type panicking struct{ history }
+
+func (*panicking) Load(context.Context, string) ([]string, error) { panic("load") }
+
+// The inner memory decides whether a Load needs a session.
+func TestLoad_withoutSession_notObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSetup(t, distlock.Options{}, nil)
+		s.inner.messages = []string{"q", "a"}
+		for name, key := range map[string]lockedmemory.KeyFunc{
+			"no session":  lockedmemory.FixedKey(""),
+			"failed":      func(context.Context) (string, error) { return "", errInner },
+			"failed late": func(context.Context) (string, error) { return session, errInner },
+		} {
+			memory, err := lockedmemory.New(s.inner, s.locker, key, nil)
+			must(t, err)
+			if messages, err := memory.Load(t.Context(), ""); err != nil || len(messages) != 2 {
+				t.Errorf("%s: %q, %v", name, messages, err)
+			}
+		}
+		if len(s.observer.seen) > 0 {
+			t.Errorf("the Observer saw %+v", s.observer.seen)
+		}
 	})
 }

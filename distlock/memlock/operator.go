@@ -10,22 +10,18 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// List implements driver.Lister. Pages are in the order of the keys.
+// List implements driver.Lister. One page has all names, in the order of the keys.
 func (t *table) List(ctx context.Context, req driver.ListRequest) (driver.ListReply, error) {
 	return call(ctx, t, func(now time.Duration) (reply driver.ListReply, err error) {
 		for name, r := range t.records {
 			if r.expire(now); !r.held && len(r.queue) == 0 {
 				continue
 			}
-			if name.Namespace == req.Namespace && name.Key > req.After && (req.Key == "" || name.Key == req.Key) {
+			if name.Namespace == req.Namespace && (req.Key == "" || name.Key == req.Key) {
 				reply.Names = append(reply.Names, r.listed(name, req.Waiters, now))
 			}
 		}
 		slices.SortFunc(reply.Names, func(a, b driver.Listed) int { return cmp.Compare(a.Name.Key, b.Name.Key) })
-		if len(reply.Names) > req.Limit {
-			reply.Names = reply.Names[:req.Limit]
-			reply.Next = reply.Names[req.Limit-1].Name.Key
-		}
 		return reply, nil
 	})
 }

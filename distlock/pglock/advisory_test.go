@@ -44,16 +44,12 @@ func TestTxLock_throughPgBouncer(t *testing.T) {
 	pool := newPool(t, pooler.URL(s.database.Name())+"&pool_max_conns=20")
 	lease := s.acquire("fenced")
 	client, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer client.Release()
 	db := stdlib.OpenDBFromPool(pool)
 	defer db.Close()
 	sqlClient, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer sqlClient.Close()
 	for name, lock := range map[string]func() error{
 		"pgx": func() error {
@@ -74,9 +70,7 @@ func TestTxLock_throughPgBouncer(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			holder, err := pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer func() { _ = holder.Rollback(context.Background()) }()
 		}
 	}
@@ -89,34 +83,22 @@ func TestTxLockSQL_excludesOtherTransactions(t *testing.T) {
 	defer db.Close()
 	begin := func(level sql.IsolationLevel) *sql.Tx {
 		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = tx.Rollback() })
 		return tx
 	}
-	if err := pglock.TxLockSQL(t.Context(), begin(sql.LevelReadCommitted), "k"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pglock.TxLockSQL(t.Context(), begin(sql.LevelReadCommitted), "k"))
 	err := pglock.TxLockSQL(within(t, 100*time.Millisecond), begin(sql.LevelDefault), "k")
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
-	if err := pglock.TxLockSQL(within(t, 5*time.Second), begin(sql.LevelRepeatableRead), "k"); !errors.Is(err, pglock.ErrIsolation) {
-		t.Error(err)
-	}
+	wantError(t, err, context.DeadlineExceeded)
+	wantError(t, pglock.TxLockSQL(within(t, 5*time.Second), begin(sql.LevelRepeatableRead), "k"), pglock.ErrIsolation)
 }
 
 func openSession(t *testing.T, pool *pgxpool.Pool) *pglock.SessionLock {
 	t.Helper()
 	l, err := pglock.NewSessionLock(t.Context(), pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
-		if err := l.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must(t, l.Close(context.Background()))
 	})
 	return l
 }
@@ -124,9 +106,7 @@ func openSession(t *testing.T, pool *pgxpool.Pool) *pglock.SessionLock {
 func TestSessionLock_excludes(t *testing.T) {
 	s := newScene(t)
 	a, b := openSession(t, s.pool), openSession(t, s.pool)
-	if err := a.Lock(t.Context(), "k"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Lock(t.Context(), "k"))
 	for name, l := range map[string]*pglock.SessionLock{"the same session": a, "another session": b} {
 		err := l.Lock(within(t, 50*time.Millisecond), "k")
 		if !errors.Is(err, distlock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
@@ -142,21 +122,15 @@ func TestSessionLock_excludes(t *testing.T) {
 	}
 	locked := make(chan error, 1)
 	go func() { locked <- b.Lock(t.Context(), "k") }()
-	if err := a.Unlock("k"); err != nil {
-		t.Error(err)
-	}
-	if err := <-locked; err != nil {
-		t.Error(err)
-	}
+	must(t, a.Unlock("k"))
+	must(t, <-locked)
 }
 
 // A caller that leaves does not close the connection, which has the locks of others.
 func TestSessionLock_N_survivesCancelledCallers(t *testing.T) {
 	s := newScene(t)
 	l := openSession(t, s.pool)
-	if err := l.Lock(t.Context(), "kept"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Lock(t.Context(), "kept"))
 	for i := range 200 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*10*time.Microsecond)
 		if err := l.Lock(ctx, fmt.Sprint(i)); err != nil && !errors.Is(err, distlock.ErrNotAcquired) {
@@ -164,12 +138,8 @@ func TestSessionLock_N_survivesCancelledCallers(t *testing.T) {
 		}
 		cancel()
 	}
-	if err := l.Context().Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Unlock("kept"); err != nil {
-		t.Error(err)
-	}
+	must(t, l.Context().Err())
+	must(t, l.Unlock("kept"))
 }
 
 // route is a connection that leads to another one when a test sets to, as behind a pooler. It leads
@@ -208,13 +178,9 @@ func (s *scene) routed(connected func(*pgx.Conn)) (*pgxpool.Pool, *route) {
 func (s *scene) reroute(r *route) {
 	s.t.Helper()
 	conn, err := pgconn.Connect(s.t.Context(), s.database.URL())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	hijacked, err := conn.Hijack()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.t.Cleanup(func() { _ = hijacked.Conn.Close() })
 	r.to.Store(&hijacked.Conn)
 }
@@ -224,9 +190,7 @@ func TestSessionLock_S1_refusesPooledConnection(t *testing.T) {
 	var r *route
 	pool, r := s.routed(func(*pgx.Conn) { s.reroute(r) })
 	_, err := pglock.NewSessionLock(t.Context(), pool)
-	if !errors.Is(err, distlock.ErrRefused) {
-		t.Error(err)
-	}
+	wantError(t, err, distlock.ErrRefused)
 }
 
 func TestSessionLock_N_noticesLoss(t *testing.T) {
@@ -235,16 +199,12 @@ func TestSessionLock_N_noticesLoss(t *testing.T) {
 			s.do("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' " + here)
 		},
 		"lock": func(s *scene, l *pglock.SessionLock, _ *route, c *pgx.Conn) {
-			if _, err := c.Exec(s.t.Context(), "SELECT pg_advisory_unlock_all()"); err != nil {
-				s.t.Error(err)
-			}
+			must(s.t, second(c.Exec(s.t.Context(), "SELECT pg_advisory_unlock_all()")))
 			_ = l.Lock(s.t.Context(), "after") // takes the connection over, for the race detector
 		},
 		"anotherProcess": func(s *scene, l *pglock.SessionLock, r *route, _ *pgx.Conn) {
 			s.reroute(r)
-			if err := l.Lock(s.t.Context(), "elsewhere"); !errors.Is(err, distlock.ErrLost) {
-				s.t.Error(err)
-			}
+			wantError(s.t, l.Lock(s.t.Context(), "elsewhere"), distlock.ErrLost)
 		},
 		"silence": func(s *scene, _ *pglock.SessionLock, r *route, _ *pgx.Conn) {
 			nowhere, end := net.Pipe()
@@ -257,9 +217,7 @@ func TestSessionLock_N_noticesLoss(t *testing.T) {
 			var conn *pgx.Conn
 			pool, r := s.routed(func(c *pgx.Conn) { conn = c })
 			l := openSession(t, pool)
-			if err := l.Lock(t.Context(), "k"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Lock(t.Context(), "k"))
 			lose(s, l, r, conn)
 			if !servers.Within(8*time.Second, func() bool { return l.Context().Err() != nil }) {
 				t.Fatal("the loss is not noticed")
@@ -267,12 +225,8 @@ func TestSessionLock_N_noticesLoss(t *testing.T) {
 			if cause := context.Cause(l.Context()); !errors.Is(cause, distlock.ErrLost) {
 				t.Error(cause)
 			}
-			if err := l.Unlock("k"); !errors.Is(err, distlock.ErrLost) {
-				t.Error(err)
-			}
-			if err := l.Lock(t.Context(), "k"); !errors.Is(err, distlock.ErrLost) {
-				t.Error(err)
-			}
+			wantError(t, l.Unlock("k"), distlock.ErrLost)
+			wantError(t, l.Lock(t.Context(), "k"), distlock.ErrLost)
 		})
 	}
 }
@@ -292,9 +246,7 @@ func TestSessionLock_hookHasALock(t *testing.T) {
 	if !servers.Within(10*time.Second, pinged) {
 		t.Fatal("there was no ping")
 	}
-	if err := l.Lock(t.Context(), "k"); err != nil {
-		t.Error(err)
-	}
+	must(t, l.Lock(t.Context(), "k"))
 }
 
 // The server ends a session whose client is gone.
@@ -305,9 +257,7 @@ func TestSessionLock_L_settings(t *testing.T) {
 	l := openSession(t, pool)
 	var idle, keepalive string
 	const query = "SELECT current_setting('idle_session_timeout'), current_setting('tcp_keepalives_idle')"
-	if err := conn.QueryRow(t.Context(), query).Scan(&idle, &keepalive); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.QueryRow(t.Context(), query).Scan(&idle, &keepalive))
 	if idle != "10s" || keepalive != "5" {
 		t.Errorf("idle_session_timeout = %s, tcp_keepalives_idle = %s", idle, keepalive)
 	}
@@ -318,34 +268,24 @@ func TestSessionLock_limit(t *testing.T) {
 	s := newScene(t)
 	var limit int
 	const query = "SELECT current_setting('max_locks_per_transaction')::int * current_setting('max_connections')::int / 10"
-	if err := s.pool.QueryRow(t.Context(), query).Scan(&limit); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.pool.QueryRow(t.Context(), query).Scan(&limit))
 	l := openSession(t, s.pool)
 	for i := range limit {
 		if err := l.Lock(t.Context(), fmt.Sprint(i)); err != nil {
 			t.Fatal(i, err)
 		}
 	}
-	if err := l.Lock(within(t, 5*time.Second), "one more"); !errors.Is(err, distlock.ErrRefused) {
-		t.Error(err)
-	}
-	if err := errors.Join(l.Unlock("0"), l.Lock(within(t, 5*time.Second), "one more")); err != nil {
-		t.Error(err)
-	}
+	wantError(t, l.Lock(within(t, 5*time.Second), "one more"), distlock.ErrRefused)
+	must(t, errors.Join(l.Unlock("0"), l.Lock(within(t, 5*time.Second), "one more")))
 }
 
 func TestSessionLock_close(t *testing.T) {
 	s := newScene(t)
 	a, b := openSession(t, s.pool), openSession(t, s.pool)
-	if err := a.Lock(t.Context(), "k"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Lock(t.Context(), "k"))
 	waiting := make(chan error, 1)
 	go func() { waiting <- a.Lock(t.Context(), "k") }()
-	if err := a.Close(a.Context()); err != nil { // a context that Close ends
-		t.Error(err)
-	}
+	must(t, a.Close(a.Context())) // a context that Close ends
 	for what, err := range map[string]error{"waiter": <-waiting, "lock": a.Lock(t.Context(), "k"), "unlock": a.Unlock("k"),
 		"context": context.Cause(a.Context())} {
 		if !errors.Is(err, distlock.ErrClosed) {

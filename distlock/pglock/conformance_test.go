@@ -40,10 +40,9 @@ func TestConformance(t *testing.T) {
 			pool := last.Load()
 			conns := make([]*pgxpool.Conn, pool.Config().MaxConns)
 			for i := range conns {
-				var err error
-				if conns[i], err = pool.Acquire(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				conn, err := pool.Acquire(t.Context())
+				must(t, err)
+				conns[i] = conn
 			}
 			return func() {
 				for _, conn := range conns {

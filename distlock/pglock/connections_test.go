@@ -26,9 +26,7 @@ func TestDriver_N_silentConnection_isReplaced(t *testing.T) {
 	mustAcquire(t, d, acquire(owner1, time.Minute))
 	// The listener takes one of the two connections that no call shares. Renewals have the other one.
 	_, stop, err := d.(driver.Listener).Listen(ctx, name, owner2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer stop()
 	extend := func(ctx context.Context) error {
 		reply := d.Extend(ctx, []driver.ExtendRequest{{Name: name, Owner: owner1, TTL: time.Minute}})[0]
@@ -48,9 +46,7 @@ func TestDriver_N_silentConnection_isReplaced(t *testing.T) {
 		"extend_v1": {extend, 1}, "inspect_v1": {inspect, 2}, "-- ping": {extend, 1},
 	} {
 		if text == "-- ping" {
-			if err := extend(ctx); err != nil {
-				t.Error(err)
-			}
+			must(t, extend(ctx))
 			time.Sleep(1100 * time.Millisecond) // the driver pings a connection that was idle for 1 s
 		}
 		held := proxy.HoldRequests(faultnet.First(call.conns, faultnet.Containing(text)))
@@ -154,9 +150,7 @@ func TestDriver_C_statementsForgotten_callsWork(t *testing.T) {
 		}
 	}))
 	for range 8 { // more than there are connections
-		if _, err := d.Inspect(context.Background(), name); err != nil {
-			t.Error(err)
-		}
+		must(t, second(d.Inspect(context.Background(), name)))
 	}
 	if !named.Load() {
 		t.Error("no statement had a name, so the server parsed each call")
@@ -183,9 +177,7 @@ func TestDriver_C_connectionEndedByServer_callsWork(t *testing.T) {
 	}
 	for _, call := range calls {
 		for _, warm := range calls[:3] {
-			if err := warm.do(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, warm.do())
 		}
 		if ended := do(t, db, `SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid()`); ended == "0" {

@@ -34,9 +34,7 @@ type scene struct {
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := emptyScene(t)
-	if err := pglock.MigrateFence(t.Context(), s.pool, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pglock.MigrateFence(t.Context(), s.pool, nil))
 	s.open(memlock.NewDriver())
 	return s
 }
@@ -56,9 +54,7 @@ func (s *scene) open(locks driver.Driver) {
 	for i := range s.lockers {
 		locker, err := distlock.New(s.locks,
 			&distlock.Options{Namespace: "shop", Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		s.t.Cleanup(func() { _ = locker.Close(context.Background()) })
 		s.lockers[i] = locker
 	}
@@ -67,19 +63,13 @@ func (s *scene) open(locks driver.Driver) {
 // do sends SQL, and returns its rows.
 func (s *scene) do(sql string) string {
 	s.t.Helper()
-	rows, err := s.database.Do(sql)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return rows
+	return do(s.t, s.database, sql)
 }
 
 func (s *scene) acquire(key string, opts ...distlock.CallOption) *distlock.Lease {
 	s.t.Helper()
 	lease, err := s.lockers[0].Acquire(s.t.Context(), key, opts...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return lease
 }
 
@@ -92,9 +82,7 @@ func (s *scene) takeOver(lease *distlock.Lease) *distlock.Lease {
 		s.t.Fatal("break:", broken, err)
 	}
 	next, err := s.other(lease).Acquire(s.t.Context(), lease.Key())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if next.Fence() <= lease.Fence() {
 		s.t.Fatalf("token %d after %d", next.Fence(), lease.Fence())
 	}
@@ -112,9 +100,7 @@ func (s *scene) other(lease *distlock.Lease) *distlock.Locker {
 func (s *scene) begin(opts pgx.TxOptions) pgx.Tx {
 	s.t.Helper()
 	tx, err := s.pool.BeginTx(s.t.Context(), opts)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return tx
 }
@@ -123,24 +109,18 @@ func (s *scene) begin(opts pgx.TxOptions) pgx.Tx {
 func (s *scene) fence(leases ...*distlock.Lease) pgx.Tx {
 	s.t.Helper()
 	tx := s.begin(pgx.TxOptions{})
-	if err := pglock.Fence(within(s.t, 10*time.Second), tx, leases...); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, pglock.Fence(within(s.t, 10*time.Second), tx, leases...))
 	return tx
 }
 
 func (s *scene) exec(tx pgx.Tx, sql string, args ...any) {
 	s.t.Helper()
-	if _, err := tx.Exec(s.t.Context(), sql, args...); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, second(tx.Exec(s.t.Context(), sql, args...)))
 }
 
 func (s *scene) commit(tx pgx.Tx) {
 	s.t.Helper()
-	if err := tx.Commit(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, tx.Commit(s.t.Context()))
 }
 
 func (s *scene) isMark(lease *distlock.Lease) {
@@ -158,15 +138,13 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// awaitBlocked waits until a number of sessions wait for a lock of the server.
-func (s *scene) awaitBlocked(sessions int) {
+// awaitBlocked waits until a session waits for a lock of the server.
+func (s *scene) awaitBlocked() {
 	s.t.Helper()
-	if !servers.Within(10*time.Second, func() bool {
+	servers.Await(s.t, 10*time.Second, "a session waits", func() bool {
 		return s.do("SELECT count(*) FROM pg_stat_activity "+
-			"WHERE datname = current_database() AND wait_event_type = 'Lock'") == fmt.Sprint(sessions)
-	}) {
-		s.t.Fatalf("not %d sessions wait", sessions)
-	}
+			"WHERE datname = current_database() AND wait_event_type = 'Lock'") == "1"
+	})
 }
 
 // transaction is one of pgx or of database/sql.
@@ -192,9 +170,7 @@ func onFaces(t *testing.T, test func(*scene, transaction)) {
 		db := stdlib.OpenDBFromPool(s.pool)
 		defer db.Close()
 		tx, err := db.BeginTx(ctx, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer func() { _ = tx.Rollback() }()
 		test(s, transaction{
 			fence:  func(leases ...*distlock.Lease) error { return pglock.FenceSQL(ctx, tx, leases...) },
@@ -232,9 +208,7 @@ func TestFence_S2_sameLeaseAgain(t *testing.T) {
 		lease := s.acquire("k")
 		s.commit(s.fence(lease))
 		err := errors.Join(tx.fence(lease), tx.exec("UPDATE account SET balance = balance + 1"), tx.commit())
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		s.isMark(lease)
 	})
 }
@@ -243,18 +217,14 @@ func TestFence_S2_sameLeaseAgain(t *testing.T) {
 func TestFence_N_endedLeaseSendsNothing(t *testing.T) {
 	s := newScene(t)
 	ended, held := s.acquire("ended"), s.acquire("held")
-	if err := ended.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ended.Release(t.Context()))
 	tx := s.begin(pgx.TxOptions{})
 	for _, leases := range [][]*distlock.Lease{{}, {nil}, {ended}, {held, ended}} {
 		if err := pglock.Fence(t.Context(), tx, leases...); !errors.Is(err, distlock.ErrNotHeld) {
 			t.Errorf("%d leases: %v", len(leases), err)
 		}
 	}
-	if err := pglock.Fence(t.Context(), tx, held); err != nil {
-		t.Error(err)
-	}
+	must(t, pglock.Fence(t.Context(), tx, held))
 }
 
 func TestFence_S2_misplacedIsRefused(t *testing.T) {
@@ -271,14 +241,10 @@ func TestFence_S2_misplacedIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lease, tx := s.acquire(name), s.begin(pgx.TxOptions{})
-			if _, err := tx.Conn().PgConn().Exec(t.Context(), before).ReadAll(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, second(tx.Conn().PgConn().Exec(t.Context(), before).ReadAll()))
 			err := pglock.Fence(t.Context(), tx, lease)
 			if name == "settings" {
-				if err != nil {
-					t.Error(err)
-				}
+				must(t, err)
 				return
 			}
 			if !errors.Is(err, pglock.ErrMisplaced) || errors.Is(err, distlock.ErrLost) {
@@ -320,7 +286,7 @@ func TestFence_S2_repeatableReadConflict(t *testing.T) {
 		tx := s.begin(pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 		failed <- pglock.Fence(t.Context(), tx, lease)
 	}()
-	s.awaitBlocked(1)
+	s.awaitBlocked()
 	s.commit(open)
 	err := <-failed
 	var server *pgconn.PgError
@@ -328,9 +294,7 @@ func TestFence_S2_repeatableReadConflict(t *testing.T) {
 		t.Fatalf("err = %v, want SQLSTATE 40001", err)
 	}
 	again := s.begin(pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err := pglock.Fence(t.Context(), again, lease); err != nil {
-		t.Error(err)
-	}
+	must(t, pglock.Fence(t.Context(), again, lease))
 	s.commit(again)
 }
 
@@ -343,14 +307,12 @@ func TestFence_severalLeasesInOneOrder(t *testing.T) {
 		tx := s.begin(pgx.TxOptions{})
 		passed <- errors.Join(pglock.Fence(t.Context(), tx, b, a), tx.Commit(t.Context()))
 	}()
-	s.awaitBlocked(1)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
+	s.awaitBlocked()
 	free := s.begin(pgx.TxOptions{})
-	if err := pglock.Fence(ctx, free, b); err != nil {
+	if err := pglock.Fence(within(t, 5*time.Second), free, b); err != nil {
 		t.Errorf("b is not free: %v", err)
 	}
-	_ = free.Rollback(ctx)
+	_ = free.Rollback(t.Context())
 	s.commit(open)
 	<-passed
 }
@@ -360,9 +322,7 @@ func TestFence_S2_oneOfSeveralIsStale(t *testing.T) {
 	b, a := s.acquire("b"), s.acquire("a")
 	next := s.takeOver(a)
 	s.commit(s.fence(next))
-	if err := pglock.Fence(t.Context(), s.begin(pgx.TxOptions{}), b, a); !errors.Is(err, distlock.ErrLost) {
-		t.Error(err)
-	}
+	wantError(t, pglock.Fence(t.Context(), s.begin(pgx.TxOptions{}), b, a), distlock.ErrLost)
 	if !errors.Is(a.Err(), distlock.ErrLost) || b.Err() != nil {
 		t.Errorf("a: %v, b: %v; want that a is lost", a.Err(), b.Err())
 	}
@@ -389,15 +349,11 @@ func TestFence_L_idleTransactionEnds(t *testing.T) {
 func TestFence_idleTimeout(t *testing.T) {
 	s := newScene(t)
 	conn, err := s.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Release()
 	timeout := func() (ms int) {
 		const query = "SELECT setting::int FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'"
-		if err := conn.QueryRow(t.Context(), query).Scan(&ms); err != nil {
-			t.Fatal(err)
-		}
+		must(t, conn.QueryRow(t.Context(), query).Scan(&ms))
 		return ms
 	}
 	for _, c := range []struct {
@@ -413,9 +369,7 @@ func TestFence_idleTimeout(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		must(t, err)
 		if ms := timeout(); ms != 0 {
 			t.Errorf("after the transaction the timeout is %d ms", ms)
 		}
@@ -454,9 +408,7 @@ func TestFence_S2_overtakenLeaseIsFinal(t *testing.T) {
 	s.commit(s.fence(lease))
 	s.do("UPDATE belugalock.mark SET token = token + 1000000")
 	token := lease.Fence()
-	if err := pglock.Fence(t.Context(), s.begin(pgx.TxOptions{}), lease); !errors.Is(err, distlock.ErrLost) {
-		t.Error(err)
-	}
+	wantError(t, pglock.Fence(t.Context(), s.begin(pgx.TxOptions{}), lease), distlock.ErrLost)
 	if lease.Fence() != token {
 		t.Error("the token was raised")
 	}
@@ -466,18 +418,12 @@ func TestFence_S2_overtakenLeaseIsFinal(t *testing.T) {
 func TestFence_schemaOfItsLock(t *testing.T) {
 	s := emptyScene(t)
 	opts := &pglock.Options{Schema: "locks"}
-	if err := pglock.Migrate(t.Context(), s.pool, opts); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pglock.Migrate(t.Context(), s.pool, opts))
 	locker, err := pglock.New(t.Context(), s.pool, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer locker.Close(t.Context())
 	lease, err := locker.Acquire(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.commit(s.fence(lease))
 	if marks := s.do("SELECT count(*) FROM locks.mark"); marks != "1" {
 		t.Errorf("%s marks", marks)
@@ -502,15 +448,12 @@ func TestFence_missingSchema(t *testing.T) {
 // The application may fence, and nothing else.
 func TestFence_leastRights(t *testing.T) {
 	s := newScene(t)
-	role := s.database.Name() + "_app"
-	s.do("CREATE ROLE " + role + " LOGIN PASSWORD 'secret'")
-	t.Cleanup(func() { _, _ = s.database.Do("DROP OWNED BY " + role + "; DROP ROLE " + role) })
-	app := newPool(t, strings.Replace(s.database.URL(), "postgres@", role+":secret@", 1))
+	app, role := newPool(t, grantedTo(t, s.database, "app")), "app"+s.database.Name()
+	s.do("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA belugalock FROM " + role)
 	try := func(lease *distlock.Lease) error {
 		return pgx.BeginFunc(t.Context(), app, func(tx pgx.Tx) error { return pglock.Fence(t.Context(), tx, lease) })
 	}
 	lease := s.acquire("k")
-	s.do("GRANT USAGE ON SCHEMA belugalock TO " + role)
 	if err := try(lease); !errors.Is(err, distlock.ErrRefused) {
 		t.Errorf("without EXECUTE: %v", err)
 	}
@@ -530,7 +473,7 @@ func TestFence_cancelledWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() { failed <- pglock.Fence(ctx, s.begin(pgx.TxOptions{}), lease) }()
-	s.awaitBlocked(1)
+	s.awaitBlocked()
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) || errors.Is(err, distlock.ErrUnavailable) {
 		t.Error(err)
@@ -542,9 +485,7 @@ func TestFence_cancelledWait(t *testing.T) {
 func TestSessionLock_refusesStandby(t *testing.T) {
 	s := newScene(t)
 	pool := newPool(t, servers.StartPostgresPair(t, false).Standby.URL("postgres"))
-	if _, err := pglock.NewSessionLock(t.Context(), pool); !errors.Is(err, distlock.ErrRefused) {
-		t.Error(err)
-	}
+	wantError(t, second(pglock.NewSessionLock(t.Context(), pool)), distlock.ErrRefused)
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return pglock.Fence(t.Context(), tx, s.acquire("k")) })
 	if !errors.Is(err, distlock.ErrRefused) {
 		t.Errorf("Fence: %v", err)

@@ -33,11 +33,9 @@ func TestMigrate_tenAtOnce_allSucceed(t *testing.T) {
 					t.Errorf("New: %v", err)
 					return
 				}
-				if err := locker.Do(context.Background(), "k", func(context.Context) error { return nil }); err != nil {
-					t.Errorf("Do: %v", err)
-				}
-				if err := locker.Close(context.Background()); err != nil {
-					t.Errorf("Close: %v", err)
+				done := locker.Do(context.Background(), "k", func(context.Context) error { return nil })
+				if err := errors.Join(done, locker.Close(context.Background())); err != nil {
+					t.Errorf("Do and Close: %v", err)
 				}
 			})
 		}

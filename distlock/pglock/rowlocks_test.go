@@ -123,9 +123,7 @@ func TestAcquire_L_rowsLocked_freeNameSoon(t *testing.T) {
 	}
 	cancel()
 	for range names {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		must(t, <-ended)
 	}
 }
 

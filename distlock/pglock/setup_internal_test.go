@@ -14,13 +14,9 @@ func migratedDB(t *testing.T, params string) (*servers.PostgresDatabase, *pgxpoo
 	t.Helper()
 	db := servers.SharedPostgres(t).NewDatabase(t)
 	pool, err := pgxpool.New(context.Background(), db.URL()+params)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(pool.Close)
-	if err := Migrate(context.Background(), pool, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, Migrate(context.Background(), pool, nil))
 	return db, pool
 }
 
@@ -28,9 +24,16 @@ func migratedDB(t *testing.T, params string) (*servers.PostgresDatabase, *pgxpoo
 func opened(t *testing.T, url string) *service {
 	t.Helper()
 	d, err := OpenDriver(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d.(*service)
 }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

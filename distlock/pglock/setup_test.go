@@ -18,20 +18,33 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// wantError checks which error a call has.
+func wantError(tb testing.TB, err, want error) {
+	tb.Helper()
+	if !errors.Is(err, want) {
+		tb.Errorf("%v, want %v", err, want)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
 // newPool is a pool for a URL, until the test ends.
 func newPool(tb testing.TB, url string, change ...func(*pgxpool.Config)) *pgxpool.Pool {
 	tb.Helper()
 	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	for _, change := range change {
 		change(config)
 	}
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(pool.Close)
 	return pool
 }
@@ -54,9 +67,7 @@ func migrated(tb testing.TB) *servers.PostgresDatabase {
 
 func migrate(tb testing.TB, url string) {
 	tb.Helper()
-	if err := pglock.Migrate(context.Background(), newPool(tb, url), nil); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, pglock.Migrate(context.Background(), newPool(tb, url), nil))
 }
 
 // do sends SQL as the superuser.
@@ -78,9 +89,7 @@ type session struct {
 func newSession(tb testing.TB, url string) session {
 	tb.Helper()
 	conn, err := pgx.Connect(context.Background(), url)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return session{tb, conn}
 }
@@ -118,9 +127,7 @@ func drivers(url string) drivertest.New {
 func newDriver(tb testing.TB, pool *pgxpool.Pool) driver.Driver {
 	tb.Helper()
 	d, err := pglock.NewDriver(context.Background(), pool, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -129,9 +136,7 @@ func newDriver(tb testing.TB, pool *pgxpool.Pool) driver.Driver {
 func openDriver(tb testing.TB, url string) driver.Driver {
 	tb.Helper()
 	d, err := pglock.OpenDriver(url)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -139,9 +144,7 @@ func openDriver(tb testing.TB, url string) driver.Driver {
 // mustAcquire makes a request that has to be answered.
 func mustAcquire(tb testing.TB, d driver.Driver, req driver.AcquireRequest) {
 	tb.Helper()
-	if _, err := d.Acquire(context.Background(), req); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, second(d.Acquire(context.Background(), req)))
 }
 
 // grantedTo makes a role with the rights of an application, and returns its URL.

@@ -51,9 +51,7 @@ func TestAcquire_S1_polledHandoffNotOnStandby_oneHolder(t *testing.T) {
 	lockers := func(url string) *distlock.Locker {
 		locker, err := pglock.New(ctx, newPool(t, url), &pglock.Options{Options: distlock.Options{
 			Namespace: name.Namespace, TTL: time.Minute, Wait: 30 * time.Second}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = locker.Close(context.Background()) })
 		return locker
 	}
@@ -88,9 +86,7 @@ func TestAcquire_S1_polledHandoffNotOnStandby_oneHolder(t *testing.T) {
 			do(t, db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%acquire_v1%'") == "1"
 	})
 	pair.Promote()
-	if _, err := lockers(pair.Standby.URL(db.Name())).Acquire(ctx, name.Key); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(lockers(pair.Standby.URL(db.Name())).Acquire(ctx, name.Key)))
 	select {
 	case lease := <-leases:
 		if err := lease.Err(); err == nil {

@@ -47,22 +47,16 @@ func TestSweep_S2_keepsWhatCounts(t *testing.T) {
 
 	// An operator has locked the tombstones. The sweep must not keep its rows of lease locked.
 	stranger, err := pool.Begin(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = stranger.Rollback(context.Background()) }()
-	if _, err := stranger.Exec(context.Background(), "LOCK TABLE belugalock.tomb IN SHARE MODE"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(stranger.Exec(context.Background(), "LOCK TABLE belugalock.tomb IN SHARE MODE")))
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
 	s.sweepPage(ctx)
 	if ctx.Err() != nil {
 		t.Error("a sweep keeps its rows of lease locked while it waits for a tombstone")
 	}
 	cancel()
-	if err := stranger.Rollback(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stranger.Rollback(context.Background()))
 
 	pages, deleted := 1, s.sweepPage(context.Background())
 	for ; *s.sweepFrom.Load() != (driver.Name{}); pages++ {
@@ -85,15 +79,11 @@ func TestSweep_L_place(t *testing.T) {
 	t.Parallel()
 	db, _ := migratedDB(t, "")
 	const rows = "INSERT INTO belugalock.lease (namespace, key) SELECT 'n', i::text FROM generate_series(1000, 3999) AS i"
-	if _, err := db.Do(rows); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(db.Do(rows)))
 	s := opened(t, db.URL())
 	for _, key := range []string{"1499", "1999"} {
 		req := driver.ReleaseRequest{Name: driver.Name{Namespace: "n", Key: key}, Owner: "a"}
-		if _, err := s.Release(t.Context(), req); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second(s.Release(t.Context(), req)))
 	}
 	s.sweepPage(t.Context())
 	ended, cancel := context.WithCancel(t.Context())
@@ -129,9 +119,7 @@ func TestSweep_L_firstPage_withinAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, sweeps := time.Now(), make(chan time.Duration, 1000)
 		config, _, err := postgres.ParseURL("postgres://app@127.0.0.1:1/db?sslmode=disable")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		config.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) {
 			sweeps <- time.Since(start)
 			return nil, errors.New("no server")
@@ -139,9 +127,7 @@ func TestSweep_L_firstPage_withinAMinute(t *testing.T) {
 		const drivers = 60
 		for range drivers {
 			s, err := newService(config, postgres.Schema{Parts: []postgres.Part{lockPart}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer func() { _ = s.Close() }()
 		}
 		time.Sleep(sweepEvery)

@@ -23,9 +23,7 @@ var takeovers = flag.Int("takeovers", 400, "how often TestFence_S2_takeovers tak
 // lost.
 func TestFence_S2_takeovers(t *testing.T) {
 	s := emptyScene(t)
-	if err := pglock.Migrate(t.Context(), s.pool, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pglock.Migrate(t.Context(), s.pool, nil))
 	s.open(newDriver(t, s.pool))
 	const keys = 8
 	s.do(`CREATE TABLE counter (key text PRIMARY KEY, n bigint NOT NULL, value bigint NOT NULL);

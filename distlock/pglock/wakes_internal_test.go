@@ -29,29 +29,21 @@ func TestListen_L_placeFree_listens(t *testing.T) {
 	var others []*pgxpool.Conn
 	for range maxListeners {
 		conn, err := pool.Acquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Release()
-		if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock_shared(1818586987, 1)"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second(conn.Exec(ctx, "SELECT pg_advisory_lock_shared(1818586987, 1)")))
 		others = append(others, conn)
 	}
 	s := opened(t, db.URL())
 	s.wakes.pollFor = 50 * time.Millisecond
 	owner, name := strings.Repeat("1", 32), driver.Name{Namespace: "n", Key: "k"}
 	wakes, stop, err := s.Listen(ctx, name, owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer stop()
 	if channel := s.wakes.enter(owner); channel != "" {
 		t.Error("it listens beside 50 others")
 	}
-	if _, err := others[0].Exec(ctx, "SELECT pg_advisory_unlock_shared(1818586987, 1)"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(others[0].Exec(ctx, "SELECT pg_advisory_unlock_shared(1818586987, 1)")))
 	servers.Await(t, 10*time.Second, "the driver listens", func() bool { return s.wakes.enter(owner) != "" })
 	select {
 	case wake, ok := <-wakes:

@@ -13,9 +13,7 @@ func entered(t *testing.T, d driver.Driver) (wakes <-chan driver.Wake) {
 	t.Helper()
 	mustAcquire(t, d, acquire(owner1, time.Minute))
 	wakes, stop, err := d.(driver.Listener).Listen(context.Background(), name, owner2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(stop)
 	req := acquire(owner2, time.Minute)
 	req.Alive, req.Seq = time.Minute, 1
@@ -47,12 +45,8 @@ func TestClose_L_lastHandoff_isNotified(t *testing.T) {
 	db := migrated(t)
 	a, b := drivers(db.URL())(t), drivers(db.URL())(t)
 	wakes := entered(t, b)
-	if _, err := a.Release(context.Background(), driver.ReleaseRequest{Name: name, Owner: owner1}); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(a.Release(context.Background(), driver.ReleaseRequest{Name: name, Owner: owner1})))
+	must(t, a.Close())
 	select {
 	case wake := <-wakes:
 		if wake.Seq != 1 {

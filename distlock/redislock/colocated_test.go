@@ -30,7 +30,7 @@ const held = prefix + "lock"
 func newColocated(t *testing.T) *colocated {
 	server := servers.SharedRedis(t)
 	client := newClient(t, server)
-	l := newLocker(t, client, forever)
+	l := newLocker(t, client, settings{wait: -1})
 	locks := fencing.Driver(l).(redisconn.Locks)
 	for name, tag := range map[string]string{key: "{" + key + "}:", "k}%": "{k%7D%25}:"} {
 		if redislock.HashTag(name) != tag || locks.LockKey("distlock", name) != "distlock:"+tag+"lock" {
@@ -48,9 +48,7 @@ func newColocated(t *testing.T) *colocated {
 func (b *colocated) run(script *redis.Script, arg any) bool {
 	b.Helper()
 	answer, err := script.Run(b.Context(), b.client, []string{held}, arg).Int()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return answer == 1
 }
 
@@ -76,13 +74,12 @@ func TestColocated_S2_ownersTokens(t *testing.T) {
 	next := wait(t, t.Context(), b.locker)
 	time.Sleep(2 * time.Millisecond) // a short time: the handoff is within the process
 	mustRelease(t, first)
-	second := next.got(10 * time.Second)
+	second, err := next()
+	must(t, err)
 	if !b.granted(second.Fence()) {
 		t.Errorf("after a handoff the token %d is not granted; the one before was %d", second.Fence(), first.Fence())
 	}
-	if err := fencing.RaiseToken(t.Context(), second, second.Fence()+1_000_000); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fencing.RaiseToken(t.Context(), second, second.Fence()+1_000_000))
 	if !b.granted(second.Fence()) || b.granted(first.Fence()) {
 		t.Error("after RaiseToken")
 	}
@@ -122,6 +119,7 @@ func TestColocated_S2_damagedRecord_grantsNoToken(t *testing.T) {
 	}
 }
 
+// A lock with a waiter, or with a tombstone, needs the full release.
 func TestColocated_S1_releasesItsOwnersLock(t *testing.T) {
 	b := newColocated(t)
 	lease := mustAcquire(t, b.locker)
@@ -131,24 +129,19 @@ func TestColocated_S1_releasesItsOwnersLock(t *testing.T) {
 	if !b.released("") || b.granted(lease.Fence()) {
 		t.Error("not released for the owner")
 	}
-	mustAcquire(t, b.locker)
-	b.client.PExpire(t.Context(), held, driver.FenceKeep)
-	if b.released("") {
-		t.Error("released for the owner of an expired lock")
-	}
-}
-
-// A lock with a waiter, or with a tombstone, needs the full release.
-func TestColocated_L_flagged_notReleased(t *testing.T) {
-	b := newColocated(t)
-	lease := mustAcquire(t, b.locker)
+	lease = mustAcquire(t, b.locker)
 	ctx, leave := context.WithCancel(t.Context())
-	w := wait(t, ctx, newLocker(t, newClient(t, b.server)))
+	got := wait(t, ctx, newLocker(t, newClient(t, b.server)))
 	awaitWaiters(t, b.server, 1)
 	if b.released("") || !b.granted(lease.Fence()) {
 		t.Error("released with a waiter")
 	}
 	leave()
-	<-w.done
+	_, _ = got()
 	mustRelease(t, lease)
+	mustAcquire(t, b.locker)
+	b.client.PExpire(t.Context(), held, driver.FenceKeep)
+	if b.released("") {
+		t.Error("released for the owner of an expired lock")
+	}
 }

@@ -61,9 +61,7 @@ func on(topology string) redis.UniversalOptions {
 func driverOver(tb testing.TB, client redis.UniversalClient) driver.Driver {
 	tb.Helper()
 	d, err := redislock.NewDriver(client)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { _ = d.Close() })
 	return d
 }
@@ -162,9 +160,7 @@ func useUp(tb testing.TB, client redis.UniversalClient) (free func()) {
 	} else {
 		err = take(tb.Context(), client.(*redis.Client))
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return func() {
 		for _, conn := range taken {
 			_ = conn.Close()

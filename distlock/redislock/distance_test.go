@@ -17,46 +17,29 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-// A distant server is slow, and its outcomes are known: a release leaves no tombstone.
-func TestLocker_distantServer_noTombstones(t *testing.T) {
-	server := servers.SharedRedis(t)
-	proxy := faultnet.New(t, server.Addr())
-	proxy.Latency(10 * time.Millisecond)
-	client := newClient(t, proxy, redis.Options{DB: server.DB(), ContextTimeoutEnabled: true})
-	l := newLocker(t, client)
-	for range 5 {
-		lease := mustAcquire(t, l)
-		if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
-			t.Errorf("TryAcquire: %v", err)
-		}
-		mustRelease(t, lease)
-	}
-	if marks, err := server.Do("KEYS", "*:tombstones"); marks != "" || err != nil {
-		t.Errorf("tombstones: %q, %v", marks, err)
-	}
-}
-
-// A short pause of the server fails no call, even if the client never retries.
+// A short pause of the server fails no call, even if the client never retries. Its outcomes are known, so a
+// release leaves no tombstone.
 func TestLocker_pauseWithoutRetries_noFailure(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	client := newClient(t, server, redis.Options{ContextTimeoutEnabled: true, MaxRetries: -1})
 	l := newLocker(t, client)
-	for i := range 20 {
+	pause := func() { do(t, server, "CLIENT", "PAUSE", "40", "ALL") }
+	for range 10 {
 		for range 5 {
-			if err := l.Do(t.Context(), "warm", func(context.Context) error { return nil }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Do(t.Context(), "warm", func(context.Context) error { return nil }))
 		}
-		if _, err := server.Do("CLIENT", "PAUSE", "40", "ALL"); err != nil {
-			t.Fatal(err)
+		pause()
+		lease := mustAcquire(t, l)
+		pause()
+		if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+			t.Errorf("TryAcquire: %v", err)
 		}
-		lease, err := l.Acquire(t.Context(), fmt.Sprint(i))
-		if err != nil {
-			t.Errorf("Acquire: %v", err)
-			continue
-		}
+		pause()
 		mustRelease(t, lease)
+	}
+	if marks := do(t, server, "KEYS", "*:tombstones"); marks != "" {
+		t.Errorf("tombstones: %q", marks)
 	}
 }
 
@@ -163,19 +146,10 @@ func TestDriver_L_returnsWithItsContext(t *testing.T) {
 
 // A caller that leaves between two copies of its request gets the error of its ctx, and no outage.
 func TestLocker_C_leavesBetweenCopies(t *testing.T) {
-	for how, leaver := range map[string]func() (context.Context, context.CancelFunc){
-		"deadline": func() (context.Context, context.CancelFunc) {
-			return context.WithTimeout(t.Context(), 100*time.Millisecond)
-		},
-		"cancelled": func() (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(100*time.Millisecond, cancel)
-			return ctx, cancel
-		},
-	} {
-		server := servers.SharedRedis(t)
-		proxy := faultnet.New(t, server.Addr())
-		l := newLocker(t, newClient(t, proxy, redis.Options{DB: server.DB(), MaxRetries: 100, ContextTimeoutEnabled: true}))
+	server := servers.SharedRedis(t)
+	proxy := faultnet.New(t, server.Addr())
+	l := newLocker(t, newClient(t, proxy, redis.Options{DB: server.DB(), MaxRetries: 100, ContextTimeoutEnabled: true}))
+	for _, cancels := range []bool{true, false} {
 		lease := mustAcquire(t, l)
 		dropped := proxy.DropReplies(faultnet.Containing(key))
 		for operation, call := range map[string]func(context.Context) error{
@@ -185,9 +159,13 @@ func TestLocker_C_leavesBetweenCopies(t *testing.T) {
 			},
 			"Release": lease.Release,
 		} {
-			ctx, cancel := leaver()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			if cancels {
+				ctx, cancel = context.WithCancel(t.Context())
+				time.AfterFunc(100*time.Millisecond, cancel)
+			}
 			if err := call(ctx); err == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, distlock.ErrUnavailable) {
-				t.Errorf("%s, %s: %v, want the error of the ctx", operation, how, err)
+				t.Errorf("%s, cancelled %t: %v, want the error of the ctx", operation, cancels, err)
 			}
 			cancel()
 		}

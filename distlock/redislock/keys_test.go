@@ -1,15 +1,12 @@
 package redislock_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -160,29 +157,36 @@ func TestDriver_C_damagedRecord_isRefused(t *testing.T) {
 	mustGrant(t, d, owner("b"))
 }
 
-// Data of another program in the place of a lock is on no page, and the other locks are.
-func TestList_C_foreignData_isLeftOut(t *testing.T) {
-	d, client := newDriver(t)
+// listed are the names of the namespace n, on all pages.
+func listed(t *testing.T, d driver.Driver) (names []driver.Name) {
+	t.Helper()
+	req := driver.ListRequest{Namespace: "n", Limit: 1000}
+	for more := true; more; more = req.After != "" {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		page, err := d.(driver.Lister).List(ctx, req)
+		cancel()
+		must(t, err)
+		for _, l := range page.Names {
+			names = append(names, l.Name)
+		}
+		req.After = page.Next
+	}
+	return names
+}
+
+// A page whose answer is lost is asked for again. Data of another program in the place of a lock is on no
+// page, and the other locks are.
+func TestList_C_showsAllLocks(t *testing.T) {
+	db := servers.SharedRedis(t)
+	proxy, client := faultnet.New(t, db.Addr()), newClient(t, db)
+	d := driverOver(t, newClient(t, proxy, redis.Options{DB: db.DB()}))
 	mustGrant(t, d, owner("a"))
 	client.RPush(t.Context(), "n:{list}:lock", "theirs")
 	client.Set(t.Context(), "n:{text}:lock", "theirs", 0)
-	page, err := d.(driver.Lister).List(t.Context(), driver.ListRequest{Namespace: "n", Limit: 10})
-	if err != nil || len(page.Names) != 1 || page.Names[0].Name != owner("a").Name {
-		t.Errorf("%+v, %v", page, err)
-	}
-}
-
-// A page whose answer is lost is asked for again.
-func TestList_C_lostPage_isAskedAgain(t *testing.T) {
-	db := servers.SharedRedis(t)
-	proxy := faultnet.New(t, db.Addr())
-	d := driverOver(t, newClient(t, proxy, redis.Options{DB: db.DB()}))
-	mustGrant(t, d, owner("a"))
 	for _, command := range []string{"scan", "evalsha"} {
 		lost := proxy.DropReplies(faultnet.First(1, faultnet.Containing(command)))
-		page, err := d.(driver.Lister).List(t.Context(), driver.ListRequest{Namespace: "n", Limit: 10})
-		if err != nil || len(page.Names) != 1 || lost.Count() != 1 {
-			t.Errorf("%s: %+v, %v, with %d answers lost", command, page, err, lost.Count())
+		if names := listed(t, d); len(names) != 1 || names[0] != owner("a").Name || lost.Count() != 1 {
+			t.Errorf("%s: %+v, with %d answers lost", command, names, lost.Count())
 		}
 	}
 }
@@ -192,64 +196,62 @@ func TestList_farServer_thousandNames(t *testing.T) {
 	t.Parallel()
 	db := servers.SharedRedis(t)
 	proxy := faultnet.New(t, db.Addr())
-	near := newLocker(t, newClient(t, db))
-	far := driverOver(t, newClient(t, proxy, redis.Options{DB: db.DB()}))
+	near, far := newClient(t, db), driverOver(t, newClient(t, proxy, redis.Options{DB: db.DB()}))
 	const names = 1000
-	var all sync.WaitGroup
+	pipe := near.Pipeline()
 	for i := range names {
-		all.Go(func() {
-			if _, err := near.Acquire(t.Context(), fmt.Sprint(i)); err != nil {
-				t.Error(err)
-			}
-		})
+		pipe.Set(t.Context(), fmt.Sprintf("n:{%d}:lock", i), record("h", "a", 1795225289917391), driver.FenceKeep+time.Hour)
 	}
-	all.Wait()
+	_, err := pipe.Exec(t.Context())
+	must(t, err)
 	proxy.Latency(60 * time.Millisecond) // each way
-	listed, req := 0, driver.ListRequest{Namespace: "distlock", Limit: names}
-	for more := true; more; more = req.After != "" {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		page, err := far.(driver.Lister).List(ctx, req)
-		cancel()
-		must(t, err)
-		listed += len(page.Names)
-		req.After = page.Next
-	}
-	if listed != names {
-		t.Errorf("%d names, want %d", listed, names)
+	if n := len(listed(t, far)); n != names {
+		t.Errorf("%d names, want %d", n, names)
 	}
 }
 
-// A record that was restored without a TTL is held until its owner, or an operator, releases it.
+// A record that was restored without a TTL is held until its owner, or an operator, releases it. A released
+// one expires after the next full script.
 func TestAcquire_S1_restoredWithoutTTL_isHeld(t *testing.T) {
 	d, client := newDriver(t)
+	expires := func(after string, in time.Duration) {
+		t.Helper()
+		if left := client.PTTL(t.Context(), lockKey).Val(); left < in-time.Minute || left > in+time.Minute {
+			t.Errorf("after %s the record expires in %s", after, left)
+		}
+		client.Persist(t.Context(), lockKey)
+	}
 	mustGrant(t, d, owner("a"))
 	client.Persist(t.Context(), lockKey)
 	if reply, err := d.Acquire(t.Context(), owner("b")); err != nil || reply.Outcome != driver.Busy || reply.State.TTL >= 0 {
 		t.Errorf("%+v, %v", reply, err)
 	}
-	if reply := d.Extend(t.Context(), []driver.ExtendRequest{{Name: owner("a").Name, Owner: owner("a").Owner, TTL: time.Minute}})[0]; !reply.Held {
-		t.Errorf("%+v", reply)
-	}
-	if left := client.PTTL(t.Context(), lockKey).Val(); left < driver.FenceKeep || left > driver.FenceKeep+2*time.Minute {
-		t.Errorf("after an extend the record expires in %s", left)
-	}
-	client.Persist(t.Context(), lockKey)
+	must(t, call(t.Context(), d, "extend", "k", "a"))
+	expires("an extend", driver.FenceKeep+time.Minute)
 	release(t, d, plain("a"), true)
-	if left := client.PTTL(t.Context(), lockKey).Val(); left < driver.FenceKeep-time.Minute || left > driver.FenceKeep+time.Minute {
-		t.Errorf("after a release the record expires in %s", left)
-	}
+	expires("a release", driver.FenceKeep)
+	release(t, d, cancel("b"), false)
+	expires("a full script", driver.FenceKeep)
 }
 
-// A server without memory releases a lock, and keeps tombstones.
+// A server without memory prolongs, releases and hands off locks, and keeps tombstones.
 func TestRelease_S1_outOfMemory(t *testing.T) {
 	d, client := newDriver(t)
 	mustGrant(t, d, owner("a"))
+	handed, waiter := owner("a"), waits("b")
+	handed.Name.Key, waiter.Name.Key = "handed", "handed"
+	mustGrant(t, d, handed)
+	if reply, err := d.Acquire(t.Context(), waiter); err != nil || reply.Ticket == 0 {
+		t.Fatalf("the owner is not in the queue: %+v, %v", reply, err)
+	}
 	must(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	defer client.ConfigSet(context.Background(), "maxmemory", "0")
 	extend := driver.ExtendRequest{Name: owner("a").Name, Owner: owner("a").Owner, TTL: time.Hour}
 	if reply := d.Extend(t.Context(), []driver.ExtendRequest{extend})[0]; reply.Err != nil || !reply.Held {
 		t.Errorf("Extend: %+v", reply)
 	}
+	release(t, d, driver.ReleaseRequest{Name: handed.Name, Owner: handed.Owner}, true)
+	mustGrant(t, d, waiter)
 	release(t, d, cancel("a"), true)
 	release(t, d, plain("a"), true) // a copy
 	if now := client.Get(t.Context(), lockKey).Val(); !isFree(now) {
@@ -272,34 +274,19 @@ func TestRelease_S1_outOfMemory(t *testing.T) {
 // A Cluster runs a script at the node of its KEYS, so a script must touch no other key.
 func TestScripts_touchOnlyTheirKeys(t *testing.T) {
 	t.Parallel()
-	server := servers.StartRedis(t)
-	client := newClient(t, server)
+	client := newClient(t, servers.StartRedis(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000"))
 	d := driverOver(t, client)
-	conn, err := net.Dial("tcp", server.Addr())
-	must(t, err)
-	defer conn.Close()
-	_, err = conn.Write([]byte("MONITOR\r\n"))
-	must(t, err)
-	monitor := bufio.NewScanner(conn)
-	monitor.Buffer(nil, 1<<20)
-	if !monitor.Scan() || monitor.Text() != "+OK" {
-		t.Fatalf("MONITOR: %q, %v", monitor.Text(), monitor.Err())
-	}
-
-	grant := mustGrant(t, d, owner("a"))
+	mustGrant(t, d, owner("a"))
 	for _, c := range []string{"b", "c", "d"} {
 		if reply, err := d.Acquire(t.Context(), waits(c)); err != nil || reply.Outcome != driver.Busy {
 			t.Fatalf("Acquire: %+v, %v", reply, err)
 		}
 	}
 	// A request that does not wait learns how many wait.
-	if reply, err := driverOver(t, client).Acquire(t.Context(), owner("e")); err != nil || reply.Outcome != driver.Busy || reply.State.Waiters != 3 {
+	if reply, err := d.Acquire(t.Context(), owner("e")); err != nil || reply.Outcome != driver.Busy || reply.State.Waiters != 3 {
 		t.Errorf("%+v, %v", reply, err)
 	}
-	raise := driver.RaiseRequest{Name: owner("a").Name, Owner: owner("a").Owner, Floor: grant.FenceEnd + 1}
-	if reply, err := d.Raise(t.Context(), raise); err != nil || !reply.Held {
-		t.Fatalf("Raise: %+v, %v", reply, err)
-	}
+	must(t, call(t.Context(), d, "raise", "k", "a"))
 	must(t, call(t.Context(), d, "extend", "k", "a"))
 	page, err := d.(driver.Lister).List(t.Context(), driver.ListRequest{Namespace: "n", Limit: 10, Waiters: 10})
 	if err != nil || len(page.Names) != 1 || len(page.Names[0].Queue) != 3 {
@@ -316,31 +303,24 @@ func TestScripts_touchOnlyTheirKeys(t *testing.T) {
 		t.Fatalf("Break: %t, %v", broken, err)
 	}
 	mustGrant(t, d, owner("d"))
-	must(t, client.Echo(t.Context(), "the end").Err())
 
-	var keys []string // of the script that runs
+	var keys []string // of a script; the SLOWLOG, from its end, has it before its commands
 	commands := make(map[string]bool)
-	for monitor.Scan() {
-		line := monitor.Text()
-		_, command, _ := strings.Cut(line, "] ")
-		words := strings.Split(strings.Trim(command, `"`), `" "`)
-		verb := strings.ToLower(words[0])
-		switch {
-		case strings.Contains(line, " lua] "):
+	for _, entry := range client.SlowLogGet(t.Context(), -1).Val() {
+		switch verb := strings.ToLower(entry.Args[0]); verb {
+		case "evalsha", "eval":
+			keys = entry.Args[3 : 3+entry.Args[2][0]-'0']
+		case "hello", "client", "ping", "scan", "time", "publish": // no keys
 			commands[verb] = true
-			if verb != "time" && verb != "publish" && !slices.Contains(keys, words[1]) {
-				t.Errorf("a script with the keys %q runs %q", keys, command)
+		default:
+			if commands[verb] = true; !slices.Contains(keys, entry.Args[1]) {
+				t.Errorf("a script with the keys %q runs %q", keys, entry.Args)
 			}
-		case verb == "evalsha", verb == "eval":
-			keys = words[3 : 3+int(words[2][0]-'0')]
-		case verb == "echo":
-			for _, want := range []string{"set", "setrange", "getex", "pexpire", "zadd", "zrem", "hset", "publish", "zremrangebyscore"} {
-				if !commands[want] {
-					t.Errorf("no script ran %q, so this test is too weak", want)
-				}
-			}
-			return
 		}
 	}
-	t.Error(monitor.Err())
+	for _, want := range strings.Fields("set setrange getex pexpire zadd zrem hset publish zremrangebyscore") {
+		if !commands[want] {
+			t.Errorf("no script ran %q, so this test is too weak", want)
+		}
+	}
 }

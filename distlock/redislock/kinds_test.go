@@ -254,29 +254,26 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 // In a Cluster another node may soon replace a node that does not answer.
 func TestDriver_C_failedCallOnCluster_kind(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		what         string
-		fault        func(*faultnet.Net)
-		want, extend string
-		effect       bool
+	lost := func(n *faultnet.Net) { n.DropReplies(faultnet.Containing("evalsha")) }
+	for what, c := range map[string]struct {
+		fault       func(*faultnet.Net)
+		calls, want string
+		effect      bool
 	}{
-		{"no server", (*faultnet.Net).Refuse, "temporary, not sent", "temporary, not sent", false},
-		{"each answer is lost", func(n *faultnet.Net) { n.DropReplies(faultnet.Containing("evalsha")) }, "replayed", "", true},
+		"no server":               {(*faultnet.Net).Refuse, "acquire release cancel extend raise inspect", "temporary, not sent", false},
+		"each answer is lost":     {lost, "acquire release cancel raise inspect", "replayed", true},
+		"the only answer is lost": {lost, "extend", "", true},
 	} {
-		for _, name := range strings.Fields("acquire release cancel extend raise inspect") {
-			t.Run(c.what+"/"+name, func(t *testing.T) {
+		for _, name := range strings.Fields(c.calls) {
+			t.Run(what+"/"+name, func(t *testing.T) {
 				options := on("cluster")
 				options.DialerRetries = 1
 				d, network := interrupted(t, options)
 				must(t, failing(t, d, "inspect"))
 				must(t, failing(t, d, "extend"))
 				c.fault(network)
-				want := c.want
-				if name == "extend" {
-					want = c.extend
-				}
-				if err := failing(t, d, name); err == nil || kinds(err) != want || driver.MayHaveEffect(err) != c.effect {
-					t.Errorf("the kinds are %q, and an effect is possible: %t; want %q, %t: %v", kinds(err), driver.MayHaveEffect(err), want, c.effect, err)
+				if err := failing(t, d, name); err == nil || kinds(err) != c.want || driver.MayHaveEffect(err) != c.effect {
+					t.Errorf("the kinds are %q, and an effect is possible: %t; want %q, %t: %v", kinds(err), driver.MayHaveEffect(err), c.want, c.effect, err)
 				}
 			})
 		}
@@ -297,13 +294,6 @@ var refusal hook = func(redis.ProcessHook) redis.ProcessHook {
 	return func(context.Context, redis.Cmder) error { return errors.New("too many requests") }
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Close closes the driver's connections. The caller's client stays open.
 func TestService_closesItsConnections(t *testing.T) {
 	client := newClient(t, servers.SharedRedis(t), redis.Options{ClientName: t.Name()})
@@ -317,13 +307,9 @@ func TestService_closesItsConnections(t *testing.T) {
 	if _, err := d.Inspect(t.Context(), owner("a").Name); err != nil || connections() != 2 {
 		t.Errorf("after a call: %v, %d connections, want 2", err, connections())
 	}
-	if err := d.Close(); err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	must(t, d.Close())
 	servers.Await(t, 10*time.Second, "the end of the driver's connection", func() bool { return connections() == 1 })
-	if err := client.Ping(t.Context()).Err(); err != nil {
-		t.Errorf("the client: %v", err)
-	}
+	must(t, client.Ping(t.Context()).Err())
 }
 
 func TestService_C_unknownSlots_error(t *testing.T) {

@@ -51,9 +51,7 @@ func listeners(t *testing.T, server server) int {
 func mustAcquire(t *testing.T, l *distlock.Locker) *distlock.Lease {
 	t.Helper()
 	lease, err := l.Acquire(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return lease
 }
 
@@ -64,34 +62,27 @@ func mustRelease(t *testing.T, lease *distlock.Lease) {
 	}
 }
 
-// waiter acquires in the background.
-type waiter struct {
-	t     *testing.T
-	done  chan struct{}
-	lease *distlock.Lease
-	err   error
-}
-
-func wait(t *testing.T, ctx context.Context, l *distlock.Locker) *waiter {
-	w := &waiter{t: t, done: make(chan struct{})}
+// wait acquires in the background, and got returns the result.
+func wait(t *testing.T, ctx context.Context, l *distlock.Locker) (got func() (*distlock.Lease, error)) {
+	type result struct {
+		lease *distlock.Lease
+		err   error
+	}
+	done := make(chan result, 1)
 	go func() {
-		defer close(w.done)
-		w.lease, w.err = l.Acquire(ctx, key, distlock.WithWait(-1))
+		lease, err := l.Acquire(ctx, key, distlock.WithWait(-1))
+		done <- result{lease, err}
 	}()
-	return w
-}
-
-func (w *waiter) got(limit time.Duration) *distlock.Lease {
-	w.t.Helper()
-	select {
-	case <-w.done:
-	case <-time.After(limit):
-		w.t.Fatalf("no lock after %s", limit)
+	return func() (*distlock.Lease, error) {
+		t.Helper()
+		select {
+		case r := <-done:
+			return r.lease, r.err
+		case <-time.After(20 * time.Second):
+			t.Fatal("no lock, and no error")
+			return nil, nil
+		}
 	}
-	if w.err != nil {
-		w.t.Fatal(w.err)
-	}
-	return w.lease
 }
 
 // A Locker listens on one connection for all waiters and locks: from its first waiter until its
@@ -100,38 +91,37 @@ func TestQueue_oneSubscriptionPerLocker(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
 	holders := newLocker(t, newClient(t, server))
-	waiters := newLocker(t, newClient(t, server), forever)
+	waiters := newLocker(t, newClient(t, server), settings{wait: -1})
 	mustRelease(t, mustAcquire(t, waiters))
-	holder := mustAcquire(t, holders)
-	if _, err := waiters.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
+	var held []*distlock.Lease
+	for _, name := range []string{"one", "other"} {
+		lease, err := holders.Acquire(t.Context(), name)
+		must(t, err)
+		held = append(held, lease)
+	}
+	if _, err := waiters.TryAcquire(t.Context(), "one"); !errors.Is(err, distlock.ErrNotAcquired) {
 		t.Error(err)
 	}
 	if n := listeners(t, server); n != 0 {
 		t.Errorf("%d subscriptions without a waiter", n)
 	}
-	other, err := holders.Acquire(t.Context(), "other")
-	if err != nil {
-		t.Fatal(err)
+	var waits sync.WaitGroup
+	for _, lease := range held {
+		waits.Go(func() {
+			if err := waiters.Do(t.Context(), lease.Key(), func(context.Context) error { return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+		servers.Await(t, 5*time.Second, "a waiter", func() bool { return do(t, server, "ZCARD", "distlock:{"+lease.Key()+"}:queue") == "1" })
 	}
-	first := wait(t, t.Context(), waiters)
-	var second sync.WaitGroup
-	second.Go(func() {
-		if err := waiters.Do(t.Context(), "other", func(context.Context) error { return nil }); err != nil {
-			t.Error(err)
-		}
-	})
-	awaitWaiters(t, server, 1)
-	servers.Await(t, 5*time.Second, "a waiter", func() bool { return do(t, server, "ZCARD", "distlock:{other}:queue") == "1" })
 	if n := listeners(t, server); n != 1 {
 		t.Errorf("%d subscriptions, want 1", n)
 	}
-	mustRelease(t, holder)
-	mustRelease(t, other)
-	mustRelease(t, first.got(10*time.Second))
-	second.Wait()
-	if err := waiters.Close(t.Context()); err != nil {
-		t.Error(err)
+	for _, lease := range held {
+		mustRelease(t, lease)
 	}
+	waits.Wait()
+	must(t, waiters.Close(t.Context()))
 	servers.Await(t, 5*time.Second, "without subscriptions", func() bool { return listeners(t, server) == 0 })
 }
 
@@ -140,25 +130,21 @@ func TestQueue_earlyLeave_noWarning(t *testing.T) {
 	server := servers.SharedRedis(t)
 	proxy := faultnet.New(t, server.Addr())
 	held := proxy.HoldRequests(faultnet.Containing("subscribe"))
-	holder := mustAcquire(t, newLocker(t, newClient(t, server)))
+	mustAcquire(t, newLocker(t, newClient(t, server)))
 	var log strings.Builder
-	l := newLocker(t, newClient(t, proxy, redis.Options{DB: server.DB()}), logTo(&log))
+	l := newLocker(t, newClient(t, proxy, redis.Options{DB: server.DB()}), settings{log: &log})
 	ctx, cancel := context.WithCancel(t.Context())
-	w := wait(t, ctx, l)
+	got := wait(t, ctx, l)
 	held.Wait(1)
 	cancel()
-	<-w.done
-	if !errors.Is(w.err, context.Canceled) {
-		t.Error(w.err)
-	}
-	held.Release()
-	if err := l.Close(t.Context()); err != nil {
+	if _, err := got(); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+	held.Release()
+	must(t, l.Close(t.Context()))
 	if log.String() != "" {
 		t.Errorf("the log is %q, want no text", log.String())
 	}
-	mustRelease(t, holder)
 }
 
 // A lease from a forged message about a handoff lasts at most as long as the waiter's own promise.
@@ -168,7 +154,7 @@ func TestQueue_N_forgedHandoff_atMostTTL(t *testing.T) {
 	const limit = 3 * time.Second
 	server := servers.StartRedis(t)
 	holder := mustAcquire(t, newLocker(t, newClient(t, server)))
-	w := wait(t, t.Context(), newLocker(t, newClient(t, server), ttl(limit)))
+	got := wait(t, t.Context(), newLocker(t, newClient(t, server), settings{ttl: limit}))
 	awaitWaiters(t, server, 1)
 	channel, owner := "", do(t, server, "ZRANGE", prefix+"queue", "0", "0")
 	servers.Await(t, 20*time.Second, "a channel", func() bool {
@@ -179,7 +165,8 @@ func TestQueue_N_forgedHandoff_atMostTTL(t *testing.T) {
 	defer watch.Stop()
 	sent := time.Now()
 	do(t, server, "PUBLISH", channel, owner+" 1 "+fmt.Sprint((200*24*time.Hour).Milliseconds())+" 0 1795225289897391 1795225289917391")
-	forged := w.got(20 * time.Second)
+	forged, err := got()
+	must(t, err)
 	select {
 	case <-forged.Context().Done():
 	case <-time.After(20 * time.Second):
@@ -191,58 +178,44 @@ func TestQueue_N_forgedHandoff_atMostTTL(t *testing.T) {
 	if err := forged.Err(); !errors.Is(err, distlock.ErrLost) {
 		t.Error(err)
 	}
-	if err := holder.Err(); err != nil {
-		t.Error(err)
-	}
-	mustRelease(t, holder)
+	must(t, holder.Err())
 }
 
-// After ten seconds of silence the subscription pings the server. A refusal is an answer, too.
-func TestListen_L_silenceWithoutPingACL(t *testing.T) {
+// After ten seconds of silence the subscription pings the server. A refusal is an answer, too. Waiters stop
+// listening when the server revokes their right to.
+func TestListen_L_withoutARight(t *testing.T) {
 	t.Parallel()
-	d, _, _ := limited(t, "ping")
+	d, _, admin := limited(t, "ping")
 	mustGrant(t, d, owner("a"))
 	wakes := enqueue(t, d, "b")
+	next := func() (wake driver.Wake, open bool) {
+		t.Helper()
+		select {
+		case wake, open = <-wakes:
+		case <-time.After(10 * time.Second):
+			t.Fatal("a waiter is not notified, and still listens")
+		}
+		return wake, open
+	}
 	select {
 	case wake, ok := <-wakes:
 		t.Fatalf("notified of %+v, %t", wake, ok)
 	case <-time.After(11 * time.Second):
 	}
 	release(t, d, plain("a"), true)
-	select {
-	case wake := <-wakes:
-		if wake.Grant.Outcome != driver.Granted {
-			t.Errorf("notified of %+v", wake)
-		}
-	case <-time.After(5 * time.Second):
-		t.Error("the waiter was not notified")
+	if wake, _ := next(); wake.Grant.Outcome != driver.Granted {
+		t.Errorf("notified of %+v", wake)
 	}
-	_, stop, err := d.(driver.Listener).Listen(t.Context(), owner("c").Name, owner("c").Owner)
-	if err != nil {
-		t.Fatalf("the next to listen: %v", err)
-	}
-	stop()
-}
 
-// Waiters stop listening when the server revokes their right.
-func TestListen_L_subscribeACLRevoked_ends(t *testing.T) {
-	t.Parallel()
-	d, _, admin := limited(t, "ping")
-	mustGrant(t, d, owner("a"))
-	all := []<-chan driver.Wake{enqueue(t, d, "b"), enqueue(t, d, "c")}
+	all := []<-chan driver.Wake{enqueue(t, d, "c"), enqueue(t, d, "d")}
 	must(t, admin.ACLSetUser(t.Context(), "less", "-subscribe").Err())
 	must(t, admin.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
-	for i, wakes := range all {
-		ended := time.After(10 * time.Second)
-		for open := true; open; {
-			select {
-			case _, open = <-wakes: // a waiter may first get a wake without a grant
-			case <-ended:
-				t.Fatalf("waiter %d still listens", i)
-			}
+	for _, wakes = range all {
+		for open := true; open; { // a waiter may first get a wake without a grant
+			_, open = next()
 		}
 	}
-	if _, _, err := d.(driver.Listener).Listen(t.Context(), owner("d").Name, owner("d").Owner); !errors.Is(err, driver.ErrRefused) {
+	if _, _, err := d.(driver.Listener).Listen(t.Context(), owner("e").Name, owner("e").Owner); !errors.Is(err, driver.ErrRefused) {
 		t.Errorf("the next to listen: %v", err)
 	}
 }
@@ -304,27 +277,12 @@ func TestRelease_C_slotMoves_onCluster(t *testing.T) {
 	for c, moved := range map[string][]string{"b": nil, "c": {lockKey}} { // nothing is moved yet, or all
 		mustGrant(t, d, owner(c))
 		finish := cluster.BeginMove("{k}", moved...)
-		if !isListed(t, d, owner(c).Name) {
+		if !slices.Contains(listed(t, d), owner(c).Name) {
 			t.Errorf("with %q moved, the lock is on no page", moved)
 		}
 		release(t, d, plain(c), true)
 		finish()
 	}
-}
-
-// isListed reports whether a page of List shows a name.
-func isListed(t *testing.T, d driver.Driver, name driver.Name) bool {
-	t.Helper()
-	listed, req := false, driver.ListRequest{Namespace: name.Namespace, Limit: 1000}
-	for more := true; more; more = req.After != "" {
-		page, err := d.(driver.Lister).List(t.Context(), req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		listed = listed || slices.ContainsFunc(page.Names, func(l driver.Listed) bool { return l.Name == name })
-		req.After = page.Next
-	}
-	return listed
 }
 
 type asking string
@@ -343,9 +301,8 @@ var asks hook = func(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// The last redirection that go-redis follows may lead to another redirection.
-// Without its key there is no tombstone, and the queue stays as it is. So both fail while their slot moves,
-// and the Locker repeats them.
+// The last redirection that go-redis follows may lead to another redirection. Without its key there is no
+// tombstone, and the queue stays as it is. So both fail while their slot moves, and the Locker repeats them.
 func TestRelease_C_afterLastRedirection(t *testing.T) {
 	client := newClient(t, servers.SharedRedis(t))
 	d := driverOver(t, struct{ redis.UniversalClient }{client})
@@ -364,9 +321,7 @@ func enqueue(t *testing.T, d driver.Driver, c string) <-chan driver.Wake {
 	t.Helper()
 	req := owner(c)
 	wakes, stop, err := d.(driver.Listener).Listen(t.Context(), req.Name, req.Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(stop)
 	req.Alive, req.Seq = 30*time.Second, 1
 	if reply, err := d.Acquire(t.Context(), req); err != nil || reply.Outcome != driver.Busy || reply.Ticket == 0 {
@@ -380,29 +335,36 @@ func enqueue(t *testing.T, d driver.Driver, c string) <-chan driver.Wake {
 func TestHandoff_C_foreignData_isKept(t *testing.T) {
 	t.Parallel()
 	d, client := newDriver(t)
-	list := func(t *testing.T, key string) {
-		client.Del(t.Context(), key)
-		client.RPush(t.Context(), key, "theirs")
+	queued := func(t *testing.T) (wakes <-chan driver.Wake) {
+		client.FlushDB(t.Context())
+		mustGrant(t, d, owner("a"))
+		return enqueue(t, d, "b")
+	}
+	spoil := func(t *testing.T, keys ...string) (isKept func()) {
+		for _, key := range keys {
+			client.Del(t.Context(), key)
+			client.RPush(t.Context(), key, "theirs")
+		}
+		return func() {
+			t.Helper()
+			for _, key := range keys {
+				if got := client.LRange(t.Context(), key, 0, -1).Val(); len(got) != 1 || got[0] != "theirs" {
+					t.Errorf("%s is now a %s", key, client.Type(t.Context(), key).Val())
+				}
+			}
+		}
 	}
 	for name, key := range map[string]string{"the lock": lockKey, "the queue": queueKey, "the waiters": waitersKey, "the tombstones": tombstoneKey} {
 		t.Run("acquire/"+name, func(t *testing.T) {
-			client.FlushDB(t.Context())
-			mustGrant(t, d, owner("a"))
-			wakes := enqueue(t, d, "b")
+			wakes := queued(t)
 			client.PExpire(t.Context(), lockKey, driver.FenceKeep) // it is free
-			list(t, key)
+			isKept := spoil(t, key)
 			before := client.Get(t.Context(), lockKey).Val()
 			if reply, err := d.Acquire(t.Context(), owner("c")); !errors.Is(err, driver.ErrForeign) {
 				t.Errorf("Acquire: %+v, %v", reply, err)
 			}
-			if got := client.LRange(t.Context(), key, 0, -1).Val(); len(got) != 1 || got[0] != "theirs" {
-				t.Errorf("%s is now a %s", key, client.Type(t.Context(), key).Val())
-			}
-			if now := client.Get(t.Context(), lockKey).Val(); now != before {
-				t.Errorf("the record was %q, and is %q", before, now)
-			}
-			if len(wakes) > 0 {
-				t.Errorf("a waiter was notified: %+v", <-wakes)
+			if isKept(); client.Get(t.Context(), lockKey).Val() != before || len(wakes) > 0 {
+				t.Errorf("the record was %q, and is %q; %d wakes", before, client.Get(t.Context(), lockKey).Val(), len(wakes))
 			}
 			client.Del(t.Context(), key)
 			servers.Await(t, 10*time.Second, "the lock is granted when the data is gone", func() bool {
@@ -418,12 +380,8 @@ func TestHandoff_C_foreignData_isKept(t *testing.T) {
 	} {
 		for how, leave := range map[string]bool{"with Leave": true, "without Leave": false} {
 			t.Run("release/"+name+"/"+how, func(t *testing.T) {
-				client.FlushDB(t.Context())
-				mustGrant(t, d, owner("a"))
-				enqueue(t, d, "b")
-				for _, key := range spoiled {
-					list(t, key)
-				}
+				queued(t)
+				isKept := spoil(t, spoiled...)
 				if spoiled == nil {
 					client.Del(t.Context(), queueKey)
 					client.ZAdd(t.Context(), queueKey, redis.Z{Score: 1, Member: "theirs"})
@@ -431,34 +389,10 @@ func TestHandoff_C_foreignData_isKept(t *testing.T) {
 				req := plain("a")
 				req.Leave = leave
 				release(t, d, req, true)
-				if now := client.Get(t.Context(), lockKey).Val(); !isFree(now) {
-					t.Errorf("the record is %q", now)
-				}
-				for _, key := range spoiled {
-					if now := client.Type(t.Context(), key).Val(); now != "list" {
-						t.Errorf("%s is now a %s", key, now)
-					}
+				if isKept(); !isFree(client.Get(t.Context(), lockKey).Val()) {
+					t.Errorf("the record is %q", client.Get(t.Context(), lockKey).Val())
 				}
 			})
 		}
-	}
-}
-
-// A new waiter comes after all others, also if the clock of Redis has been set back.
-func TestQueue_L_clockStepsBack_ticketsRise(t *testing.T) {
-	d, client := newDriver(t)
-	holder, before := owner("a"), owner("b")
-	mustGrant(t, d, holder)
-	before.Alive = time.Minute
-	before.Ticket = time.Now().Add(time.Hour).UnixMicro() // of a clock that was ahead
-	late := owner("c")
-	late.Alive = time.Minute
-	for _, req := range []driver.AcquireRequest{before, late} {
-		if reply, err := d.Acquire(t.Context(), req); err != nil || reply.Outcome != driver.Busy {
-			t.Fatalf("%+v, %v", reply, err)
-		}
-	}
-	if queue := client.ZRange(t.Context(), queueKey, 0, -1).Val(); !slices.Equal(queue, []string{before.Owner, late.Owner}) {
-		t.Errorf("the queue is %q", queue)
 	}
 }

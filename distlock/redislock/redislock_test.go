@@ -1,6 +1,7 @@
 package redislock_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -18,42 +19,39 @@ import (
 
 const key = "secret-session-id"
 
-// options sets an option of a Locker. No other test of the package names the field.
-type options func(*distlock.Options)
-
-func ttl(d time.Duration) options { return func(o *distlock.Options) { o.TTL = d } }
-
-func forever(o *distlock.Options) { o.Wait = -1 }
-
-func renewEvery(d time.Duration) options { return func(o *distlock.Options) { o.RenewEvery = d } }
-
-func heldBy(holder string) options { return func(o *distlock.Options) { o.Holder = holder } }
-
-func seenBy(o distlock.Observer) options { return func(opts *distlock.Options) { opts.Observer = o } }
-
-func logTo(w io.Writer) options {
-	return func(o *distlock.Options) { o.Logger = slog.New(slog.NewTextHandler(w, nil)) }
+// settings are the options of a Locker that tests set. It logs nothing by default.
+type settings struct {
+	ttl, wait, renewEvery time.Duration
+	holder                string
+	observer              distlock.Observer
+	log                   io.Writer
 }
 
-// newLocker makes a Locker that the test closes. It logs nothing by default.
-func newLocker(tb testing.TB, client redis.UniversalClient, with ...options) *distlock.Locker {
+// newLocker makes a Locker, with at most one set of settings. The test closes it.
+func newLocker(tb testing.TB, client redis.UniversalClient, with ...settings) *distlock.Locker {
 	tb.Helper()
-	opts := distlock.Options{Logger: slog.New(slog.DiscardHandler)}
-	for _, set := range with {
-		set(&opts)
+	set := settings{}
+	if len(with) > 0 {
+		set = with[0]
 	}
-	l, err := redislock.New(client, &opts)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	l, err := redislock.New(client, &distlock.Options{
+		TTL: set.ttl, Wait: set.wait, RenewEvery: set.renewEvery, Holder: set.holder, Observer: set.observer,
+		Logger: slog.New(slog.NewTextHandler(cmp.Or[io.Writer](set.log, io.Discard), nil)),
+	})
+	must(tb, err)
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := l.Close(ctx); err != nil {
-			tb.Errorf("Close: %v", err)
-		}
+		must(tb, l.Close(ctx))
 	})
 	return l
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
 }
 
 func TestNew_unsuitableClients_refused(t *testing.T) {

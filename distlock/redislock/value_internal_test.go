@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -15,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
@@ -57,8 +55,7 @@ func TestRecord_age_countsFromTheGrant(t *testing.T) {
 	const now = 1795225290_000000
 	for name, c := range map[string]struct {
 		token, last int64
-		keep        time.Duration
-		want        time.Duration
+		keep, want  time.Duration
 	}{
 		"fresh":          {now - 5e6, now - 5e6 + 20_000, driver.FenceKeep + 20*time.Millisecond, 5 * time.Second},
 		"after a block":  {now - 5e6 + 1000, now - 5e6 + 20_000, driver.FenceKeep + 20*time.Millisecond, 5 * time.Second},
@@ -122,32 +119,6 @@ func TestParseAcquire_S2_invalidReply_refused(t *testing.T) {
 	}
 }
 
-// clocked is a server whose clock shows what the test sets.
-type clocked struct {
-	*testing.T
-	client redis.UniversalClient
-	keys   []string
-}
-
-func newClocked(t *testing.T) *clocked {
-	db := servers.SharedRedis(t)
-	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
-	t.Cleanup(func() { _ = client.Close() })
-	return &clocked{t, client, keysOf(driver.Name{Namespace: "n", Key: "k"}).all()}
-}
-
-// at runs a script at a moment of the clock, in µs.
-func (c *clocked) at(now int64, script *redisconn.Script, keys []string, args ...any) []any {
-	c.Helper()
-	words := script.Command(context.Background(), keys, args...).Whole().Args()
-	words[1] = strings.ReplaceAll(fmt.Sprint(words[1]), "redis.call('TIME')", fmt.Sprintf("{'%d', '%d'}", now/1e6, now%1e6))
-	reply, err := c.client.Do(context.Background(), words...).Result()
-	if err != nil {
-		c.Fatal(err)
-	}
-	return parts(reply)
-}
-
 // parts lists the parts of a reply. A grant, which is one text, becomes "granted" and three numbers.
 func parts(reply any) []any {
 	switch reply := reply.(type) {
@@ -161,53 +132,32 @@ func parts(reply any) []any {
 	return []any{reply}
 }
 
-func (c *clocked) acquire(now int64, owner string) []any {
-	c.Helper()
-	return c.at(now, acquireScript, c.keys, strings.Repeat(owner, ownerLen), 30_000, "{}")
-}
-
-func (c *clocked) release(owner string) {
-	c.Helper()
-	if err := releaseScript.Script.Run(context.Background(), c.client, c.keys, strings.Repeat(owner, ownerLen)).Err(); err != nil {
-		c.Fatal(err)
-	}
-}
-
-// The last token of a block may be another holder's.
-func TestAcquire_S2_clockAtLastToken_rises(t *testing.T) {
-	c := newClocked(t)
-	now := time.Now().UnixMicro()
-	for i, owner := range []string{"a", "b"} {
-		reply := c.acquire(now, owner)
-		if reply[0] != "granted" || i > 0 && reply[1] != now+1 {
-			t.Fatalf("at %d, where the last block ends: %v", now, reply)
+// Tokens rise, also where the clock shows the last token of a block, which may be another holder's. A number
+// of the record has a fixed width, also where the clock starts at 1970. A clock that steps back by decades
+// makes no record too long.
+func TestAcquire_S2_anyClock_rises(t *testing.T) {
+	db := servers.SharedRedis(t)
+	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
+	t.Cleanup(func() { _ = client.Close() })
+	keys := keysOf(driver.Name{Namespace: "n", Key: "k"}).all()
+	const early = 1_000_000
+	today, r := time.Now().UnixMicro(), record{}
+	for i, now := range []int64{early, today, today + driver.FenceBlock, early} {
+		owner, want := strings.Repeat(string(rune('a'+i)), ownerLen), max(now, r.last+1)
+		words := acquireScript.Command(t.Context(), keys, owner, 30_000, "{}").Whole().Args()
+		words[1] = strings.ReplaceAll(fmt.Sprint(words[1]), "redis.call('TIME')", fmt.Sprintf("{'%d', '%d'}", now/1e6, now%1e6))
+		reply, err := client.Do(t.Context(), words...).Result()
+		grant := parts(reply)
+		r, _ = parseRecord(client.Get(t.Context(), keys[0]).Val())
+		if err != nil || grant[0] != "granted" || grant[1] != want || r.token != want {
+			t.Fatalf("at %d: %v, %v, and the record is %+v; want the token %d", now, reply, err, r, want)
 		}
-		now = reply[2].(int64)
-		c.release(owner)
+		if err := releaseScript.Script.Run(t.Context(), client, keys, owner).Err(); err != nil {
+			t.Fatal(err)
+		}
 	}
-}
-
-// A number of the record has a fixed width, also where the clock starts at 1970.
-func TestAcquire_S2_clockBefore2001_tokenHasItsWidth(t *testing.T) {
-	c := newClocked(t)
-	const now = 1_000_000
-	if reply := c.acquire(now, "a"); reply[0] != "granted" || reply[1] != int64(now) {
-		t.Errorf("%v", reply)
-	}
-	if r, err := parseRecord(c.client.Get(t.Context(), c.keys[0]).Val()); err != nil || r.token != now {
-		t.Errorf("the record is %+v, %v", r, err)
-	}
-}
-
-// A clock that steps back by decades makes no record too long.
-func TestAcquire_S2_clockStepsBackDecades_rises(t *testing.T) {
-	c := newClocked(t)
-	first := c.acquire(time.Now().UnixMicro(), "a")
-	c.release("a")
-	next := c.acquire(1_000_000, "b")
-	r, err := parseRecord(c.client.Get(t.Context(), c.keys[0]).Val())
-	if err != nil || next[0] != "granted" || r.token != first[2].(int64)+1 || r.keep < 3*365*24*time.Hour {
-		t.Errorf("after %v: %v, and the record is %+v, %v", first, next, r, err)
+	if r.keep < 3*365*24*time.Hour {
+		t.Errorf("the record is kept for %s", r.keep)
 	}
 }
 
@@ -218,8 +168,10 @@ var hostileNames = []string{
 
 // Two names share all of their keys or none. The keys of one name share a slot.
 func FuzzKeys(f *testing.F) {
-	for i, name := range hostileNames {
-		f.Add("app", name, "app", hostileNames[(i+1)%len(hostileNames)])
+	for _, name := range hostileNames {
+		for _, other := range hostileNames { // the escaped form of a key is a valid key, too
+			f.Add("app", name, "app", other)
+		}
 		f.Add(name, "k", "app:", name)
 	}
 	f.Fuzz(func(t *testing.T, namespace1, key1, namespace2, key2 string) {
@@ -230,34 +182,21 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// The escaped form of a key is a valid key, too.
-func TestKeys_S1_twoNames_twoLocks(t *testing.T) {
-	for _, one := range hostileNames {
-		for _, two := range hostileNames {
-			wantApart(t, driver.Name{Namespace: "app", Key: one}, driver.Name{Namespace: "app", Key: two})
-		}
-	}
-}
-
 func wantApart(t *testing.T, one, two driver.Name) {
 	t.Helper()
 	for _, name := range []driver.Name{one, two} {
 		tag := hashTag(keysOf(name).lock())
-		for _, key := range all(name) {
+		for _, key := range keysOf(name).all() {
 			if tag == "" || hashTag(key) != tag {
 				t.Errorf("%q: the hash tag of %q is %q, of its lock %q", name, key, hashTag(key), tag)
 			}
 		}
 	}
-	for _, key := range all(one) {
-		if slices.Contains(all(two), key) != (one == two) {
+	for _, key := range keysOf(one).all() {
+		if slices.Contains(keysOf(two).all(), key) != (one == two) {
 			t.Errorf("%q and %q: both have the key %q", one, two, key)
 		}
 	}
-}
-
-func all(name driver.Name) []string {
-	return keysOf(name).all()
 }
 
 // valid reports whether a Locker accepts a name.

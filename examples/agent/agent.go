@@ -6,70 +6,53 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
-	"github.com/belugalock/belugalock/examples/agent/internal/hitch"
-	"github.com/belugalock/belugalock/examples/agent/internal/metrics"
 	"github.com/belugalock/belugalock/examples/agent/internal/report"
-	"github.com/belugalock/belugalock/examples/agent/internal/scratch"
-	"github.com/belugalock/belugalock/examples/agent/internal/spans"
+	"github.com/belugalock/belugalock/internal/test/child"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/tracing"
 )
 
 type agent struct {
-	config
-	name    string
-	servers *scratch.Servers
-	locker  *distlock.Locker
-	store   *lockedmemory.LockedMemory[history.Message, history.Message] // of the run with whole turns
-	tracer  trace.Tracer
+	order
+	name   string
+	server *server
+	locker *distlock.Locker
+	store  *lockedmemory.LockedMemory[history.Message, history.Message] // of the run with whole turns
+	tracer trace.Tracer
 }
 
-// runAgent is what an instance does, in a process of its own.
-func runAgent(ctx context.Context, number int, cfg config, deliveries <-chan balancer.Delivery) (err error) {
-	name := fmt.Sprint("instance-", number)
-	end := context.WithoutCancel(ctx)
-	about := spans.About(name, string(cfg.Locked))
-	provider, err := spans.NewProvider(ctx, os.Stdout, name, about)
+// runAgent is the work of an instance, in a process of its own.
+func runAgent(ctx context.Context, program *child.Line, o order) (err error) {
+	name := fmt.Sprint("instance-", o.Instance)
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(balancer.Exporter{Program: program, Instance: name}))
+	observer, err := tracing.New(tracing.WithTracerProvider(provider))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, provider.Shutdown(end)) }()
-	observed := []tracing.Option{tracing.WithTracerProvider(provider)}
-	if cfg.Metrics != "" {
-		meters, err := metrics.NewProvider(os.Stdout, about)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, meters.Shutdown(end)) }()
-		observed = append(observed, tracing.WithMeterProvider(meters))
-	}
-	observer, err := tracing.New(observed...)
+	server, err := open(o.Lock, o.Run)
 	if err != nil {
 		return err
 	}
-	servers, err := scratch.New(cfg.Lock, cfg.Store, cfg.Run)
-	if err != nil {
-		return err
-	}
-	defer servers.Close()
-	if cfg.Chaos {
+	defer server.close()
+	if o.Chaos {
 		slog.SetDefault(slog.New(slog.DiscardHandler)) // that a lock was lost is what chaos is for
 	}
-	locker, err := servers.Locker(ctx, distlock.Options{TTL: cfg.TTL, Holder: name, Observer: observer})
+	locker, err := server.locker(ctx, distlock.Options{TTL: o.TTL, Holder: name, Observer: observer})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, locker.Close(end)) }()
-	store, err := servers.Store(lockedmemory.SessionKey)
+	defer func() { err = errors.Join(err, locker.Close(context.WithoutCancel(ctx))) }()
+	store, err := server.store()
 	if err != nil {
 		return err
 	}
@@ -77,24 +60,34 @@ func runAgent(ctx context.Context, number int, cfg config, deliveries <-chan bal
 	if err != nil {
 		return err
 	}
-	a := agent{cfg, name, servers, locker, memory, provider.Tracer("examples/agent")}
-	for d := range deliveries {
-		// A turn that has lost its lock, or has had no answer in time, is no error: its message is
-		// delivered again.
-		err := a.answer(ctx, d)
-		if err != nil && !errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, distlock.ErrOutcomeUnknown) {
+	a := agent{o, name, server, locker, memory, provider.Tracer("examples/agent")}
+	for {
+		var d balancer.Delivery
+		if program.Receive(&d) != nil {
+			return nil // there are no more messages
+		}
+		t := balancer.Turn{Session: d.Session, Message: d.Message, Instance: name, Start: time.Now()}
+		reached := func() { _ = program.Send(balancer.Line{}) }
+		err := a.answer(history.WithHitch(ctx, d.Strike.Place, reached), d)
+		switch {
+		case err == nil:
+		case errors.Is(err, distlock.ErrLost), errors.Is(err, distlock.ErrUnavailable), errors.Is(err, distlock.ErrOutcomeUnknown):
+			// The turn has lost its lock, or has had no answer in time. The message is delivered again.
+			t.Error, t.Refused = err.Error(), errors.As(err, new(*sessionstore.StaleError))
+		default:
+			return err
+		}
+		t.End = time.Now()
+		if err := program.Send(balancer.Line{Turn: &t}); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // answer deals with one message of a user.
-func (a *agent) answer(ctx context.Context, d balancer.Delivery) (err error) {
-	ctx, end := spans.StartTurn(hitch.With(ctx, d.Hitch), a.tracer, d.Session, d.Message)
-	defer func() { end(err) }()
+func (a *agent) answer(ctx context.Context, d balancer.Delivery) error {
 	ctx = lockedmemory.WithSession(ctx, conversation(d.Session))
-	list := a.list(a.servers, d.Session)
+	list := listOf(a.server, a.Locked, d.Session)
 	switch a.Locked {
 	case report.NoLock:
 		return a.turn(ctx, list, d.Message)
@@ -110,7 +103,7 @@ func (a *agent) answer(ctx context.Context, d balancer.Delivery) (err error) {
 	// The lock covers the whole turn. A message keeps its ID however often it is delivered, and is answered
 	// once.
 	question := history.Question(d.Message, a.name)
-	_, err = a.store.Answer(ctx, fmt.Sprint("message-", d.Message), question,
+	_, err := a.store.Answer(ctx, fmt.Sprint("message-", d.Message), question,
 		func(ctx context.Context) ([]history.Message, error) {
 			seen, err := a.store.Load(ctx, "")
 			if err != nil {
@@ -139,9 +132,8 @@ func (a *agent) turn(ctx context.Context, memory history.Memory, message int) er
 
 // model stands for a language model.
 func (a *agent) model(ctx context.Context, seen []history.Message, question history.Message) (history.Message, error) {
-	ctx, span := a.tracer.Start(ctx, spans.Model)
+	ctx, span := a.tracer.Start(ctx, "model")
 	defer span.End()
-	hitch.At(ctx, hitch.Model)
 	select {
 	case <-time.After(time.Duration(10+rand.IntN(31)) * time.Millisecond):
 		return history.Answer(seen, question), nil

@@ -9,33 +9,29 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
-	"time"
-
-	"golang.org/x/term"
 
 	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
-	"github.com/belugalock/belugalock/examples/agent/internal/report"
+	"github.com/belugalock/belugalock/internal/test/child"
 )
 
 //go:embed usage.txt
 var usage string
 
-// config is what the instances are told. Run begins the name of all that they write to servers.
+// config is what the user has asked for.
 type config struct {
-	Lock, Store, Run           string
+	Lock                       string // the URL of the server; empty for an embedded one
 	Instances, Sessions, Turns int
-	Locked                     report.Locked
 	Chaos                      bool
-	Metrics                    string        // the address of the metrics, if there shall be any
-	TTL                        time.Duration // how long others wait for what a dead instance held; a living one renews it
-	Report                     string        // the file of the page, if there shall be one
+	Report                     string // the file of the page, or empty
 }
 
 func main() {
-	balancer.Serve(runAgent)
+	child.Serve(map[string]child.Work{balancer.Role: child.Role(runAgent)})
 
 	cfg, err := parse(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
@@ -43,24 +39,52 @@ func main() {
 		return
 	}
 	if err != nil {
-		complain(err)
-		fmt.Fprintln(os.Stderr, "For help: go run ./examples/agent -h")
+		fmt.Fprintf(os.Stderr, "agent: %v\nFor help: go run ./examples/agent -h\n", err)
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	err = compare(ctx, cfg)
-	if err != nil {
-		complain(err)
+	if err := compare(ctx, cfg); err != nil {
+		fmt.Fprintf(os.Stderr, "agent: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-// complain prints an error. A terminal would break its lines within words.
-func complain(err error) {
-	line := fmt.Sprintf("agent: %v\n", err)
-	if term.IsTerminal(int(os.Stderr.Fd())) {
-		line = report.Paragraph(line)
+func parse(args []string) (cfg config, err error) {
+	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&cfg.Lock, "lock", "", "")
+	flags.IntVar(&cfg.Instances, "instances", 4, "")
+	flags.IntVar(&cfg.Sessions, "sessions", 3, "")
+	flags.IntVar(&cfg.Turns, "turns", 120, "")
+	flags.BoolVar(&cfg.Chaos, "chaos", false, "")
+	flags.StringVar(&cfg.Report, "report", "", "")
+	if err := flags.Parse(args); err != nil {
+		return cfg, err
 	}
-	fmt.Fprint(os.Stderr, line)
+	switch {
+	case flags.NArg() > 0:
+		return cfg, fmt.Errorf("%q is not a flag", flags.Arg(0))
+	case cfg.Instances < 1 || cfg.Instances > 64 || cfg.Sessions < 1 || cfg.Turns < 1:
+		return cfg, errors.New("-instances must be 1 to 64, -sessions and -turns at least 1")
+	case cfg.Chaos && cfg.Instances < 2:
+		return cfg, errors.New("-chaos needs two -instances at least: others go on where one was killed or paused")
+	case cfg.Chaos && runtime.GOOS == "windows":
+		return cfg, errors.New("-chaos cannot work here: Windows has no signal that pauses a process")
+	}
+	if cfg.Lock != "" {
+		server, err := open(cfg.Lock, "")
+		if err != nil {
+			return cfg, fmt.Errorf("-lock: %w", err)
+		}
+		server.close()
+	}
+	if cfg.Report != "" { // rather now than after the runs
+		file, err := os.OpenFile(cfg.Report, os.O_WRONLY|os.O_CREATE, 0o666)
+		if err != nil {
+			return cfg, fmt.Errorf("-report: %w", err)
+		}
+		return cfg, file.Close()
+	}
+	return cfg, nil
 }

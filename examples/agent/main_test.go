@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,8 +37,7 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.WaitDelay = 5 * time.Second
-	// The race detector lets every process sleep for a second before it ends, unless told not to.
-	cmd.Env = append(os.Environ(), asProgram+"=yes", "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), asProgram+"=yes")
 	return cmd
 }
 
@@ -58,12 +55,7 @@ func finish(t *testing.T, cmd *exec.Cmd) outcome {
 func begin(t *testing.T, cmd *exec.Cmd) func() outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout = &stdout
-	if cmd.Stderr == nil {
-		cmd.Stderr = &stderr
-	} else {
-		cmd.Stderr = io.MultiWriter(&stderr, cmd.Stderr)
-	}
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +119,7 @@ func checkReport(t *testing.T, got outcome, messages int) {
 		t.Error("with a lock around Save alone no answer is stale")
 	}
 	for _, want := range []string{
-		"stale writes refused", "wait for the lock, median", "lockedmemory.answer", "distlock.acquire", "lockedmemory.load ", "model ", "lockedmemory.save_once",
-		"distlock.release", "░",
+		"stale writes refused", "wait for the lock, median", "With a lock around the whole turn",
 	} {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("the report does not show %q", want)
@@ -144,22 +135,13 @@ func checkReport(t *testing.T, got outcome, messages int) {
 func TestAgent_showsDamageWithoutTheLockAndNoneWithIt(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "r.html")
-	var store spanStore
-	server := httptest.NewServer(&store)
-	defer server.Close()
-	cmd := program(t, "-turns", "30", "-report", path, "-metrics", "127.0.0.1:0")
-	cmd.Env = append(cmd.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+server.URL)
-	scraped := scrape(t, cmd)
-	got := finish(t, cmd)
+	got := finish(t, program(t, "-turns", "30", "-report", path))
 	checkReport(t, got, 3*30)
-	store.checkMetrics(t, <-scraped)
 	for _, want := range []string{"no lock: 108 messages\n", "Save only: 108 messages\n", "whole turn: 108 messages\n"} {
 		if !strings.Contains(got.stderr, want) {
 			t.Errorf("stderr does not say %q", want)
 		}
 	}
-	store.check(t, 3*36)
-
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -174,8 +156,7 @@ func TestAgent_showsDamageWithoutTheLockAndNoneWithIt(t *testing.T) {
 func TestAgent_oneInstanceAloneDoesNoDamage(t *testing.T) {
 	t.Parallel()
 	got := finish(t, program(t, "-instances", "1", "-turns", "10", "-sessions", "1"))
-	if got.code != 0 || !strings.Contains(got.stdout, "Without a lock nothing went wrong this time") ||
-		!strings.Contains(got.stdout, "No turn had to wait") {
+	if got.code != 0 || !strings.Contains(got.stdout, "Without a lock nothing went wrong this time") {
 		t.Errorf("exit code %d, want 0 and a word about the missing damage", got.code)
 	}
 }

@@ -1,110 +1,106 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
-	"github.com/belugalock/belugalock/examples/agent/internal/metrics"
+	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/page"
 	"github.com/belugalock/belugalock/examples/agent/internal/report"
-	"github.com/belugalock/belugalock/examples/agent/internal/scratch"
-	"github.com/belugalock/belugalock/examples/agent/internal/spans"
+	"github.com/belugalock/belugalock/lockedmemory"
 )
+
+// order is what an instance is told.
+type order struct {
+	Instance  int // from 1
+	Lock, Run string
+	Locked    report.Locked
+	TTL       time.Duration // how long others wait for what a dead instance held; a living one renews it
+	Chaos     bool
+}
 
 // compare has all messages answered in each run. It fails if the lock around the whole turn broke
 // its promise.
 func compare(ctx context.Context, cfg config) (err error) {
-	cfg.TTL = 5 * time.Second
-	var chaos balancer.Chaos
+	c := &report.Comparison{Chaos: cfg.Chaos, TTL: 5 * time.Second, Server: "the server at -lock", Began: time.Now(),
+		Plan: balancer.Plan{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns}}
 	if cfg.Chaos {
-		cfg.TTL = time.Second
-		chaos = balancer.Chaos{Strikes: 10, Pause: cfg.TTL * 3 / 2}
+		c.TTL, c.Strikes, c.Pause = time.Second, 10, 1500*time.Millisecond
 	}
-	var shown *metrics.Server
-	if cfg.Metrics != "" {
-		if shown, err = metrics.Listen(cfg.Metrics); err != nil {
-			return fmt.Errorf("-metrics: %w", err)
+	if cfg.Lock == "" {
+		redis, err := miniredis.Run()
+		if err != nil {
+			return err
 		}
-		defer func() { err = errors.Join(err, shown.Close()) }()
-		fmt.Fprintf(os.Stderr, "metrics: %s\n", shown.URL())
+		defer redis.Close()
+		redis.ClockTTL(true) // or no lock would ever expire
+		cfg.Lock, c.Server = "redis://"+redis.Addr(), "a Redis embedded in the program"
 	}
-	all := &report.Comparison{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns, Chaos: chaos, TTL: cfg.TTL, Began: time.Now()}
-	all.Locks, all.Histories, all.Servers = cfg.about()
-	var own embedded
-	defer own.close()
-	if err := own.serve(&cfg); err != nil {
-		return err
-	}
-	if cfg.Chaos {
-		chaos.KillNode = own.killer()
-	}
-	cfg.Run = "agent-" + rand.Text()
-	if err := (&runs{config: cfg, metrics: shown}).all(ctx, chaos, all); err != nil {
-		return err
-	}
-	err = all.Print(os.Stdout)
-	if cfg.Report != "" {
-		err = errors.Join(err, page.Save(cfg.Report, all))
-	}
-	return err
-}
-
-// runs are the three runs of a comparison.
-type runs struct {
-	config
-	servers *scratch.Servers
-	metrics *metrics.Server // nil if there shall be none
-}
-
-// all borrows the servers for all runs.
-func (r *runs) all(ctx context.Context, chaos balancer.Chaos, c *report.Comparison) (err error) {
-	if r.servers, err = scratch.New(r.Lock, r.Store, r.Run); err != nil {
-		return err
-	}
-	defer r.servers.Close()
-	if err := r.servers.Prepare(ctx); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.servers.Remove(context.WithoutCancel(ctx))) }()
-	// A node that is killed stays away, so the last run alone loses one.
-	calm := chaos
-	calm.KillNode = nil
-	if c.NoLock, err = r.one(ctx, report.NoLock, calm); err != nil {
-		return err
-	}
-	if c.SaveOnly, err = r.one(ctx, report.SaveOnly, calm); err != nil {
-		return err
-	}
-	c.WholeTurn, err = r.one(ctx, report.WholeTurn, chaos)
-	return err
-}
-
-// one has all messages answered by instances, and judges the histories.
-func (r *runs) one(ctx context.Context, locked report.Locked, chaos balancer.Chaos) (*report.Result, error) {
-	cfg := r.config
-	cfg.Locked = locked
-	plan := balancer.Plan{Instances: cfg.Instances, Sessions: cfg.Sessions, Turns: cfg.Turns, Chaos: chaos}
-	progress := report.Progress(plan.Deliveries(), locked, cfg.Chaos)
-	result := &report.Result{Locked: locked, Began: time.Now()}
-	var err error
-	result.Tally, err = balancer.Run(ctx, cfg, plan, func(s spans.Span, so balancer.Tally) {
-		result.Spans = append(result.Spans, s)
-		progress(s.Name == spans.Turn && s.Error == "", so)
-	}, func(instance int, page []byte) error {
-		return r.metrics.Put(fmt.Sprint(locked, instance), page)
-	})
-	result.Took = time.Since(result.Began)
+	run := "agent_" + strings.ToLower(rand.Text())
+	server, err := open(cfg.Lock, run)
 	if err != nil {
-		return result, err
+		return err
 	}
-	histories, err := cfg.histories(ctx, r.servers)
-	for session, messages := range histories {
-		result.Judge(session, messages, cfg.Turns)
+	defer server.close()
+	if err := server.prepare(ctx); err != nil {
+		_ = server.remove(context.WithoutCancel(ctx)) // err has the cause
+		return err
 	}
-	return result, err
+	defer func() { err = errors.Join(err, server.remove(context.WithoutCancel(ctx))) }()
+	for i, locked := range []report.Locked{report.NoLock, report.SaveOnly, report.WholeTurn} {
+		result := &report.Result{Locked: locked}
+		c.Runs[i] = result
+		told := func(instance int) any { return order{instance, cfg.Lock, run, locked, c.TTL, cfg.Chaos} }
+		began := time.Now()
+		result.Outcome, err = balancer.Run(ctx, c.Plan, told, report.Progress(c.Deliveries(), locked))
+		result.Took = time.Since(began)
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		if err != nil {
+			return err
+		}
+		for session := range cfg.Sessions {
+			messages, err := stored(ctx, server, locked, session)
+			if err != nil {
+				return err
+			}
+			result.Judge(messages, cfg.Turns)
+		}
+	}
+	err = c.Print(os.Stdout)
+	if cfg.Report == "" {
+		return err
+	}
+	var html bytes.Buffer
+	return errors.Join(err, page.Write(&html, c), os.WriteFile(cfg.Report, html.Bytes(), 0o666))
+}
+
+// conversation is the session ID of a conversation, for the store and for its lock.
+func conversation(session int) string { return fmt.Sprint("conversation-", session) }
+
+// listOf is the list of a conversation. Each run has its own.
+func listOf(s *server, locked report.Locked, session int) list {
+	return list{s, fmt.Sprint(locked, "-", session)}
+}
+
+// stored returns a conversation at the end of a run.
+func stored(ctx context.Context, s *server, locked report.Locked, session int) ([]history.Message, error) {
+	if locked != report.WholeTurn {
+		return listOf(s, locked, session).Load(ctx, "")
+	}
+	store, err := s.store()
+	if err != nil {
+		return nil, err
+	}
+	return store.Load(lockedmemory.WithSession(ctx, conversation(session)), "")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -17,18 +18,29 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
+// Ready calls share a round trip, up to a limit. A lone call is a plain command, also after a round trip.
 func TestNodeQueue_readyCalls_shareARoundTrip(t *testing.T) {
 	s, q, w := patiently(t, onNode(t))
 	const n = 20
-	end := q.occupy(t, s, w)
-	wait := q.together(t, s, 0, n)
-	end()
-	wait()
-	w.want(t, 0, n)
-	q.wantIdle(t)
+	for i := range 10 {
+		must(t, s.take(t.Context(), i))
+	}
+	w.want(t, 10)
+	for calls, pipelines := range map[int][]int{1: nil, n: {n}, maxShared + 10: {maxShared, 10}} {
+		end := q.occupy(t, s, w)
+		wait := q.together(t, s, 0, calls)
+		end()
+		wait()
+		if calls == 1 {
+			w.want(t, 1)
+		} else {
+			w.want(t, 0, pipelines...)
+		}
+		q.wantIdle(t)
+	}
 
 	// Each gets the answer to its own question.
-	end = q.occupy(t, s, w)
+	end := q.occupy(t, s, w)
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
@@ -43,35 +55,6 @@ func TestNodeQueue_readyCalls_shareARoundTrip(t *testing.T) {
 	q.wantIdle(t)
 }
 
-func TestNodeQueue_isBounded(t *testing.T) {
-	s, q, w := patiently(t, onNode(t))
-	end := q.occupy(t, s, w)
-	wait := q.together(t, s, 0, maxShared+10)
-	end()
-	wait()
-	if slices.Max(w.pipelines) != maxShared {
-		t.Errorf("pipelines of %d", w.pipelines)
-	}
-	q.wantIdle(t)
-}
-
-// A lone call is a plain command, also after a round trip.
-func TestNodeQueue_loneCall_plainCommand(t *testing.T) {
-	s, q, w := patiently(t, onNode(t))
-	for i := range 10 {
-		if err := s.take(t.Context(), i); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.want(t, 10)
-	end := q.occupy(t, s, w)
-	wait := q.together(t, s, 0, 1)
-	end()
-	wait()
-	w.want(t, 1)
-	q.wantIdle(t)
-}
-
 // On the way to a distant server, no call waits for the round trip of another call.
 func TestNodeQueue_distantServer_noExtraTrip(t *testing.T) {
 	options, proxy := proxied(t)
@@ -81,11 +64,7 @@ func TestNodeQueue_distantServer_noExtraTrip(t *testing.T) {
 	q.patience = sharePatience
 	var all sync.WaitGroup
 	q.each(together, func(client *redis.Client) { _ = client.Ping(t.Context()).Err() })
-	const (
-		trip = 200 * time.Millisecond
-		// A call that waits for another's round trip takes at least 1.6 of them.
-		limit = trip * 3 / 2
-	)
+	const trip, limit = 200 * time.Millisecond, 300 * time.Millisecond // behind another call: 320 ms
 	proxy.Latency(trip / 2)
 	timed := func(what string, i int) {
 		stop, start := leakcheck.Stalls(), time.Now()
@@ -116,16 +95,14 @@ func TestNodeQueue_distantServer_noExtraTrip(t *testing.T) {
 // go-redis repeats a pipeline only for an error of its first command.
 func TestNodeQueue_C_rejectedCall_isSentAgain(t *testing.T) {
 	s, q, w := patiently(t, onNode(t))
-	w.pipeline = func(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-		return func(ctx context.Context, cmds []redis.Cmder) error {
-			err := next(ctx, cmds)
-			for _, cmd := range cmds {
-				if strings.Contains(fmt.Sprint(cmd.Args()...), "holder 2") {
-					cmd.SetErr(reply("TRYAGAIN Multiple keys request during rehashing of slot"))
-				}
+	w.pipeline = func(cmds []redis.Cmder, send func() error) error {
+		err := send()
+		for _, cmd := range cmds {
+			if strings.Contains(fmt.Sprint(cmd.Args()...), "holder 2") {
+				cmd.SetErr(reply("TRYAGAIN Multiple keys request during rehashing of slot"))
 			}
-			return err
 		}
+		return err
 	}
 	end := q.occupy(t, s, w)
 	first := q.together(t, s, 0, 1) // of the pipeline
@@ -140,27 +117,25 @@ func TestNodeQueue_C_rejectedCall_isSentAgain(t *testing.T) {
 // A hook of the application that refuses or panics fails the calls, and no others.
 func TestNodeQueue_survivesHooks(t *testing.T) {
 	stop := errors.New("stop")
-	for what, hook := range map[string]redis.ProcessPipelineHook{
-		"refuses": func(context.Context, []redis.Cmder) error { return stop },
-		"panics":  func(context.Context, []redis.Cmder) error { panic(stop) },
+	for what, hook := range map[string]func([]redis.Cmder, func() error) error{
+		"refuses": func([]redis.Cmder, func() error) error { return stop },
+		"panics":  func([]redis.Cmder, func() error) error { panic(stop) },
 	} {
-		t.Run(what, func(t *testing.T) {
-			s, q, w := patiently(t, onNode(t))
-			w.pipeline = func(redis.ProcessPipelineHook) redis.ProcessPipelineHook { return hook }
-			end := q.occupy(t, s, w)
-			errs := make(chan error)
-			for i := range 4 {
-				go func() { errs <- s.take(context.Background(), i) }()
+		s, q, w := patiently(t, onNode(t))
+		w.pipeline = hook
+		end := q.occupy(t, s, w)
+		errs := make(chan error)
+		for i := range 4 {
+			go func() { errs <- s.take(context.Background(), i) }()
+		}
+		q.awaitPending(t, 4)
+		end()
+		for range 4 {
+			if err := <-errs; !errors.Is(err, stop) && !errors.Is(err, errPanicked) {
+				t.Errorf("a hook %s: error %v", what, err)
 			}
-			q.awaitPending(t, 4)
-			end()
-			for range 4 {
-				if err := <-errs; !errors.Is(err, stop) && !errors.Is(err, errPanicked) {
-					t.Errorf("error %v", err)
-				}
-			}
-			q.wantIdle(t)
-		})
+		}
+		q.wantIdle(t)
 	}
 }
 
@@ -175,9 +150,7 @@ func TestNodeQueue_clusterNodes_areApart(t *testing.T) {
 		other++
 	}
 	for _, lock := range []int{hangs, other} {
-		if _, err := s.holder(t.Context(), lock); err != nil {
-			t.Fatal(err)
-		}
+		s.mustAnswer(t, lock)
 		q := s.shared.queueOf(keyOf(lock))
 		if q.patience = time.Hour; q != s.shared.queueOf(keyOf(lock)+"fence") {
 			t.Error("one node has two queues")
@@ -212,38 +185,35 @@ func TestNodeQueue_clusterNodes_areApart(t *testing.T) {
 // soon is how long leavers stay.
 const soon = 100 * time.Millisecond
 
-// leavers make contexts that end soon, by the cause in their name.
-var leavers = map[string]func() (context.Context, context.CancelFunc, error){
-	"cancelled": func() (context.Context, context.CancelFunc, error) {
-		ctx, cancel := context.WithCancel(context.Background())
-		time.AfterFunc(soon, cancel)
-		return ctx, cancel, context.Canceled
-	},
-	"deadline": func() (context.Context, context.CancelFunc, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), soon)
-		return ctx, cancel, context.DeadlineExceeded
-	},
+// leaver makes a context that ends soon.
+func leaver(how string) (context.Context, context.CancelFunc) {
+	if how == "deadline" {
+		return context.WithTimeout(context.Background(), soon)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(soon, cancel)
+	return ctx, cancel
 }
 
 func TestNodeQueue_leavesBeforeSend_notSent(t *testing.T) {
-	for how, leaver := range leavers {
+	for _, how := range []string{"cancelled", "deadline"} {
 		t.Run(how, func(t *testing.T) {
 			s, q, w := patiently(t, onNode(t))
 			end := q.occupy(t, s, w)
 			wait := q.together(t, s, 0, 3)
-			ctx, cancel, want := leaver()
+			ctx, cancel := leaver(how)
 			defer cancel()
 			stop, start := leakcheck.Stalls(), time.Now()
 			err := s.take(ctx, 3)
 			// Half of the limit is for a busy machine.
 			late := time.Since(start) - soon - stop()
-			if !errors.Is(err, want) || !errors.Is(err, ErrNotDone) || late > 100*time.Millisecond {
+			if !errors.Is(err, ctx.Err()) || !errors.Is(err, ErrNotDone) || late > 100*time.Millisecond {
 				t.Errorf("%v, %s late", err, late)
 			}
 			end()
 			wait()
-			if holder, err := s.holder(t.Context(), 3); err != nil || holder != "" {
-				t.Errorf("the call was sent: %q, %v", holder, err)
+			if holder := s.mustAnswer(t, 3); holder != "" {
+				t.Errorf("the call was sent: %q", holder)
 			}
 			q.wantIdle(t)
 		})
@@ -283,7 +253,6 @@ func TestNodeQueue_leavesAfterSend_othersAnswered(t *testing.T) {
 			<-ctx.Done()
 			stop, ended := leakcheck.Stalls(), time.Now()
 			err := <-left
-			// Half of the limit is for a busy machine.
 			if late := time.Since(ended) - stop(); !errors.Is(err, ctx.Err()) || errors.Is(err, ErrNotDone) || late > 100*time.Millisecond {
 				t.Errorf("%v, %s late", err, late)
 			}
@@ -291,8 +260,8 @@ func TestNodeQueue_leavesAfterSend_othersAnswered(t *testing.T) {
 			held.Release()
 			others.Wait()
 			w.want(t, 0, 4)
-			if holder, err := s.holder(t.Context(), 3); err != nil || holder == "" {
-				t.Errorf("the call of the leaver has no effect: %v", err)
+			if s.mustAnswer(t, 3) == "" {
+				t.Error("the call of the leaver has no effect")
 			}
 			q.wantIdle(t)
 		})
@@ -301,7 +270,7 @@ func TestNodeQueue_leavesAfterSend_othersAnswered(t *testing.T) {
 
 // Callers without an answer leave when their contexts end.
 func TestNodeQueue_L_callersReturnInTime(t *testing.T) {
-	for how, leaver := range leavers {
+	for _, how := range []string{"cancelled", "deadline"} {
 		t.Run(how, func(t *testing.T) {
 			options, proxy := proxied(t)
 			s, q, w := patiently(t, options)
@@ -314,7 +283,7 @@ func TestNodeQueue_L_callersReturnInTime(t *testing.T) {
 				stop, start := leakcheck.Stalls(), time.Now()
 				var took [5]time.Duration
 				for i := range took {
-					ctx, cancel, _ := leaver()
+					ctx, cancel := leaver(how)
 					all.Go(func() {
 						defer cancel()
 						if err := s.take(ctx, i); err == nil {
@@ -329,7 +298,6 @@ func TestNodeQueue_L_callersReturnInTime(t *testing.T) {
 					end()
 				}
 				all.Wait()
-				// Half of the limit is for a busy machine.
 				if late := slices.Max(took[:]) - soon - stop(); late > 100*time.Millisecond {
 					t.Errorf("%s late", late)
 				}
@@ -357,4 +325,111 @@ func TestNodeQueue_answerWhileLeaving_counts(t *testing.T) {
 	if err := q.abandon(r); err != nil {
 		t.Errorf("with an answer: %v", err)
 	}
+}
+
+func TestConns_failedAreClosed(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
+	transport := New(client, nil)
+	defer transport.Close()
+	ping := redis.NewCmd(t.Context(), "ping")
+	if err := transport.Send(t.Context(), "", ping); err != nil || ping.Err() == nil {
+		t.Errorf("%v, %v", err, ping.Err())
+	}
+	if len(transport.queueOf("").idle) != 0 {
+		t.Error("a connection that has failed is kept")
+	}
+}
+
+// A slow reply costs no connection. A caller that leaves costs the one that it used.
+func TestConns_closedByLeaversAlone(t *testing.T) {
+	options, proxy := proxied(t)
+	options.ClientName = "costs"
+	s := open(t, options)
+	connections := func() (ids []string) {
+		list, err := servers.SharedServer().Do("CLIENT", "LIST")
+		must(t, err)
+		for line := range strings.Lines(list) {
+			if strings.Contains(line, " name=costs ") {
+				id, _, _ := strings.Cut(line, " ")
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	s.mustAnswer(t, 9)
+	must(t, s.shared.Send(t.Context(), "", redis.NewCmd(t.Context(), "ping"), redis.NewCmd(t.Context(), "ping")))
+	before := connections()
+	proxy.Latency(30 * time.Millisecond)
+	for range 5 {
+		s.mustAnswer(t, 9)
+	}
+	// A pipeline needs no second connection.
+	if after := connections(); len(before) != 1 || len(after) != 1 || after[0] != before[0] {
+		t.Errorf("connections %v before slow replies, %v after", before, after)
+	}
+	proxy.Latency(0)
+	held := proxy.HoldRequests(faultnet.First(1, faultnet.Containing("evalsha")))
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := s.holder(ctx, 9)
+		left <- err
+	}()
+	held.Wait(1)
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("the leaver: %v", err)
+	}
+	held.Release()
+	s.mustAnswer(t, 9)
+	servers.Await(t, 10*time.Second, "another connection", func() bool {
+		after := connections()
+		return len(after) == 1 && after[0] != before[0]
+	})
+}
+
+// A caller may leave just before a dial ends.
+func TestConns_leaverDuringDial_isClosed(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	client := redis.NewClient(&redis.Options{
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return near, nil },
+	})
+	defer client.Close()
+	c := newConn(client.Options())
+	defer c.client.Close()
+	c.closeWire()
+	wire, err := c.client.Options().Dialer(t.Context(), "tcp", "")
+	must(t, err)
+	if err := wire.SetDeadline(time.Time{}); err == nil {
+		t.Error("the connection is open")
+	}
+}
+
+// A server that hangs gets no more connections than the pool of the application's client has.
+func TestNodeQueue_connectionsAreBounded(t *testing.T) {
+	options, proxy := proxied(t)
+	options.PoolSize = 4
+	s := open(t, options)
+	q := s.shared.queueOf(keyOf(9))
+	q.patience = time.Millisecond
+	s.mustAnswer(t, 9)
+	held := proxy.HoldRequests(faultnet.Containing("evalsha"))
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer func() {
+		cancel()
+		all.Wait()
+		held.Release()
+	}()
+	for range 40 {
+		all.Go(func() { _, _ = s.holder(ctx, 9) })
+		time.Sleep(2 * time.Millisecond)
+	}
+	servers.Await(t, 10*time.Second, "all connections in use", func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.inFlight == 4 && len(q.pending) > 0
+	})
 }

@@ -48,16 +48,29 @@ func (l *locks) holder(ctx context.Context, lock int) (string, error) {
 	return cmd.Text()
 }
 
+// mustAnswer fails the test if the server does not say who holds a lock.
+func (l *locks) mustAnswer(t *testing.T, lock int) (holder string) {
+	t.Helper()
+	holder, err := l.holder(t.Context(), lock)
+	must(t, err)
+	return holder
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // onNode are the options of a client of the shared Redis.
 func onNode(t *testing.T) redis.UniversalOptions {
-	t.Helper()
 	db := servers.SharedRedis(t)
 	return redis.UniversalOptions{Addrs: []string{db.Addr()}, DB: db.DB(), ContextTimeoutEnabled: true}
 }
 
 // proxied is onNode behind a proxy.
 func proxied(t *testing.T) (redis.UniversalOptions, *faultnet.Proxy) {
-	t.Helper()
 	options := onNode(t)
 	proxy := faultnet.New(t, options.Addrs[0])
 	options.Addrs[0] = proxy.Addr()
@@ -90,7 +103,7 @@ type traffic struct {
 	commands  int
 	pipelines []int // how many commands each has
 	held      chan struct{}
-	pipeline  func(redis.ProcessPipelineHook) redis.ProcessPipelineHook
+	pipeline  func(cmds []redis.Cmder, send func() error) error // instead of send
 }
 
 func (w *traffic) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -98,13 +111,7 @@ func (w *traffic) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (w *traffic) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if strings.HasPrefix(cmd.Name(), "eval") {
-			w.mu.Lock()
-			w.commands++
-			held := w.held
-			w.mu.Unlock()
-			if held != nil {
-				<-held
-			}
+			w.note(func() { w.commands++ })
 		}
 		return next(ctx, cmd)
 	}
@@ -112,21 +119,31 @@ func (w *traffic) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (w *traffic) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if !strings.HasPrefix(cmds[0].Name(), "eval") { // a connection is set up
-			return next(ctx, cmds)
-		}
-		w.mu.Lock()
-		w.pipelines = append(w.pipelines, len(cmds))
-		held, wrap := w.held, w.pipeline
-		w.mu.Unlock()
-		if held != nil {
-			<-held
-		}
-		if wrap != nil {
-			return wrap(next)(ctx, cmds)
+		if strings.HasPrefix(cmds[0].Name(), "eval") { // or a connection is set up
+			if w.note(func() { w.pipelines = append(w.pipelines, len(cmds)) }); w.pipeline != nil {
+				return w.pipeline(cmds, func() error { return next(ctx, cmds) })
+			}
 		}
 		return next(ctx, cmds)
 	}
+}
+
+// note counts a request, and holds it up.
+func (w *traffic) note(count func()) {
+	var held chan struct{}
+	w.locked(func() {
+		count()
+		held = w.held
+	})
+	if held != nil {
+		<-held
+	}
+}
+
+func (w *traffic) locked(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
 }
 
 // want checks the counts, and starts them again.
@@ -147,9 +164,7 @@ func patiently(t *testing.T, options redis.UniversalOptions) (*locks, *nodeQueue
 	q := s.shared.queueOf(keyOf(9))
 	q.patience = time.Hour
 	for _, script := range []*Script{takeScript, holderScript} {
-		if err := script.Load(t.Context(), s.client).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, script.Load(t.Context(), s.client).Err())
 	}
 	w := &traffic{}
 	q.each(q.options.PoolSize, func(client *redis.Client) { client.AddHook(w) })
@@ -186,9 +201,7 @@ func (q *nodeQueue) awaitPending(t *testing.T, n int) {
 func (q *nodeQueue) occupy(t *testing.T, s *locks, w *traffic) (end func()) {
 	t.Helper()
 	gate := make(chan struct{})
-	w.mu.Lock()
-	w.commands, w.held = 0, gate
-	w.mu.Unlock()
+	w.locked(func() { w.commands, w.held = 0, gate })
 	var all sync.WaitGroup
 	for range maxInFlight {
 		all.Go(func() {
@@ -197,14 +210,11 @@ func (q *nodeQueue) occupy(t *testing.T, s *locks, w *traffic) (end func()) {
 			}
 		})
 	}
-	servers.Await(t, 10*time.Second, "round trips under way", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.commands == maxInFlight
+	servers.Await(t, 10*time.Second, "round trips under way", func() (all bool) {
+		w.locked(func() { all = w.commands == maxInFlight })
+		return all
 	})
-	w.mu.Lock()
-	w.commands, w.held = 0, nil // others pass
-	w.mu.Unlock()
+	w.locked(func() { w.commands, w.held = 0, nil }) // others pass
 	end = sync.OnceFunc(func() {
 		gate <- struct{}{}
 		q.awaitPending(t, 0)

@@ -3,10 +3,10 @@ package redisconn
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -27,7 +27,7 @@ func (r reply) Error() string { return string(r) }
 func (reply) RedisError()     {}
 
 // Another copy follows only an error that may pass. A copy that was rejected, or not written, has no
-// effect.
+// effect. If an earlier copy may have taken effect, the call may have, whatever became of its last copy.
 func TestFateOf(t *testing.T) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{})
 	defer client.Close()
@@ -50,9 +50,26 @@ func TestFateOf(t *testing.T) {
 			t.Errorf("%v: another copy %t, an effect %t", c.err, again, effect)
 		}
 	}
+	for _, err := range []error{notSent(io.EOF), io.EOF} {
+		if after := WithEarlierCopy(true, err); !mayHaveEffect(after) || !errors.Is(after, io.EOF) {
+			t.Errorf("%#v: %#v", err, after)
+		}
+	}
 }
 
-// The client reloads the nodes of a Cluster if that may help.
+// unreachable is the client of a Cluster whose node it never reaches. It counts how often it asks for nodes.
+func unreachable() (client *redis.ClusterClient, asked *atomic.Int32) {
+	asked = new(atomic.Int32)
+	return redis.NewClusterClient(&redis.ClusterOptions{
+		MaxRedirects: -1, DialerRetries: 1,
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF },
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			asked.Add(1)
+			return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, nil
+		},
+	}), asked
+}
+
 func TestReload_ifItMayHelp(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -66,35 +83,21 @@ func TestReload_ifItMayHelp(t *testing.T) {
 		{fmt.Errorf("a call: %w", redis.ErrPoolTimeout), 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var asked atomic.Int32
-			client := redis.NewClusterClient(&redis.ClusterOptions{
-				ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
-					asked.Add(1)
-					return nil, io.EOF
-				},
-			})
+			client, asked := unreachable()
 			defer client.Close()
 			reload(client, c.err)
 			synctest.Wait()
 			if asked.Load() != c.anew {
 				t.Errorf("%v: the client has asked %d times, want %d", c.err, asked.Load(), c.anew)
 			}
+			time.Sleep(time.Second) // the client pauses between two loads
 		})
 	}
 }
 
-// The client reloads the nodes of a Cluster after a round trip that has failed.
 func TestNodeQueue_L_failedTrip_reloadsNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int32
-		client := redis.NewClusterClient(&redis.ClusterOptions{
-			MaxRedirects: -1, DialerRetries: 1,
-			Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF },
-			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
-				asked.Add(1)
-				return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, nil
-			},
-		})
+		client, asked := unreachable()
 		defer client.Close()
 		_ = client.ForEachMaster(t.Context(), func(context.Context, *redis.Client) error { return nil })
 		transport := New(client, nil)
@@ -172,7 +175,7 @@ func TestTransport_S1_followsFailovers(t *testing.T) {
 // The commands behind a script that the server does not know take effect after it, and those before it once.
 func TestSend_S2_unknownScript_keepsTheOrder(t *testing.T) {
 	l := open(t, onNode(t))
-	add := NewScript("-- " + fmt.Sprint(rand.Uint64()) + "\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])")
+	add := NewScript("-- " + rand.Text() + "\nreturn redis.call('INCRBY', KEYS[1], ARGV[1])")
 	before := redis.NewIntCmd(t.Context(), "incr", "before")
 	calls := []*Call{add.Command(t.Context(), []string{"k"}, 1), add.Command(t.Context(), []string{"k"}, 10)}
 	after := redis.NewIntCmd(t.Context(), "get", "k")
@@ -191,11 +194,9 @@ func TestSend_S2_unknownScript_keepsTheOrder(t *testing.T) {
 func TestEach_C_unknownScriptOnSeveralNodes_onCluster(t *testing.T) {
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.SharedTopology("cluster").Addrs()})
 	over := New(struct{ redis.UniversalClient }{cluster}, nil)
-	t.Cleanup(func() {
-		over.Close()
-		_ = cluster.Close()
-	})
-	script := NewScript("-- " + fmt.Sprint(rand.Uint64()) + "\nreturn redis.call('EXISTS', KEYS[1])")
+	defer cluster.Close()
+	defer over.Close()
+	script := NewScript("-- " + rand.Text() + "\nreturn redis.call('EXISTS', KEYS[1])")
 	var keys [][]string
 	for i := range 20 {
 		keys = append(keys, []string{fmt.Sprint("key ", i)})
@@ -245,15 +246,6 @@ func TestRepeat_L_pauseIsLimited(t *testing.T) {
 	})
 }
 
-// If an earlier copy may have taken effect, the call may have, whatever became of its last copy.
-func TestWithEarlierCopy_C_isUnknown(t *testing.T) {
-	for _, err := range []error{notSent(io.EOF), io.EOF} {
-		if after := WithEarlierCopy(true, err); !mayHaveEffect(after) || !errors.Is(after, io.EOF) {
-			t.Errorf("%#v: %#v", err, after)
-		}
-	}
-}
-
 // Calls that begin while a transport closes are answered or refused, and later calls are refused.
 func TestTransport_C_closesWhileCallsBegin(t *testing.T) {
 	options := onNode(t)
@@ -270,17 +262,18 @@ func TestTransport_C_closesWhileCallsBegin(t *testing.T) {
 				return err
 			}
 			var all sync.WaitGroup
-			begun, closed := make(chan struct{}, 8), make(chan struct{})
+			begun := make(chan struct{}, 8)
+			closed, end := context.WithCancel(context.Background())
 			for range cap(begun) {
 				all.Go(func() {
 					var err error
-					for ; err == nil && !isClosed(closed); err = call() {
+					for ; err == nil && closed.Err() == nil; err = call() {
 						select {
 						case begun <- struct{}{}:
 						default:
 						}
 					}
-					<-closed
+					<-closed.Done()
 					for _, err := range []error{cmp.Or(err, redis.ErrClosed), call()} {
 						if !errors.Is(err, redis.ErrClosed) {
 							t.Errorf("%s: %v", name, err)
@@ -290,21 +283,12 @@ func TestTransport_C_closesWhileCallsBegin(t *testing.T) {
 			}
 			<-begun
 			l.shared.Close()
-			close(closed)
+			end()
 			all.Wait()
 			if err := call(); !errors.Is(err, ErrNotDone) {
 				t.Errorf("%s: after Close: %v", name, err)
 			}
 		}
-	}
-}
-
-func isClosed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -321,17 +305,6 @@ func (c *endsAfter) Err() error {
 	return nil
 }
 
-// The client of a Cluster that does not know the nodes yet sends commands one by one. If ctx ends between two
-// of them, the first one has taken effect.
-func TestSend_C_endsBetween_isUnknown_onCluster(t *testing.T) {
-	l := open(t, redis.UniversalOptions{Addrs: servers.SharedTopology("cluster").Addrs()})
-	ctx := &endsAfter{t.Context(), redis.NewStatusCmd(t.Context(), "set", t.Name(), "v", "px", 10000)}
-	err := l.shared.Send(ctx, t.Name(), ctx.first, redis.NewBoolCmd(ctx, "pexpire", t.Name(), 60000))
-	if ctx.Err() == nil || err == nil || !mayHaveEffect(err) {
-		t.Errorf("Send: %v, want an unknown outcome; the first command: %v", err, ctx.first)
-	}
-}
-
 // twoNodes makes locks on a Cluster whose nodes the client knows, and keys of two of them.
 func twoNodes(t *testing.T) (l *locks, here, there string) {
 	t.Helper()
@@ -342,19 +315,21 @@ func twoNodes(t *testing.T) (l *locks, here, there string) {
 		there += "+"
 	}
 	// The first command loads the nodes.
-	if err := l.shared.Do(t.Context(), here, redis.NewCmd(t.Context(), "exists", here)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.shared.Do(t.Context(), here, redis.NewCmd(t.Context(), "exists", here)))
 	return l, here, there
 }
 
-// A slot moves between two commands of a pipeline, and ctx ends. The first command has taken effect.
-func TestSend_C_movesBetween_isUnknown_onCluster(t *testing.T) {
+// ctx ends between two commands of a pipeline. The first one has taken effect. The client of a Cluster that
+// does not know the nodes yet sends them one by one. Another client sends the second again: its slot moves.
+func TestSend_C_endsBetween_isUnknown_onCluster(t *testing.T) {
+	anew := open(t, redis.UniversalOptions{Addrs: servers.SharedTopology("cluster").Addrs()})
 	l, here, there := twoNodes(t)
-	ctx := &endsAfter{t.Context(), redis.NewStatusCmd(t.Context(), "set", here, "v", "px", 10000)}
-	err := l.shared.Send(ctx, here, ctx.first, redis.NewBoolCmd(ctx, "pexpire", there, 60000))
-	if ctx.Err() == nil || err == nil || !mayHaveEffect(err) {
-		t.Errorf("Send: %v, want an unknown outcome; the first command: %v", err, ctx.first)
+	for second, l := range map[string]*locks{here: anew, there: l} {
+		ctx := &endsAfter{t.Context(), redis.NewStatusCmd(t.Context(), "set", here, "v", "px", 10000)}
+		err := l.shared.Send(ctx, here, ctx.first, redis.NewBoolCmd(ctx, "pexpire", second, 60000))
+		if ctx.Err() == nil || err == nil || !mayHaveEffect(err) {
+			t.Errorf("Send: %v, want an unknown outcome; the first command: %v", err, ctx.first)
+		}
 	}
 }
 
@@ -380,4 +355,148 @@ func TestSend_C_rejectedThenUnsent_hasNoEffect_onCluster(t *testing.T) {
 	if err := l.shared.Send(t.Context(), here, call); err != nil || !errors.Is(call.Failure(), ErrNotDone) {
 		t.Errorf("Send: %v; the call: %v, want no effect", err, call.Failure())
 	}
+}
+
+// The network breaks at each of its operations in turn. A write whose error says that it has no effect has
+// none, however the client of this version connects, pools and repeats.
+func TestEffects_C_brokenAtEachOperation(t *testing.T) {
+	server := servers.SharedServer()
+	sweepEffects(t, redis.UniversalOptions{Addrs: []string{server.Addr()}}, func(string) *servers.Redis { return server })
+}
+
+func TestEffects_C_brokenAtEachOperation_onCluster(t *testing.T) {
+	cluster := servers.SharedTopology("cluster")
+	sweepEffects(t, redis.UniversalOptions{Addrs: cluster.Addrs()}, cluster.Master)
+}
+
+func sweepEffects(t *testing.T, options redis.UniversalOptions, master func(key string) *servers.Redis) {
+	t.Helper()
+	options.DialerRetries = 1
+	for name, c := range map[string]struct {
+		lasting bool
+		repeats int
+	}{
+		"for a moment": {}, "for a moment, repeated": {repeats: 2}, "for good": {lasting: true, repeats: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lost, unsent := 0, 0
+			network := &brokenNetwork{lasting: c.lasting}
+			options := options
+			options.Dialer, options.MaxRetries, options.MaxRedirects = network.dial, c.repeats, c.repeats
+			if c.repeats == 0 {
+				options.MaxRetries, options.MaxRedirects = -1, -1 // 0 is the default
+			}
+			// The sweep ends with writes that all succeed. An unbroken network can fail too, on a busy machine.
+			for n, failed := 0, true; failed || network.broke(); n++ {
+				l := open(t, options)
+				failed = false
+				key := "{" + rand.Text() + "}"
+				network.breakAt(n)
+				for i, write := range []func(context.Context, string) error{l.writeAlone, l.writeTogether, l.writeAlone, l.writeTogether} {
+					key := key + string(rune('a'+i))
+					err := write(t.Context(), key)
+					if err != nil {
+						failed = true
+					}
+					found, doErr := master(key).Do("EXISTS", key)
+					must(t, doErr)
+					switch effect, may := found == "1", mayHaveEffect(err); {
+					case err == nil && !effect:
+						t.Errorf("operation %d, write %d: no error, and no effect", n, i)
+					case err != nil && !may && effect:
+						t.Errorf("operation %d, write %d took effect: %v", n, i, err)
+					case may && effect:
+						lost++
+					case errors.Is(err, ErrNotDone):
+						unsent++
+					}
+				}
+			}
+			if c.repeats == 0 && (lost == 0 || unsent == 0) {
+				t.Errorf("%d writes lost their answers, %d were not sent", lost, unsent)
+			}
+		})
+	}
+}
+
+// writeAlone sets a key by a script.
+func (l *locks) writeAlone(ctx context.Context, key string) error {
+	cmd, _ := takeScript.Run(ctx, l.shared, []string{key}, "v")
+	return cmd.Err()
+}
+
+// writeTogether sets a key by the first command of a pipeline.
+func (l *locks) writeTogether(ctx context.Context, key string) error {
+	_, err := l.shared.Repeat(ctx, func() error {
+		call := NewCall(ctx, 2, "set", key, "v")
+		if err := l.shared.Send(ctx, key, call, redis.NewCmd(ctx, "pexpire", key, 60_000)); err != nil {
+			return err
+		}
+		return call.Failure()
+	})
+	return err
+}
+
+// brokenNetwork fails one operation of all its connections, or all from that one. It carries out a Write and
+// a Read, and loses their results. So the server has carried out each request that was written.
+type brokenNetwork struct {
+	lasting bool
+	at      atomic.Int64 // the operation that fails
+	next    atomic.Int64
+}
+
+var errBrokenNetwork = errors.New("the network of the test is broken")
+
+// breakAt begins to count the operations.
+func (n *brokenNetwork) breakAt(at int) {
+	n.next.Store(0)
+	n.at.Store(int64(at))
+}
+
+// broke reports whether the operation was reached.
+func (n *brokenNetwork) broke() bool { return n.next.Load() > n.at.Load() }
+
+func (n *brokenNetwork) fails() bool {
+	now, at := n.next.Add(1)-1, n.at.Load()
+	return now == at || n.lasting && now > at
+}
+
+func (n *brokenNetwork) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if n.fails() {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: errBrokenNetwork}
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return &breakingConn{conn, n}, nil
+}
+
+type breakingConn struct {
+	net.Conn
+	network *brokenNetwork
+}
+
+func (c *breakingConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if c.network.fails() {
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_, _ = c.Conn.Read(make([]byte, 1)) // until the server has carried it out
+		return 0, c.broken("write")
+	}
+	return n, err
+}
+
+func (c *breakingConn) Read(b []byte) (int, error) {
+	fails := c.network.fails()
+	n, err := c.Conn.Read(b)
+	if fails {
+		return 0, c.broken("read")
+	}
+	return n, err
+}
+
+func (c *breakingConn) broken(op string) error {
+	_ = c.Close()
+	return &net.OpError{Op: op, Net: "tcp", Err: errBrokenNetwork}
 }

@@ -16,22 +16,26 @@ import (
 
 func unexplained(err error) error { return err }
 
-// newWakes are wakes whose messages are their addressees. The test closes them, and their client.
-func newWakes(t *testing.T, client *redis.Client) *Wakes[driver.Wake] {
+// addressed reads messages that are their addressees.
+func addressed(message string) (string, driver.Wake, error) {
+	if message == "" {
+		return "", driver.Wake{}, errors.New("no addressee")
+	}
+	return message, driver.Wake{Seq: 1}, nil
+}
+
+// newWakes are wakes that the test closes, with their client.
+func newWakes(t *testing.T, parse func(string) (string, driver.Wake, error), options redis.UniversalOptions) (*Wakes[driver.Wake], redis.UniversalClient) {
 	t.Helper()
+	client := redis.NewUniversalClient(&options)
 	over := New(client, nil)
-	n := NewWakes(over, unexplained, func(message string) (string, driver.Wake, error) {
-		if message == "" {
-			return "", driver.Wake{}, errors.New("no addressee")
-		}
-		return message, driver.Wake{Seq: 1}, nil
-	})
+	n := NewWakes(over, unexplained, parse)
 	t.Cleanup(func() {
 		n.Close()
 		over.Close()
 		_ = client.Close()
 	})
-	return n
+	return n, client
 }
 
 // After a refusal the driver subscribes again, because the right may have been granted since.
@@ -41,13 +45,11 @@ func TestWakes_L_rightGranted_listenAgain(t *testing.T) {
 	for _, missing := range []string{"-subscribe", "-publish", "resetchannels"} {
 		user := func(rights ...string) {
 			t.Helper()
-			if _, err := server.Do(append([]string{"ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"}, rights...)...); err != nil {
-				t.Fatal(err)
-			}
+			_, err := server.Do(append([]string{"ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"}, rights...)...)
+			must(t, err)
 		}
 		user(missing)
-		client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "app", Password: "secret"})
-		n := newWakes(t, client)
+		n, _ := newWakes(t, addressed, redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: "app", Password: "secret"})
 		listen := func() error {
 			_, stop, err := n.Listen(t.Context(), "n:wake:x", "owner")
 			if err == nil {
@@ -79,16 +81,12 @@ func TestWakes_L_rightGranted_listenAgain(t *testing.T) {
 // Each listener of an addressee is notified. A listener that has left is not.
 func TestWakes_sharedAddressee(t *testing.T) {
 	t.Parallel()
-	db := servers.SharedRedis(t)
-	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
-	n := newWakes(t, client)
+	n, client := newWakes(t, addressed, onNode(t))
 	channel := "shared:" + t.Name()
 	listen := func(addressee string) (<-chan driver.Wake, func()) {
 		t.Helper()
 		wakes, stop, err := n.Listen(t.Context(), channel, addressee)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return wakes, stop
 	}
 	one, stopOne := listen("a")
@@ -96,9 +94,7 @@ func TestWakes_sharedAddressee(t *testing.T) {
 	two, stopTwo := listen("a")
 	other, stopOther := listen("b")
 	leave()
-	if err := client.Publish(t.Context(), channel, "a").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.Publish(t.Context(), channel, "a").Err())
 	for i, wakes := range []<-chan driver.Wake{one, two} {
 		select {
 		case wake := <-wakes:
@@ -126,7 +122,7 @@ func TestWakes_L_hangingServer_closesAtOnce(t *testing.T) {
 	server := servers.StartRedis(t)
 	server.Pause()
 	defer server.Resume()
-	n := newWakes(t, redis.NewClient(&redis.Options{Addr: server.Addr()}))
+	n, _ := newWakes(t, addressed, redis.UniversalOptions{Addrs: []string{server.Addr()}})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, _, err := n.Listen(ctx, "n:wake:x", "owner"); !errors.Is(err, context.DeadlineExceeded) {
@@ -147,22 +143,16 @@ func TestWakes_L_hangingServer_closesAtOnce(t *testing.T) {
 // The goroutine of a subscription ends before Close does.
 func TestWakes_closeWaits(t *testing.T) {
 	t.Parallel()
-	db := servers.SharedRedis(t)
-	client := redis.NewClient(&redis.Options{Addr: db.Addr(), DB: db.DB()})
-	defer client.Close()
-	over := New(client, nil)
-	defer over.Close()
 	reading, release := make(chan struct{}), make(chan struct{})
 	var ended atomic.Bool
-	n := NewWakes(over, unexplained, func(string) (string, driver.Wake, error) {
+	n, _ := newWakes(t, func(string) (string, driver.Wake, error) {
 		close(reading) // at the message that checks the right to publish
 		<-release
 		ended.Store(true)
 		return "", driver.Wake{}, errors.New("no addressee")
-	})
-	if _, _, err := n.Listen(t.Context(), "closing:"+t.Name(), "owner"); err != nil {
-		t.Fatal(err)
-	}
+	}, onNode(t))
+	_, _, err := n.Listen(t.Context(), "closing:"+t.Name(), "owner")
+	must(t, err)
 	<-reading
 	time.AfterFunc(100*time.Millisecond, func() { close(release) })
 	n.Close()

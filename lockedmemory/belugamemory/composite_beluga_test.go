@@ -5,12 +5,13 @@ package belugamemory
 import (
 	"testing"
 
+	"github.com/belugalock/belugalock/internal/test/migrated"
 	"github.com/lookatitude/beluga-ai/v2/memory"
 )
 
 // A composite memory keeps its other tiers, and its recall outlives the process.
 func TestMessageStore_inComposite_keepsItsTiers(t *testing.T) {
-	a, b := instances(t, sharedURL(t))
+	a, b := instances(t, migrated.EmptyRedis(t))
 	composite := func(m *Memory) memory.Memory {
 		core := memory.NewCore(memory.CoreConfig{})
 		must(t, core.SetPersona("I am terse."))

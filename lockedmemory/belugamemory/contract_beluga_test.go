@@ -5,6 +5,7 @@ package belugamemory_test
 import (
 	"go/ast"
 	"go/parser"
+	"go/printer"
 	"go/token"
 	"go/types"
 	"io/fs"
@@ -70,24 +71,41 @@ func declarations(t *testing.T, dir string) map[string]string {
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	must(t, err)
 	found := map[string]string{}
+	add := func(key string, node any) {
+		var text strings.Builder
+		must(t, printer.Fprint(&text, token.NewFileSet(), node)) // which knows no positions
+		found[key] = strings.Join(strings.Fields(text.String()), " ")
+	}
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
 		must(t, err)
+		ast.FileExports(file)
 		normalize(file)
 		for _, decl := range file.Decls {
 			switch decl := decl.(type) {
 			case *ast.FuncDecl:
-				addFunc(found, decl)
+				key := "func " + decl.Name.Name
+				if decl.Recv != nil {
+					receiver := types.ExprString(decl.Recv.List[0].Type)
+					if !ast.IsExported(strings.TrimPrefix(receiver, "*")) {
+						continue
+					}
+					key = "method (" + receiver + ") " + decl.Name.Name
+				}
+				decl.Recv, decl.Body = nil, nil
+				add(key, decl)
 			case *ast.GenDecl:
 				for _, spec := range decl.Specs {
 					switch spec := spec.(type) {
 					case *ast.TypeSpec:
-						addType(found, spec)
-					case *ast.ValueSpec:
-						addValues(found, decl.Tok, spec)
+						add("type "+spec.Name.Name, spec)
+					case *ast.ValueSpec: // no declaration of the contract uses iota
+						for _, name := range spec.Names {
+							add(decl.Tok.String()+" "+name.Name, spec)
+						}
 					}
 				}
 			}
@@ -118,6 +136,10 @@ func normalize(file *ast.File) {
 			}
 		case *ast.FuncType:
 			node.Params, node.Results = unnamed(node.Params), unnamed(node.Results)
+		case *ast.StructType:
+			node.Incomplete = false // or the text would say so
+		case *ast.InterfaceType:
+			node.Incomplete = false
 		}
 		return true
 	})
@@ -134,101 +156,4 @@ func unnamed(fields *ast.FieldList) *ast.FieldList {
 		}
 	}
 	return flat
-}
-
-func addFunc(found map[string]string, decl *ast.FuncDecl) {
-	if !decl.Name.IsExported() {
-		return
-	}
-	signature := typeParams(decl.Type.TypeParams) + types.ExprString(decl.Type)
-	if decl.Recv == nil {
-		found["func "+decl.Name.Name] = signature
-		return
-	}
-	receiver := types.ExprString(decl.Recv.List[0].Type)
-	if ast.IsExported(strings.TrimPrefix(receiver, "*")) {
-		found["method ("+receiver+") "+decl.Name.Name] = signature
-	}
-}
-
-func addType(found map[string]string, spec *ast.TypeSpec) {
-	if !spec.Name.IsExported() {
-		return
-	}
-	text := typeParams(spec.TypeParams)
-	if spec.Assign.IsValid() {
-		text += "= "
-	}
-	switch underlying := spec.Type.(type) {
-	case *ast.StructType:
-		text += "struct: " + strings.Join(fields(underlying), "; ")
-	case *ast.InterfaceType:
-		text += "interface: " + strings.Join(methods(underlying), "; ")
-	default:
-		text += types.ExprString(underlying)
-	}
-	found["type "+spec.Name.Name] = text
-}
-
-// addValues adds the values as in the source: the declarations of the contract do not use iota.
-func addValues(found map[string]string, kind token.Token, spec *ast.ValueSpec) {
-	for i, name := range spec.Names {
-		if !name.IsExported() {
-			continue
-		}
-		var text string
-		if spec.Type != nil {
-			text = types.ExprString(spec.Type)
-		}
-		if i < len(spec.Values) {
-			text += " = " + types.ExprString(spec.Values[i])
-		}
-		found[kind.String()+" "+name.Name] = text
-	}
-}
-
-// fields keeps the order, which matters for struct literals without field names.
-func fields(s *ast.StructType) []string {
-	var list []string
-	for _, field := range s.Fields.List {
-		text := types.ExprString(field.Type)
-		if field.Tag != nil {
-			text += " " + field.Tag.Value
-		}
-		if len(field.Names) == 0 {
-			list = append(list, "embedded "+text)
-		}
-		for _, name := range field.Names {
-			if name.IsExported() {
-				list = append(list, name.Name+" "+text)
-			}
-		}
-	}
-	return list
-}
-
-func methods(i *ast.InterfaceType) []string {
-	var list []string
-	for _, method := range i.Methods.List {
-		text := types.ExprString(method.Type)
-		for _, name := range method.Names {
-			text = name.Name + " " + text
-		}
-		list = append(list, text)
-	}
-	slices.Sort(list)
-	return list
-}
-
-func typeParams(params *ast.FieldList) string {
-	if params == nil {
-		return ""
-	}
-	var list []string
-	for _, field := range params.List {
-		for _, name := range field.Names {
-			list = append(list, name.Name+" "+types.ExprString(field.Type))
-		}
-	}
-	return "[" + strings.Join(list, ", ") + "] "
 }

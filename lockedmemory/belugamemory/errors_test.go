@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
-	"github.com/lookatitude/beluga-ai/v2/memory"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -178,7 +177,7 @@ func TestErrors_foreign_unchanged(t *testing.T) {
 }
 
 func TestErrors_failedTurnAndLoss_bothReturned(t *testing.T) {
-	locker := localLocker(t, &distlock.Options{TTL: 200 * time.Millisecond, RenewEvery: -1})
+	locker := localLocker(t, &distlock.Options{TTL: 200 * time.Millisecond, MaxHold: 100 * time.Millisecond})
 	m, err := Wrap(failing{}, locker, lockedmemory.FixedKey("s"), nil)
 	must(t, err)
 	own := core.NewError("agent.run", core.ErrRateLimit, "slow down", nil)
@@ -196,41 +195,76 @@ func TestErrors_failedTurnAndLoss_bothReturned(t *testing.T) {
 	}
 }
 
-// Without a server nothing was written, so the request may be repeated.
-func TestErrors_deadServer_isDownWritesNothing(t *testing.T) {
+// After a lost reply, only a call with an ID is retryable.
+func TestRetryable_lostReply_onlyWithAnID(t *testing.T) {
 	server := servers.StartRedis(t)
-	m := open(t, server.URL()+"?max_retries=-1", map[string]any{"wait": "3s"})
-	ctx := inSession(t, "s")
-	save(t, ctx, m, "1")
-	server.Kill()
-	// A Save over the closed connection would have an unknown outcome, so a Load comes first.
-	_, _ = m.Load(ctx, "")
-	ran := false
-	for operation, err := range map[string]error{
-		"Save":  m.Save(ctx, schema.NewHumanMessage("lost"), schema.NewAIMessage("a")),
-		"Clear": m.Clear(ctx),
-		"Turn":  m.Turn(ctx, func(context.Context) error { ran = true; return nil }),
+	q, a := schema.NewHumanMessage("q"), schema.NewAIMessage("a")
+	for name, call := range map[string]func(ctx context.Context, m *Memory, pause func()) error{
+		"Save":   func(ctx context.Context, m *Memory, pause func()) error { pause(); return m.Save(ctx, q, a) },
+		"Append": func(ctx context.Context, m *Memory, pause func()) error { pause(); return m.Append(ctx, q, a) },
+		"Clear":  func(ctx context.Context, m *Memory, pause func()) error { pause(); return m.Clear(ctx) },
+		"SaveOnce": func(ctx context.Context, m *Memory, pause func()) error {
+			pause()
+			return m.SaveOnce(ctx, "id", q, a)
+		},
+		"Answer": func(ctx context.Context, m *Memory, pause func()) error {
+			_, err := m.Answer(ctx, "id", q, func(context.Context) ([]schema.Message, error) {
+				pause()
+				return []schema.Message{a}, nil
+			})
+			return err
+		},
 	} {
-		t.Run(operation, func(t *testing.T) {
-			mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrUnavailable)
-			if !core.IsRetryable(err) {
-				t.Error("not retryable")
-			}
+		t.Run(name, func(t *testing.T) {
+			m := open(t, server.URL(), map[string]any{"namespace": name})
+			_ = m.Turn(inSession(t, "s"), func(ctx context.Context) error {
+				save(t, ctx, m, "1")
+				ctx, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				defer server.Resume()
+				unknown(t, call(ctx, m, server.Pause), name == "Answer" || name == "SaveOnce")
+				return nil
+			})
 		})
 	}
-	_, err := m.Load(ctx, "")
-	mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrUnavailable)
-	if ran {
-		t.Error("the Turn's function ran")
+	m := ofOne(t, lossy{})
+	unknown(t, m.Delete(t.Context()), false)
+	unknown(t, m.Replace(t.Context(), lockedmemory.Place{}, lockedmemory.Place{}), false)
+}
+
+// A repetition would wait for itself again.
+func TestRetryable_selfWait_isNot(t *testing.T) {
+	m := ofOne(t, failing{})
+	must(t, m.Turn(t.Context(), func(ctx context.Context) error {
+		_, err := m.Locker().Acquire(ctx, "s")
+		if !errors.Is(err, distlock.ErrNotAcquired) || Retryable(err) {
+			t.Errorf("Retryable is %t: %v", Retryable(err), err)
+		}
+		return nil
+	}))
+}
+
+func unknown(t *testing.T, err error, retryable bool) {
+	t.Helper()
+	code := ErrOutcomeUnknown
+	if retryable {
+		code = core.ErrProviderDown
 	}
-	server.Restart()
-	servers.Await(t, 10*time.Second, "the server is there again", func() bool {
-		_, err := m.Load(ctx, "")
-		return err == nil
-	})
-	if got := history(t, ctx, m); got != "" { // it has kept nothing
-		t.Errorf("the history is %q", got)
+	mustHaveCode(t, err, code, distlock.ErrOutcomeUnknown)
+	if Retryable(err) != retryable {
+		t.Errorf("Retryable is %t: %v", !retryable, err)
 	}
 }
 
-var _ memory.Memory = failing{}
+// lossy loses the replies to Delete and Replace.
+type lossy struct {
+	*sessionstore.Store[schema.Message, schema.Document]
+}
+
+func (lossy) AcceptsLocker(*distlock.Locker) error { return nil }
+
+func (lossy) Delete(context.Context) error { return distlock.ErrOutcomeUnknown }
+
+func (lossy) Replace(context.Context, lockedmemory.Place, lockedmemory.Place, ...lockedmemory.Exchange[schema.Message]) error {
+	return distlock.ErrOutcomeUnknown
+}

@@ -6,16 +6,14 @@ import (
 	"fmt"
 	"log"
 	"strings"
+	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/config"
 	"github.com/lookatitude/beluga-ai/v2/core"
 	"github.com/lookatitude/beluga-ai/v2/memory"
-	"github.com/lookatitude/beluga-ai/v2/memory/stores/inmemory"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock/fencing"
-	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
@@ -77,57 +75,26 @@ func ExampleNew() {
 	// must not be a number; docs/reference/beluga.md has all options
 }
 
-// One memory for each conversation. The session of the context has no effect.
-func ExampleWrap() {
-	locker, err := memlock.New(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locker.Close(context.Background())
-	mem, err := belugamemory.Wrap(memory.NewRecall(inmemory.NewMessageStore()), locker,
-		lockedmemory.FixedKey("conversation-42"), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = mem.Turn(context.Background(), func(ctx context.Context) error {
-		return mem.Save(ctx, schema.NewHumanMessage("hello"), schema.NewAIMessage("hi"))
+func ExampleCodec() {
+	var codec belugamemory.Codec
+	text, err := codec.Encode(&schema.HumanMessage{
+		Parts:    []schema.ContentPart{schema.TextPart{Text: "Hello"}},
+		Metadata: map[string]any{"waited": 90 * time.Second},
 	})
-	fmt.Println(err)
-	// Output: <nil>
-}
-
-// A message that a queue delivers twice.
-func ExampleMemory_Answer() {
-	mem, err := belugamemory.New(config.ProviderConfig{BaseURL: "mem://"}) // redis://… for many instances
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
-	defer mem.Close(context.Background())
-	ctx := core.WithSessionID(context.Background(), "conversation-42")
-	for range 2 {
-		answer, err := mem.Answer(ctx, "message-7", schema.NewHumanMessage("hello"),
-			func(ctx context.Context) ([]schema.Message, error) {
-				fmt.Println("the model is asked")
-				return []schema.Message{schema.NewAIMessage("hi")}, nil
-			})
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(answer[0].(*schema.AIMessage).Text())
-	}
-	// Output:
-	// the model is asked
-	// hi
-	// hi
-}
+	fmt.Println(string(text))
 
-func ExampleSessionKey() {
-	ctx := core.WithSessionID(context.Background(), "b:c")
-	fmt.Println(belugamemory.SessionKey(ctx))
-	fmt.Println(belugamemory.SessionKey(core.WithTenant(ctx, "a")))
-	fmt.Println(belugamemory.SessionKey(context.Background()))
+	message, err := codec.Decode(text)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	waited := message.GetMetadata()["waited"].(time.Duration)
+	fmt.Println(message.GetRole(), codec.Text(message), waited)
 	// Output:
-	// b%3Ac <nil>
-	// a:b%3Ac <nil>
-	//  the context names no session: put its ID there with core.WithSessionID
+	// {"v":1,"role":"human","parts":[{"type":"text","text":"Hello"}],"metadata":{"waited":{"$time.Duration":"1m30s"}}}
+	// human Hello 1m30s
 }

@@ -9,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belugalock/belugalock/distlock/pglock"
+	"github.com/belugalock/belugalock/internal/test/migrated"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/lookatitude/beluga-ai/v2/config"
 	"github.com/lookatitude/beluga-ai/v2/core"
 	"github.com/lookatitude/beluga-ai/v2/memory"
@@ -56,21 +60,17 @@ func TestNew_sameURL_sharesConnections(t *testing.T) {
 
 // Memories with different settings still share one queue for a session.
 func TestNew_otherOptions_excludeEachOther(t *testing.T) {
-	for name, url := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			a, b := open(t, url, nil), open(t, url, map[string]any{"ttl": "20s", "wait": "1s"})
-			ctx := inSession(t, "s")
-			save(t, ctx, a, "1")
-			release := hold(t, ctx, a)
-			err := b.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
-			mustHaveCode(t, err, core.ErrTimeout, distlock.ErrNotAcquired)
-			release()
-			save(t, ctx, b, "2")
-			if got := history(t, ctx, a); got != "q 1|a 1|q 2|a 2" {
-				t.Errorf("Load: %s", got)
-			}
-		})
-	}
+	migrated.OnEach(t, func(t *testing.T, url string) {
+		a, b := open(t, url, nil), open(t, url, map[string]any{"ttl": "20s", "wait": "1s"})
+		ctx := inSession(t, "s")
+		save(t, ctx, a, "1")
+		release := hold(t, ctx, a)
+		err := b.Save(ctx, schema.NewHumanMessage("q"), schema.NewAIMessage("a"))
+		mustHaveCode(t, err, core.ErrTimeout, distlock.ErrNotAcquired)
+		release()
+		save(t, ctx, b, "2")
+		holds(t, ctx, a, "q 1|a 1|q 2|a 2")
+	})
 }
 
 func TestNew_mem_refusesOtherSettings(t *testing.T) {
@@ -159,34 +159,30 @@ func TestMemory_lifecycle(t *testing.T) {
 }
 
 func TestClose_laterCallsFail(t *testing.T) {
-	for name, url := range backends(t) {
-		t.Run(name, func(t *testing.T) {
-			ctx := inSession(t, "s")
-			m := open(t, url, nil)
-			save(t, ctx, m, "1")
-			must(t, m.Close(t.Context()))
-			if err := m.Close(t.Context()); err != nil {
-				t.Error("Close again:", err)
-			}
-			for operation, err := range everyOperation(ctx, m) {
-				t.Run(operation, func(t *testing.T) {
-					mustHaveCode(t, err, ErrShuttingDown, distlock.ErrClosed)
-					if core.IsRetryable(err) {
-						t.Error("retryable")
-					}
-				})
-			}
-			again := open(t, url, nil)
-			save(t, ctx, again, "2")
-			want := "q 1|a 1|q 2|a 2"
-			if name == "mem" { // whose sessions end with it
-				want = "q 2|a 2"
-			}
-			if got := history(t, ctx, again); got != want {
-				t.Errorf("a new memory has %s", got)
-			}
-		})
-	}
+	migrated.OnEach(t, func(t *testing.T, url string) {
+		ctx := inSession(t, "s")
+		m := open(t, url, nil)
+		save(t, ctx, m, "1")
+		must(t, m.Close(t.Context()))
+		if err := m.Close(t.Context()); err != nil {
+			t.Error("Close again:", err)
+		}
+		for operation, err := range everyOperation(ctx, m) {
+			t.Run(operation, func(t *testing.T) {
+				mustHaveCode(t, err, ErrShuttingDown, distlock.ErrClosed)
+				if core.IsRetryable(err) {
+					t.Error("retryable")
+				}
+			})
+		}
+		again := open(t, url, nil)
+		save(t, ctx, again, "2")
+		want := "q 1|a 1|q 2|a 2"
+		if url == "mem://" { // whose sessions end with it
+			want = "q 2|a 2"
+		}
+		holds(t, ctx, again, want)
+	})
 }
 
 func everyOperation(ctx context.Context, m *Memory) map[string]error {
@@ -201,7 +197,7 @@ func everyOperation(ctx context.Context, m *Memory) map[string]error {
 }
 
 func TestClose_concurrentWithNewIsSafe(t *testing.T) {
-	url := sharedURL(t) + "?client_name=concurrent"
+	url := migrated.EmptyRedis(t) + "?client_name=concurrent"
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -218,11 +214,92 @@ func TestClose_concurrentWithNewIsSafe(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := history(t, inSession(t, "s1"), open(t, "mem://", nil)); got != "" {
-		t.Errorf("the sessions of mem:// are left: %s", got)
-	}
+	holds(t, inSession(t, "s1"), open(t, "mem://", nil), "")
 	servers.Await(t, 10*time.Second, "all connections are gone", func() bool {
 		list, err := servers.SharedServer().Do("CLIENT", "LIST")
 		return err == nil && !strings.Contains(list, "name=concurrent")
 	})
+}
+
+// With the option store, one server has the locks and another one the sessions.
+func TestNew_store_serverOfItsOwn(t *testing.T) {
+	locks, sessions := servers.StartRedis(t), servers.StartRedis(t)
+	keys := func(server *servers.Redis) string {
+		list, err := server.Do("KEYS", "*")
+		must(t, err)
+		return list
+	}
+	m := open(t, locks.URL(), map[string]any{"store": sessions.URL()})
+	must(t, m.Turn(inSession(t, "s"), func(ctx context.Context) error {
+		save(t, ctx, m, "1")
+		if got := keys(locks); !strings.HasPrefix(got, "distlock:") || strings.Contains(got, "session:") {
+			t.Errorf("the server of the locks has the keys %q", got)
+		}
+		return nil
+	}))
+	if got := keys(sessions); !strings.Contains(got, "session:{s}") || strings.Contains(got, "distlock:") {
+		t.Errorf("the server of the sessions has the keys %q", got)
+	}
+	reader := open(t, sessions.URL(), nil)
+	holds(t, inSession(t, "s"), reader, "q 1|a 1")
+	must(t, reader.Close(t.Context()))
+
+	must(t, m.Close(t.Context()))
+	left := func(what string, server *servers.Redis) {
+		servers.Await(t, 10*time.Second, what, func() bool {
+			list, err := server.Do("CLIENT", "LIST")
+			return err == nil && strings.Count(list, "\n") == 1 // the connection that asks
+		})
+	}
+	left("after Close, the connections to the locks are gone", locks)
+	left("and those to the sessions", sessions)
+	both := open(t, locks.URL(), map[string]any{"store": locks.URL()})
+	save(t, inSession(t, "s"), both, "2")
+	must(t, both.Close(t.Context()))
+	left("also with the same server as store", locks)
+
+	sessions.Pause()
+	defer sessions.Resume()
+	_, err := New(config.ProviderConfig{BaseURL: locks.URL(), Timeout: time.Second,
+		Options: map[string]any{"store": sessions.URL()}})
+	mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrUnavailable)
+	contains(t, fmt.Sprint(err), `option "store": `)
+	left("after a New that failed, the connections to the locks are gone", locks)
+}
+
+// The locks are on a quorum with a dead node, and the sessions in one database.
+func TestNew_Redlock3_locksOnAQuorum(t *testing.T) {
+	q, db := servers.StartQuorum(t, 3), migrated.Database(t, servers.SharedPostgres(t))
+	q.Nodes()[0].Kill()
+	m := open(t, q.URL()+"?restart_delay=-1s", map[string]any{"store": db.URL()})
+	ctx := inSession(t, "s")
+	must(t, m.Turn(ctx, func(ctx context.Context) error {
+		save(t, ctx, m, "1")
+		return nil
+	}))
+	save(t, ctx, m, "2")
+	holds(t, ctx, m, "q 1|a 1|q 2|a 2")
+}
+
+// A quorum keeps locks alone. The error says what to set, and comes before a request.
+func TestNew_quorum_needsAStore(t *testing.T) {
+	const url = "redlock+redis://u:s3cret@192.0.2.1,192.0.2.2,192.0.2.3"
+	text := refused(t, config.ProviderConfig{BaseURL: url})
+	if contains(t, text, `the option "store"`); strings.Contains(text, "s3cret") {
+		t.Error(text)
+	}
+}
+
+// New fails where only a part of the schema, or nothing, is installed. The error names the call to run.
+func TestNew_postgres_withoutSchema_isRefused(t *testing.T) {
+	db := servers.SharedPostgres(t).NewDatabase(t)
+	pool, err := pgxpool.New(t.Context(), db.URL())
+	must(t, err)
+	defer pool.Close()
+	for _, missing := range []string{"pglock.Migrate", "pgstore.Migrate"} {
+		_, err := New(config.ProviderConfig{BaseURL: db.URL()})
+		mustHaveCode(t, err, core.ErrProviderDown, distlock.ErrRefused)
+		contains(t, fmt.Sprint(err), "run "+missing)
+		must(t, pglock.Migrate(t.Context(), pool, nil))
+	}
 }

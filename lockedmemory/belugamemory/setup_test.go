@@ -3,10 +3,13 @@ package belugamemory
 import (
 	"context"
 	"errors"
+	"flag"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
 
 	"github.com/lookatitude/beluga-ai/v2/config"
 	"github.com/lookatitude/beluga-ai/v2/core"
@@ -15,26 +18,20 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/internal/test/migrated"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
-
-// closeLater ends the memory with the test.
-func closeLater(t testing.TB, m *Memory) {
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = m.Close(ctx)
-	})
-}
 
 // open makes a memory as an application does.
 func open(t testing.TB, url string, opts map[string]any) *Memory {
 	t.Helper()
 	m, err := memory.New(Name, config.ProviderConfig{BaseURL: url, Options: opts})
 	must(t, err)
-	closeLater(t, m.(*Memory))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = m.(*Memory).Close(ctx)
+	})
 	return m.(*Memory)
 }
 
@@ -93,14 +90,13 @@ func save(t testing.TB, ctx context.Context, m memory.Memory, texts ...string) {
 	}
 }
 
-// history returns the result of Load, as "q 1|a 1|…".
-func history(t testing.TB, ctx context.Context, m memory.Memory) string {
+// holds checks the result of Load, as "q 1|a 1|…".
+func holds(t testing.TB, ctx context.Context, m memory.Memory, want string) {
 	t.Helper()
 	messages, err := m.Load(ctx, "")
-	if err != nil {
-		t.Fatal("Load:", err)
+	if got := texts(messages); got != want || err != nil {
+		t.Errorf("Load: %q, %v; want %q", got, err, want)
 	}
-	return texts(messages)
 }
 
 func texts(messages []schema.Message) string {
@@ -125,23 +121,6 @@ func mustHaveCode(t testing.TB, err error, code core.ErrorCode, sentinel error) 
 	case coded.Op == "" || !strings.HasPrefix(coded.Op, "belugamemory."):
 		t.Errorf("Op is %q", coded.Op)
 	}
-}
-
-// sharedURL returns the URL of the shared server without data. Only for tests that are not
-// parallel.
-func sharedURL(t testing.TB) string {
-	t.Helper()
-	server := servers.SharedServer()
-	_, err := server.Do("FLUSHALL")
-	must(t, err)
-	return server.URL()
-}
-
-// backends returns a URL of each backend, without data.
-func backends(t testing.TB) map[string]string {
-	t.Helper()
-	db := migrated.Database(t, servers.SharedPostgres(t))
-	return map[string]string{"mem": "mem://", "redis": sharedURL(t), "postgres": db.URL()}
 }
 
 // hold locks m's session until the returned function is called.
@@ -186,4 +165,13 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// The tests mostly wait for servers, so more tests than processors run at once.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }

@@ -18,40 +18,44 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-// lossy is a driver that loses the answer to a write that took effect. It asks for another copy.
-type lossy struct {
+type effect = func() (storedriver.Verdict, error)
+
+// scripted is a driver with the writes and reads of a test. A write may have the effect that was asked for.
+type scripted struct {
 	storedriver.Driver
-	late   bool
-	copies []storedriver.Write
+	write func(ctx context.Context, w storedriver.Write, do effect) (storedriver.Verdict, error)
+	read  func(ctx context.Context, r storedriver.Read) (storedriver.Page, error) // nil: as the driver
 }
 
-func (d *lossy) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
-	v, err := d.Driver.Append(ctx, a)
-	return v, errors.Join(err, d.answered(a.Write))
+func (d *scripted) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
+	return d.write(ctx, a.Write, func() (storedriver.Verdict, error) { return d.Driver.Append(ctx, a) })
 }
 
-func (d *lossy) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
-	v, err := d.Driver.Replace(ctx, r)
-	return v, errors.Join(err, d.answered(r.Write))
+func (d *scripted) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
+	return d.write(ctx, r.Write, func() (storedriver.Verdict, error) { return d.Driver.Replace(ctx, r) })
 }
 
-func (d *lossy) Clear(ctx context.Context, c storedriver.Clear) (storedriver.Verdict, error) {
-	v, err := d.Driver.Clear(ctx, c)
-	return v, errors.Join(err, d.answered(c.Write))
+func (d *scripted) Clear(ctx context.Context, c storedriver.Clear) (storedriver.Verdict, error) {
+	return d.write(ctx, c.Write, func() (storedriver.Verdict, error) { return d.Driver.Clear(ctx, c) })
 }
 
-func (d *lossy) answered(w storedriver.Write) error {
-	d.copies = append(d.copies, w)
-	if !d.late {
-		return nil
+func (d *scripted) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
+	if d.read == nil {
+		return d.Driver.Read(ctx, r)
 	}
-	d.late = false
-	return fmt.Errorf("%w: %w", driver.ErrReplayed, driver.ErrTemporary)
+	return d.read(ctx, r)
 }
 
 // A write whose answer is lost is made again, as the same one.
 func TestStore_O_lostAnswer_writtenOnce(t *testing.T) {
-	d := &lossy{}
+	late, copies := false, []storedriver.Write{}
+	d := &scripted{write: func(_ context.Context, w storedriver.Write, do effect) (storedriver.Verdict, error) {
+		v, err := do()
+		if copies = append(copies, w); late {
+			late, err = false, errors.Join(err, fmt.Errorf("%w: %w", driver.ErrReplayed, driver.ErrTemporary))
+		}
+		return v, err
+	}}
 	memory := memoryOver(t, d, &d.Driver)
 	for name, write := range map[string]struct {
 		do   func(ctx context.Context) error
@@ -68,12 +72,12 @@ func TestStore_O_lostAnswer_writtenOnce(t *testing.T) {
 			if err := errors.Join(memory.Clear(ctx), memory.Save(ctx, "before", "")); err != nil {
 				return err
 			}
-			d.copies, d.late = nil, true
+			copies, late = nil, true
 			if err := write.do(ctx); err != nil {
 				return err
 			}
-			if len(d.copies) != 2 || d.copies[0].N != d.copies[1].N || d.copies[0].Op != d.copies[1].Op {
-				t.Errorf("%s: sent were %+v, want two copies of one write", name, d.copies)
+			if len(copies) != 2 || copies[0].N != copies[1].N || copies[0].Op != copies[1].Op {
+				t.Errorf("%s: sent were %+v, want two copies of one write", name, copies)
 			}
 			history, err := memory.Load(ctx, "")
 			if !slices.Equal(history, write.want) {
@@ -88,41 +92,26 @@ func TestStore_O_lostAnswer_writtenOnce(t *testing.T) {
 }
 
 // asked is a driver that counts the calls that are made of it.
-type asked struct {
-	storedriver.Driver
-	calls atomic.Int32
-}
-
-func (d *asked) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
-	d.calls.Add(1)
-	return d.Driver.Append(ctx, a)
-}
-
-func (d *asked) Clear(ctx context.Context, c storedriver.Clear) (storedriver.Verdict, error) {
-	d.calls.Add(1)
-	return d.Driver.Clear(ctx, c)
-}
-
-func (d *asked) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
-	d.calls.Add(1)
-	return d.Driver.Read(ctx, r)
+func asked() (d *scripted, calls *atomic.Int32) {
+	d, calls = &scripted{}, &atomic.Int32{}
+	d.write = func(_ context.Context, _ storedriver.Write, do effect) (storedriver.Verdict, error) {
+		calls.Add(1)
+		return do()
+	}
+	d.read = func(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
+		calls.Add(1)
+		return d.Driver.Read(ctx, r)
+	}
+	return d, calls
 }
 
 // A caller whose context has ended makes no call, also of a driver that ignores the context and
 // answers at once.
 func TestStore_C_endedContext_noCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &asked{}
+		d, calls := asked()
 		memory := memoryOver(t, d, &d.Driver)
-		ended := func(ctx context.Context) context.Context {
-			ctx, cancel := context.WithCancel(ctx)
-			cancel()
-			return ctx
-		}
-		load := func(ctx context.Context) error {
-			_, err := memory.Load(ctx, "")
-			return err
-		}
+		load := func(ctx context.Context) error { return second(memory.Load(ctx, "")) }
 		save := func(ctx context.Context) error { return memory.Save(ctx, "q", "a") }
 		err := memory.Turn(t.Context(), func(turn context.Context) error {
 			for name, err := range map[string]error{
@@ -139,7 +128,7 @@ func TestStore_C_endedContext_noCall(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if n := d.calls.Load(); n != 0 {
+		if n := calls.Load(); n != 0 {
 			t.Errorf("%d calls were made", n)
 		}
 	})
@@ -155,13 +144,9 @@ func (plain) Document(m string) string        { return m }
 
 // Messages under an ID are told apart by where one ends and the other begins, too.
 func TestSave_O_sameTextOtherwiseSplit_conflict(t *testing.T) {
-	store, err := memstore.New(lockedmemory.FixedKey("s"), plain{}, nil, nil)
+	d, err := memstore.NewDriver(nil)
 	must(t, err)
-	locker, err := memlock.New(nil)
-	must(t, err)
-	defer locker.Close(context.Background())
-	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey("s"), nil)
-	must(t, err)
+	memory, _, _ := with(t, d, plain{}, nil)
 	must(t, memory.SaveOnce(t.Context(), "id", "ab", "c"))
 	if err := memory.SaveOnce(t.Context(), "id", "a", "bc"); !errors.Is(err, sessionstore.ErrIDConflict) {
 		t.Errorf("Save: %v", err)
@@ -179,12 +164,19 @@ func memoryOver(t *testing.T, d storedriver.Driver, inner *storedriver.Driver) *
 func over(t *testing.T, d storedriver.Driver, inner *storedriver.Driver, lock *distlock.Options) (*lockedmemory.LockedMemory[string, string],
 	*sessionstore.Store[string, string], *distlock.Locker) {
 	t.Helper()
-	var err error
 	if inner != nil {
+		var err error
 		*inner, err = memstore.NewDriver(nil)
 		must(t, err)
 	}
-	store, err := sessionstore.New(d, lockedmemory.FixedKey("s"), sessionstore.JSON[string]{}, nil)
+	return with(t, d, sessionstore.JSON[string]{}, lock)
+}
+
+// with makes a memory whose messages have a codec.
+func with[M, D any](t *testing.T, d storedriver.Driver, codec sessionstore.Codec[M, D], lock *distlock.Options) (
+	*lockedmemory.LockedMemory[M, D], *sessionstore.Store[M, D], *distlock.Locker) {
+	t.Helper()
+	store, err := sessionstore.New(d, lockedmemory.FixedKey("s"), codec, nil)
 	must(t, err)
 	locker, err := memlock.New(lock)
 	must(t, err)
@@ -193,6 +185,8 @@ func over(t *testing.T, d storedriver.Driver, inner *storedriver.Driver, lock *d
 	must(t, err)
 	return memory, store, locker
 }
+
+func second[T any](_ T, err error) error { return err }
 
 func must(t testing.TB, err error) {
 	t.Helper()

@@ -1,13 +1,10 @@
 package sessionstore_test
 
 import (
-	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 
-	"github.com/belugalock/belugalock/distlock/memlock"
-	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 )
@@ -117,14 +114,9 @@ func TestJSON_text(t *testing.T) {
 
 // Queries of a store find texts as they were written.
 func TestJSON_queryFindsTexts(t *testing.T) {
-	locker, err := memlock.New(nil)
+	d, err := memstore.NewDriver(nil)
 	must(t, err)
-	t.Cleanup(func() { _ = locker.Close(context.Background()) })
-	session := lockedmemory.FixedKey("s")
-	store, err := memstore.New(session, sessionstore.JSON[map[string]string]{}, nil, nil)
-	must(t, err)
-	memory, err := lockedmemory.New(store, locker, session, nil)
-	must(t, err)
+	memory, _, _ := with(t, d, sessionstore.JSON[map[string]string]{}, nil)
 	must(t, memory.Save(t.Context(), map[string]string{"role": "user", "text": "Ask R&D"}, map[string]string{"role": "ai"}))
 	for query, want := range map[string]int{"r&d": 1, "role": 0, "ask USER": 1} {
 		found, err := memory.Search(t.Context(), query, 5)

@@ -13,12 +13,14 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // failing is a driver whose calls fail, or do not return before their ctx ends.
 type failing struct {
-	storedriver.Driver
+	scripted
 	err    error
 	sooner bool // the connection notices the deadline of ctx
 }
@@ -35,20 +37,16 @@ func (d *failing) answer(ctx context.Context) error {
 	return d.err
 }
 
-func (d *failing) Append(ctx context.Context, _ storedriver.Append) (storedriver.Verdict, error) {
-	return storedriver.Verdict{}, d.answer(ctx)
-}
-
-func (d *failing) Replace(ctx context.Context, _ storedriver.Replace) (storedriver.Verdict, error) {
-	return storedriver.Verdict{}, d.answer(ctx)
-}
-
-func (d *failing) Clear(ctx context.Context, _ storedriver.Clear) (storedriver.Verdict, error) {
-	return storedriver.Verdict{}, d.answer(ctx)
-}
-
-func (d *failing) Read(ctx context.Context, _ storedriver.Read) (storedriver.Page, error) {
-	return storedriver.Page{}, d.answer(ctx)
+// over makes a memory over the driver.
+func (d *failing) over(t *testing.T, lock *distlock.Options) (*lockedmemory.LockedMemory[string, string],
+	*sessionstore.Store[string, string], *distlock.Locker) {
+	d.write = func(ctx context.Context, _ storedriver.Write, _ effect) (storedriver.Verdict, error) {
+		return storedriver.Verdict{}, d.answer(ctx)
+	}
+	d.read = func(ctx context.Context, _ storedriver.Read) (storedriver.Page, error) {
+		return storedriver.Page{}, d.answer(ctx)
+	}
+	return over(t, d, &d.Driver, lock)
 }
 
 func (d *failing) Sessions(ctx context.Context, _ string) ([]string, string, error) {
@@ -167,28 +165,24 @@ func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, wri
 	do func(context.Context) error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		memory, store, _ := over(t, d, &d.Driver, nil)
-		save := func(ctx context.Context) error { return memory.Save(ctx, "q", "a") }
-		load := func(ctx context.Context) error { _, err := memory.Load(ctx, ""); return err }
-		search := func(ctx context.Context) error { _, err := memory.Search(ctx, "q", 1); return err }
+		memory, store, _ := d.over(t, nil)
 		sessions := func(ctx context.Context) (err error) {
 			for _, err = range store.Sessions(ctx) {
 			}
 			return err
 		}
-		ping := func(ctx context.Context) error { _, err := store.Ping(ctx); return err }
 		for _, c := range []struct {
 			name  string
 			write bool
 			do    func(context.Context) error
 		}{
-			{"Save", true, save},
+			{"Save", true, func(ctx context.Context) error { return memory.Save(ctx, "q", "a") }},
 			{"SaveOnce", true, func(ctx context.Context) error { return memory.SaveOnce(ctx, "id", "q", "a") }},
 			{"Clear", true, memory.Clear},
-			{"Load", false, load},
-			{"Search", false, search},
+			{"Load", false, func(ctx context.Context) error { return second(memory.Load(ctx, "")) }},
+			{"Search", false, func(ctx context.Context) error { return second(memory.Search(ctx, "q", 1)) }},
 			{"Sessions", false, sessions},
-			{"Ping", false, ping},
+			{"Ping", false, func(ctx context.Context) error { return second(store.Ping(ctx)) }},
 		} {
 			synctest.Wait() // for calls whose callers have left
 			test(t, c.name, c.write, c.do)
@@ -216,8 +210,7 @@ func TestLoad_N_lostLease(t *testing.T) {
 		"Load": {distlock.ErrLost, context.Canceled}, "Save": {distlock.ErrLost, distlock.ErrOutcomeUnknown, context.Canceled},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			d := &failing{}
-			memory, _, _ := over(t, d, &d.Driver, &distlock.Options{TTL: time.Second, RenewEvery: -1, Logger: slog.New(slog.DiscardHandler)})
+			memory, _, _ := (&failing{}).over(t, &distlock.Options{MaxHold: time.Second, Logger: slog.New(slog.DiscardHandler)})
 			_ = memory.Turn(t.Context(), func(ctx context.Context) error {
 				var err error
 				if call == "Load" {

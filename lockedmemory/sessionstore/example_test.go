@@ -18,49 +18,6 @@ import (
 // Text is a message of the examples.
 type Text struct{ ID, Role, Text string }
 
-// open makes a store of one session and puts the lock in front of it. For Redis, use redisstore.Open.
-func open() (store *sessionstore.Store[Text, Text], memory *lockedmemory.LockedMemory[Text, Text], closeAll func()) {
-	locker, err := memlock.New(nil)
-	if err != nil {
-		panic(err)
-	}
-	session := lockedmemory.FixedKey("session-123")
-	store, err = memstore.New(session, sessionstore.JSON[Text]{TextOf: func(m Text) string { return m.Text }}, nil, nil)
-	if err != nil {
-		panic(err)
-	}
-	memory, err = lockedmemory.New(store, locker, session, nil)
-	if err != nil {
-		panic(err)
-	}
-	return store, memory, func() { _ = locker.Close(context.Background()) }
-}
-
-// A query restricts the history to Saves with a message that has all of its words.
-func ExampleStore_Load() {
-	_, memory, closeAll := open()
-	defer closeAll()
-	ctx := context.Background()
-
-	for _, pair := range [][2]string{{"How far is the moon?", "384,400 km."}, {"And Mars?", "That changes."},
-		{"Is the Moon round?", "Nearly."}} {
-		if err := memory.Save(ctx, Text{Text: pair[0]}, Text{Text: pair[1]}); err != nil {
-			fmt.Println(err)
-		}
-	}
-	found, err := memory.Load(ctx, "the moon")
-	for _, m := range found {
-		fmt.Println(m.Text)
-	}
-	fmt.Println(err)
-	// Output:
-	// How far is the moon?
-	// 384,400 km.
-	// Is the Moon round?
-	// Nearly.
-	// <nil>
-}
-
 // Lines is a codec for messages that are plain text.
 type Lines struct{}
 

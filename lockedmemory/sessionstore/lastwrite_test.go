@@ -12,25 +12,23 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-// answering is a driver whose Appends have the given answers, one after the other, and then are done.
-type answering struct {
-	storedriver.Driver
-	answers []answer
-	ends    []bool // lastwrite.Is, of each call
+// answering is a driver whose writes have the given answers, one after the other, and then are done. It
+// notes lastwrite.Is of each call.
+func answering(answers []answer) (d *scripted, ends *[]bool) {
+	ends = new([]bool)
+	return &scripted{write: func(ctx context.Context, w storedriver.Write, _ effect) (storedriver.Verdict, error) {
+		*ends = append(*ends, lastwrite.Is(ctx, w.Lease))
+		if len(*ends) > len(answers) {
+			return storedriver.Verdict{}, nil
+		}
+		next := answers[len(*ends)-1]
+		return next.verdict, next.err
+	}}, ends
 }
 
 type answer struct {
 	verdict storedriver.Verdict
 	err     error
-}
-
-func (d *answering) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
-	d.ends = append(d.ends, lastwrite.Is(ctx, a.Lease))
-	if len(d.ends) > len(d.answers) {
-		return storedriver.Verdict{}, nil
-	}
-	next := d.answers[len(d.ends)-1]
-	return next.verdict, next.err
 }
 
 // The first copy of a Save may have been stored. Other leases then clear or trim what it has stored, and
@@ -56,7 +54,7 @@ func TestSave_O_refusedCopy_unknown(t *testing.T) {
 		} {
 			t.Run(name+where, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					d := &answering{answers: append(before, answers...)}
+					d, ends := answering(append(before, answers...))
 					memory := memoryOver(t, d, &d.Driver)
 					var err error
 					save := func(ctx context.Context) error {
@@ -72,8 +70,8 @@ func TestSave_O_refusedCopy_unknown(t *testing.T) {
 						must(t, memory.Turn(t.Context(), save))
 					}
 					isExactly(t, "Save", err, distlock.ErrOutcomeUnknown)
-					if len(d.ends) != len(d.answers) || d.ends[0] != (before == nil) {
-						t.Errorf("the calls end the lease: %t", d.ends)
+					if len(*ends) != len(before)+len(answers) || (*ends)[0] != (before == nil) {
+						t.Errorf("the calls end the lease: %t", *ends)
 					}
 				})
 			})
@@ -84,7 +82,7 @@ func TestSave_O_refusedCopy_unknown(t *testing.T) {
 // A copy that is answered is as good as the first one.
 func TestSave_answeredCopy_itsVerdict(t *testing.T) {
 	for _, outcome := range []storedriver.Outcome{storedriver.Done, storedriver.Known} {
-		d := &answering{answers: []answer{{verdict: storedriver.Verdict{Outcome: outcome, Replayed: true}}}}
+		d, _ := answering([]answer{{verdict: storedriver.Verdict{Outcome: outcome, Replayed: true}}})
 		memory := memoryOver(t, d, &d.Driver)
 		if err := memory.Save(t.Context(), "q", "a"); err != nil {
 			t.Errorf("outcome %d: %v", outcome, err)

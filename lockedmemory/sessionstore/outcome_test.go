@@ -13,37 +13,6 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-// refusing is a driver that refuses each write, and the reads if it is stale.
-type refusing struct {
-	storedriver.Driver
-	with storedriver.Outcome
-}
-
-func (d *refusing) verdict(a storedriver.Access) storedriver.Verdict {
-	return storedriver.Verdict{Outcome: d.with, Mark: lockedmemory.Place{Fence: a.Fence + 1}}
-}
-
-func (d *refusing) Append(_ context.Context, a storedriver.Append) (storedriver.Verdict, error) {
-	return d.verdict(a.Access), nil
-}
-
-func (d *refusing) Replace(_ context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
-	return d.verdict(r.Access), nil
-}
-
-func (d *refusing) Clear(_ context.Context, c storedriver.Clear) (storedriver.Verdict, error) {
-	return d.verdict(c.Access), nil
-}
-
-func (d *refusing) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
-	if d.with == storedriver.Stale && r.Lease != nil {
-		v := d.verdict(r.Access)
-		v.Replayed = true
-		return storedriver.Page{Verdict: v}, nil
-	}
-	return d.Driver.Read(ctx, r)
-}
-
 // outcomes counts the operations of lockedmemory by their outcomes.
 type outcomes struct {
 	mu   sync.Mutex
@@ -58,11 +27,26 @@ func (o *outcomes) End(_ context.Context, op *distlock.Operation) {
 	o.seen[op.Name] = op.Outcome
 }
 
-// observed makes a memory over a driver that refuses writes, and the outcomes of its operations.
+// observed makes a memory over a driver that refuses writes, and reads if it is stale. It has the outcomes
+// of the memory's operations.
 func observed(t *testing.T, with storedriver.Outcome) (*lockedmemory.LockedMemory[string, string],
 	func() map[string]distlock.Outcome) {
 	t.Helper()
-	d, seen := &refusing{with: with}, &outcomes{seen: map[string]distlock.Outcome{}}
+	d, seen := &scripted{}, &outcomes{seen: map[string]distlock.Outcome{}}
+	verdict := func(a storedriver.Access) storedriver.Verdict {
+		return storedriver.Verdict{Outcome: with, Mark: lockedmemory.Place{Fence: a.Fence + 1}}
+	}
+	d.write = func(_ context.Context, w storedriver.Write, _ effect) (storedriver.Verdict, error) {
+		return verdict(w.Access), nil
+	}
+	d.read = func(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
+		if with != storedriver.Stale || r.Lease == nil {
+			return d.Driver.Read(ctx, r)
+		}
+		v := verdict(r.Access)
+		v.Replayed = true
+		return storedriver.Page{Verdict: v}, nil
+	}
 	memory, _, _ := over(t, d, &d.Driver, &distlock.Options{Observer: seen})
 	return memory, func() map[string]distlock.Outcome {
 		seen.mu.Lock()
@@ -102,8 +86,7 @@ func TestWrite_refused_outcome(t *testing.T) {
 func TestLoad_stale_lost(t *testing.T) {
 	memory, seen := observed(t, storedriver.Stale)
 	err := memory.Turn(t.Context(), func(ctx context.Context) error {
-		_, err := memory.Load(ctx, "")
-		return err
+		return second(memory.Load(ctx, ""))
 	})
 	if stale := new(sessionstore.StaleError); !errors.As(err, &stale) {
 		t.Errorf("Load: %v", err)

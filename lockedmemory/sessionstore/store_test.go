@@ -19,20 +19,16 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-// sparing is a driver that shows the token of a Read if it has to, and only then.
-type sparing struct{ storedriver.Driver }
-
-func (d *sparing) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
-	if !r.FirstAccess {
-		r.Access = storedriver.Access{Session: r.Session}
-	}
-	return d.Driver.Read(ctx, r)
-}
-
 // After a holder has loaded, another lock service grants a second holder a higher token. Then the first
 // holder gets a token above that. From its next Load on, the store refuses the second holder.
 func TestStore_S2_raisedToken_shownAgain(t *testing.T) {
-	d := &sparing{}
+	d, _ := asked()
+	d.read = func(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
+		if !r.FirstAccess { // it shows the token of a Read only if it has to
+			r.Access = storedriver.Access{Session: r.Session}
+		}
+		return d.Driver.Read(ctx, r)
+	}
 	ours, _, ourLocker := over(t, d, &d.Driver, nil)
 	theirs, _, theirLocker := over(t, d, nil, nil)
 	must(t, ours.Turn(t.Context(), func(our context.Context) error {
@@ -58,22 +54,37 @@ func TestStore_S2_raisedToken_shownAgain(t *testing.T) {
 	}))
 }
 
-// trimmed is a driver of whose pages all but the last entry is history no more.
-type trimmed struct{ storedriver.Driver }
-
-func (d *trimmed) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
-	page, err := d.Driver.Read(ctx, r)
-	for _, e := range page.Entries {
-		if e.Place.Compare(page.Oldest) > 0 {
-			page.Oldest = e.Place
-		}
+// That an ID is known shows nothing of the token: the next access still has to.
+func TestStore_S2_knownID_tokenIsShownNext(t *testing.T) {
+	d, _ := asked()
+	shows := false
+	d.read = func(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
+		shows = r.FirstAccess
+		return d.Driver.Read(ctx, r)
 	}
-	return page, err
+	memory, _, _ := over(t, d, &d.Driver, nil)
+	must(t, memory.SaveOnce(t.Context(), "id", "q", "a"))
+	must(t, memory.Turn(t.Context(), func(ctx context.Context) error {
+		must(t, memory.SaveOnce(ctx, "id", "q", "a"))
+		return second(memory.Load(ctx, ""))
+	}))
+	if !shows {
+		t.Error("a Load after a known ID does not show its token")
+	}
 }
 
 // What a driver has read, and knows to be gone by the time it has, is not shown.
 func TestStore_O_olderThanOldest_notShown(t *testing.T) {
-	d := &trimmed{}
+	d, _ := asked()
+	d.read = func(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
+		page, err := d.Driver.Read(ctx, r) // all but its last entry is history no more
+		for _, e := range page.Entries {
+			if e.Place.Compare(page.Oldest) > 0 {
+				page.Oldest = e.Place
+			}
+		}
+		return page, err
+	}
 	memory, store, _ := over(t, d, &d.Driver, nil)
 	for n := range 3 {
 		must(t, memory.Save(t.Context(), fmt.Sprint("q", n), fmt.Sprint("a", n)))
@@ -186,28 +197,21 @@ func TestExchanges_O_trimmedBetweenPages_changed(t *testing.T) {
 	}
 }
 
-// temporary is a driver that rejects writes until a moment. A rejected write does nothing.
-type temporary struct {
-	storedriver.Driver
-	until time.Time
-}
-
-func (d *temporary) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
-	if time.Now().Before(d.until) {
-		return storedriver.Verdict{}, fmt.Errorf("%w: not now", driver.ErrTemporary)
-	}
-	return d.Driver.Append(ctx, a)
-}
-
 // A service that turns calls away for a moment, as while it fails over, is asked again.
 func TestSave_C_temporaryRefusal_triesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &temporary{until: time.Now().Add(time.Second)}
+		until := time.Now().Add(time.Second)
+		d := &scripted{write: func(_ context.Context, _ storedriver.Write, do effect) (storedriver.Verdict, error) {
+			if time.Now().Before(until) {
+				return storedriver.Verdict{}, fmt.Errorf("%w: not now", driver.ErrTemporary)
+			}
+			return do()
+		}}
 		memory := memoryOver(t, d, &d.Driver)
 		if err := memory.Save(t.Context(), "q", "a"); err != nil {
 			t.Errorf("Save: %v", err)
 		}
-		d.until = time.Now().Add(time.Hour)
+		until = time.Now().Add(time.Hour)
 		if err := memory.Save(t.Context(), "q", "a"); !errors.Is(err, distlock.ErrUnavailable) ||
 			!errors.Is(err, driver.ErrTemporary) {
 			t.Errorf("Save: %v", err)
@@ -234,7 +238,7 @@ func ended(ctx context.Context) context.Context {
 
 // A write whose context has ended on its way to the store is not made.
 func TestStore_C_contextEndsOnTheWay_noWrite(t *testing.T) {
-	d := &asked{}
+	d, calls := asked()
 	_, store, locker := over(t, d, &d.Driver, nil)
 	memory, err := lockedmemory.New(ending{store}, locker, lockedmemory.FixedKey("s"), nil)
 	must(t, err)
@@ -244,10 +248,8 @@ func TestStore_C_contextEndsOnTheWay_noWrite(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := locker.Close(t.Context()); err != nil { // which waits for what goes on in the background
-		t.Error(err)
-	}
-	if n := d.calls.Load(); n != 0 {
+	must(t, locker.Close(t.Context())) // which waits for what goes on in the background
+	if n := calls.Load(); n != 0 {
 		t.Errorf("%d calls were made", n)
 	}
 }
@@ -275,4 +277,37 @@ func TestSave_O_endedLease_notHeld(t *testing.T) {
 		time.Sleep(48 * time.Hour)
 		refused("in an expired session")
 	})
+}
+
+// listing is a driver with the given pages of sessions. The page after them fails.
+type listing struct {
+	storedriver.Driver
+	pages [][]string
+}
+
+func (d *listing) Sessions(_ context.Context, after string) ([]string, string, error) {
+	i := len(after)
+	if i == len(d.pages) {
+		return nil, "", errors.New("connection reset")
+	}
+	return d.pages[i], after + ".", nil
+}
+
+// Sessions goes on after an empty page, and ends with an error, or where the caller breaks.
+func TestSessions_emptyPageAndError(t *testing.T) {
+	d := &listing{pages: [][]string{{"a", "b"}, nil, {"c"}}}
+	_, store, _ := over(t, d, &d.Driver, nil)
+	var names []string
+	var last error
+	for name, err := range store.Sessions(t.Context()) {
+		names, last = append(names, name), err
+	}
+	if !slices.Equal(names, []string{"a", "b", "c", ""}) || !errors.Is(last, distlock.ErrUnavailable) {
+		t.Errorf("%q, %v", names, last)
+	}
+	for name := range store.Sessions(t.Context()) {
+		if name == "b" {
+			break
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"slices"
@@ -39,16 +40,26 @@ func TestMain(m *testing.M) {
 // serve serves the metrics of an instance, as an application does, and returns its telemetry.
 func serve(t *testing.T) (incidents.Telemetry, string) {
 	t.Helper()
-	registry := prometheus.NewRegistry()
-	reader, err := exporter.New(exporter.WithRegisterer(registry))
+	spans := sdktrace.NewTracerProvider()
+	observer, metrics, err := metered(spans)
 	must(t, err)
-	meters, spans := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), sdktrace.NewTracerProvider()
-	observer, err := tracing.New(tracing.WithTracerProvider(spans), tracing.WithMeterProvider(meters))
-	must(t, err)
-	site := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	site := httptest.NewServer(metrics)
 	t.Cleanup(site.Close)
 	return incidents.Telemetry{Observer: observer, Tracer: spans.Tracer("application")},
 		strings.TrimPrefix(site.URL, "http://")
+}
+
+// metered is the code of the page README.md.
+func metered(spans *sdktrace.TracerProvider) (*tracing.Tracing, http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	reader, err := exporter.New(exporter.WithRegisterer(registry)) // go.opentelemetry.io/otel/exporters/prometheus
+	if err != nil {
+		return nil, nil, err
+	}
+	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+	observer, err := tracing.New(tracing.WithTracerProvider(spans), tracing.WithMeterProvider(meters))
+	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	return observer, metrics, err
 }
 
 // run is a Prometheus that has scraped the metrics of incidents.

@@ -11,7 +11,6 @@ import (
 var (
 	kinds = []string{"lost", "torn", "stale", "doubled", "out of order"}
 	runs  = []string{"no lock", "Save only", "whole turn"}
-	ids   = []string{"chat-none", "chat-save", "chat-turn"}
 )
 
 // chats wants that a message has a mark and a colour if and only if it is wrong, by the terminal's
@@ -22,7 +21,7 @@ func chats(o *observation, r *run) []string {
 		return []string{fmt.Sprintf("there are %d chats", len(o.Chats))}
 	}
 	for i, c := range o.Chats {
-		p.add(c.Name == runs[i] && c.ID == ids[i], "chat %d is %s, %q", i, c.ID, c.Name)
+		p.add(c.Name == runs[i] && c.ID == fmt.Sprint("chat-", i) && c.Shown, "chat %d is %s, %q, shown: %t", i, c.ID, c.Name, c.Shown)
 		p.add(len(c.Bubbles) > 0 && len(c.Bubbles) <= 10, "%s has %d messages", c.Name, len(c.Bubbles))
 		wrong := 0
 		for n, b := range c.Bubbles {
@@ -92,27 +91,6 @@ func totals(c chat) []string {
 			before, known = books-asked, true
 		}
 		p.add(books-asked == before, "message %d of %s counts %d books, want %d", c.First+n, c.Name, books, before+asked)
-	}
-	return p
-}
-
-// switches wants all chats side by side on a screen and on paper, and on a phone one at a time.
-func switches(o *observation, _ *run) []string {
-	var p problems
-	shown := 0
-	for _, c := range o.Chats {
-		if c.Shown {
-			shown++
-		}
-	}
-	if o.Width >= 1000 || o.view.media == "print" {
-		p.add(shown == len(runs) && len(o.Switches) == 0, "%d chats and %d switches are seen", shown, len(o.Switches))
-		return p
-	}
-	p.add(shown == 1 && len(o.Switches) == len(runs), "%d chats and %d switches are seen", shown, len(o.Switches))
-	for i, s := range o.Switches {
-		p.add(i < len(runs) && s.Label == runs[i] && slices.Equal(s.Visible, ids[i:i+1]), "switch %d, %q, shows %q", i, s.Label, s.Visible)
-		p.add(s.Focus != "" && s.Focus != "none", "switch %q has the focus outline %q", s.Label, s.Focus)
 	}
 	return p
 }

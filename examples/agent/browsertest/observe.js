@@ -62,18 +62,6 @@
     }),
   }));
 
-  // What each switch shows, and whether the keyboard reaches it and shows where it is.
-  const switches = [...document.querySelectorAll(".chats input")].filter((input) => shown(input.parentElement)).map((input) => {
-    const before = document.querySelector(".chats input:checked"), label = input.labels[0] || input;
-    input.click();
-    const visible = [...document.querySelectorAll(".chat")].filter(shown).map((chat) => chat.id);
-    input.focus({ focusVisible: true });
-    const focus = document.activeElement === input && getComputedStyle(label).outlineStyle;
-    input.blur();
-    before.click();
-    return { label: words(label), visible, focus: focus || "" };
-  });
-
   const pictures = [...document.querySelectorAll("svg[id]")].map((svg) => ({
     id: svg.id,
     box: round(svg.getBoundingClientRect()),
@@ -106,7 +94,6 @@
     pictures,
     cards: [...document.querySelectorAll(".verdict")].map(words),
     chats,
-    switches,
     texts,
     scripts: document.scripts.length,
     text: document.body.innerText,

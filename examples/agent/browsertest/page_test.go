@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"testing"
 )
@@ -30,7 +29,6 @@ func TestPage(t *testing.T) {
 	t.Run("isWhatTheTerminalSaysIfNobodyWaited", func(t *testing.T) {
 		isWhatTheTerminalSays(t, chromium, begin(t, "-turns", "5", "-sessions", "1", "-instances", "1")())
 	})
-	t.Run("namesSpansWhateverItsAxisSays", func(t *testing.T) { axisInSeconds(t, chromium, waited) })
 	t.Run("isFoundBrokenIfItIs", func(t *testing.T) { everyCheckFinds(t, chromium, waited) })
 	t.Run("isWhatTheTerminalSaysUnderChaos", func(t *testing.T) { isWhatTheTerminalSays(t, chromium, chaos()) })
 }
@@ -48,16 +46,5 @@ func isWhatTheTerminalSays(t *testing.T, chromium context.Context, r *run) {
 				}
 			}
 		})
-	}
-}
-
-// axisInSeconds labels an axis as for turns of more than a second. Such a label is not the name of a span.
-func axisInSeconds(t *testing.T, chromium context.Context, r *run) {
-	page := regexp.MustCompile(`(<text class="soft middle" [^>]*>)[^<]*`).ReplaceAllString(r.page, "${1}1 s")
-	if page == r.page {
-		t.Fatal("the page has no label on an axis")
-	}
-	for _, problem := range waterfall(look(t, chromium, put(t, page), phone), r) {
-		t.Error(problem)
 	}
 }

@@ -102,17 +102,7 @@ func (r *run) numbers(title string) (all [3]float64) {
 	return all
 }
 
-var spanLine = regexp.MustCompile(`(?m)^  (\S+) +│.*│ *(\S+ ms)$`)
-
-// spans returns the spans of the waterfall on the terminal, as in "load 2.1 ms".
-func (r *run) spans() (spans []string) {
-	for _, m := range spanLine.FindAllStringSubmatch(r.terminal, -1) {
-		spans = append(spans, m[1]+" "+m[2])
-	}
-	return spans
-}
-
-// paragraphs returns the texts between the pictures, without their line breaks.
+// paragraphs returns the texts below the table, without their line breaks.
 func (r *run) paragraphs() string {
 	lines := slices.DeleteFunc(strings.Split(r.terminal, "\n"), func(line string) bool { return strings.ContainsAny(line, "│├╭╰") })
 	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")

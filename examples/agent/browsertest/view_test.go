@@ -29,14 +29,13 @@ const limit = 30 * time.Second
 // view is a way to look at a page.
 type view struct {
 	width int64
-	media string // screen or print
 	theme string // light or dark
 }
 
-func (v view) String() string { return fmt.Sprintf("%s-%s-%d", v.media, v.theme, v.width) }
+func (v view) String() string { return fmt.Sprintf("%s-%d", v.theme, v.width) }
 
 var views = []view{
-	{360, "screen", "light"}, {360, "screen", "dark"}, {1280, "screen", "light"}, {1280, "screen", "dark"}, {720, "print", "light"},
+	{360, "light"}, {360, "dark"}, {1280, "light"}, {1280, "dark"},
 }
 
 type box struct{ X, Y, Width, Height float64 }
@@ -68,12 +67,7 @@ type observation struct {
 	Pictures []picture
 	Cards    []string
 	Chats    []chat
-	Switches []struct {
-		Label   string
-		Visible []string // the chats that are seen if it is on
-		Focus   string   // the style of the outline of the focus; empty if the keyboard does not reach it
-	}
-	Texts []struct {
+	Texts    []struct {
 		What     string
 		Contrast float64
 		Box      box
@@ -208,7 +202,7 @@ func look(t *testing.T, browser context.Context, file string, v view) *observati
 			if _, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, forbidden); err != nil {
 				return err
 			}
-			media := emulation.SetEmulatedMediaParams{Media: v.media, Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: v.theme}}}
+			media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: v.theme}}}
 			_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, media)
 			return err
 		})

@@ -29,7 +29,7 @@ func TestDiagram_isTheImportGraph(t *testing.T) {
 	imports := map[string][]string{}
 	for _, p := range list(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)
-		if !strings.HasPrefix(name, "examples/") && (!isForTests(p.ImportPath) || slices.Contains(suites, name)) && name != "internal/test/conversation" {
+		if !strings.HasPrefix(name, "examples/") && (!isForTests(p.ImportPath) || slices.Contains(suites, name)) && !strings.HasPrefix(name, "internal/test/") {
 			imports[name] = own(p.Imports)
 		}
 	}

@@ -39,15 +39,9 @@ var code = Code{
 		"slices": "slices", "strings": "strings", "syscall": "syscall", "testing": "testing", "time": "time",
 		"http": "net/http", "signal": "os/signal", "slog": "log/slog", "sql": "database/sql", "synctest": "testing/synctest",
 
-		"redis":         "github.com/redis/go-redis/v9",
-		"pgx":           "github.com/jackc/pgx/v5",
-		"pgxpool":       "github.com/jackc/pgx/v5/pgxpool",
-		"prometheus":    "github.com/prometheus/client_golang/prometheus",
-		"promhttp":      "github.com/prometheus/client_golang/prometheus/promhttp",
-		"otelprom":      "go.opentelemetry.io/otel/exporters/prometheus",
-		"sdkmetric":     "go.opentelemetry.io/otel/sdk/metric",
-		"sdktrace":      "go.opentelemetry.io/otel/sdk/trace",
-		"otlptracehttp": "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
+		"redis":   "github.com/redis/go-redis/v9",
+		"pgx":     "github.com/jackc/pgx/v5",
+		"pgxpool": "github.com/jackc/pgx/v5/pgxpool",
 
 		"distlock": modulePath + "/distlock", "lockurl": modulePath + "/distlock/lockurl",
 		"driver": modulePath + "/distlock/driver", "drivertest": modulePath + "/distlock/drivertest",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -26,37 +27,25 @@ const (
 	belugaTTL       = time.Second
 )
 
-// belugaRun is a load on processes that run Beluga's Runner on one Redis, and all that its clients know.
 type belugaRun struct {
 	t       *testing.T
 	program string
 	config  beluga.Config
 
 	mu                          sync.Mutex
-	over                        bool
-	places                      [belugaProcesses]*child.Child                  // nil: none
-	spared                      [belugaProcesses]bool                          // it is paused
-	attempts                    map[string]map[attemptKey]conversation.Attempt // by session
-	seen                        map[int]string                                 // the answers, by turn
-	wrong                       []string                                       // what must not happen
+	places                      [belugaProcesses]*child.Child              // nil: none
+	spared                      [belugaProcesses]bool                      // it is paused
+	attempts                    map[string]map[[2]any]conversation.Attempt // by session; by writer and begin
+	seen                        map[int]string                             // the answers, by turn
 	runs, kills, pauses, losses int
 	stored                      int
-	faults                      map[conversation.Kind]int
-}
-
-type attemptKey struct {
-	writer string
-	begun  int64
+	wrong                       map[conversation.Kind]int
 }
 
 // belugaWork kills and pauses processes in turn while their clients send messages, and then compares
 // the stored sessions with the answers that the clients have seen.
 func belugaWork(t *testing.T, lasts time.Duration, seed uint64) {
-	r := newBelugaRun(t, seed)
-	r.play(func() { r.strike(max(lasts, 4*time.Second), stream(seed, "beluga")) })
-	for _, line := range r.wrong {
-		t.Error(line)
-	}
+	r := playBeluga(t, beluga.Config{Seed: seed}, func(r *belugaRun) { r.strike(max(lasts, 4*time.Second), stream(seed, "beluga")) })
 	if !r.hasStruck() || r.stored == 0 {
 		t.Error("this tests nothing")
 	}
@@ -64,120 +53,108 @@ func belugaWork(t *testing.T, lasts time.Duration, seed uint64) {
 
 // Without the lock, the same load loses turns.
 func TestBeluga_withoutLock_losesTurns(t *testing.T) {
-	r := newBelugaRun(t, drawn())
-	r.config.Unlocked = true
-	if r.play(func() { time.Sleep(time.Second) }); r.faults[conversation.Lost] == 0 {
+	t.Parallel()
+	r := playBeluga(t, beluga.Config{Seed: drawn(), Unlocked: true}, func(*belugaRun) { time.Sleep(time.Second) })
+	if r.wrong[conversation.Lost] == 0 {
 		t.Error("no turn is lost")
 	}
 }
 
-func newBelugaRun(t *testing.T, seed uint64) *belugaRun {
-	r := &belugaRun{
-		t: t, program: filepath.Join(t.TempDir(), "beluga"), attempts: make(map[string]map[attemptKey]conversation.Attempt),
-		seen: make(map[int]string), faults: make(map[conversation.Kind]int),
-	}
-	r.config = beluga.Config{URL: servers.StartRedis(t).URL(), TTL: belugaTTL, Think: 4 * time.Millisecond, Seed: seed, Clients: 4}
+// playBeluga runs the load until faults returns, and judges the result.
+func playBeluga(t *testing.T, config beluga.Config, faults func(*belugaRun)) *belugaRun {
+	config.URL, config.TTL, config.Think, config.Clients = servers.StartRedis(t).URL(), belugaTTL, 4*time.Millisecond, 4
 	for n := range 50 {
-		r.config.Sessions = append(r.config.Sessions, fmt.Sprint("session-", n))
+		config.Sessions = append(config.Sessions, fmt.Sprint("session-", n))
 	}
+	r := &belugaRun{
+		t: t, program: filepath.Join(t.TempDir(), "beluga"), config: config, seen: make(map[int]string),
+		attempts: make(map[string]map[[2]any]conversation.Attempt), wrong: make(map[conversation.Kind]int),
+	}
+	r.build()
+	ctx, cancel := context.WithCancel(context.Background())
+	var processes sync.WaitGroup
+	for n := range r.places {
+		processes.Go(func() {
+			for ctx.Err() == nil && r.work(ctx, n, config) {
+			}
+		})
+	}
+	faults(r)
+	cancel()
+	processes.Wait()
+	config.Read = true
+	r.work(context.Background(), 0, config)
+	t.Logf("%d answers seen, %d turns stored; %d runs of workers, %d kills, %d pauses, %d losses of a lock; faults: %s",
+		len(r.seen), r.stored, r.runs, r.kills, r.pauses, r.losses, list(r.wrong))
+	return r
+}
+
+func (r *belugaRun) build() {
 	info, ok := debug.ReadBuildInfo()
 	race := ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	build := exec.Command("go", "test", "-c", "-vet=off", "-o", r.program, fmt.Sprintf("-race=%t", race),
 		"./lockedmemory/belugamemory/internal/faultwork")
 	build.Dir = root
 	build.Env = append(os.Environ(), "GOWORK="+filepath.Join(root, "contract.work"))
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("the workers are not built: %v\n%s", err, out)
-	}
-	return r
-}
-
-// play runs the load until faults returns, and judges the result.
-func (r *belugaRun) play(faults func()) {
-	var instances sync.WaitGroup
-	for n := range r.places {
-		instances.Go(func() { r.fill(n) })
-	}
-	faults()
-	r.mu.Lock()
-	r.over = true
-	for _, c := range r.places {
-		if c != nil {
-			c.Stop()
-		}
-	}
-	r.mu.Unlock()
-	instances.Wait()
-	r.config.Read = true
-	r.work(0)
-	r.t.Logf("%d answers seen, %d turns stored; %d runs of workers, %d kills, %d pauses, %d losses of a lock; faults: %s",
-		len(r.seen), r.stored, r.runs, r.kills, r.pauses, r.losses, list(r.faults))
-}
-
-// fill starts one process after the other in a place.
-func (r *belugaRun) fill(place int) {
-	for over := false; !over && r.work(place); {
-		r.mu.Lock()
-		over = r.over
-		r.mu.Unlock()
+		r.t.Fatalf("the workers are not built: %v\n%s", err, out)
 	}
 }
 
-// work runs a process until it ends, and reports whether it did so as it should.
-func (r *belugaRun) work(place int) bool {
+// work runs a process until it ends, or until ctx does, and reports whether it ended as it should.
+func (r *belugaRun) work(ctx context.Context, place int, config beluga.Config) bool {
 	r.mu.Lock()
 	r.runs++
-	config := r.config
 	config.Run = r.runs
 	c, err := child.StartProgram(context.Background(), r.program, beluga.Role, config, nil)
+	r.places[place] = c
+	r.mu.Unlock()
 	if err != nil {
-		r.wrong = append(r.wrong, fmt.Sprintf("a process does not start: %v", err))
-		r.mu.Unlock()
+		r.t.Errorf("a process does not start: %v", err)
 		return false
 	}
-	if r.places[place] = c; r.over && !config.Read {
-		c.Stop()
-	}
-	r.mu.Unlock()
+	defer context.AfterFunc(ctx, c.Stop)()
 	for {
 		var s beluga.Said
 		if c.Receive(&s) != nil {
 			break
 		}
-		r.mu.Lock()
 		r.hear(&s)
-		r.mu.Unlock()
 	}
 	err = c.Close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.places[place] = nil
 	if err != nil || strings.Contains(c.Stderr(), "DATA RACE") {
-		r.blame("%v\n%s", err, c.Stderr())
+		r.t.Errorf("%v\n%s", err, c.Stderr())
 		return false
 	}
 	return true
 }
 
 func (r *belugaRun) blame(format string, args ...any) {
-	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
+	if !r.config.Unlocked {
+		r.t.Errorf(format, args...)
+	}
 }
 
 // hear takes what a process says. A killed one says no more of its attempts.
 func (r *belugaRun) hear(s *beluga.Said) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	a := s.Attempt
 	if a == nil {
 		r.judge(s)
 		return
 	}
 	if r.attempts[s.Session] == nil {
-		r.attempts[s.Session] = make(map[attemptKey]conversation.Attempt)
+		r.attempts[s.Session] = make(map[[2]any]conversation.Attempt)
 	}
-	r.attempts[s.Session][attemptKey{a.Writer, a.Begun}] = *a
+	r.attempts[s.Session][[2]any{a.Writer, a.Begun}] = *a
 	switch {
 	case a.Acknowledged:
 		r.seen[a.Turn] = s.Answer
@@ -188,7 +165,6 @@ func (r *belugaRun) hear(s *beluga.Said) {
 	}
 }
 
-// judge compares a stored session with what the clients know.
 func (r *belugaRun) judge(s *beluga.Said) {
 	if s.Err != "" {
 		r.blame("%s cannot be read: %s", s.Session, s.Err)
@@ -211,17 +187,12 @@ func (r *belugaRun) judge(s *beluga.Said) {
 		}
 	}
 	r.stored += len(s.Stored)
-	var attempts []conversation.Attempt
-	for _, a := range r.attempts[s.Session] {
-		attempts = append(attempts, a)
-	}
-	for _, f := range conversation.Judge(messages, attempts) {
-		r.faults[f.Kind]++
+	for _, f := range conversation.Judge(messages, slices.Collect(maps.Values(r.attempts[s.Session]))) {
+		r.wrong[f.Kind]++
 		r.blame("%s: %s", s.Session, f)
 	}
 }
 
-// hasStruck reports whether the faults have had an effect.
 func (r *belugaRun) hasStruck() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,19 +30,15 @@ const (
 	stepwise    = "stepwise"      // a Replace that is a Clear and Appends
 )
 
-// broken are the tools of a worker that does something wrong.
 func (p *process) broken() (t tools, err error) {
-	opts := p.options()
-	switch p.config.Broken {
+	switch ttl := p.config.TTL; p.config.Broken {
 	case noLock:
 		t.store = &document{client: p.client}
-		t.locker, err = memlock.New(opts)
+		t.locker, err = memlock.New(options(namespace, ttl, 0))
 	case blindTrust:
-		opts.RenewEvery = -1
-		t.locker, err = redislock.New(p.client, opts)
+		t.locker, err = redislock.New(p.client, options(namespace, ttl, -1))
 	case longTTL:
-		opts.TTL *= 8
-		t.locker, err = redislock.New(p.client, opts)
+		t.locker, err = redislock.New(p.client, options(namespace, 8*ttl, 0))
 	case noFence:
 		t.store = &document{client: p.client}
 	}
@@ -102,7 +98,6 @@ func (*document) Search(context.Context, string, int) ([]message, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// edited is a store whose Replace is a Clear and Appends.
 type edited struct {
 	*sessionstore.Store[message, message]
 }

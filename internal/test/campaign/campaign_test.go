@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -9,10 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/belugalock/belugalock/internal/test/child"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/history"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
@@ -55,7 +60,6 @@ type campaign struct {
 	sessions  *servers.Redis    // of a quorum; nil: the sessions are beside the locks
 	postgres  *servers.Postgres // or nil
 	database  *servers.PostgresDatabase
-	version   string // of the servers, with their name
 	socket    net.Listener
 	register  *register
 	ledger    *ledger
@@ -74,24 +78,26 @@ type campaign struct {
 	watches sync.WaitGroup
 
 	mu       sync.Mutex
-	runs     int
 	aims     map[int]chan *attempt // that faults wait for, by run
 	findings []*finding
 	wrong    []*finding // after attribute
 	stats    map[*fault]*stat
 	log      []string // of strikes
 	hits     []*hit   // that have struck
-	unseen   int      // waits for keys without any other waiter
-	starved  int      // late notices in a process that the machine did not run; known after attribute
-	failing  bool     // during a failover
-	looks    int      // of guard
+
+	counting sync.Mutex
+	counts   counts // figures for people
+
+	replacing sync.Mutex // held while a fault replaces a master
+	masters   string     // as guard has seen them last, and when
+	seen      int64
 }
 
 func newCampaign(t *testing.T, p plan) *campaign {
-	c := &campaign{t: t, plan: p, stats: make(map[*fault]*stat), aims: make(map[int]chan *attempt)}
+	c := &campaign{t: t, plan: p, stats: make(map[*fault]*stat), aims: make(map[int]chan *attempt), counts: make(counts)}
 	c.startServers()
 	c.windows.ttl = p.ttl
-	c.register, c.ledger, c.histories = newRegister(c), newLedger(c), newHistories(c)
+	c.register, c.ledger, c.histories = newRegister(c), newLedger(c), &histories{c: c, of: make(map[int]map[int64]*history.Op)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	t.Cleanup(c.end)
 	var err error
@@ -111,7 +117,6 @@ func newCampaign(t *testing.T, p plan) *campaign {
 	return c
 }
 
-// addrs are those of all servers.
 func (c *campaign) addrs() (addrs []string) {
 	if c.postgres != nil {
 		return []string{c.postgres.Addr()}
@@ -144,8 +149,8 @@ func (c *campaign) run() {
 	})
 	every(2*time.Second, func() { c.histories.checkUntil(epoch(now()-int64(grace), c.start, c.plan.rotate)) })
 	if c.service != nil {
-		known, seen := c.service.State(), now()
-		every(250*time.Millisecond, func() { known, seen = c.guard(known, seen) })
+		c.masters, c.seen = c.service.State(), now()
+		every(250*time.Millisecond, c.guard)
 	}
 	c.strikeFor(c.plan.lasts)
 	c.took = time.Duration(now() - c.start)
@@ -168,7 +173,6 @@ func (c *campaign) end() {
 	c.serving.Wait()
 }
 
-// every calls do at intervals, until done is closed.
 func every(done <-chan struct{}, period time.Duration, do func()) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
@@ -186,57 +190,56 @@ func every(done <-chan struct{}, period time.Duration, do func()) {
 const grace = 15 * time.Second
 
 // guard notices when servers replace a master that no fault has killed: a busy machine lets their
-// timeouts pass. From then on, the acknowledgements of the old master are void. It returns who the masters
-// are, and when that was seen.
-func (c *campaign) guard(known string, seen int64) (string, int64) {
-	c.mu.Lock()
-	failing := c.failing
-	c.mu.Unlock()
+// timeouts pass. From then on, the acknowledgements of the old master are void.
+func (c *campaign) guard() {
+	c.replacing.Lock()
+	defer c.replacing.Unlock()
 	state, at := c.service.State(), now()
-	c.mu.Lock()
-	c.looks++
-	c.mu.Unlock()
 	if state == "" {
-		return known, seen
+		return
 	}
-	if !failing && known != "" && state != known {
-		v := c.windows.open(replaced, 0, seen-int64(missed))
-		c.windows.forget(v, seen-int64(missed), at+int64(c.plan.ttl))
+	if c.masters != "" && state != c.masters {
+		v := c.windows.open(replaced, 0, c.seen-int64(missed))
+		c.windows.forget(v, c.seen-int64(missed), at+int64(c.plan.ttl))
 		c.windows.close(v)
 		c.mu.Lock()
 		c.stat(replaced).times++
 		c.mu.Unlock()
 		c.say("a master was replaced that was alive")
 	}
-	return state, at
+	c.masters, c.seen = state, at
 }
 
-// failOver tells guard that masters are about to be replaced, and when that is over and guard has
-// seen the new ones.
-func (c *campaign) failOver(under bool) {
-	looks := func() int {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.looks
+// replaces tells guard that masters are about to be replaced. over tells it that there are new ones.
+func (c *campaign) replaces() (over func()) {
+	c.replacing.Lock()
+	return func() {
+		defer c.replacing.Unlock()
+		servers.Within(5*time.Second, func() bool {
+			c.masters, c.seen = c.service.State(), now()
+			return c.masters != "" || c.plan.on == "node"
+		})
 	}
-	if before := looks(); !under {
-		// The first look from now on may have begun before; the second is to be over, with what it
-		// has seen noted.
-		servers.Within(5*time.Second, func() bool { return looks() > before+2 })
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.failing = under
 }
 
-// say adds to the log of strikes.
+func (c *campaign) count(what string, n int) {
+	c.counting.Lock()
+	defer c.counting.Unlock()
+	c.counts[what] += n
+}
+
+func (c *campaign) counted(what string) int {
+	c.counting.Lock()
+	defer c.counting.Unlock()
+	return c.counts[what]
+}
+
 func (c *campaign) say(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.log = append(c.log, fmt.Sprintf("%9s %s", time.Duration(now()-c.start).Round(time.Millisecond), fmt.Sprintf(format, args...)))
 }
 
-// keys of an epoch.
 func hotKey(epoch, n int) string { return fmt.Sprintf("e%d/hot-%d", epoch, n) }
 func talkOf(epoch, n int) string { return fmt.Sprintf("e%d/talk-%d", epoch, n) }
 func noteOf(epoch, n int) string { return fmt.Sprintf("e%d/notes-%d", epoch, n) }
@@ -256,4 +259,145 @@ func (c *campaign) deserted(key string, since int64, bar time.Duration) bool {
 	e := epochOf(key)
 	over := c.start + int64(e+1)*int64(c.plan.rotate)
 	return e >= 0 && now() > over && since+int64(bar) > over || c.ctx.Err() != nil
+}
+
+// slot is the place of a worker, which another run takes when one has died.
+type slot struct {
+	n       int
+	network *faultnet.Net // nil: it connects to the servers itself
+	via     map[string]string
+	started int                    // so many
+	worker  atomic.Pointer[worker] // nil: none runs
+}
+
+type worker struct {
+	run int
+	*child.Child
+}
+
+func (c *campaign) fill(s *slot) {
+	defer c.crew.Done()
+	pause := stream(c.plan.seed, fmt.Sprint("pause ", c.plan.on, s.n))
+	for c.ctx.Err() == nil {
+		w, err := c.startWorker(s)
+		if err != nil {
+			c.t.Errorf("a worker does not start: %v", err)
+			return
+		}
+		if w.ReceiveWithin(20*time.Second, new(string)) == nil { // or it has ended
+			s.worker.Store(w)
+		}
+		select {
+		case <-w.Done():
+		case <-c.ctx.Done():
+			w.Stop()
+			_ = w.Signal(syscall.SIGCONT)
+			c.ends(w)
+		}
+		s.worker.Store(nil)
+		c.register.gone(w.run)
+		c.ended(w)
+		select {
+		case <-time.After(between(pause, 0, 200*time.Millisecond)):
+		case <-c.ctx.Done():
+		}
+	}
+}
+
+func (c *campaign) startWorker(s *slot) (*worker, error) {
+	run := 1 + s.n + s.started*len(c.slots) // so that the seed makes the same of it
+	s.started++
+	c.count("runs of workers", 1)
+	config := config{
+		On: c.plan.on, Works: c.plan.works, Via: s.via, Register: c.socket.Addr().String(), Run: run, Seed: c.plan.seed,
+		TTL: c.plan.ttl, Start: c.start, Rotate: c.plan.rotate,
+		Goroutines: c.plan.goroutines, Punctual: (s.started+s.n)%2 == 0,
+		Hammers: c.plan.hammers, Broken: c.plan.broken,
+	}
+	if c.postgres != nil {
+		config.Postgres = c.database.URL()
+	} else {
+		config.Addrs, config.MasterName = c.storeAddrs(), c.service.MasterName()
+		if c.service.Quorum != nil {
+			config.Nodes = c.service.Addrs()
+		}
+	}
+	child, err := child.StartRole(context.Background(), "worker", config, nil)
+	return &worker{Child: child, run: run}, err
+}
+
+// ends waits until a worker that was told to end has done so, or kills it.
+func (c *campaign) ends(w *worker) {
+	select {
+	case <-w.Done():
+	case <-time.After(20 * time.Second):
+		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d does not end when it is told to", w.run)})
+		_ = w.Signal(syscall.SIGQUIT) // it prints its goroutines
+		time.Sleep(200 * time.Millisecond)
+		w.Kill()
+		<-w.Done()
+	}
+}
+
+// ended looks at what a worker has left. A kill is no error.
+func (c *campaign) ended(w *worker) {
+	err, stderr := w.Close(), w.Stderr()
+	if err != nil || strings.Contains(stderr, "DATA RACE") {
+		c.blame(&finding{kind: "failure", at: now(), text: fmt.Sprintf("run %d has ended with %v\n%s", w.run, err, stderr[max(0, len(stderr)-4000):])})
+	}
+}
+
+func (w *worker) tell(o order) {
+	_ = w.Send(o) // fails if it has ended
+}
+
+func (c *campaign) serve() {
+	defer c.serving.Done()
+	for {
+		conn, err := c.socket.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			c.t.Errorf("the register: %v", err)
+			return
+		}
+		c.serving.Go(func() {
+			defer conn.Close()
+			for l := newLine(conn); ; {
+				var s said
+				if l.in.Decode(&s) != nil || l.out.Encode(c.receive(&s)) != nil {
+					return // the worker has ended
+				}
+			}
+		})
+	}
+}
+
+func (c *campaign) receive(s *said) (a answer) {
+	switch s.What {
+	case sayReached:
+		a = c.reached(s)
+	case sayEnter:
+		a = c.register.enter(s)
+	case sayLeave:
+		a = c.register.leave(s)
+	case sayWrite:
+		a = c.register.write(s)
+	case sayTrusted:
+		c.register.trusted(s)
+	case sayAttempt:
+		c.ledger.add(s.Attempt)
+	case sayOperation:
+		c.histories.add(s)
+	case sayWrong:
+		c.blame(&finding{
+			kind: "failure", key: s.Key, at: now(), asked: s.Began, answered: s.Got,
+			text: fmt.Sprintf("run %d: %s", s.Run, s.Text),
+		})
+	}
+	for what, n := range s.Counts {
+		c.count(what, n)
+	}
+	return a
 }

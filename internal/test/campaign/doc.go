@@ -16,9 +16,9 @@
 // Begin to read in run_test.go and campaign_test.go. The parent, which is the test's process,
 // starts the servers, the workers and the faults (strikes_test.go and the files named faults). The
 // parent keeps the register of critical sections (register_test.go) and the ledger of turns
-// (ledger_test.go), and judges both (findings_test.go, verdict_test.go, kept_test.go). Workers
-// (worker_test.go, leases_test.go, elections_test.go, turns_test.go, drafts_test.go) report over a
-// Unix socket (wire_test.go). broken_test.go has defective workers, each of which a run must find.
+// (ledger_test.go), and judges both. Workers (worker_test.go, leases_test.go, turns_test.go,
+// drafts_test.go) report over a Unix socket. broken_test.go has defective workers, each of which a
+// run must find.
 //
 // The rules, their windows and their limits stand in docs/design/campaign.md.
 package campaign

@@ -2,10 +2,15 @@ package campaign
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"math"
+	"os"
+	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -14,42 +19,26 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// draftOf is the session of an epoch whose exchanges are replaced and deleted. Each call is recorded, and
-// the histories judge them.
+// draftOf is the session of an epoch whose calls are recorded, and judged by the histories.
 func draftOf(epoch int) string { return fmt.Sprintf("e%d/draft", epoch) }
 
-// editing is a store of the sessions that can replace and delete.
-type editing interface {
-	memory
-	Append(ctx context.Context, messages ...message) error
-	Replace(ctx context.Context, from, to lockedmemory.Place, with ...lockedmemory.Exchange[message]) error
-	Delete(ctx context.Context) error
-	Last(ctx context.Context, n int) ([]lockedmemory.Exchange[message], error)
-	Forward(ctx context.Context, after lockedmemory.Place) iter.Seq2[lockedmemory.Exchange[message], error]
-	Backward(ctx context.Context, before lockedmemory.Place) iter.Seq2[lockedmemory.Exchange[message], error]
-}
-
-// draft is the session of drafts, as a hand works with it.
 type draft struct {
 	*hand
-	editing
+	memory
 	session string
 	began   int64 // of the turn
 }
 
-// named is an exchange that was saved under an ID.
 type named struct {
 	id       string
 	messages []message
 }
 
-// draftWork reads the session of drafts, or changes it in a turn.
 func (h *hand) draftWork(session string) {
-	store, ok := h.store.(editing)
-	if _, plain := h.store.(*document); plain || !ok {
+	if _, plain := h.store.(*document); plain {
 		return
 	}
-	d := draft{h, store, session, now()}
+	d := draft{h, h.store, session, now()}
 	ctx, cancel := h.limited()
 	defer cancel()
 	ctx = lockedmemory.WithSession(ctx, session)
@@ -75,7 +64,6 @@ func (h *hand) draftWork(session string) {
 	h.ended(err, worked)
 }
 
-// read reads the session in one of the ways that the store has.
 func (d *draft) read(ctx context.Context) (all []lockedmemory.Exchange[message], err error) {
 	most, way := 1+d.rng.IntN(20), d.rng.IntN(5)
 	op := history.Op{Kind: history.Load}
@@ -128,7 +116,6 @@ func collect(exchanges iter.Seq2[lockedmemory.Exchange[message], error], most in
 // onePage is how many exchanges the first page of a read has.
 const onePage = 16
 
-// edit reads the session and changes it, in a turn.
 func (d *draft) edit(ctx context.Context, memory *locked) error {
 	all, err := d.read(ctx)
 	if err != nil {
@@ -194,7 +181,6 @@ func (d *draft) replace(ctx context.Context, all []lockedmemory.Exchange[message
 	return d.written(p, ctx, d.Replace(ctx, all[from].Place, all[to].Place, with...))
 }
 
-// exchange is a new one, of 1 to 5 messages.
 func (d *draft) exchange() []message {
 	messages := make([]message, 1+d.rng.IntN(5))
 	entry := fmt.Sprint("d", d.config.Run, "-", d.next())
@@ -221,13 +207,11 @@ func entriesOf(messages []message) (entries []string) {
 	return entries
 }
 
-// recorded is an operation that the parent knows.
 type recorded struct {
 	history.Op
 	number int64
 }
 
-// begin tells the parent of an operation, before it is sent.
 func (d *draft) begin(ctx context.Context, op history.Op) *recorded {
 	op.Fence, op.Call = fenceOf(ctx), now()
 	r := &recorded{op, d.next()}
@@ -261,7 +245,6 @@ func (d *draft) end(r *recorded, ctx context.Context, err error) {
 	d.tell(&said{What: sayOperation, Key: d.session, Lease: r.number, Op: &r.Op})
 }
 
-// written ends a write.
 func (d *draft) written(r *recorded, ctx context.Context, err error) error {
 	if d.end(r, ctx, err); err == nil {
 		d.counts["drafts"]++
@@ -277,4 +260,105 @@ func fenceOf(ctx context.Context) int64 {
 		return lease.Fence()
 	}
 	return 0
+}
+
+// recordedFor is for how long the session of drafts of an epoch is in use.
+const recordedFor = 4 * time.Second
+
+type histories struct {
+	c *campaign
+
+	mu   sync.Mutex
+	of   map[int]map[int64]*history.Op // by epoch, and by number
+	next int                           // epoch
+}
+
+// mayStayUndecided is the share of a run's histories that may stay undecided; one may in any case.
+// The checker tries all places for each operation of an unknown outcome, and some need too much time.
+const mayStayUndecided = 0.05
+
+const checkedFor = 30 * time.Second
+
+// add takes an operation that begins, and again when it has returned.
+func (h *histories) add(s *said) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	epoch := epochOf(s.Key)
+	if epoch < h.next {
+		return
+	}
+	if h.of[epoch] == nil {
+		h.of[epoch] = make(map[int64]*history.Op)
+	}
+	s.Op.Process = fmt.Sprint("run-", s.Run)
+	h.of[epoch][s.Lease] = s.Op
+}
+
+func (h *histories) checkUntil(epoch int) {
+	for {
+		h.mu.Lock()
+		this := h.next
+		if this >= epoch {
+			h.mu.Unlock()
+			return
+		}
+		var ops []history.Op
+		for _, op := range h.of[this] {
+			ops = append(ops, *op)
+		}
+		delete(h.of, this)
+		h.next++
+		h.mu.Unlock()
+		if len(ops) > 0 {
+			h.check(this, ops)
+		}
+	}
+}
+
+func (h *histories) check(epoch int, ops []history.Op) {
+	from, until := int64(math.MaxInt64), int64(0)
+	for _, o := range ops {
+		from, until = min(from, o.Call), max(until, o.Call, o.Return)
+	}
+	if h.c.windows.forgetful(draftOf(epoch), from, until) != nil {
+		h.c.count("histories: not checked", 1) // what the servers have kept is not known
+		return
+	}
+	h.c.count("histories: checked", 1)
+	h.c.count("histories: operations", len(ops))
+	violation, err := history.Check(ops, checkedFor)
+	switch {
+	case errors.Is(err, history.ErrUndecided):
+		h.c.count("histories: undecided", 1)
+		h.c.say("epoch %d, drafts, %d operations: undecided", epoch, len(ops))
+	case err != nil:
+		h.blame(epoch, err)
+	case violation != nil:
+		h.blame(epoch, violation)
+	default:
+		return
+	}
+	if *keep != "" { // for people
+		text, err := json.MarshalIndent(ops, "", " ")
+		if err == nil {
+			err = os.WriteFile(filepath.Join(*keep, fmt.Sprintf("%s-%d-%d.json", h.c.plan.on, h.c.plan.seed, epoch)), text, 0o600)
+		}
+		if err != nil {
+			h.c.t.Error(err)
+		}
+	}
+}
+
+func (h *histories) blame(epoch int, what any) {
+	h.c.blame(&finding{kind: "history", at: h.c.start + int64(epoch)*int64(h.c.plan.rotate), never: true,
+		text: fmt.Sprintf("drafts of epoch %d: %s", epoch, what)})
+}
+
+func (h *histories) doubt() error {
+	undecided, checked := h.c.counted("histories: undecided"), h.c.counted("histories: checked")
+	if undecided <= 1 || float64(undecided) <= mayStayUndecided*float64(checked) {
+		return nil
+	}
+	return fmt.Errorf("%d of %d histories are undecided, which is more than %.0f %%: whether they are right is not known",
+		undecided, checked, 100*mayStayUndecided)
 }

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-// sample is what the process and the server hold at a moment.
 type sample struct {
 	at         time.Duration
 	warmUp     bool
@@ -26,7 +26,6 @@ type sample struct {
 	values     [nSeries]float64
 }
 
-// The series of a sample.
 const (
 	heap = iota
 	goroutines
@@ -48,8 +47,7 @@ var watched = [nSeries]struct {
 }{
 	// The buffers of four connections of go-redis: as many may have been killed just before a sample.
 	heap: {"heap in use", 256 << 10, leakedBytes, "KiB", 1 << 10, 2800 << 10},
-	// On a slow machine, the replacements of killed connections come late, and background work is
-	// still there.
+	// On a slow machine, the replacements of killed connections come late.
 	goroutines: {"goroutines", 4, 1, "", 1, 66},
 	files:      {"open files", 4, 1, "", 1, 45},
 	// The tables of a thousand keys and of their expiries, which double at once, with the last
@@ -60,13 +58,11 @@ var watched = [nSeries]struct {
 	redisClients: {"connections to Redis", 4, 1, "", 1, 34},
 }
 
-// share is the part of a series that may always be added. From one sample to the next, a series
-// moves by more.
+// share is the part of a series that may always be added.
 const share = 0.02
 
-// passTime counts the keys that do not expire within ARGV[1] ms, and the bytes of those that do. It
-// makes the tombstones of cancelled acquisitions, which stay for 2 minutes, expire within that
-// time.
+// passTime counts the keys that do not expire within ARGV[1] ms, and the bytes of those that do.
+// Tombstones, which stay for 2 minutes, are made to expire within that time.
 const passTime = `
 local lasting, bytes = 0, 0
 for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -126,7 +122,6 @@ func numberIn(text, name string) float64 {
 	return n
 }
 
-// growth is what a series did in the time that was measured.
 type growth struct {
 	series         int
 	median, growth float64
@@ -147,7 +142,6 @@ func (g growth) String() string {
 	return fmt.Sprintf("%s: %s, growth %s, allowed %s: %s", s.name, unit(g.median), unit(g.growth), unit(g.allowed()), word)
 }
 
-// enough is the number of samples that a verdict needs.
 const enough = 6
 
 // judge returns the growth of each series in the measured time. It leaves out the open files if the
@@ -174,7 +168,6 @@ func judge(samples []sample) (verdict []growth, err error) {
 	return verdict, nil
 }
 
-// measured returns the samples after the warm-up.
 func measured(samples []sample) []sample {
 	return slices.DeleteFunc(slices.Clone(samples), func(s sample) bool { return s.warmUp })
 }
@@ -192,7 +185,6 @@ const (
 	leakedKey   = "leak:"
 )
 
-// leaks grow on purpose, so that the verdict finds something.
 type leaks struct {
 	stop  chan struct{}
 	ended sync.WaitGroup
@@ -202,7 +194,6 @@ type leaks struct {
 	conns []net.Conn
 }
 
-// add adds one leak of each kind.
 func (l *leaks) add(t testing.TB, server *servers.Redis, number int64) {
 	l.ended.Go(func() { <-l.stop })
 	conn, err := net.Dial("tcp", server.Addr())
@@ -314,4 +305,55 @@ func TestJudge(t *testing.T) {
 	if verdict, err := judge(samples[:len(samples)/4+enough-2]); err == nil || (growth{growth: math.NaN()}).flat() {
 		t.Errorf("of so few, or flat without a number: %s", verdict)
 	}
+}
+
+// nothingLeft checks, for up to limit, that a Redis whose Lockers are closed has no held lock and no
+// queue, and that its other keys expire. It returns how many locks have a record.
+func nothingLeft(t testing.TB, server *servers.Redis, limit time.Duration) (records int) {
+	var left []string
+	if !servers.Within(limit, func() bool { records, left = leftovers(t, server); return len(left) == 0 }) {
+		t.Errorf("there are left: %s", strings.Join(left[:min(len(left), 20)], ", "))
+	}
+	if records == 0 {
+		t.Error("no lock has a record: is this the server?")
+	}
+	return records
+}
+
+var stays = map[string]bool{"tombstones": true, "log": true, "mark": true, "ids": true}
+
+func leftovers(t testing.TB, server *servers.Redis) (records int, left []string) {
+	// One script, because this asks about a thousand keys.
+	listing, err := server.Do("EVAL",
+		`local all = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  local state = string.find(key, '}:lock', 1, true) and redis.call('GETRANGE', key, 2, 2) or ''
+  all[#all+1] = key .. state .. ' ' .. redis.call('PTTL', key)
+end
+return all`, "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(listing) {
+		key, expires, _ := strings.Cut(strings.TrimSpace(line), " ")
+		_, kind, _ := strings.Cut(key, "}:")
+		kind, _, _ = strings.Cut(kind, ":")
+		ms, _ := strconv.Atoi(expires)
+		record := kind == "lockr" || kind == "lockR" // of a released lock
+		if !record && strings.HasPrefix(kind, "lock") && ms > 0 {
+			record = time.Duration(ms)*time.Millisecond <= driver.FenceKeep // of one that has expired
+		}
+		if record {
+			records++
+		}
+		if strings.HasPrefix(key, leakedKey) || expires == "-2" { // it has just expired
+			continue
+		}
+		// A session without IdleTTL has no TTL.
+		endless := strings.Contains(key, "{talk-") && !record && kind != "tombstones"
+		if !stays[kind] && !record || expires == "-1" && !endless {
+			left = append(left, fmt.Sprintf("%s, for %s ms", key, expires))
+		}
+	}
+	return records, left
 }

@@ -6,17 +6,18 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/election"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
 // own is a part of the keys that no other goroutine wants.
 const own = "/own-"
 
-// leaseWork works with a lock that all want, or with one of its own.
 func (h *hand) leaseWork() {
 	key := hotKey(h.epoch(), h.rng.IntN(hotKeys))
 	if h.n == 0 || h.rng.IntN(2) == 0 {
@@ -27,7 +28,6 @@ func (h *hand) leaseWork() {
 	h.take(ctx, key)
 }
 
-// take acquires a lock in some way, works, and releases it.
 func (h *hand) take(ctx context.Context, key string) {
 	l, began := h.locker, now()
 	switch h.rng.IntN(6) {
@@ -50,8 +50,7 @@ func (h *hand) take(ctx context.Context, key string) {
 	}
 }
 
-// under works under a lease, if there is one, and releases it, half of the time under a context
-// that may have ended.
+// under works under a lease, and releases it, half of the time under a context that may have ended.
 func (h *hand) under(ctx context.Context, lease *distlock.Lease, err error, began int64) {
 	if err != nil {
 		h.ended(err, false)
@@ -103,13 +102,11 @@ func (h *hand) think(lease *distlock.Lease) {
 	select {
 	case <-time.After(d):
 	case <-done:
-		// Half of the work takes some time to end when it is told, and may meet the next holder, as
-		// it may.
+		// Half of the work takes some time to end when it is told, and may meet the next holder.
 		time.Sleep(max(0, between(h.rng, -100*time.Millisecond, 100*time.Millisecond)))
 	}
 }
 
-// passage is what has become of a critical section.
 type passage int
 
 const (
@@ -176,7 +173,6 @@ func (h *hand) section(lease *distlock.Lease, began int64, inside func(*distlock
 	return alone
 }
 
-// act accesses the register within a critical section.
 func (h *hand) act(lease *distlock.Lease) {
 	if h.tell(&said{What: sayWrite, Key: lease.Key(), Fence: lease.Fence()}).Refused {
 		h.turnedAway(lease)
@@ -211,7 +207,7 @@ func (h *hand) ended(err error, had bool) {
 		h.counts["cancelled"]++
 	case errors.Is(err, distlock.ErrNotAcquired):
 		h.counts["busy"]++
-	case errors.Is(err, distlock.ErrLost), errors.Is(err, distlock.ErrNotHeld) && h.ending.Load():
+	case errors.Is(err, distlock.ErrLost), errors.Is(err, distlock.ErrNotHeld) && h.ctx.Err() != nil:
 		h.counts["lost"]++
 	// Faults put data of another program in the place of sessions, not of locks.
 	case errors.Is(err, distlock.ErrRefused) && (!errors.Is(err, driver.ErrForeign) || strings.HasPrefix(err.Error(), "sessionstore: ")),
@@ -226,3 +222,82 @@ func (h *hand) ended(err error, had bool) {
 		h.tell(&said{What: sayWrong, Text: fmt.Sprintf("an error that should not be: %v", err)})
 	}
 }
+
+const (
+	hammeredKeys = 4
+	// patience is how long one goroutine of each worker waits for a lock, which has to be enough.
+	patience = 30 * time.Second
+)
+
+// TestHammer is a run without faults: many workers compete for a few locks, with cancellations at any
+// moment. It has 3 workers of 8 goroutines; make faults FLAGS="-faults none" has 8 of 64.
+func TestHammer(t *testing.T) {
+	t.Parallel()
+	c := newCampaign(t, planFor("node", drawn(), 5*time.Second).withoutFaults())
+	c.run()
+	c.tell()
+	if err := c.enough(); err != nil || c.counted("cancelled") == 0 || c.counted("patient") == 0 {
+		t.Errorf("this tests nothing, or %v", err)
+	}
+}
+
+func (p plan) withoutFaults() plan {
+	p.hammers, p.works, p.faults, p.ttl, p.rotate = true, []string{"lock"}, []string{}, 3*time.Second, 24*time.Hour
+	p.workers, p.proxied, p.goroutines = 3, 0, 8
+	if *minutes > 0 {
+		p.workers, p.goroutines = 8, 64
+	}
+	return p
+}
+
+// hammer works with one of the few locks. The first goroutine of a worker is patient, others leave.
+func (h *hand) hammer() {
+	key, began := hotKey(0, h.rng.IntN(hammeredKeys)), now()
+	limit := between(h.rng, 0, 50*time.Millisecond)
+	if h.n == 0 {
+		limit = patience
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if h.n > 0 {
+		h.take(ctx, key)
+		return
+	}
+	lease, err := h.locker.Acquire(ctx, key, distlock.WithWait(-1))
+	h.counts["patient"]++
+	if err != nil && !errors.Is(err, distlock.ErrUnavailable) {
+		h.tell(&said{What: sayWrong, Text: fmt.Sprintf("a waiter for %s: %v", time.Duration(now()-began), err)})
+	}
+	h.under(ctx, lease, err, began)
+}
+
+func leaderOf(epoch int) string { return fmt.Sprintf("e%d/leader", epoch) }
+
+// electionWork campaigns, and leads for a time that ends by itself, with the lease, or with the
+// campaign. Leaders are judged as holders are, and by each of their acts.
+func (h *hand) electionWork() {
+	key := leaderOf(h.epoch())
+	// Pauses after failures begin anew with each campaign, so they end when the fault is felt no more.
+	ctx, cancel := context.WithTimeout(context.Background(), between(h.rng, h.config.TTL/10, 2*h.config.TTL))
+	defer cancel()
+	led, began := false, now()
+	err := election.Run(ctx, h.locker, key, func(ctx context.Context) error {
+		lease, ok := h.locker.FromContext(ctx, key)
+		if !ok {
+			return fmt.Errorf("run %d leads without a lease", h.config.Run)
+		}
+		led = true
+		h.counts["terms"]++
+		h.section(lease, began, func(*distlock.Lease) {
+			for until := now() + int64(between(h.rng, 0, h.config.TTL)); now() < until && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+				h.act(lease)
+			}
+		})
+		began = now()
+		return nil
+	})
+	h.ended(err, led)
+}
+
+// resigned is no fault: the next leader is to come soon.
+var resigned = &fault{name: "a leader resigns", of: ofWorker}

@@ -1,10 +1,12 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -47,7 +49,7 @@ var workloads = append(slices.Clone(mixed), "beluga", "soak")
 
 // TestCampaign strikes at random, with one workload or topology after the other.
 func TestCampaign(t *testing.T) {
-	lasts, drawn := 66*time.Second, drawn() // with what starts and ends, 80 s
+	lasts, drawn := 66*time.Second, drawn() // in all, some topologies at once
 	if *minutes > 0 {
 		lasts = time.Duration(*minutes * float64(time.Minute))
 	}
@@ -65,18 +67,21 @@ func TestCampaign(t *testing.T) {
 	}
 	command := makes(*works, *on, lasts, drawn, *hits)
 	t.Logf("seed %d: %s", drawn, command)
-	shares := sharesOf(topologies, lasts) // without -minutes, those that run alone take seconds
+	// Without -minutes, those that run alone take seconds.
+	share, apart := lasts/time.Duration(max(1, len(topologies))), time.Duration(0)
 	if *minutes > 0 {
-		shares = sharesOf(slices.Concat(topologies, alone), lasts)
+		share = lasts / time.Duration(len(topologies)+len(alone))
+		apart = share
 	}
-	var all []*campaign
+	runs := map[string]func(*testing.T){
+		"beluga": func(t *testing.T) { belugaWork(t, apart, drawn) }, "soak": func(t *testing.T) { soakWork(t, apart, drawn) },
+	}
 	for _, name := range topologies {
-		t.Run(name, func(t *testing.T) {
-			p := planFor(name, drawn, shares[name])
+		runs[name] = func(t *testing.T) {
+			p := planFor(name, drawn, share)
 			p.works, p.server = side, strings.Fields(*server)
 			p.choose(*only, *hits)
 			c := newCampaign(t, p)
-			all = append(all, c)
 			c.run()
 			c.tell()
 			if err := c.enough(); err != nil {
@@ -85,17 +90,27 @@ func TestCampaign(t *testing.T) {
 			if *minutes > 0 && *shrinks > 0 && len(c.wrong) > 0 {
 				t.Error(c.shrink(t, *shrinks))
 			}
+		}
+	}
+	atOnce := 3
+	if *minutes > 0 {
+		atOnce = 1
+	}
+	sideBySide(t, atOnce, slices.Concat(topologies, alone), func(t *testing.T, name string) { runs[name](t) })
+}
+
+// sideBySide runs tests that wait as much as they work: some of them at once.
+func sideBySide(t *testing.T, atOnce int, names []string, run func(*testing.T, string)) {
+	var running sync.WaitGroup
+	free := make(chan struct{}, atOnce)
+	for _, name := range names {
+		free <- struct{}{}
+		running.Go(func() {
+			defer func() { <-free }()
+			t.Run(name, func(t *testing.T) { run(t, name) })
 		})
 	}
-	for _, work := range alone {
-		t.Run(work, func(t *testing.T) {
-			map[string]func(*testing.T, time.Duration, uint64){"beluga": belugaWork, "soak": soakWork}[work](t, shares[work], drawn)
-		})
-	}
-	if len(all) == 0 {
-		return // no servers
-	}
-	fmt.Print("\n", summary(all, lasts, drawn, command), "\n") // the log of the test would indent it
+	running.Wait()
 }
 
 // choose takes the faults of -faults, and the numbers of -hits.
@@ -114,7 +129,6 @@ func (p *plan) choose(faults, hits string) {
 	}
 }
 
-// chosen are the names of a flag, each of which is one of some.
 func chosen(t *testing.T, of, names string, some []string) []string {
 	all := strings.Split(names, ",")
 	for _, name := range all {
@@ -125,7 +139,6 @@ func chosen(t *testing.T, of, names string, some []string) []string {
 	return all
 }
 
-// makes is the command that repeats a run.
 func makes(works, on string, lasts time.Duration, seed uint64, hits string) string {
 	text := fmt.Sprintf("make faults WORK=%s ON=%s MINUTES=%.3g SEED=%d", works, on, lasts.Minutes(), seed)
 	if hits != "" {
@@ -137,41 +150,25 @@ func makes(works, on string, lasts time.Duration, seed uint64, hits string) stri
 	return text
 }
 
-// enough is an error if a run tests nothing.
 func (c *campaign) enough() error {
-	of := map[string]int{"lock": c.register.sections, "session": c.ledger.tally.turns, "draft": c.register.counts["drafts"], "election": c.register.counts["terms"]}
+	of := map[string]string{"lock": sections, "session": "acknowledged: turn", "draft": "drafts", "election": "terms"}
 	for _, work := range c.plan.works {
-		if of[work] == 0 && !c.plan.hammers {
+		if c.counted(of[work]) == 0 && !c.plan.hammers {
 			return fmt.Errorf("workload %s has done nothing", work)
 		}
 	}
 	struck, _ := c.struck()
-	if c.register.sections == 0 || c.plan.faults == nil && c.plan.hits == nil && struck == 0 {
+	if c.counted(sections) == 0 || c.plan.faults == nil && c.plan.hits == nil && struck == 0 {
 		return errors.New("this tests nothing")
 	}
 	return nil
 }
 
-// drawn is the seed of a run.
 func drawn() uint64 {
 	if *seed != 0 {
 		return *seed
 	}
 	return rand.Uint64N(1e9)
-}
-
-// sharesOf are how long each topology has: the fewer faults it has, the less.
-func sharesOf(names []string, lasts time.Duration) map[string]time.Duration {
-	weights, sum, shares := map[string]int{
-		"node": 10, "sentinel": 12, "cluster": 13, "redlock3": 12, "redlock5": 8, "postgres": 12, "soak": 10, "beluga": 6,
-	}, 0, make(map[string]time.Duration)
-	for _, name := range names {
-		sum += weights[name]
-	}
-	for _, name := range names {
-		shares[name] = lasts * time.Duration(weights[name]) / time.Duration(sum)
-	}
-	return shares
 }
 
 // tell fails the test with its findings, and reports the rest.
@@ -183,13 +180,10 @@ func (c *campaign) tell() {
 	if err := c.histories.doubt(); err != nil {
 		c.t.Error(err)
 	}
-	if c.plan.hammers {
-		c.t.Logf("the patient waited for %s at most", time.Duration(c.register.waited).Round(time.Millisecond))
-		if c.plan.on == "node" {
-			// Other keys of a worker that has ended expire within the TTL of its locks.
-			if n := nothingLeft(c.t, c.service.Nodes()[0], c.plan.ttl+time.Second); n != hammeredKeys {
-				c.t.Errorf("%d locks have a record, want %d", n, hammeredKeys)
-			}
+	if c.plan.hammers && c.plan.on == "node" {
+		// Other keys of a worker that has ended expire within the TTL of its locks.
+		if n := nothingLeft(c.t, c.service.Nodes()[0], c.plan.ttl+time.Second); n != hammeredKeys {
+			c.t.Errorf("%d locks have a record, want %d", n, hammeredKeys)
 		}
 	}
 	for i, f := range c.wrong {
@@ -201,63 +195,114 @@ func (c *campaign) tell() {
 	}
 }
 
-// A campaign against workers that do something wrong finds it. Some kinds are found while it goes
-// on, and end it.
+// A campaign against workers that do something wrong finds it.
 func TestCampaign_findsWhatIsBroken(t *testing.T) {
-	var running sync.WaitGroup
-	free := make(chan struct{}, 4) // they wait more than they work: more at once than the machine has processors
-	for _, test := range []struct {
-		broken string
+	t.Parallel()
+	type broken struct {
 		lasts  time.Duration
 		faults string // none if empty
 		kinds  []string
 		until  []string
-	}{
-		{noFence, 8 * time.Second, "holder stopped", []string{"S2"}, nil},
-		{longTTL, 11 * time.Second, holderKilled, []string{"L"}, []string{"L"}},
-		{lateNotice, 6 * time.Second, "cut off", []string{"N"}, []string{"N"}},
-		{blindTrust, 6 * time.Second, "", []string{"S1"}, []string{"S1"}},
-		{noLock, 2 * time.Second, "", []string{"S1", "lost", "torn", "stale"}, nil},
-		{falling, 6 * time.Second, "", []string{"fence"}, []string{"fence"}},
-		{lostSave, 2 * time.Second, "", []string{"lost"}, nil},
-		{doubledSave, 2 * time.Second, "", []string{"doubled"}, nil},
-		{noClear, 3 * time.Second, "", []string{"O"}, nil},
-		{noTurn, 2 * time.Second, "", []string{"stale"}, nil},
-		{stepwise, 3 * time.Second, "", []string{"history"}, nil},
-	} {
-		running.Go(func() {
-			free <- struct{}{}
-			defer func() { <-free }()
-			t.Run(test.broken, func(t *testing.T) {
-				kinds := make(map[string]int)
-				for try := range uint64(6) { // a fault may come at a bad moment, or the machine may stand
-					for kind, n := range findingsOf(t, test.broken, test.faults, test.lasts, test.until, try) {
-						kinds[kind] += n
-					}
-					if !slices.ContainsFunc(test.kinds, func(kind string) bool { return kinds[kind] == 0 }) {
-						return
-					}
-				}
-				t.Errorf("the findings are %s, want some of each of %v", list(kinds), test.kinds)
-			})
-		})
+		again  bool // with the faults that were felt
 	}
-	running.Wait()
+	all := map[string]broken{
+		noFence:     {8 * time.Second, "holder stopped", []string{"S2"}, nil, false},
+		longTTL:     {11 * time.Second, holderKilled, []string{"L"}, []string{"L"}, false},
+		lateNotice:  {6 * time.Second, "cut off", []string{"N"}, []string{"N"}, true},
+		blindTrust:  {6 * time.Second, "", []string{"S1"}, []string{"S1"}, false},
+		noLock:      {2 * time.Second, "", []string{"S1", "lost", "torn", "stale"}, nil, false},
+		falling:     {6 * time.Second, "", []string{"fence"}, []string{"fence"}, false},
+		lostSave:    {2 * time.Second, "", []string{"lost"}, nil, false},
+		doubledSave: {2 * time.Second, "", []string{"doubled"}, nil, false},
+		noClear:     {3 * time.Second, "", []string{"O"}, nil, false},
+		noTurn:      {2 * time.Second, "", []string{"stale"}, nil, false},
+		stepwise:    {3 * time.Second, "", []string{"history"}, nil, false},
+	}
+	sideBySide(t, 4, slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Compare(all[b].lasts, all[a].lasts) }), func(t *testing.T, name string) {
+		test, kinds := all[name], make(map[string]int)
+		for try := range uint64(6) { // a fault may come at a bad moment, or the machine may stand
+			p := planFor("node", try, test.lasts)
+			p.broken, p.faults, p.strikes, p.until, p.workers = name, []string{test.faults}, 5, test.until, 3
+			if name == longTTL {
+				p.strikes = 1
+			}
+			c := newCampaign(t, p)
+			c.run()
+			for _, f := range c.wrong {
+				kinds[f.kind]++
+			}
+			found := !slices.ContainsFunc(test.kinds, func(kind string) bool { return kinds[kind] == 0 })
+			if t.Log(list(kinds)); found && (!test.again || len(c.wrong) > 0 && c.trial(t, c.suspects(c.wrong[0]))) {
+				return
+			}
+		}
+		t.Errorf("the findings are %s, want some of each of %v, and again with their faults: %t", list(kinds), test.kinds, test.again)
+	})
 }
 
-// findingsOf are the findings of a run with broken workers, by kind.
-func findingsOf(t *testing.T, broken, fault string, lasts time.Duration, until []string, seed uint64) map[string]int {
-	p := planFor("node", seed, lasts)
-	p.broken, p.faults, p.strikes, p.until, p.workers = broken, []string{fault}, 5, until, 3
-	if broken == longTTL {
-		p.strikes = 1
+type stat struct {
+	times     int             // that it had an effect
+	missed    int             // that it came to nothing
+	apart     map[string]int  // what it may cause, and has, by kind
+	recovered []time.Duration // until another worker came
+	disturbed []time.Duration // the same, during another fault, or late because the machine stood
+}
+
+// stat needs c.mu.
+func (c *campaign) stat(f *fault) *stat {
+	s := c.stats[f]
+	if s == nil {
+		s = &stat{apart: make(map[string]int)}
+		c.stats[f] = s
 	}
-	c := newCampaign(t, p)
-	c.run()
-	kinds := make(map[string]int)
-	for _, f := range c.wrong {
-		kinds[f.kind]++
+	return s
+}
+
+func (c *campaign) report() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	struck, missed := c.struck()
+	text := fmt.Sprintf("%s, %s, seed %d: %d faults, and %d that came to nothing; %d violations; the machine let the parent wait for %s",
+		c.plan.on, c.took.Round(100*time.Millisecond), c.plan.seed, struck, missed, len(c.wrong),
+		c.watch.Stalled(time.Unix(0, c.start), time.Now()).Round(time.Millisecond))
+	for _, what := range slices.Sorted(maps.Keys(c.counts)) {
+		text += fmt.Sprintf("\n%8d %s", c.counts[what], what)
 	}
-	t.Log(list(kinds))
-	return kinds
+	for _, f := range append(slices.Clone(allFaults), replaced, resigned) {
+		if s := c.stats[f]; s != nil {
+			text += fmt.Sprintf("\n%8d times %s, %d came to nothing; what it may cause, and has: %s; until others worked: %s; during other faults, or while the machine stood: %s",
+				s.times, f.name, s.missed, list(s.apart), spread(s.recovered), spread(s.disturbed))
+		}
+	}
+	return text
+}
+
+// struck returns the number of faults with an effect, and of those without. It needs c.mu.
+func (c *campaign) struck() (n, missed int) {
+	for _, s := range c.stats {
+		n += s.times
+		missed += s.missed
+	}
+	return n, missed
+}
+
+// list says how many of each there are.
+func list[K cmp.Ordered](counts map[K]int) string {
+	sum, parts := 0, []string{}
+	for _, k := range slices.Sorted(maps.Keys(counts)) {
+		sum += counts[k]
+		parts = append(parts, fmt.Sprintf("%d %v", counts[k], k))
+	}
+	if sum == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d (%s)", sum, strings.Join(parts, ", "))
+}
+
+func spread(all []time.Duration) string {
+	if len(all) == 0 {
+		return "–"
+	}
+	all = slices.Sorted(slices.Values(all))
+	return fmt.Sprintf("%s, %s (%d)", all[len(all)/2].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond), len(all))
 }

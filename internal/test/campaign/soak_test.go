@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -33,8 +32,7 @@ const (
 	workers = 40
 	period  = 80 * time.Millisecond
 	// A machine may stand for some seconds, and no lease may be lost.
-	soakTTL    = 10 * time.Second
-	renewEvery = soakTTL / 100
+	soakTTL = 10 * time.Second
 	// forget is after how long turn IDs and idle sessions go.
 	forget     = 3 * time.Second
 	shownTurns = 10
@@ -82,7 +80,6 @@ func soakWork(t *testing.T, lasts time.Duration, seed uint64) {
 	}
 }
 
-// load is an application at work.
 type load struct {
 	plan      soakPlan
 	t         testing.TB
@@ -95,19 +92,15 @@ type load struct {
 	working sync.WaitGroup
 	began   time.Time
 
-	operations, kills atomic.Int64
-	cut               atomic.Int64 // operations that failed because a connection was killed
-	lost              atomic.Int64 // leases
-	lastKill          atomic.Int64 // ns since began
-	reports           atomic.Int64
-	byKind            []atomic.Int64
-	free, id, visits  atomic.Int64 // for names and turn IDs in turn
+	operations, kills, lost, reports atomic.Int64
+	lastKill                         atomic.Int64   // ns since began
+	byKind                           []atomic.Int64 // as operations
+	free, id, visits                 atomic.Int64   // for names and turn IDs in turn
 }
 
-// instance is one instance of the application.
 type instance struct {
 	client  *redis.Client
-	options distlock.Options
+	options *distlock.Options
 	locker  *distlock.Locker
 	talks   *remarks // sessions that go on and on
 	visits  *remarks // sessions that expire
@@ -120,17 +113,14 @@ type (
 
 func newInstance(t testing.TB, server *servers.Redis, seen distlock.Observer) *instance {
 	in := &instance{
-		// The pool is always full. Otherwise each sample would depend on the connections in use at
-		// that moment.
-		client: redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, PoolSize: pool, MinIdleConns: pool}),
-		options: distlock.Options{
-			Namespace: "soak", TTL: soakTTL, RenewEvery: renewEvery, Wait: patience, Observer: seen,
-			Logger: slog.New(slog.DiscardHandler), // of renewals that meet a connection that was killed
-		},
+		// The pool is always full, or each sample would depend on the connections in use.
+		client:  redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, PoolSize: pool, MinIdleConns: pool}),
+		options: options("soak", soakTTL, soakTTL/100),
 	}
 	t.Cleanup(func() { in.client.Close() })
+	in.options.Wait, in.options.Observer = patience, seen
 	var err error
-	if in.locker, err = redislock.New(in.client, &in.options); err != nil {
+	if in.locker, err = redislock.New(in.client, in.options); err != nil {
 		t.Fatal(err)
 	}
 	memory := func(keep sessionstore.Retention, options sessionstore.Options) *remarks {
@@ -225,7 +215,6 @@ func (l *load) start(ctx context.Context) {
 	}
 }
 
-// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -246,16 +235,14 @@ func (l *load) end() {
 	}
 	n := l.operations.Load()
 	many := n >= 1500 // fewer may lack the rare ones
-	done := make(map[string]int64)
 	for i, k := range operations {
-		if done[k.name] = l.byKind[i].Load(); done[k.name] == 0 && many {
+		if l.byKind[i].Load() == 0 && many {
 			l.t.Errorf("there was no operation: %s", k.name)
 		}
 	}
-	l.t.Logf("%d operations in %s: %v; %d connections were killed, and %d operations failed because of that; %d leases were lost",
-		n, took.Round(time.Second), done, l.kills.Load(), l.cut.Load(), l.lost.Load())
-	// A lease after a handoff, before its first renewal, may last for 1 s. A machine that stands
-	// for longer loses it.
+	l.t.Logf("%d operations in %s; %d connections were killed; %d leases were lost",
+		n, took.Round(time.Second), l.kills.Load(), l.lost.Load())
+	// A lease after a handoff may last for 1 s. A machine that stands for longer loses it.
 	if l.lost.Load() > 1+n/10_000 {
 		l.t.Error("more than one lease in 10,000 operations was lost")
 	}
@@ -264,7 +251,6 @@ func (l *load) end() {
 	}
 }
 
-// operate makes one operation of a kind that is drawn.
 func (l *load) operate(random *rand.Rand) {
 	draw, i := random.IntN(100), 0
 	for ; draw >= operations[i].share; i++ {
@@ -273,7 +259,7 @@ func (l *load) operate(random *rand.Rand) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	start := time.Since(l.began)
-	err := operations[i].do(&call{load: l, in: l.instances[random.IntN(instances)], random: random}, ctx)
+	err := operations[i].do(&call{l, l.instances[random.IntN(instances)], random}, ctx)
 	l.ended(operations[i].name, start, err)
 	l.byKind[i].Add(1)
 	if n := l.operations.Add(1); l.plan.leakEvery > 0 && n%l.plan.leakEvery == 0 {
@@ -284,14 +270,12 @@ func (l *load) operate(random *rand.Rand) {
 // aftermath is for how long calls may fail because a connection was killed.
 const aftermath = time.Second
 
-// ended judges the error of an operation that began at start. A killed connection may cause an
-// error or, rarely, a loss.
+// ended judges the error of an operation. A killed connection may cause one or, rarely, a loss.
 func (l *load) ended(name string, start time.Duration, err error) {
 	unavailable := errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrOutcomeUnknown)
 	switch {
 	case err == nil:
 	case unavailable && l.kills.Load() > 0 && l.lastKill.Load() > int64(start-aftermath):
-		l.cut.Add(1)
 	case errors.Is(err, distlock.ErrLost):
 		l.lost.Add(1)
 	case l.reports.Add(1) <= 20: // the first ones tell all
@@ -299,7 +283,6 @@ func (l *load) ended(name string, start time.Duration, err error) {
 	}
 }
 
-// kill ends one of the connections that the server has, whosesoever it is.
 func (l *load) kill() {
 	list, err := l.server.Do("CLIENT", "LIST")
 	if err != nil {
@@ -320,60 +303,92 @@ func (l *load) kill() {
 
 func longName(n int) string { return fmt.Sprint("long-", n) }
 
+type call struct {
+	*load
+	*instance
+	random *rand.Rand
+}
+
 // operations are the kinds of them, with their share of a hundred. What one expects to fail is no error.
 var operations = []struct {
 	name  string
 	share int
 	do    func(*call, context.Context) error
 }{
-	{"free locks", 24, (*call).takeFree},
-	{"contended locks", 14, (*call).contend},
-	{"tries", 10, (*call).tryBusy},
+	{"free locks", 24, func(c *call, ctx context.Context) error {
+		lease, err := c.locker.Acquire(ctx, c.freeName())
+		if err != nil {
+			return err
+		}
+		if c.random.IntN(2) == 0 {
+			err = lease.Extend(ctx, 2*soakTTL)
+		}
+		return errors.Join(err, lease.Release(ctx))
+	}},
+	{"contended locks", 14, func(c *call, ctx context.Context) error {
+		return c.locker.Do(ctx, fmt.Sprint("hot-", c.random.IntN(hotNames)), func(context.Context) error {
+			time.Sleep(10 * time.Millisecond) // the work: the lock is held three quarters of the time
+			return nil
+		})
+	}},
+	// Of a lock that another worker holds most of the time.
+	{"tries", 10, func(c *call, ctx context.Context) error {
+		lease, err := c.locker.TryAcquire(ctx, longName(c.random.IntN(longNames)))
+		if errors.Is(err, distlock.ErrNotAcquired) {
+			return nil
+		}
+		return errors.Join(err, lease.Release(ctx))
+	}},
 	{"hasty acquisitions", 10, (*call).leaveEarly},
-	{"turns", 16, (*call).turn},
-	{"Saves with an ID", 18, (*call).saveTwice},
-	{"Clears", 1, (*call).clear},
-	{"visits", 6, (*call).visit},
-	{"Lockers", 1, (*call).open},
-}
-
-// call is one operation of an instance.
-type call struct {
-	load   *load
-	in     *instance
-	random *rand.Rand
-}
-
-func (c *call) freeName() string { return fmt.Sprint("free-", c.load.free.Add(1)%freeNames) }
-
-// takeFree takes a free lock, and extends its lease half of the time.
-func (c *call) takeFree(ctx context.Context) error {
-	lease, err := c.in.locker.Acquire(ctx, c.freeName())
-	if err != nil {
+	{"turns", 16, func(c *call, ctx context.Context) error {
+		return c.talks.Turn(c.talk(ctx), func(ctx context.Context) error {
+			history, err := c.talks.Load(ctx, "")
+			if err != nil {
+				return err
+			}
+			if len(history) > 2*shownTurns {
+				return fmt.Errorf("a window of %d turns has %d messages", shownTurns, len(history))
+			}
+			question, answer := c.exchange()
+			return c.talks.Save(ctx, question, answer)
+		})
+	}},
+	{"Saves with an ID", 18, func(c *call, ctx context.Context) error { // half of them twice
+		ctx, id := c.talk(ctx), fmt.Sprint("message-", c.id.Add(1))
+		question, answer := c.exchange()
+		err := c.talks.SaveOnce(ctx, id, question, answer)
+		if err == nil && c.random.IntN(2) == 0 {
+			err = c.talks.SaveOnce(ctx, id, question, answer)
+		}
 		return err
-	}
-	if c.random.IntN(2) == 0 {
-		err = lease.Extend(ctx, 2*soakTTL)
-	}
-	return errors.Join(err, lease.Release(ctx))
+	}},
+	{"Clears", 1, func(c *call, ctx context.Context) error { return c.talks.Clear(c.talk(ctx)) }},
+	// A session has a few turns, and is then left alone until it has expired.
+	{"visits", 6, func(c *call, ctx context.Context) error {
+		ctx = lockedmemory.WithSession(ctx, fmt.Sprint("visitor-", c.load.visits.Add(1)/visitLength%visitors))
+		return c.instance.visits.Turn(ctx, func(ctx context.Context) error {
+			if _, err := c.instance.visits.Load(ctx, ""); err != nil {
+				return err
+			}
+			question, answer := c.exchange()
+			return c.instance.visits.Save(ctx, question, answer)
+		})
+	}},
+	// Half of them are closed with a lease that is held.
+	{"Lockers", 1, func(c *call, ctx context.Context) error {
+		locker, err := redislock.New(c.client, c.options)
+		if err != nil {
+			return err
+		}
+		lease, err := locker.Acquire(ctx, fmt.Sprint("opened-", c.random.IntN(openedNames)))
+		if err == nil && c.random.IntN(2) == 0 {
+			err = lease.Release(ctx)
+		}
+		return errors.Join(err, locker.Close(ctx))
+	}},
 }
 
-// contend takes a lock that others contend for, and hold for 10 ms each, three quarters of the time.
-func (c *call) contend(ctx context.Context) error {
-	return c.in.locker.Do(ctx, fmt.Sprint("hot-", c.random.IntN(hotNames)), func(context.Context) error {
-		time.Sleep(10 * time.Millisecond) // the work
-		return nil
-	})
-}
-
-// tryBusy asks once for a lock that another worker holds most of the time.
-func (c *call) tryBusy(ctx context.Context) error {
-	lease, err := c.in.locker.TryAcquire(ctx, longName(c.random.IntN(longNames)))
-	if errors.Is(err, distlock.ErrNotAcquired) {
-		return nil
-	}
-	return errors.Join(err, lease.Release(ctx))
-}
+func (c *call) freeName() string { return fmt.Sprint("free-", c.free.Add(1)%freeNames) }
 
 // leaveEarly is cancelled: in the queue, or at any moment of taking a free lock.
 func (c *call) leaveEarly(ctx context.Context) error {
@@ -384,7 +399,7 @@ func (c *call) leaveEarly(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer time.AfterFunc(time.Duration(c.random.Int64N(int64(patience))), cancel).Stop()
-	lease, err := c.in.locker.Acquire(ctx, name)
+	lease, err := c.locker.Acquire(ctx, name)
 	if err == nil {
 		err = lease.Release(ctx)
 	}
@@ -394,7 +409,6 @@ func (c *call) leaveEarly(ctx context.Context) error {
 	return err
 }
 
-// talk is a session that goes on all the time.
 func (c *call) talk(ctx context.Context) context.Context {
 	return lockedmemory.WithSession(ctx, fmt.Sprint("talk-", c.random.IntN(lasting)))
 }
@@ -402,57 +416,4 @@ func (c *call) talk(ctx context.Context) context.Context {
 func (c *call) exchange() (question, answer remark) {
 	text := strings.Repeat("word ", 10+c.random.IntN(20))
 	return remark{"user", text}, remark{"assistant", text}
-}
-
-func (c *call) turn(ctx context.Context) error {
-	return c.in.talks.Turn(c.talk(ctx), func(ctx context.Context) error {
-		history, err := c.in.talks.Load(ctx, "")
-		if err != nil {
-			return err
-		}
-		if len(history) > 2*shownTurns {
-			return fmt.Errorf("a window of %d turns has %d messages", shownTurns, len(history))
-		}
-		question, answer := c.exchange()
-		return c.in.talks.Save(ctx, question, answer)
-	})
-}
-
-// saveTwice repeats a SaveOnce, half of the time.
-func (c *call) saveTwice(ctx context.Context) error {
-	ctx, id := c.talk(ctx), fmt.Sprint("message-", c.load.id.Add(1))
-	question, answer := c.exchange()
-	err := c.in.talks.SaveOnce(ctx, id, question, answer)
-	if err == nil && c.random.IntN(2) == 0 {
-		err = c.in.talks.SaveOnce(ctx, id, question, answer)
-	}
-	return err
-}
-
-func (c *call) clear(ctx context.Context) error { return c.in.talks.Clear(c.talk(ctx)) }
-
-// visit is a turn of a session that has a few, and is then left alone until it has expired.
-func (c *call) visit(ctx context.Context) error {
-	ctx = lockedmemory.WithSession(ctx, fmt.Sprint("visitor-", c.load.visits.Add(1)/visitLength%visitors))
-	return c.in.visits.Turn(ctx, func(ctx context.Context) error {
-		if _, err := c.in.visits.Load(ctx, ""); err != nil {
-			return err
-		}
-		question, answer := c.exchange()
-		return c.in.visits.Save(ctx, question, answer)
-	})
-}
-
-// open has a Locker of its own, which it closes with a lease that is held, half of the time.
-func (c *call) open(ctx context.Context) error {
-	options := c.in.options
-	locker, err := redislock.New(c.in.client, &options)
-	if err != nil {
-		return err
-	}
-	lease, err := locker.Acquire(ctx, fmt.Sprint("opened-", c.random.IntN(openedNames)))
-	if err == nil && c.random.IntN(2) == 0 {
-		err = lease.Release(ctx)
-	}
-	return errors.Join(err, locker.Close(ctx))
 }

@@ -2,9 +2,12 @@ package campaign
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/belugalock/belugalock/internal/test/servers"
@@ -75,7 +78,6 @@ var allFaults = slices.Concat(
 // replaced is what servers do by themselves when the machine is too busy for them.
 var replaced = &fault{name: "a live master is replaced", on: []string{"sentinel", "cluster"}, breaks: true, of: ofServer}
 
-// faultsFor are those of a topology.
 func faultsFor(p *plan, of party) (faults []*fault) {
 	for _, f := range allFaults {
 		if f.of == of && slices.Contains(f.on, p.on) && (!f.turns || slices.Contains(p.works, "session")) && (p.faults == nil || slices.Contains(p.faults, f.name)) {
@@ -88,7 +90,7 @@ func faultsFor(p *plan, of party) (faults []*fault) {
 // strikeFor causes faults until the time is over, which begins with the first work: processes start
 // as fast as the machine allows.
 func (c *campaign) strikeFor(lasts time.Duration) {
-	servers.Within(20*time.Second, c.register.used)
+	servers.Within(20*time.Second, func() bool { return c.counted(sections) > 0 })
 	until := time.Now().Add(lasts)
 	time.Sleep(min(lasts/4, time.Second)) // until all work
 	var strikers sync.WaitGroup
@@ -99,7 +101,6 @@ func (c *campaign) strikeFor(lasts time.Duration) {
 	servers.Within(time.Until(until), c.hasFound)
 }
 
-// hasFound reports whether the run has found what it is to find.
 func (c *campaign) hasFound() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +133,6 @@ func (p *plan) deck(of party) (next func() *hit) {
 	}
 }
 
-// striker causes the faults of one party, one after the other.
 func (c *campaign) striker(of party, until time.Time) {
 	next := c.plan.deck(of)
 	for h := next(); h != nil && h.n < maxHits; h = next() {
@@ -155,10 +155,8 @@ func (c *campaign) striker(of party, until time.Time) {
 	}
 }
 
-// maxHits is more than any run has.
 const maxHits = 10_000
 
-// cause causes a fault and heals it.
 func (c *campaign) cause(h *hit) {
 	h.at = now()
 	run := 0
@@ -178,7 +176,6 @@ func (c *campaign) cause(h *hit) {
 	c.tally(h)
 }
 
-// tally counts a hit.
 func (c *campaign) tally(h *hit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,13 +191,6 @@ func (c *campaign) tally(h *hit) {
 func (c *campaign) misses(h *hit, format string, args ...any) {
 	h.missed = true
 	c.say("%s came to nothing: %s", h.id(), fmt.Sprintf(format, args...))
-}
-
-// forgets begins the window of a master's loss, in the moment before the kill. over is called when
-// there is a master that takes writes.
-func (c *campaign) forgets(h *hit) (over func()) {
-	c.windows.begin(h.window)
-	return func() { c.windows.close(h.window) }
 }
 
 // causeAlone causes a fault when no other is felt, and none begins before others work again.
@@ -227,7 +217,7 @@ func (h *hit) aims(c *campaign, w *worker) {
 // someone is the worker that the fault hits; nil if no worker runs now.
 func (c *campaign) someone(h *hit) (w *worker) {
 	s := c.slots[h.victim%len(c.slots)]
-	if servers.Within(time.Second, func() bool { w = s.now(); return w != nil }) {
+	if servers.Within(time.Second, func() bool { w = s.worker.Load(); return w != nil }) {
 		h.aims(c, w)
 	} else {
 		c.misses(h, "there is no worker")
@@ -235,7 +225,6 @@ func (c *campaign) someone(h *hit) (w *worker) {
 	return w
 }
 
-// proxied is the slot of a worker whose network the fault breaks.
 func (c *campaign) proxied(h *hit) *slot { return c.slots[h.victim%c.plan.proxied] }
 
 // await waits for others to work with what a worker holds now, and with the keys that all want if
@@ -246,7 +235,6 @@ func (c *campaign) await(h *hit, run int, keys []string, bar time.Duration) {
 	}
 }
 
-// hot are the keys that all want now.
 func (c *campaign) hot() []string {
 	if !slices.Contains(c.plan.works, "lock") {
 		return nil
@@ -254,7 +242,6 @@ func (c *campaign) hot() []string {
 	return hotKeysOf(c.epoch())
 }
 
-// epoch is that of now.
 func (c *campaign) epoch() int { return epoch(now(), c.start, c.plan.rotate) }
 
 func hotKeysOf(e int) (keys []string) {
@@ -266,3 +253,151 @@ func hotKeysOf(e int) (keys []string) {
 
 // bar is how soon others work when a holder was killed.
 func (p *plan) bar() time.Duration { return p.ttl + time.Second }
+
+// tries is how often a trial with faults looks for a finding: what they meet differs from run to run.
+const tries = 3
+
+// shrink looks for the fewest faults of a run with which it still fails, and returns the command
+// that repeats them.
+func (c *campaign) shrink(t *testing.T, limit time.Duration) string {
+	deadline := time.Now().Add(limit)
+	return c.fewest(c.wrong[0], func(hits []*hit) bool { return time.Now().Before(deadline) && c.trial(t, hits) })
+}
+
+// trial reports whether the first finding of a run is found again with some of its faults.
+func (c *campaign) trial(t *testing.T, hits []*hit) (found bool) {
+	kind, p := c.wrong[0].kind, c.plan
+	p.hits, p.until, p.lasts = ids(hits), []string{kind}, lastsOf(hits)
+	for n := 0; n < tries && !found && (n == 0 || len(hits) > 0); n++ {
+		t.Run(fmt.Sprintf("%d faults, try %d", len(hits), n), func(t *testing.T) {
+			d := newCampaign(t, p)
+			d.run()
+			found = slices.ContainsFunc(d.wrong, func(f *finding) bool { return f.kind == kind })
+		})
+	}
+	return found
+}
+
+func (c *campaign) fewest(first *finding, trial func([]*hit) bool) string {
+	hits := c.suspects(first)
+	switch {
+	case !trial(hits):
+		return fmt.Sprintf("%s was not found again with %d faults around it: %s", first.kind, len(hits), c.again(hits))
+	case len(hits) > 0 && trial(nil):
+		return fmt.Sprintf("%s is found without any fault: %s", first.kind, c.again(nil))
+	}
+	hits = fewest(hits, trial)
+	return fmt.Sprintf("%s is found with %d faults: %s", first.kind, len(hits), c.again(hits))
+}
+
+// suspects are the hits that were felt shortly before a finding, or during it, or else all.
+func (c *campaign) suspects(f *finding) (some []*hit) {
+	from, until := f.at-3*int64(c.plan.ttl), max(f.at, f.until)
+	for _, h := range c.hits {
+		if h.window.from <= until && h.window.until >= from {
+			some = append(some, h)
+		}
+	}
+	if some == nil {
+		return c.hits
+	}
+	return some
+}
+
+func (c *campaign) again(hits []*hit) string {
+	numbers := strings.Join(ids(hits), ",")
+	if hits == nil {
+		numbers = "none"
+	}
+	return makes(strings.Join(c.plan.works, ","), c.plan.on, lastsOf(hits), c.plan.seed, numbers)
+}
+
+func ids(hits []*hit) []string {
+	all := []string{}
+	for _, h := range hits {
+		all = append(all, h.id())
+	}
+	return all
+}
+
+func lastsOf(hits []*hit) time.Duration {
+	sum := 5 * time.Second
+	for _, h := range hits {
+		sum += h.pause + h.lasts + h.heals
+		if h.alone { // it waits before and after
+			sum += 4 * time.Second
+		}
+	}
+	return sum
+}
+
+// fewest returns a part of all with which something still fails, and that has no smaller such part
+// among those that are tried. It is the algorithm ddmin of Zeller and Hildebrandt (2002).
+func fewest[T any](all []T, fails func([]T) bool) []T {
+	for parts := 2; len(all) > 1; {
+		size, smaller := (len(all)+parts-1)/parts, []T(nil)
+		for from := 0; from < len(all) && smaller == nil; from += size {
+			to := min(from+size, len(all))
+			part, rest := all[from:to], slices.Concat(all[:from], all[to:])
+			switch {
+			case fails(part):
+				smaller, parts = part, 2
+			case parts > 2 && fails(rest):
+				smaller, parts = rest, max(parts-1, 2)
+			}
+		}
+		switch {
+		case smaller != nil:
+			all = smaller
+		case parts >= len(all):
+			return all
+		default:
+			parts = min(2*parts, len(all))
+		}
+	}
+	return all
+}
+
+// Some faults of six are to blame, or something else is.
+func TestShrink(t *testing.T) {
+	c := book(t)
+	for n := range 6 {
+		h := &hit{fault: workerFaults[0], n: n, window: c.windows.open(workerFaults[0], 0, now())}
+		c.hits = append(c.hits, h)
+	}
+	all := ids(c.hits)
+	for _, test := range []struct {
+		blame []string
+		want  string
+	}{
+		{all[3:4], "L is found with 1 faults: make faults WORK=lock,session,draft,election ON=node MINUTES=0.0833 SEED=1 HITS=worker-3"},
+		{[]string{all[0], all[4], all[5]}, "L is found with 3 faults: make faults WORK=lock,session,draft,election ON=node MINUTES=0.0833 SEED=1 HITS=worker-0,worker-4,worker-5"},
+		{nil, "L is found without any fault: make faults WORK=lock,session,draft,election ON=node MINUTES=0.0833 SEED=1 HITS=none"},
+		{[]string{"worker-9"}, "L was not found again with 6 faults around it"},
+	} {
+		text := c.fewest(&finding{kind: "L", at: now()}, func(some []*hit) bool {
+			return !slices.ContainsFunc(test.blame, func(id string) bool { return !slices.Contains(ids(some), id) })
+		})
+		if !strings.HasPrefix(text, test.want) {
+			t.Errorf("%s; want %s", text, test.want)
+		}
+	}
+}
+
+// stream is one of the streams of random numbers of a run: what one part of it draws does not depend
+// on how often another has drawn.
+func stream(seed uint64, purpose string) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(purpose))
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+func between(rng *rand.Rand, low, high time.Duration) time.Duration {
+	if high <= low {
+		return low
+	}
+	return low + time.Duration(rng.Int64N(int64(high-low)))
+}
+
+// now is the time on the clock that all processes of a run share, in nanoseconds.
+func now() int64 { return time.Now().UnixNano() }

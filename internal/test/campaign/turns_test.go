@@ -45,7 +45,7 @@ func (h *hand) sessionWork() {
 		a := t.do()
 		h.tell(&said{What: sayAttempt, Attempt: a})
 		switch {
-		case h.ending.Load() || !t.named || h.epoch() > e+1 || try > 8:
+		case h.ctx.Err() != nil || !t.named || h.epoch() > e+1 || try > 8:
 			return
 		case a.acknowledged():
 			if repeat++; repeat > 1 || h.rng.IntN(20) > 0 || t.kind == aNote {
@@ -58,10 +58,8 @@ func (h *hand) sessionWork() {
 	}
 }
 
-// next is a new number for a turn.
 func (h *hand) next() int64 { return int64(h.config.Run)<<32 | h.leases.Add(1)&(1<<32-1) }
 
-// task is a message that is to be answered, or something else that is to be done with a session.
 type task struct {
 	*hand
 	kind    kind
@@ -73,7 +71,6 @@ type task struct {
 	aimed   *aimed // nil: no strike is aimed at this
 }
 
-// do is one attempt.
 func (t *task) do() *attempt {
 	t.outer, t.aimed, t.begun = t.memory, nil, now()
 	a := &attempt{Run: t.config.Run, Session: t.session, Kind: t.kind, Turn: t.turn, Begun: t.begun}
@@ -83,16 +80,16 @@ func (t *task) do() *attempt {
 	ctx = lockedmemory.WithSession(ctx, t.session)
 	var err error
 	switch t.kind {
-	case aSave:
+	case aSave, aClear:
 		struck := t.announce(aroundSave)
-		a.Write = "note"
-		question, answer := exchange(t.turn, a.Write, 0, 0)
-		if err = t.save(ctx, a, question, answer); struck {
-			t.struck()
+		if t.kind == aClear {
+			err = t.clear(ctx, a)
+		} else {
+			a.Write = "note"
+			question, answer := exchange(t.turn, a.Write, 0, 0)
+			err = t.save(ctx, a, question, answer)
 		}
-	case aClear:
-		struck := t.announce(aroundSave)
-		if err = t.clear(ctx, a); struck {
+		if struck {
 			t.struck()
 		}
 	case aTurn, aNote, aTurnClear:
@@ -122,7 +119,6 @@ func (t *task) do() *attempt {
 	return a
 }
 
-// inside is a turn.
 func (t *task) inside(ctx context.Context, lease *distlock.Lease, a *attempt) error {
 	start := now()
 	a.Mine = lease.Fence()
@@ -168,7 +164,6 @@ func (t *task) inside(ctx context.Context, lease *distlock.Lease, a *attempt) er
 	return err
 }
 
-// write is what a turn is for.
 func (t *task) write(ctx context.Context, a *attempt) error {
 	if t.kind == aTurnClear {
 		return t.clear(ctx, a)
@@ -177,8 +172,7 @@ func (t *task) write(ctx context.Context, a *attempt) error {
 	return t.save(ctx, a, question, answer)
 }
 
-// paused reports whether the process was stopped for longer than its lease lasts since a time; then
-// most go on past all checks.
+// paused reports whether the task goes on past all checks after a stop, as most do.
 func (t *task) paused(since int64) bool {
 	return t.aimed == nil && now()-since > int64(t.config.TTL) && t.stopped(since) && (t.rng.IntN(4) > 0 || t.config.Broken == noFence)
 }
@@ -228,7 +222,6 @@ func (t *task) clear(ctx context.Context, a *attempt) error {
 	return err
 }
 
-// answered looks for what an earlier attempt has stored.
 func (t *task) answered(ctx context.Context, a *attempt, conflict error) error {
 	asked := now()
 	history, err := t.outer.Load(ctx, "")
@@ -241,7 +234,6 @@ func (t *task) answered(ctx context.Context, a *attempt, conflict error) error {
 	return nil
 }
 
-// find takes what stands there as the answer.
 func (a *attempt) find(history []message, asked int64) bool {
 	for _, m := range history {
 		if m.Turn == a.Turn && m.Role == conversation.Answer {
@@ -294,7 +286,6 @@ func (t *task) unasked(ctx context.Context, a *attempt) error {
 	return err
 }
 
-// conclude says how an attempt has ended.
 func (t *task) conclude(a *attempt, err error) {
 	a.Ended = now()
 	t.ended(err, a.Loaded != 0 || err == nil)

@@ -4,12 +4,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/internal/test/child"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
@@ -34,9 +32,7 @@ type order struct {
 // serveLock waits for the lock and sends its token. At the parent's word serveLock releases the
 // lock and sends the error.
 func serveLock(ctx context.Context, parent *child.Line, o order) error {
-	l, err := lockurl.Open(ctx, o.URL, &distlock.Options{
-		Namespace: namespace, TTL: o.TTL, Wait: time.Minute, Holder: "child", Logger: slog.New(slog.DiscardHandler),
-	})
+	l, err := lockurl.Open(ctx, o.URL, options(withTTL(o.TTL), withWait(time.Minute)))
 	if err != nil {
 		return err
 	}

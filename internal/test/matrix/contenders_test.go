@@ -25,7 +25,7 @@ type contenders struct {
 func newContenders(t *testing.T, s *service, n int) *contenders {
 	c := &contenders{t: t}
 	for range n {
-		c.lockers = append(c.lockers, locker(t, s.client(t), distlock.Options{TTL: 10 * time.Second, Wait: -1}))
+		c.lockers = append(c.lockers, s.locker(t, withTTL(10*time.Second), forever))
 	}
 	return c
 }

@@ -1,7 +1,10 @@
 package matrix
 
 import (
+	"maps"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +18,6 @@ type row struct {
 	run   func(t *testing.T, s *service)
 	own   bool     // it breaks its servers for good, and has them to itself
 	on    []string // topologies
-	args  []string // for its own servers
 	alone bool     // it measures how soon something happens, or changes the shared server for all
 }
 
@@ -37,7 +39,6 @@ var rows = []row{
 	{name: "holderStopped/newHolderHasCleared", run: holderStopped("cleared", emptied), on: perKind},
 	{name: "holderStopped/sessionHasExpired", run: holderStopped("expired", expired), on: perKind},
 	{name: "wakeUpLost", run: wakeUpLost, on: []string{"node", "cluster", "postgres"}},
-	{name: "notificationMissed", run: notificationMissed, on: []string{"node"}},
 	{name: "waiterDies/head", run: waiterDies("head"), on: oneServer},
 	{name: "waiterDies/middle", run: waiterDies("middle"), on: oneServer},
 	{name: "waiterDies/afterHandoff", run: waiterDies("afterHandoff"), on: oneServer},
@@ -49,31 +50,25 @@ var rows = []row{
 	{name: "failoverKeepsTheQueue", run: failoverKeepsTheQueue, own: true, on: replaced},
 	{name: "failoverIsWaitedFor", run: failoverIsWaitedFor, own: true, on: replaced},
 	{name: "holdersCutOff", run: holdersCutOff, on: perKind, alone: true},
-	{name: "slowServer", run: slowServer, on: []string{"node", "cluster", "postgres", "redlock3"}, alone: true},
 	{name: "cancelledAnywhere", run: cancelledAnywhere, on: []string{"sentinel", "cluster", "postgres"}, alone: true},
 	{name: "cancelledPacketIsLate", run: cancelledPacketIsLate, on: perKind, alone: true},
 	{name: "repliesLost", run: repliesLost, on: connected},
 	{name: "sessionRepliesLost", run: sessionRepliesLost, on: connected},
 	{name: "sessionPacketIsLate", run: sessionPacketIsLate, on: oneServer},
 	{name: "scriptsFlushed", run: scriptsFlushed, on: []string{"node", "cluster", "redlock3"}, alone: true},
-	{name: "outOfMemory", run: outOfMemory, on: []string{"node"}, alone: true},
 	{name: "recordDeleted", run: recordDeleted, on: oneServer},
 	{name: "slotMoves", run: slotMoves, on: []string{"cluster"}, alone: true},
 	{name: "slotOnTheMove", run: slotOnTheMove, on: []string{"cluster"}, own: true},
 	{name: "replicaAnswers", run: replicaAnswers, on: []string{"node", "standby"}},
-	{name: "loading", run: loading, on: []string{"node"}, own: true, args: []string{"--enable-debug-command", "local"}},
-	{name: "rightsMissing", run: rightsMissing, on: []string{"node", "cluster"}, alone: true},
-	{name: "hostileMessages", run: hostileMessages, on: oneServer},
+	{name: "rightsMissing", run: rightsMissing, on: []string{"cluster"}, alone: true},
 	{name: "twoNamespaces", run: twoNamespaces, on: oneServer},
 	{name: "serverCrashes", run: serverCrashes, on: []string{"postgres"}, own: true},
 	{name: "poolerRestarted", run: poolerRestarted, on: []string{"postgres"}, own: true},
 	{name: "nodesDown/killed", run: nodesDown(killed), on: servers.Quorums, own: true},
 	{name: "nodesDown/stopped", run: nodesDown(stopped), on: quorum, own: true},
-	{name: "nodeSlow", run: nodeSlow, on: quorum},
 	{name: "nodesRestartedEmpty/delay", run: nodesRestartedEmpty, on: quorum, own: true},
 	{name: "nodesRestartedEmpty/noDelay", run: nodesRestartedWithoutDelay, on: quorum, own: true},
 	{name: "grantsEnd", run: grantsEnd, on: quorum},
-	{name: "nodesReadOnly", run: nodesReadOnly, on: quorum, own: true},
 }
 
 // eachRow calls run with the rows of each topology that have, or have not, servers of their own.
@@ -129,8 +124,29 @@ func TestFaults_ownServers(t *testing.T) {
 				t.Parallel()
 				places <- struct{}{}
 				defer func() { <-places }()
-				row.run(t, startService(t, topology, row.args...))
+				row.run(t, startService(t, topology))
 			})
 		}
 	})
+}
+
+// The page lists the faults that are tested, and where, no more and no less.
+func TestReliabilityPage_listsTheFaults(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/reports/faults-2026-11.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, tested := make(map[string]string), make(map[string]string)
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(line, "|")
+		if len(cells) == 6 && strings.HasPrefix(cells[1], " `") {
+			listed[strings.Trim(cells[1], " `")] = strings.TrimSpace(cells[2])
+		}
+	}
+	for _, row := range rows {
+		tested[row.name] = strings.Join(row.on, ", ")
+	}
+	if !maps.Equal(listed, tested) {
+		t.Errorf("the page lists\n%q\nand tested are\n%q", slices.Sorted(maps.Keys(listed)), slices.Sorted(maps.Keys(tested)))
+	}
 }

@@ -60,7 +60,7 @@ func answered(call func() error) (err error) {
 // the store has seen: then the holder gets a higher one.
 func serverRestartedEmpty(t *testing.T, s *service) {
 	const ttl = 4 * time.Second // a node of a Cluster takes no writes for 2 s
-	holders, others := s.instance(t, distlock.Options{TTL: ttl}), s.instance(t, distlock.Options{TTL: ttl, Wait: ttl})
+	holders, others := s.instance(t, withTTL(ttl)), s.instance(t, withTTL(ttl), withWait(ttl))
 	elsewhere := startService(t, "node")
 	holdersElsewhere, othersElsewhere := *holders, *others
 	holdersElsewhere.client, othersElsewhere.client = elsewhere.client(t), elsewhere.client(t)
@@ -117,7 +117,7 @@ func serverRestartedEmpty(t *testing.T, s *service) {
 // first exchanges.
 func failoverLosesTheLock(t *testing.T, s *service) {
 	const ttl = 3 * time.Second
-	holders, others := s.instance(t, distlock.Options{TTL: ttl}), s.instance(t, distlock.Options{TTL: ttl})
+	holders, others := s.instance(t, withTTL(ttl)), s.instance(t, withTTL(ttl))
 	key := s.keyAt("failoverLosesTheLock", "failoverLosesTheLock")
 	sessions := []*session{holders.session(key, false), holders.session(s.keyAt(key+"-apart", key), true)}
 	eager := holders.session(s.keyAt(key+"-eager", key), false)

@@ -98,7 +98,7 @@ func cutOff(t *testing.T, s *service, prefix string) []end {
 	left := s.lifetimes(t, holders)
 	lockers := make([]*distlock.Locker, holders/holdersPerClient[s.Name])
 	for i := range lockers {
-		lockers[i] = locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{TTL: ttl})
+		lockers[i] = s.locker(t, dialedBy(network.Dial), withTTL(ttl))
 	}
 	tick := time.NewTicker(ttl / 3 / holders)
 	defer tick.Stop()
@@ -136,62 +136,6 @@ func cutOff(t *testing.T, s *service, prefix string) []end {
 	return ends
 }
 
-// A server that is slow, or answers nothing for a while: the caller leaves when its time is up, and
-// nothing stays behind.
-func slowServer(t *testing.T, s *service) {
-	const wait = 100 * time.Millisecond
-	network := faultnet.NewNet(t)
-	ways := map[string]func(key string) (end func()){
-		"latency": func(string) func() {
-			network.Latency(wait)
-			return func() { network.Latency(0) }
-		},
-		"CLIENT PAUSE": func(key string) func() {
-			for _, server := range s.deciding(key) {
-				mustDo(t, server, "CLIENT", "PAUSE", "300", "ALL")
-			}
-			return func() {}
-		},
-		"stopped": s.pause,
-	}
-	if s.postgres != nil {
-		delete(ways, "CLIENT PAUSE")
-	}
-	for name, slow := range ways {
-		unlessStalled(t, "slowServer", func(t testing.TB, key string) {
-			l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{Wait: wait, TTL: 10 * time.Second})
-			lease, err := l.Acquire(t.Context(), key, distlock.WithWait(10*time.Second))
-			if err != nil {
-				t.Fatal(err)
-			}
-			mustRelease(t, lease) // and everything is connected
-			end := slow(key)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			for by, c := range map[string]struct {
-				ctx  func() context.Context
-				wait time.Duration
-				want error
-			}{
-				"Options.Wait": {t.Context, 0, distlock.ErrUnavailable},
-				"ctx": {func() context.Context {
-					ctx, cancel = context.WithTimeout(ctx, wait)
-					return ctx
-				}, 10 * wait, context.DeadlineExceeded},
-			} {
-				start := time.Now()
-				_, err := l.Acquire(c.ctx(), key, distlock.WithWait(c.wait))
-				if !soon(start, wait) || !errors.Is(err, c.want) {
-					t.Errorf("%s, by %s: %v after %s", name, by, err, time.Since(start))
-				}
-			}
-			end()
-			servers.Within(time.Second, func() bool { _, err := s.asked(isHeld, key); return err == nil })
-			s.gone(t, key)
-		})
-	}
-}
-
 // operation is what can be cancelled half-way: it is prepared, and then run under a context.
 type operation func(ctx context.Context, l *distlock.Locker, held *distlock.Lease, key string) (*distlock.Lease, error)
 
@@ -210,7 +154,7 @@ var operations = map[string]operation{
 // The context ends at the first, second, … read or write of a connection, on which everything takes
 // its time. The call returns at once, and what it may have left is gone soon.
 func cancelledAnywhere(t *testing.T, s *service) {
-	others := locker(t, s.client(t), distlock.Options{TTL: 20 * time.Second})
+	others := s.locker(t, withTTL(20*time.Second))
 	operations := maps.Clone(operations)
 	operations["wait"] = waits(s)
 	for name, run := range operations {
@@ -230,7 +174,7 @@ func cancelledAnywhere(t *testing.T, s *service) {
 						}
 						return nil
 					})
-					l := locker(t, s.client(t, dialedBy(dial)), distlock.Options{TTL: 20 * time.Second})
+					l := s.locker(t, dialedBy(dial), withTTL(20*time.Second))
 					var held *distlock.Lease
 					switch name {
 					case "acquire":
@@ -284,7 +228,7 @@ func cancelledPacketIsLate(t *testing.T, s *service) {
 	for name, run := range operations {
 		key := "late-" + name
 		network := faultnet.NewNet(t)
-		l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{TTL: 20 * time.Second})
+		l := s.locker(t, dialedBy(network.Dial), withTTL(20*time.Second))
 		warm := mustAcquire(t, l, key) // connections are open, and scripts known
 		if err := warm.Extend(t.Context(), time.Minute); err != nil {
 			t.Fatal(err)
@@ -319,7 +263,7 @@ func cancelledPacketIsLate(t *testing.T, s *service) {
 		if servers.Within(200*time.Millisecond, func() bool { reply, err := s.asked(isHeld, key); return err != nil || reply != "0" }) {
 			t.Errorf("%s: the packet that came late has raised a lock", name)
 		}
-		next := mustAcquire(t, locker(t, s.client(t), distlock.Options{}), key)
+		next := mustAcquire(t, s.locker(t), key)
 		mustRelease(t, next)
 	}
 }
@@ -336,7 +280,7 @@ func repliesLost(t *testing.T, s *service) {
 			unlessStalled(t, "repliesLost-"+name, func(t testing.TB, key string) {
 				replays := name == "replays"
 				network := faultnet.NewNet(t)
-				l := locker(t, s.client(t, dialedBy(network.Dial), client), distlock.Options{TTL: ttl})
+				l := s.locker(t, dialedBy(network.Dial), client, withTTL(ttl))
 				lost := func() *faultnet.Dropped {
 					return network.DropReplies(faultnet.First(1, faultnet.Containing(s.calls())))
 				}

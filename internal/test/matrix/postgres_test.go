@@ -20,11 +20,6 @@ type postgres struct {
 	pair     *servers.PostgresPair // nil: alone
 }
 
-func startPostgres(tb testing.TB, settings ...string) *service {
-	tb.Helper()
-	return newPostgres(tb, servers.StartPostgres(tb, settings...))
-}
-
 // newPostgres makes a database of a server.
 func newPostgres(tb testing.TB, server *servers.Postgres) *service {
 	tb.Helper()

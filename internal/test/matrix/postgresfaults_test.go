@@ -12,17 +12,17 @@ import (
 // acknowledged is there: a lease, and an exchange.
 func serverCrashes(t *testing.T, s *service) {
 	const key, ttl = "serverCrashes", 20 * time.Second
-	opts := distlock.Options{TTL: ttl, RenewEvery: ttl / 10, Wait: -1}
-	in := s.instance(t, opts)
+	opts := []setting{withTTL(ttl), renewing(ttl / 10), forever}
+	in := s.instance(t, opts...)
 	b := new(book)
 	turn := in.session(key+"-session", false).begin(t)
 	lease := mustAcquire(t, in.beside, key)
-	waiter := enqueue(t, s, locker(t, s.client(t), opts), key, 1)
+	waiter := enqueue(t, s, s.locker(t, opts...), key, 1)
 	b.mustSave(t, turn.ctx, turn.session, "before")
 	s.postgres.server.Kill()
 	s.postgres.server.Restart()
 
-	_, err := locker(t, s.client(t), distlock.Options{}).TryAcquire(t.Context(), key)
+	_, err := s.locker(t).TryAcquire(t.Context(), key)
 	wants(t, "TryAcquire", err, distlock.ErrNotAcquired)
 	if err := answered(func() error { return lease.Extend(t.Context(), ttl) }); err != nil {
 		t.Errorf("Extend: %v", err)
@@ -49,7 +49,7 @@ func poolerRestarted(t *testing.T, s *service) {
 	const key, ttl = "poolerRestarted", 2 * time.Second
 	pooler := servers.StartPgBouncer(t, s.postgres.server, "transaction")
 	s.postgres.url = pooler.URL(s.postgres.database.Name())
-	kept := mustAcquire(t, locker(t, s.client(t), distlock.Options{TTL: ttl, RenewEvery: ttl / 10}), key+"-kept")
+	kept := mustAcquire(t, s.locker(t, withTTL(ttl), renewing(ttl/10)), key+"-kept")
 	load := newContenders(t, s, 4)
 	load.begin(key, distlock.ErrUnavailable, distlock.ErrOutcomeUnknown)
 	for range 3 {
@@ -60,7 +60,7 @@ func poolerRestarted(t *testing.T, s *service) {
 	load.end()
 	keeps(t, kept, ttl)
 	for range 3 {
-		waiter := enqueue(t, s, locker(t, s.client(t), distlock.Options{TTL: time.Minute, Wait: -1}), kept.Key(), 1)
+		waiter := enqueue(t, s, s.locker(t, withTTL(time.Minute), forever), kept.Key(), 1)
 		before := kept.Fence()
 		mustRelease(t, kept)
 		start := time.Now()

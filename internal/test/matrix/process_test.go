@@ -18,7 +18,7 @@ func holderKilled(t *testing.T, s *service) {
 	const key, ttl = "holderKilled", time.Second
 	holder := startChild(t, "lock", order{URL: s.URL(), Key: key, TTL: ttl})
 	holder.holds()
-	l := locker(t, s.client(t), distlock.Options{TTL: ttl, Wait: -1})
+	l := s.locker(t, withTTL(ttl), forever)
 	if _, err := l.TryAcquire(t.Context(), key); !errors.Is(err, distlock.ErrNotAcquired) {
 		t.Fatalf("while the holder lives: %v", err)
 	}
@@ -69,7 +69,7 @@ func stopHolder(t *testing.T, s *service, key string, a access) {
 	holder := startChild(t, "turns", sessionOrder{Turns: orders, TTL: ttl, Service: s.target()})
 	var began, late map[string]report
 	holder.must(holder.Receive(&began))
-	in := s.instance(t, distlock.Options{TTL: time.Minute})
+	in := s.instance(t, withTTL(time.Minute))
 	in.keep = a.keep
 	nexts := make([]*turn, len(orders))
 	var all sync.WaitGroup

@@ -71,11 +71,6 @@ return (ttl < 0 or ttl > tonumber(keep)) and 1 or 0`, "1", lockKey(key)}
 		redis:    func(key string) []string { return []string{"EXISTS", logKey(key)} },
 		postgres: "SELECT count(*) FROM belugalock.session WHERE name = {key} AND exchanges > 0 AND kept_until > clock_timestamp()",
 	}
-	deleteSession = question{
-		session:  true,
-		redis:    func(key string) []string { return []string{"DEL", logKey(key)} },
-		postgres: "DELETE FROM belugalock.session WHERE name = {key}",
-	}
 )
 
 // asked returns the answer of the server that has the key.
@@ -127,6 +122,19 @@ func (s *service) awaitAnswer(tb testing.TB, limit time.Duration, want, key stri
 	for more := limit; !servers.Within(more, done); {
 		if more = limit + stalls.Stalled(start, time.Now()) - time.Since(start); more <= 0 {
 			tb.Fatalf("after %s, %s has the answer %q, %v; want %q", time.Since(start), key, answer, err, want)
+		}
+	}
+}
+
+// expires checks that each key of a lock has a TTL. PostgreSQL sweeps.
+func (s *service) expires(tb testing.TB, key string) {
+	tb.Helper()
+	if s.postgres != nil {
+		return
+	}
+	for _, k := range []string{lockKey(key), queueKey(key), waitersKey(key), tombstonesKey(key)} {
+		if mustDo(tb, s.master(key), "PTTL", k) == "-1" {
+			tb.Errorf("%s has no TTL", k)
 		}
 	}
 }

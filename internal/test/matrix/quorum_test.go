@@ -21,14 +21,6 @@ type beside struct {
 // allNodesCount is a RestartDelay: servers that have just started count at once.
 const allNodesCount = -time.Second
 
-// deciding are the servers without which no client gets the lock on key.
-func (s *service) deciding(key string) []*servers.Redis {
-	if s.beside != nil {
-		return s.Nodes()[:s.Quorum.Size()]
-	}
-	return []*servers.Redis{s.master(key)}
-}
-
 // askedAll returns the highest answer of the nodes, of which each has to answer. A question about a
 // session is for the store's server.
 func (s *service) askedAll(q question, key string) (highest string, err error) {

@@ -33,8 +33,8 @@ func nodesDown(how outage) func(*testing.T, *service) {
 		const ttl = 3 * time.Second
 		nodes := s.Nodes()
 		minority := len(nodes) - s.Quorum.Size()
-		opts := distlock.Options{TTL: ttl, RenewEvery: ttl / 10}
-		l, other := locker(t, s.client(t), opts), locker(t, s.client(t), opts)
+		opts := []setting{withTTL(ttl), renewing(ttl / 10)}
+		l, other := s.locker(t, opts...), s.locker(t, opts...)
 		kept := mustAcquire(t, l, "kept")
 		for down, node := range nodes {
 			how.begin(node)
@@ -48,7 +48,7 @@ func nodesDown(how outage) func(*testing.T, *service) {
 				t.Logf("the holder was told %s after a majority was down", time.Since(start).Round(time.Millisecond))
 				unavailableWithout(t, l, longestCall+time.Second/2, nodes[:down+1])
 			}
-			for _, l := range []*distlock.Locker{l, locker(t, s.client(t), opts)} { // with and without connections
+			for _, l := range []*distlock.Locker{l, s.locker(t, opts...)} { // with and without connections
 				unavailableWithout(t, l, time.Second/2, nil)
 			}
 		}
@@ -61,15 +61,16 @@ func nodesDown(how outage) func(*testing.T, *service) {
 		}
 		rises(t, kept.Fence(), next.Fence())
 		mustRelease(t, next)
-		s.gone(t, next.Key())
-		s.gone(t, "down")
+		for _, key := range []string{next.Key(), "down", "free-connected-0", "free-new-0"} {
+			s.gone(t, key)
+		}
 	}
 }
 
 // goesOnWithout makes every call while a minority of the nodes is down.
 func goesOnWithout(t *testing.T, s *service, l, other *distlock.Locker, kept *distlock.Lease) {
 	t.Helper()
-	for what, l := range map[string]*distlock.Locker{"connected": l, "new": locker(t, s.client(t), distlock.Options{})} {
+	for what, l := range map[string]*distlock.Locker{"connected": l, "new": s.locker(t)} {
 		unlessStalled(t, "free-"+what, func(t testing.TB, key string) {
 			start := time.Now()
 			lease := mustAcquire(t, l, key)
@@ -129,34 +130,13 @@ func unavailableWithout(t *testing.T, l *distlock.Locker, wait time.Duration, do
 	}
 }
 
-// nodeSlow: a minority of the nodes answers late, and no call waits for it. Its requests go on in
-// the background.
-func nodeSlow(t *testing.T, s *service) {
-	network := faultnet.NewNet(t)
-	l := locker(t, s.client(t, dialedBy(network.Dial)), distlock.Options{})
-	mustRelease(t, mustAcquire(t, l, "nodeSlow"))
-	for _, addr := range s.Addrs()[s.Quorum.Size():] {
-		network.Only(addr).Latency(time.Second / 2)
-	}
-	unlessStalled(t, "nodeSlow", func(t testing.TB, key string) {
-		for range 5 {
-			start := time.Now()
-			mustRelease(t, mustAcquire(t, l, key))
-			if !soon(start, unhindered) {
-				t.Errorf("Acquire and Release took %s", time.Since(start))
-			}
-		}
-		s.awaitAnswer(t, 5*time.Second, "0", key, isHeld)
-	})
-}
-
 // byQuorum returns a turn that only a quorum of the nodes knows of. All other nodes are down, and
 // the holder is cut off from all nodes until heal.
 func byQuorum(t *testing.T, s *service, key string, ttl time.Duration) (old *turn, heal func()) {
 	t.Helper()
 	nodes := s.Nodes()
 	network := faultnet.NewNet(t)
-	in := s.instance(t, distlock.Options{TTL: ttl}, dialedBy(network.Dial))
+	in := s.instance(t, withTTL(ttl), dialedBy(network.Dial))
 	if err := answered(func() error { // all nodes count
 		lease, err := in.apart.TryAcquire(t.Context(), key)
 		return errors.Join(err, lease.Release(t.Context()))
@@ -195,7 +175,7 @@ func nodesRestartedEmpty(t *testing.T, s *service) {
 	if err := old.lease.Err(); err != nil {
 		t.Fatalf("the lease was over before the nodes were back, so this shows nothing: %v", err)
 	}
-	others := s.instance(t, distlock.Options{TTL: ttl, Wait: ttl})
+	others := s.instance(t, withTTL(ttl), withWait(ttl))
 	servers.Await(t, 10*ttl, "another client has the lock", func() bool {
 		lease, err := others.apart.TryAcquire(t.Context(), key)
 		if err == nil && old.lease.Err() == nil {
@@ -226,7 +206,7 @@ func overtaken(t *testing.T, old, next *turn, heal func()) {
 // store has seen, and the holder gets a higher one.
 func nodesRestartedWithoutDelay(t *testing.T, s *service) {
 	const key, ttl = "nodesRestartedWithoutDelay", 4 * time.Second
-	others := s.instance(t, distlock.Options{TTL: ttl, Wait: ttl})
+	others := s.instance(t, withTTL(ttl), withWait(ttl))
 	ahead := others.session(key+"-ahead", true).begin(t)
 	if err := fencing.RaiseToken(t.Context(), ahead.lease, ahead.lease.Fence()+time.Hour.Microseconds()); err != nil {
 		t.Fatal(err)
@@ -247,7 +227,7 @@ func nodesRestartedWithoutDelay(t *testing.T, s *service) {
 	for _, node := range s.Nodes()[:s.Quorum.Size()-1] { // which know the token, as the Lockers so far do
 		node.Kill()
 	}
-	others = s.instance(t, distlock.Options{TTL: ttl, Wait: ttl})
+	others = s.instance(t, withTTL(ttl), withWait(ttl))
 	lease := mustAcquire(t, others.apart, ahead.key)
 	if lease.Fence() >= highest {
 		t.Errorf("fence %d after %d: the nodes have kept their tokens", lease.Fence(), highest)
@@ -266,8 +246,8 @@ func nodesRestartedWithoutDelay(t *testing.T, s *service) {
 // old holder.
 func grantsEnd(t *testing.T, s *service) {
 	const key, ttl = "grantsEnd", 3 * time.Second
-	opts := distlock.Options{TTL: ttl, RenewEvery: ttl / 10}
-	in, others := s.instance(t, opts), s.instance(t, opts)
+	opts := []setting{withTTL(ttl), renewing(ttl / 10)}
+	in, others := s.instance(t, opts...), s.instance(t, opts...)
 	nodes := s.Nodes()
 	minority := nodes[s.Quorum.Size():]
 	end := func(nodes []*servers.Redis) {
@@ -290,46 +270,4 @@ func grantsEnd(t *testing.T, s *service) {
 	}
 	end(nodes[len(minority):])
 	goesOn(t, old, others.session(key, true), ttl, b)
-}
-
-// nodesReadOnly: nodes are read-only replicas for a while. A minority changes nothing. With a
-// majority, calls fail with READONLY: no lease is lost, and no lock is busy or free by the word of
-// a replica.
-func nodesReadOnly(t *testing.T, s *service) {
-	const key, ttl = "nodesReadOnly", 20 * time.Second
-	nodes := s.Nodes()
-	minority := len(nodes) - s.Quorum.Size()
-	l, other := locker(t, s.client(t), distlock.Options{TTL: ttl}), locker(t, s.client(t), distlock.Options{TTL: ttl})
-	kept := mustAcquire(t, l, key)
-	released := mustAcquire(t, l, key+"-released")
-	for n, node := range nodes[:minority+1] {
-		mustDo(t, node, "REPLICAOF", "127.0.0.1", "1")
-		if n < minority {
-			goesOnWithout(t, s, l, other, kept)
-		}
-	}
-	_, free := l.TryAcquire(t.Context(), key+"-free")
-	for what, err := range map[string]error{
-		"TryAcquire of a free lock": free,
-		"Extend":                    kept.Extend(t.Context(), ttl),
-		"RaiseToken":                fencing.RaiseToken(t.Context(), kept, kept.Fence()+1),
-		"Release":                   released.Release(t.Context()),
-	} {
-		if err == nil || !strings.Contains(err.Error(), "READONLY") || errors.Is(err, distlock.ErrNotAcquired) || errors.Is(err, distlock.ErrLost) {
-			t.Errorf("%s: %v; want READONLY", what, err)
-		}
-		wantsWrite(t, what, err)
-	}
-	for _, node := range nodes[:minority+1] {
-		mustDo(t, node, "REPLICAOF", "NO", "ONE")
-	}
-	if err := kept.Extend(t.Context(), ttl); err != nil {
-		t.Errorf("Extend when the nodes are masters again: %v", err)
-	}
-	s.awaitAnswer(t, check, "0", released.Key(), isHeld) // in the background
-	mustRelease(t, kept)
-	for _, key := range []string{kept.Key(), released.Key(), key + "-free"} {
-		s.gone(t, key)
-		mustRelease(t, mustAcquire(t, other, key))
-	}
 }

@@ -35,12 +35,12 @@ func replicaAnswers(t *testing.T, s *service) {
 		}
 		return network.Dial(ctx, protocol, addr)
 	}))
-	l := locker(t, client, distlock.Options{TTL: ttl, RenewEvery: ttl / 15, Wait: -1})
+	l := locker(t, client, withTTL(ttl), renewing(ttl/15), forever)
 	kept, released := mustAcquire(t, l, key+"-kept"), mustAcquire(t, l, key+"-released")
 	if err := released.Extend(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	others := mustAcquire(t, locker(t, s.client(t), distlock.Options{}), key)
+	others := mustAcquire(t, s.locker(t), key)
 	waiter := enqueue(t, s, l, key, 1)
 
 	lead(true)
@@ -56,7 +56,7 @@ func replicaAnswers(t *testing.T, s *service) {
 		})
 	}
 	_, free := l.TryAcquire(t.Context(), key+"-free")
-	_, held := locker(t, client, distlock.Options{}).TryAcquire(t.Context(), key)
+	_, held := locker(t, client).TryAcquire(t.Context(), key)
 	for what, err := range map[string]error{
 		"TryAcquire of a free lock": free, "TryAcquire of a lock that is held": held,
 		"Extend": kept.Extend(t.Context(), ttl), "RaiseToken": fencing.RaiseToken(t.Context(), kept, kept.Fence()+1),

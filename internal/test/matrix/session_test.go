@@ -25,14 +25,13 @@ type instance struct {
 	client        client
 	beside, apart *distlock.Locker
 	keep          *sessionstore.Retention
-	store         *sessionstore.Options
 }
 
 // instance makes one that the test closes.
-func (s *service) instance(tb testing.TB, opts distlock.Options, with ...setting) *instance {
+func (s *service) instance(tb testing.TB, with ...setting) *instance {
 	tb.Helper()
 	client := s.client(tb, with...)
-	return &instance{client: client, beside: locker(tb, client, opts), apart: locker(tb, s.client(tb, with...), opts)}
+	return &instance{client: client, beside: locker(tb, client, with...), apart: s.locker(tb, with...)}
 }
 
 // session is one as an instance sees it.
@@ -51,29 +50,26 @@ func (in *instance) session(key string, apart bool) *session {
 	if apart {
 		locker = in.apart
 	}
-	store, err := in.newStore(lockedmemory.FixedKey(key))
+	named := lockedmemory.FixedKey(key)
+	var store *sessionstore.Store[string, string]
+	var err error
+	if in.client.postgres == nil {
+		store, err = redisstore.New(in.client.redis, named, codec{}, in.keep, nil)
+	} else {
+		var opts pgstore.Options
+		if in.keep != nil {
+			opts.Retention = *in.keep
+		}
+		store, err = pgstore.New(in.client.postgres, named, codec{}, &opts)
+	}
 	if err != nil {
 		panic(err) // it does no I/O
 	}
-	memory, err := lockedmemory.New(store, locker, lockedmemory.FixedKey(key), nil)
+	memory, err := lockedmemory.New(store, locker, named, nil)
 	if err != nil {
 		panic(err)
 	}
 	return &session{LockedMemory: memory, store: store, key: key, apart: apart, postgres: in.client.postgres != nil}
-}
-
-func (in *instance) newStore(key lockedmemory.KeyFunc) (*sessionstore.Store[string, string], error) {
-	if in.client.postgres == nil {
-		return redisstore.New(in.client.redis, key, codec{}, in.keep, in.store)
-	}
-	var opts pgstore.Options
-	if in.keep != nil {
-		opts.Retention = *in.keep
-	}
-	if in.store != nil {
-		opts.Store = *in.store
-	}
-	return pgstore.New(in.client.postgres, key, codec{}, &opts)
 }
 
 // requests matches the requests of the store that clear the session. Others contain its key, too.
@@ -260,8 +256,8 @@ func stale(tb testing.TB, what string, err error, fence, mark int64) {
 // twoNamespaces has two instances share a session, but no lock: the later turn is the one that
 // saves.
 func twoNamespaces(t *testing.T, s *service) {
-	ours := s.instance(t, distlock.Options{TTL: time.Minute})
-	theirs := s.instance(t, distlock.Options{TTL: time.Minute, Namespace: "another"})
+	ours := s.instance(t, withTTL(time.Minute))
+	theirs := s.instance(t, withTTL(time.Minute), ofLock(func(o *distlock.Options) { o.Namespace = "another" }))
 	for _, apart := range []bool{false, true} {
 		b := new(book)
 		earlier := ours.session(fmt.Sprint("twoNamespaces-", apart), apart).begin(t)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
 )
 
@@ -65,8 +64,8 @@ func sessionRepliesLost(t *testing.T, s *service) {
 			continue // its client sends everything once
 		}
 		network := faultnet.NewNet(t)
-		in := s.instance(t, distlock.Options{TTL: time.Minute}, dialedBy(network.Dial), with)
-		others := s.instance(t, distlock.Options{TTL: time.Minute})
+		in := s.instance(t, withTTL(time.Minute), dialedBy(network.Dial), with)
+		others := s.instance(t, withTTL(time.Minute))
 		for _, apart := range []bool{false, true} {
 			for _, call := range sessionCalls {
 				key := fmt.Sprintf("sessionRepliesLost-%s-%s-%t", client, call.name, apart)
@@ -161,7 +160,7 @@ func (c sessionCall) run(t *testing.T, s *service, x, other *session, b *book, t
 // since, nor after what the next holder has seen, saved, or cleared.
 func sessionPacketIsLate(t *testing.T, s *service) {
 	network := faultnet.NewNet(t)
-	in, others := s.instance(t, distlock.Options{TTL: time.Minute}, dialedBy(network.Dial)), s.instance(t, distlock.Options{TTL: time.Minute})
+	in, others := s.instance(t, withTTL(time.Minute), dialedBy(network.Dial)), s.instance(t, withTTL(time.Minute))
 	for _, apart := range []bool{false, true} {
 		for _, call := range sessionCalls {
 			for meanwhile, access := range map[string]func(*turn, *book) error{
@@ -182,9 +181,9 @@ func sessionPacketIsLate(t *testing.T, s *service) {
 				if call.loads() || meanwhile == "repeat" && !call.named {
 					continue
 				}
-				if call.inTurn && access != nil && meanwhile != "load" && !(call.clears() && meanwhile == "clear") {
+				if call.inTurn && (meanwhile == "save" || meanwhile == "clear" && !call.clears()) {
 					key := fmt.Sprintf("sessionPacketIsLate-%s-own-%s-%t", call.name, meanwhile, apart)
-					call.lateInItsTurn(t, network, in.session(key, apart), others.session(key, apart), access, meanwhile == "repeat")
+					call.lateInItsTurn(t, network, in.session(key, apart), others.session(key, apart), access)
 				}
 				key := fmt.Sprintf("sessionPacketIsLate-%s-%s-%t", call.name, meanwhile, apart)
 				call.late(t, network, in.session(key, apart), others.session(key, apart), access, false)
@@ -196,9 +195,8 @@ func sessionPacketIsLate(t *testing.T, s *service) {
 	}
 }
 
-// held cancels the call while its request is held back, with all copies that are sent before passes
-// is set. turn is nil for a call outside a turn.
-func (c sessionCall) held(t *testing.T, network *faultnet.Net, x, other *session, b *book, passes *atomic.Bool) (turn *turn, packet *faultnet.Held) {
+// held cancels the call while its request is held back. turn is nil for a call outside a turn.
+func (c sessionCall) held(t *testing.T, network *faultnet.Net, x, other *session, b *book) (turn *turn, packet *faultnet.Held) {
 	t.Helper()
 	b.mustSave(t, t.Context(), other, "before")
 	ctx := t.Context()
@@ -213,7 +211,7 @@ func (c sessionCall) held(t *testing.T, network *faultnet.Net, x, other *session
 		session, saves := x.requests(), faultnet.Containing(reply("")) // of the turn, later
 		about = func(request []byte) bool { return session(request) && !saves(request) }
 	}
-	packet = network.HoldRequests(func(request []byte) bool { return !passes.Load() && about(request) })
+	packet = network.HoldRequests(about)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
@@ -225,12 +223,10 @@ func (c sessionCall) held(t *testing.T, network *faultnet.Net, x, other *session
 }
 
 // lateInItsTurn lets the request arrive when its own turn has gone on.
-func (c sessionCall) lateInItsTurn(t *testing.T, network *faultnet.Net, x, other *session, access func(*turn, *book) error, repeats bool) {
+func (c sessionCall) lateInItsTurn(t *testing.T, network *faultnet.Net, x, other *session, access func(*turn, *book) error) {
 	t.Helper()
 	b := new(book)
-	var passes atomic.Bool
-	turn, packet := c.held(t, network, x, other, b, &passes)
-	passes.Store(repeats) // or it were held, too
+	turn, packet := c.held(t, network, x, other, b)
 	if err := access(turn, b); err != nil {
 		t.Errorf("%s: %v", x.key, err)
 	}
@@ -245,7 +241,7 @@ func (c sessionCall) lateInItsTurn(t *testing.T, network *faultnet.Net, x, other
 func (c sessionCall) late(t *testing.T, network *faultnet.Net, x, other *session, access func(*turn, *book) error, after bool) {
 	t.Helper()
 	b := new(book)
-	turn, packet := c.held(t, network, x, other, b, new(atomic.Bool))
+	turn, packet := c.held(t, network, x, other, b)
 	if turn != nil {
 		turn.mustEnd(t)
 	}

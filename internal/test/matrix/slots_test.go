@@ -22,11 +22,11 @@ func slotMoves(t *testing.T, s *service) {
 		moves, rounds = 20, 3                                         // one round has to be within the limit
 		limit         = 6
 	)
-	opts := distlock.Options{TTL: ttl, Wait: -1}
+	opts := []setting{withTTL(ttl), forever}
 	moved, contended := key+"-moved", key+"-contended"
 	stays := s.keyAt(key+"-stays", moved)
-	kept := mustAcquire(t, locker(t, s.client(t), opts), moved+"-kept") // renewed all the time
-	alone := locker(t, s.client(t), opts)
+	kept := mustAcquire(t, s.locker(t, opts...), moved+"-kept") // renewed all the time
+	alone := s.locker(t, opts...)
 
 	load := newContenders(t, s, 3)
 	load.begin(contended)

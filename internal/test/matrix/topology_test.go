@@ -1,7 +1,6 @@
 package matrix
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -34,15 +33,15 @@ type service struct {
 	beside            *beside // of a quorum; nil: the locks' servers keep the sessions
 }
 
-func startService(tb testing.TB, topology string, args ...string) *service {
+func startService(tb testing.TB, topology string) *service {
 	tb.Helper()
 	switch topology {
 	case "postgres":
-		return startPostgres(tb, args...)
+		return newPostgres(tb, servers.StartPostgres(tb))
 	case "standby":
 		return startPair(tb)
 	}
-	s := &service{Name: topology, Topology: servers.StartTopology(tb, topology, args...)}
+	s := &service{Name: topology, Topology: servers.StartTopology(tb, topology)}
 	if s.Quorum != nil {
 		s.beside = &beside{store: servers.StartRedis(tb), restartDelay: allNodesCount}
 	}
@@ -89,11 +88,21 @@ type client struct {
 	restartDelay time.Duration
 }
 
-// setting changes the options of a client. Nil changes nothing.
+// setting changes the options of a client, or those of the Lockers over it. Nil changes nothing.
 type setting struct {
 	redis    func(*redis.UniversalOptions)
 	postgres func(*pgxpool.Config)
+	lock     func(*distlock.Options)
 }
+
+func ofRedis(change func(*redis.UniversalOptions)) setting { return setting{redis: change} }
+func ofLock(change func(*distlock.Options)) setting        { return setting{lock: change} }
+
+func withTTL(d time.Duration) setting  { return ofLock(func(o *distlock.Options) { o.TTL = d }) }
+func withWait(d time.Duration) setting { return ofLock(func(o *distlock.Options) { o.Wait = d }) }
+func renewing(d time.Duration) setting { return ofLock(func(o *distlock.Options) { o.RenewEvery = d }) }
+
+var forever = withWait(-1)
 
 // open makes a client.
 func (t target) open(with ...setting) (client, error) {
@@ -159,9 +168,6 @@ func dialedBy(dial dialer) setting {
 	}
 }
 
-// ofRedis is a setting of a client of Redis.
-func ofRedis(change func(*redis.UniversalOptions)) setting { return setting{redis: change} }
-
 // calls is what each request about a lock contains, and acquires what those contain that may grant
 // it.
 func (s *service) calls() string {
@@ -202,23 +208,6 @@ func (s *service) failover(key string) failover {
 	}
 }
 
-// pause stops the server of a key.
-func (s *service) pause(key string) (resume func()) {
-	if s.postgres != nil {
-		s.postgres.server.Pause()
-		return s.postgres.server.Resume
-	}
-	servers := s.deciding(key)
-	for _, server := range servers {
-		server.Pause()
-	}
-	return func() {
-		for _, server := range servers {
-			server.Resume()
-		}
-	}
-}
-
 // user makes one with these rights on each node, and returns the client's setting.
 func (s *service) user(tb testing.TB, name string, rights ...string) setting {
 	tb.Helper()
@@ -229,10 +218,16 @@ func (s *service) user(tb testing.TB, name string, rights ...string) setting {
 // withoutReplays is the setting of a client that sends everything once.
 var withoutReplays = ofRedis(func(o *redis.UniversalOptions) { o.MaxRetries, o.MaxRedirects = -1, 3 })
 
-// locker makes a silent Locker over a client of the service, that the test closes.
-func locker(tb testing.TB, client client, opts distlock.Options) *distlock.Locker {
+// locker makes a Locker over a client of its own. The test closes both.
+func (s *service) locker(tb testing.TB, with ...setting) *distlock.Locker {
 	tb.Helper()
-	l, err := newLocker(client, opts)
+	return locker(tb, s.client(tb, with...), with...)
+}
+
+// locker makes a Locker over a client, that the test closes.
+func locker(tb testing.TB, client client, with ...setting) *distlock.Locker {
+	tb.Helper()
+	l, err := newLocker(client, with...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -246,19 +241,26 @@ func locker(tb testing.TB, client client, opts distlock.Options) *distlock.Locke
 	return l
 }
 
-// newLocker makes a silent Locker.
-func newLocker(client client, opts distlock.Options) (*distlock.Locker, error) {
-	opts.Namespace = cmp.Or(opts.Namespace, namespace)
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
+// options are those of a silent Locker.
+func options(with ...setting) *distlock.Options {
+	opts := &distlock.Options{Namespace: namespace, Logger: slog.New(slog.DiscardHandler)}
+	for _, change := range with {
+		if change.lock != nil {
+			change.lock(opts)
+		}
 	}
+	return opts
+}
+
+func newLocker(client client, with ...setting) (*distlock.Locker, error) {
+	opts := options(with...)
 	if client.postgres != nil {
-		return pglock.New(context.Background(), client.postgres, &pglock.Options{Options: opts})
+		return pglock.New(context.Background(), client.postgres, &pglock.Options{Options: *opts})
 	}
 	if client.nodes != nil {
-		return redlock.New(client.nodes, &redlock.Options{Options: opts, RestartDelay: client.restartDelay})
+		return redlock.New(client.nodes, &redlock.Options{Options: *opts, RestartDelay: client.restartDelay})
 	}
-	return redislock.New(client.redis, &opts)
+	return redislock.New(client.redis, opts)
 }
 
 func mustAcquire(tb testing.TB, l *distlock.Locker, key string) *distlock.Lease {

@@ -81,7 +81,7 @@ func serveTurns(_ context.Context, parent *child.Line, o sessionOrder) error {
 		if clients[i], err = o.Service.open(); err != nil {
 			return err
 		}
-		if lockers[i], err = newLocker(clients[i], distlock.Options{TTL: o.TTL, Holder: "child"}); err != nil {
+		if lockers[i], err = newLocker(clients[i], withTTL(o.TTL)); err != nil {
 			return err
 		}
 	}

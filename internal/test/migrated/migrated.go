@@ -26,3 +26,22 @@ func Database(tb testing.TB, server *servers.Postgres) *servers.PostgresDatabase
 	}
 	return db
 }
+
+// EmptyRedis returns the URL of the shared Redis without data. Only for tests that are not parallel.
+func EmptyRedis(tb testing.TB) string {
+	tb.Helper()
+	server := servers.SharedServer()
+	if _, err := server.Do("FLUSHALL"); err != nil {
+		tb.Fatal(err)
+	}
+	return server.URL()
+}
+
+// OnEach runs a test with a URL of each backend, without data. Only for tests that are not parallel.
+func OnEach(t *testing.T, test func(t *testing.T, url string)) {
+	t.Helper()
+	postgres := Database(t, servers.SharedPostgres(t)).URL()
+	for name, url := range map[string]string{"mem": "mem://", "redis": EmptyRedis(t), "postgres": postgres} {
+		t.Run(name, func(t *testing.T) { test(t, url) })
+	}
+}

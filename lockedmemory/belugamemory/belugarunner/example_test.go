@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
@@ -33,28 +32,4 @@ func ExampleNew() {
 	// Output:
 	// You asked: Where is my order? <nil>
 	// agent 1
-}
-
-// The model gets the turns before the question.
-func ExampleHistory() {
-	model := belugarunner.History(&asked{}) // in an application, the model of a provider
-	runner, err := belugarunner.New(agent.New("assistant", agent.WithLLM(model)), "mem://", &belugarunner.Options{Namespace: "history"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer runner.Shutdown(context.Background())
-
-	for _, question := range []string{"My name is Ada.", "What is my name?"} {
-		for event, err := range runner.Run(context.Background(), "session-4711", schema.NewHumanMessage(question)) {
-			if err != nil {
-				log.Fatal(err)
-			}
-			fmt.Println(event.Type, event.Text)
-		}
-	}
-	// Output:
-	// text re My name is Ada.
-	// done re My name is Ada.
-	// text re What is my name?
-	// done re What is my name?
 }

@@ -137,8 +137,7 @@ func TestHistory_followsTheSystemMessage_withinTheBudget(t *testing.T) {
 		assistant, session := asks(belugarunner.History(m), stream), "s"
 		if stream { // a service that returns all turns
 			all := runtime.NewInMemorySessionService()
-			created, err := all.Create(t.Context(), assistant.ID())
-			must(t, err)
+			created := must2(all.Create(t.Context(), assistant.ID()))
 			session, options.SessionService = created.ID, all
 		}
 		r := newRunner(t, assistant, "mem://", options)
@@ -297,8 +296,7 @@ func TestHistory_notUsed_storesNoTools(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t, agent.New("agent", agent.WithLLM(&asked{})), "mem://", belugarunner.Options{Namespace: t.Name()})
 	talk(t, r, "s", "my order?")
-	session, err := r.Sessions().Get(t.Context(), "s")
-	must(t, err)
+	session := must2(r.Sessions().Get(t.Context(), "s"))
 	if session.Turns[0].Metadata != nil {
 		t.Errorf("the turn has the metadata %v", session.Turns[0].Metadata)
 	}

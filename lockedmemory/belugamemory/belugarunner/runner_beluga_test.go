@@ -8,12 +8,14 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
+	"github.com/lookatitude/beluga-ai/v2/tool"
 
 	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/runtime"
-
-	"github.com/belugalock/belugalock/distlock"
 )
 
 // planner answers with the result of a function.
@@ -49,7 +51,7 @@ func TestNew_L_agentsOfBeluga(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onMem(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				slow := newThinks()
 				r := newRunner(t, test(slow), "mem://")
 				ctx, cancel := context.WithCancel(t.Context())
@@ -58,17 +60,26 @@ func TestNew_L_agentsOfBeluga(t *testing.T) {
 					t.Errorf("%v", err)
 				}
 				time.AfterFunc(time.Minute, func() { close(slow.goOn) })
-				start := time.Now()
-				lease, err := r.Locker().Acquire(t.Context(), "s", distlock.WithWait(time.Hour))
-				must(t, err)
-				must(t, lease.Release(t.Context()))
-				if took := time.Since(start); took != time.Minute {
+				if took := freeAfter(t, r, "s"); took != time.Minute {
 					t.Errorf("the session is free after %s, and the agent ended after a minute", took)
 				}
-				if got := said(t, r, "s"); got != "" {
-					t.Errorf("the turns %q", got)
-				}
+				said(t, r, "s", "")
 			})
 		})
 	}
+}
+
+// A hook of Beluga refuses the call of a tool without an event.
+func TestHistory_onBeluga_hooks(t *testing.T) {
+	m := &asked{}
+	order := tool.NewFuncTool("order", "an order", func(context.Context, struct {
+		ID string `json:"id"`
+	}) (*tool.Result, error) {
+		panic("its call is refused")
+	})
+	refuses := agent.WithHooks(agent.Hooks{OnToolCall: func(context.Context, agent.ToolCallInfo) error { return errAgent }})
+	r := newRunner(t, agent.New("agent", agent.WithLLM(belugarunner.History(m)), agent.WithTools([]tool.Tool{order}), refuses), "mem://")
+	talk(t, r, "s", "my order?", "bye")
+	m.got(t, `human my order?|ai [{1 order {"id":"7"}}]|tool no result: the call was refused, or a plugin has removed its result|ai re `+
+		errAgent.Error()+"|human bye")
 }

@@ -9,10 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	goruntime "runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/config"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
+	"github.com/belugalock/belugalock/internal/test/migrated"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
@@ -66,7 +68,7 @@ func TestRunner_L_freesItsSession(t *testing.T) {
 		"ignores its context after the agent": {plugin: after(works(time.Minute)), longer: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onMem(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				if test.agent == nil {
 					test.agent = echo
 				}
@@ -84,16 +86,10 @@ func TestRunner_L_freesItsSession(t *testing.T) {
 						}
 					}
 				}()
-				start := time.Now()
-				lease, err := r.Locker().Acquire(t.Context(), "s", distlock.WithWait(time.Hour))
-				must(t, err)
-				must(t, lease.Release(t.Context()))
-				if took := time.Since(start); took != test.longer {
+				if took := freeAfter(t, r, "s"); took != test.longer {
 					t.Errorf("the session is free after %s, want %s", took, test.longer)
 				}
-				if got := said(t, r, "s"); got != test.stored {
-					t.Errorf("the turns %q, want %q", got, test.stored)
-				}
+				said(t, r, "s", test.stored)
 			})
 		})
 	}
@@ -114,58 +110,27 @@ func TestRunner_L_panicFreesItsSession(t *testing.T) {
 	server := servers.StartRedis(t)
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestRunner_L_panicFreesItsSession$")
 	cmd.Env = append(os.Environ(), "PANICKING_RUNNER="+server.URL())
-	in, err := cmd.StdinPipe()
-	must(t, err)
-	out, err := cmd.StdoutPipe()
-	must(t, err)
+	in := must2(cmd.StdinPipe())
+	out := must2(cmd.StdoutPipe())
 	must(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "at work"; {
 	}
-	other, err := lockurl.Open(t.Context(), server.URL(), nil)
-	must(t, err)
+	other := must2(lockurl.Open(t.Context(), server.URL(), nil))
 	defer closeLocker(t, other)
 	free := func() bool {
-		info, err := other.Inspect(t.Context(), "s")
-		must(t, err)
+		info := must2(other.Inspect(t.Context(), "s"))
 		return !info.Held
 	}
 	if free() {
 		t.Error("the session is free while the agent works")
 	}
 	began := time.Now()
-	_, err = io.WriteString(in, "\n")
-	must(t, err)
+	must(t, second(io.WriteString(in, "\n")))
 	servers.Await(t, 20*time.Second, "the session is free", free)
 	if took := time.Since(began); took > 10*time.Second { // the TTL is 30 s
 		t.Errorf("free after %s", took)
 	}
-}
-
-// The first request acquires the lock, the second reads the session. The third stores the session and
-// releases the lock.
-func TestRunner_threeRequests(t *testing.T) {
-	server := servers.StartRedis(t)
-	r := newRunner(t, answers(echo), server.URL())
-	before := requests(t, server)
-	own := requests(t, server) - before
-	for n := range 3 {
-		before = requests(t, server)
-		answered(t, "answer to q")(say(t, t.Context(), r, "s", "q"))
-		if got := requests(t, server) - before - own; n > 1 && got != 3 { // the first two load scripts
-			t.Errorf("%d requests", got)
-		}
-	}
-}
-
-var reads = regexp.MustCompile(`total_reads_processed:(\d+)`)
-
-// requests returns how many requests the server has read.
-func requests(t testing.TB, server *servers.Redis) int {
-	t.Helper()
-	info, err := server.Do("INFO", "stats")
-	must(t, err)
-	return must2(strconv.Atoi(reads.FindStringSubmatch(info)[1]))
 }
 
 func TestRunner_S1_insideADo_keepsItsLock(t *testing.T) {
@@ -186,8 +151,7 @@ func TestRunner_S1_insideADo_keepsItsLock(t *testing.T) {
 func TestNew_sharesTheLocker(t *testing.T) {
 	server := servers.StartRedis(t)
 	r := newRunner(t, answers(echo), server.URL())
-	mem, err := belugamemory.New(config.ProviderConfig{BaseURL: server.URL()})
-	must(t, err)
+	mem := must2(belugamemory.New(config.ProviderConfig{BaseURL: server.URL()}))
 	defer mem.Close(context.Background())
 	for name, test := range map[string]struct {
 		locker *distlock.Locker
@@ -204,7 +168,6 @@ func TestNew_sharesTheLocker(t *testing.T) {
 		}
 	}
 	// A memory of the same server, namespace and session has messages of its own, under the same lease.
-	ctx := core.WithSessionID(t.Context(), "s")
 	saves := newRunner(t, answers(func(ctx context.Context, input string) (string, error) {
 		in, out := question(input)
 		return "saved", mem.Save(ctx, in, out)
@@ -212,29 +175,24 @@ func TestNew_sharesTheLocker(t *testing.T) {
 	for range 2 {
 		answered(t, "saved")(say(t, t.Context(), saves, "s", "q"))
 	}
-	messages, err := mem.Load(ctx, "")
-	if got := said(t, saves, "s"); err != nil || len(messages) != 4 || got != "q q" {
-		t.Errorf("the memory has %d messages, %v; the session has the turns %q", len(messages), err, got)
+	if messages, err := mem.Load(core.WithSessionID(t.Context(), "s"), ""); err != nil || len(messages) != 4 {
+		t.Errorf("the memory has %d messages, %v", len(messages), err)
 	}
-	list, err := server.Do("KEYS", "*")
-	if err != nil || !strings.Contains(list, "distlock:{s}") || !strings.Contains(list, "run:{s}") {
-		t.Errorf("the keys are %q, %v", list, err)
-	}
+	said(t, saves, "s", "q q")
 }
 
 // Busy is for runs. Create and Delete wait for the session.
 func TestSessions_busy_wait(t *testing.T) {
-	onMem(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRunner(t, answers(echo), "mem://", belugarunner.Options{Busy: lockedmemory.Refuse})
 		for name, test := range map[string]func(ctx context.Context) error{
 			"Create": func(ctx context.Context) error { return second(r.Sessions().Create(ctx, "agent")) },
 			"Delete": func(ctx context.Context) error { return r.Sessions().Delete(ctx, "s") },
 		} {
-			lease, err := r.Locker().Acquire(t.Context(), "s")
-			must(t, err)
+			lease := must2(r.Locker().Acquire(t.Context(), "s"))
 			time.AfterFunc(time.Second, func() { _ = lease.Release(context.Background()) })
 			start := time.Now()
-			err = test(core.WithSessionID(t.Context(), "s"))
+			err := test(core.WithSessionID(t.Context(), "s"))
 			took := time.Since(start).Round(time.Millisecond)
 			if took != time.Second || errors.Is(err, distlock.ErrNotAcquired) {
 				t.Errorf("%s: after %s: %v", name, took, err)
@@ -245,58 +203,109 @@ func TestSessions_busy_wait(t *testing.T) {
 
 // A session belongs to one agent.
 func TestRunner_sessionOfAnotherAgent_refused(t *testing.T) {
-	onMem(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		first := newRunner(t, answers(echo), "mem://")
-		second := newRunner(t, never("the session is another's"), "mem://", belugarunner.Options{AgentID: "another"})
+		other := newRunner(t, never("the session is another's"), "mem://", belugarunner.Options{AgentID: "another"})
 		talk(t, first, "s", "q")
 		for range 2 {
-			_, err := say(t, t.Context(), second, "s", "q")
-			refusedWith(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+			refusedWith(t, second(say(t, t.Context(), other, "s", "q")), core.ErrInvalidInput, distlock.ErrInvalidOption)
 		}
-		if got := said(t, first, "s"); got != "q" {
-			t.Errorf("the turns %q", got)
-		}
+		said(t, first, "s", "q")
 		// A session that names no agent is for all.
-		_, err := first.Sessions().Create(core.WithSessionID(t.Context(), "open"), "")
-		must(t, err)
+		must(t, second(first.Sessions().Create(core.WithSessionID(t.Context(), "open"), "")))
 		answered(t, "answer to q")(say(t, t.Context(), first, "open", "q"))
 		stored, err := first.Sessions().Get(t.Context(), "s")
 		if err != nil || stored.AgentID != "agent" || stored.ID != "s" {
 			t.Errorf("%+v, %v", stored, err)
 		}
-		_, err = say(t, t.Context(), first, "", "q")
-		refusedWith(t, err, core.ErrInvalidInput, distlock.ErrInvalidKey)
+		refusedWith(t, second(say(t, t.Context(), first, "", "q")), core.ErrInvalidInput, distlock.ErrInvalidKey)
 	})
 }
 
-// A run may contain a run of another session. Two that wait for each other end.
-func TestRunner_L_nestedRuns(t *testing.T) {
-	onMem(t, func(t *testing.T) {
-		var inside, all sync.WaitGroup
-		var r *belugarunner.Runner
-		r = newRunner(t, answers(func(ctx context.Context, input string) (string, error) {
-			to, rest, ok := strings.Cut(input, " ")
-			if !ok {
-				return input, nil
+// counters are those of requests and bytes in the statistics of Redis.
+var counters = []*regexp.Regexp{regexp.MustCompile(`total_reads_processed:(\d+)`), regexp.MustCompile(`total_net_\w+_bytes:(\d+)`)}
+
+// The first request of a run acquires the lock, the second reads the session. The third stores the session
+// and releases the lock. A run costs the same at turn 20 and long after: requests, bytes between client and
+// server, and memory.
+func TestRunner_cost_staysTheSame(t *testing.T) {
+	server := servers.StartRedis(t)
+	r := newRunner(t, answers(echo), server.URL())
+	spent := func() (all [3]int) {
+		stats := must2(server.Do("INFO", "stats"))
+		for i, counter := range counters {
+			for _, n := range counter.FindAllStringSubmatch(stats, -1) {
+				all[i] += must2(strconv.Atoi(n[1]))
 			}
-			inside.Done()
-			inside.Wait() // all outer runs are at work
-			return say(t, ctx, r, to, rest)
-		}), "mem://", belugarunner.Options{Wait: time.Minute})
-		inside.Add(1)
-		answered(t, "ok")(say(t, t.Context(), r, "a", "b ok"))
-		inside.Add(2)
-		start := time.Now()
-		for _, each := range [][2]string{{"a", "b x"}, {"b", "a x"}} {
-			all.Go(func() {
-				if _, err := say(t, t.Context(), r, each[0], each[1]); err != nil {
-					refusedWith(t, err, core.ErrTimeout, distlock.ErrNotAcquired)
-				}
-			})
 		}
-		all.Wait()
-		if took := time.Since(start); took > time.Minute+time.Second {
-			t.Errorf("they waited for %s", took)
+		var m goruntime.MemStats
+		goruntime.ReadMemStats(&m)
+		all[2] = int(m.TotalAlloc)
+		return all
+	}
+	const sampled, later = 20, 600
+	turn := 0
+	cost := func() (each [3]int) {
+		begin := spent()
+		for range sampled { // 16 turns of this size are more than the default of History
+			talk(t, r, "s", fmt.Sprintf("%08d %s", turn, strings.Repeat("why? ", 200)))
+			turn++
+		}
+		for i, end := range spent() {
+			each[i] = (end - begin[i]) / sampled // so requests of the test and of renewals do not count
+		}
+		return each
+	}
+	cost() // it loads the scripts, too
+	early := cost()
+	var late [3]int
+	for turn < later {
+		late = cost()
+	}
+	if early[0] != 3 || late[0] != 3 || late[1] > early[1]*11/10 || late[2] > early[2]*13/10 {
+		t.Errorf("requests, bytes and memory of a run are %d at turn 20, and %d at turn %d; want 3 requests", early, late, later)
+	}
+}
+
+// A run reads the newest turns, and its Update leaves the others as they are.
+func TestRunner_O_unreadTurns_stay(t *testing.T) {
+	migrated.OnEach(t, func(t *testing.T, url string) {
+		var seen []int
+		change := func(s *runtime.Session) {}
+		plugin := &hooks{before: func(_ context.Context, s *runtime.Session, input schema.Message) (schema.Message, error) {
+			seen = append(seen, len(s.Turns))
+			change(s)
+			return input, nil
+		}}
+		r := newRunner(t, answers(echo), url, belugarunner.Options{Namespace: "unread", History: 40, Plugins: []runtime.Plugin{plugin}})
+		talk(t, r, "s", "0", "1", "2", "3", "4", "5") // 8 tokens for two messages, and about 4 for their texts
+		if want := "[0 1 2 3 3 3]"; fmt.Sprint(seen) != want {
+			t.Errorf("plugins have seen %v turns, want %s", seen, want)
+		}
+		after := func(input, want string) {
+			t.Helper()
+			talk(t, r, "s", input)
+			said(t, r, "s", want)
+		}
+		change = func(s *runtime.Session) { s.Turns[0].Input = schema.NewHumanMessage("edited") }
+		after("6", "0 1 2 edited 4 5 6")
+		change = func(s *runtime.Session) { s.Turns = s.Turns[len(s.Turns)-1:] }
+		after("7", "0 1 2 6 7")
+		change = func(*runtime.Session) {}
+		after("8", "0 1 2 6 7 8")
+	})
+}
+
+func TestMaxTurns_keepsTheNewest(t *testing.T) {
+	migrated.OnEach(t, func(t *testing.T, url string) {
+		r := newRunner(t, answers(echo), url, belugarunner.Options{Namespace: "max", MaxTurns: 3})
+		for n := range 9 {
+			talk(t, r, "s", fmt.Sprint(n))
+		}
+		said(t, r, "s", "5 6 7 8") // a run removes the turns before its own
+		session := must2(r.Sessions().Get(t.Context(), "s"))
+		if session.AgentID != "agent" || session.CreatedAt.IsZero() {
+			t.Errorf("the session is %+v", session)
 		}
 	})
 }

@@ -251,6 +251,14 @@ func (p *place) free(i *instance) bool {
 	return !info.Held
 }
 
+// isFree checks whether the lock of the session is free.
+func (p *place) isFree(i *instance, want bool) {
+	p.t.Helper()
+	if p.free(i) != want {
+		p.t.Errorf("the lock is free: %t, want %t", !want, want)
+	}
+}
+
 // cancelled begins a run of the instance and cancels it while its agent a works.
 func (p *place) cancelled(i *instance, a *thinks, input string) {
 	p.t.Helper()
@@ -314,12 +322,6 @@ func everywhere(t *testing.T, test func(t *testing.T, p *place)) {
 	t.Parallel()
 	t.Run("in process", func(t *testing.T) { onFakeTime(t, test) })
 	t.Run("on Redis", func(t *testing.T) { onRedis(t, test) })
-}
-
-// onMem runs a test with mem:// on a clock of its own.
-func onMem(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, test)
 }
 
 // newRunner makes a Runner that ends with the test.
@@ -387,15 +389,28 @@ func talk(t testing.TB, r *belugarunner.Runner, session string, inputs ...string
 	}
 }
 
-// said returns the inputs of a session's turns.
-func said(t testing.TB, r *belugarunner.Runner, session string) string {
+// said checks the inputs of a session's turns, or that there is "no session".
+func said(t testing.TB, r *belugarunner.Runner, session, want string) {
 	t.Helper()
 	stored, err := r.Sessions().Get(t.Context(), session)
-	if coded := (*core.Error)(nil); errors.As(err, &coded) && coded.Code == core.ErrNotFound {
-		return "no session"
+	got := "no session"
+	if coded := (*core.Error)(nil); !errors.As(err, &coded) || coded.Code != core.ErrNotFound {
+		must(t, err)
+		got = inputs(stored)
 	}
+	if got != want {
+		t.Errorf("the session has the turns %q, want %q", got, want)
+	}
+}
+
+// freeAfter returns the time until the lock of a session is free.
+func freeAfter(t testing.TB, r *belugarunner.Runner, session string) time.Duration {
+	t.Helper()
+	start := time.Now()
+	lease, err := r.Locker().Acquire(t.Context(), session, distlock.WithWait(time.Hour))
 	must(t, err)
-	return inputs(stored)
+	must(t, lease.Release(t.Context()))
+	return time.Since(start)
 }
 
 func inputs(session *runtime.Session) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/test/migrated"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/services"
@@ -26,17 +27,13 @@ import (
 // newService makes a service as another instance does: two on one URL share the sessions.
 func newService(t testing.TB, url string) testService {
 	t.Helper()
-	s, err := services.Enter(url)
-	must(t, err)
+	s := must2(services.Enter(url))
 	t.Cleanup(func() {
 		must(t, <-s.Leave())
 	})
-	locker, err := s.Locker(distlock.Options{TTL: 5 * time.Second, Wait: 10 * time.Second, Holder: rand.Text()})
-	must(t, err)
-	d, err := s.Sessions(storedriver.Retention{Namespace: "run"}, true)
-	must(t, err)
-	service, err := newSessionService(d, locker, 0)
-	must(t, err)
+	locker := must2(s.Locker(distlock.Options{TTL: 5 * time.Second, Wait: 10 * time.Second, Holder: rand.Text()}))
+	d := must2(s.Sessions(storedriver.Retention{Namespace: "run"}, true))
+	service := must2(newSessionService(d, locker, 0))
 	return testService{service, d}
 }
 
@@ -49,16 +46,14 @@ type testService struct {
 func withSession(t testing.TB, url string) (testService, context.Context) {
 	t.Helper()
 	s, ctx := newService(t, url), inSession(t, "id")
-	_, err := s.Create(ctx, "agent")
-	must(t, err)
+	must(t, second(s.Create(ctx, "agent")))
 	return s, ctx
 }
 
 // under runs fn with the lease of a session, as a run does.
 func (s testService) under(t testing.TB, ctx context.Context, id string, fn func(ctx context.Context)) {
 	t.Helper()
-	key, err := belugamemory.SessionKey(core.WithSessionID(ctx, id))
-	must(t, err)
+	key := must2(belugamemory.SessionKey(core.WithSessionID(ctx, id)))
 	must(t, s.locker.Do(ctx, key, func(ctx context.Context) error { fn(ctx); return nil }))
 }
 
@@ -74,8 +69,7 @@ func (s testService) update(t testing.TB, ctx context.Context, id string, change
 
 func (s testService) read(t testing.TB, ctx context.Context, id string) *runtime.Session {
 	t.Helper()
-	session, err := s.Get(ctx, id)
-	must(t, err)
+	session := must2(s.Get(ctx, id))
 	return session
 }
 
@@ -84,19 +78,12 @@ func appends(n int) func(*runtime.Session) {
 	return func(s *runtime.Session) { s.Turns = append(s.Turns, turn(n)) }
 }
 
-// onBackends runs a test over each backend, without data.
-func onBackends(t *testing.T, test func(t *testing.T, url string)) {
-	for name, url := range backends(t) {
-		t.Run(name, func(t *testing.T) { test(t, url) })
-	}
-}
-
 // onServices runs a test on Beluga's service and on this one, over each backend.
 func onServices(t *testing.T, test func(t *testing.T, s runtime.SessionService, in func(context.Context, string, func(context.Context)))) {
 	t.Run("Beluga's", func(t *testing.T) {
 		test(t, runtime.NewInMemorySessionService(), func(ctx context.Context, _ string, fn func(context.Context)) { fn(ctx) })
 	})
-	onBackends(t, func(t *testing.T, url string) {
+	migrated.OnEach(t, func(t *testing.T, url string) {
 		s := newService(t, url)
 		test(t, s, func(ctx context.Context, id string, fn func(context.Context)) { s.under(t, ctx, id, fn) })
 	})
@@ -126,8 +113,7 @@ func same(t testing.TB, got, want *runtime.Session) {
 func TestSessionService_O_keepsWhatUpdateGave(t *testing.T) {
 	onServices(t, func(t *testing.T, s runtime.SessionService, in func(context.Context, string, func(context.Context))) {
 		ctx := t.Context()
-		created, err := s.Create(ctx, "agent")
-		must(t, err)
+		created := must2(s.Create(ctx, "agent"))
 		if created.ID == "" || created.AgentID != "agent" || created.State == nil || created.CreatedAt.IsZero() {
 			t.Errorf("created %+v", created)
 		}
@@ -135,13 +121,11 @@ func TestSessionService_O_keepsWhatUpdateGave(t *testing.T) {
 		update := func(change func(session *runtime.Session)) {
 			t.Helper()
 			in(ctx, id, func(ctx context.Context) {
-				session, err := s.Get(ctx, id)
-				must(t, err)
+				session := must2(s.Get(ctx, id))
 				change(session)
 				want := *session
 				must(t, s.Update(ctx, session))
-				got, err := s.Get(ctx, id)
-				must(t, err)
+				got := must2(s.Get(ctx, id))
 				same(t, got, &want)
 				if got == session {
 					t.Error("Get returned the caller's session")
@@ -167,8 +151,7 @@ func TestSessionService_O_keepsWhatUpdateGave(t *testing.T) {
 		})
 		update(func(s *runtime.Session) { s.ExpiresAt = time.Time{} })
 		must(t, s.Delete(ctx, id))
-		_, err = s.Get(ctx, id)
-		isNotFound(t, err)
+		isNotFound(t, second(s.Get(ctx, id)))
 		isNotFound(t, s.Delete(ctx, id))
 	})
 }
@@ -181,23 +164,19 @@ func isNotFound(t testing.TB, err error) {
 }
 
 func TestSessionService_expired_notFound(t *testing.T) {
-	onBackends(t, func(t *testing.T, url string) {
+	migrated.OnEach(t, func(t *testing.T, url string) {
 		s := newService(t, url)
 		ctx := inSession(t, "a:b")
-		session, err := s.Create(ctx, "agent")
-		must(t, err)
+		session := must2(s.Create(ctx, "agent"))
 		if session.ID != "a:b" {
 			t.Errorf("the ID is %q", session.ID)
 		}
-		_, err = s.Create(ctx, "agent")
-		mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidOption)
+		mustHaveCode(t, second(s.Create(ctx, "agent")), core.ErrInvalidInput, distlock.ErrInvalidOption)
 		s.update(t, ctx, "a:b", func(s *runtime.Session) {
 			s.Turns, s.ExpiresAt = append(s.Turns, turn(1)), time.Now().Add(-time.Millisecond)
 		})
-		_, err = s.Get(ctx, "a:b")
-		isNotFound(t, err)
-		session, err = s.Create(ctx, "next")
-		must(t, err)
+		isNotFound(t, second(s.Get(ctx, "a:b")))
+		session = must2(s.Create(ctx, "next"))
 		got := s.read(t, ctx, "a:b")
 		same(t, got, session)
 	})
@@ -205,11 +184,10 @@ func TestSessionService_expired_notFound(t *testing.T) {
 
 // An Update is refused, and writes nothing, unless its session was read last under the same lease.
 func TestSessionService_S1_outdatedUpdate_refused(t *testing.T) {
-	onBackends(t, func(t *testing.T, url string) {
+	migrated.OnEach(t, func(t *testing.T, url string) {
 		s, other := newService(t, url), newService(t, url)
 		ctx, id := inSession(t, "id"), "id"
-		created, err := s.Create(ctx, "agent")
-		must(t, err)
+		created := must2(s.Create(ctx, "agent"))
 		refused := func(ctx context.Context, session *runtime.Session, sentinel error) {
 			t.Helper()
 			before := other.read(t, ctx, id)
@@ -235,12 +213,10 @@ func TestSessionService_S1_outdatedUpdate_refused(t *testing.T) {
 			first.Turns = append(first.Turns, turn(1))
 			must(t, s.Update(ctx, first))
 			refused(ctx, second, distlock.ErrLost)
-			twin, err := newSessionService(s.driver, s.locker, 0)
-			must(t, err)
+			twin := must2(newSessionService(s.driver, s.locker, 0))
 			first.Turns = append(first.Turns, turn(2))
 			must(t, s.Update(ctx, first))
-			session, err := twin.Get(ctx, id)
-			must(t, err)
+			session := must2(twin.Get(ctx, id))
 			must(t, twin.Update(ctx, session))
 			refused(ctx, first, distlock.ErrLost)
 			first = s.read(t, ctx, id)
@@ -257,30 +233,25 @@ func TestSessionService_S1_outdatedUpdate_refused(t *testing.T) {
 			t.Errorf("the turns are %v", got.Turns)
 		}
 		mustHaveCode(t, s.Update(ctx, nil), core.ErrInvalidInput, distlock.ErrInvalidOption)
-		_, err = s.Get(ctx, "")
-		mustHaveCode(t, err, core.ErrInvalidInput, distlock.ErrInvalidKey)
+		mustHaveCode(t, second(s.Get(ctx, "")), core.ErrInvalidInput, distlock.ErrInvalidKey)
 	})
 }
 
 func TestSessionService_tenants_seeTheirOwn(t *testing.T) {
-	onBackends(t, func(t *testing.T, url string) {
+	migrated.OnEach(t, func(t *testing.T, url string) {
 		s := newService(t, url)
 		ctx := core.WithTenant(inSession(t, "id"), "one")
-		session, err := s.Create(ctx, "agent")
-		must(t, err)
+		session := must2(s.Create(ctx, "agent"))
 		if session.TenantID != "one" {
 			t.Errorf("the tenant is %q", session.TenantID)
 		}
 		another := core.WithTenant(t.Context(), "two")
-		_, err = s.Get(another, "id")
-		isNotFound(t, err)
+		isNotFound(t, second(s.Get(another, "id")))
 		isNotFound(t, s.Delete(another, "id"))
 		s.under(t, another, "id", func(ctx context.Context) {
 			mustHaveCode(t, s.Update(ctx, session), core.ErrInvalidInput, distlock.ErrInvalidOption)
 		})
-		if _, err = s.Get(ctx, "id"); err != nil {
-			t.Error(err)
-		}
+		must(t, second(s.Get(ctx, "id")))
 	})
 }
 
@@ -325,10 +296,8 @@ func TestSessionService_futureVersion_refused(t *testing.T) {
 	head, _, _, err := encodeSession(&runtime.Session{})
 	must(t, err)
 	must(t, s.locked.Append(ctx, bytes.Replace(head, []byte(`"v":1`), []byte(`"v":3`), 1)))
-	_, err = s.Get(ctx, "id")
-	mustHaveCode(t, err, core.ErrInvalidInput, sessionstore.ErrCodec)
-	_, err = s.Create(ctx, "agent")
-	mustHaveCode(t, err, core.ErrInvalidInput, sessionstore.ErrCodec)
+	mustHaveCode(t, second(s.Get(ctx, "id")), core.ErrInvalidInput, sessionstore.ErrCodec)
+	mustHaveCode(t, second(s.Create(ctx, "agent")), core.ErrInvalidInput, sessionstore.ErrCodec)
 	if stored, err := s.locked.Last(ctx, 9); err != nil || len(stored) != 1 {
 		t.Errorf("%d updates are stored: %v", len(stored), err)
 	}
@@ -350,8 +319,7 @@ func TestSessionService_O_nextVersion_isKept(t *testing.T) {
 			ctx := inSession(t, "id")
 			must(t, s.locked.Append(ctx, []byte(text)))
 			s.update(t, ctx, "id", appends(1))
-			stored, err := s.locked.Last(ctx, 9)
-			must(t, err)
+			stored := must2(s.locked.Last(ctx, 9))
 			if len(stored) != 2 || string(stored[0].Input()) != text {
 				t.Errorf("%d updates are stored, the first is\n%s\nwant\n%s", len(stored), stored[0].Input(), text)
 			}
@@ -361,7 +329,7 @@ func TestSessionService_O_nextVersion_isKept(t *testing.T) {
 
 // A history of several pieces that was changed at its beginning.
 func TestSessionService_O_manyTurns_replaced(t *testing.T) {
-	s, ctx := withSession(t, sharedURL(t))
+	s, ctx := withSession(t, migrated.EmptyRedis(t))
 	s.under(t, ctx, "id", func(ctx context.Context) {
 		session := s.read(t, ctx, "id")
 		for n := range 5 {
@@ -386,8 +354,7 @@ func TestSessionService_notWritten_repeatable(t *testing.T) {
 		session := s.read(t, ctx, "id")
 		session.Turns = []schema.Turn{turn(1)}
 		maxMemory := func(bytes string) {
-			_, err := server.Do("CONFIG", "SET", "maxmemory", bytes)
-			must(t, err)
+			must(t, second(server.Do("CONFIG", "SET", "maxmemory", bytes)))
 		}
 		maxMemory("1")
 		mustHaveCode(t, s.Update(ctx, session), core.ErrProviderDown, distlock.ErrRefused)

@@ -3,14 +3,26 @@ package belugarunner
 import (
 	"context"
 	"errors"
+	"flag"
 	"strings"
 	"testing"
 
+	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/core"
 
-	"github.com/belugalock/belugalock/internal/test/migrated"
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// The tests mostly wait for servers, so more tests than processors run at once.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	leakcheck.VerifyTestMain(servers.Sharing{M: m})
+}
 
 // inSession returns a context of a session.
 func inSession(t testing.TB, id string) context.Context { return core.WithSessionID(t.Context(), id) }
@@ -31,26 +43,30 @@ func mustHaveCode(t testing.TB, err error, code core.ErrorCode, sentinel error) 
 	}
 }
 
-// sharedURL returns the URL of the shared server without data. Only for tests that are not
-// parallel.
-func sharedURL(t testing.TB) string {
-	t.Helper()
-	server := servers.SharedServer()
-	_, err := server.Do("FLUSHALL")
-	must(t, err)
-	return server.URL()
-}
-
-// backends returns a URL of each backend, without data.
-func backends(t testing.TB) map[string]string {
-	t.Helper()
-	db := migrated.Database(t, servers.SharedPostgres(t))
-	return map[string]string{"mem": "mem://", "redis": sharedURL(t), "postgres": db.URL()}
-}
-
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
+
+func must2[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// Over makes a Runner over a Locker, with an own SessionService.
+func Over(a agent.Agent, locker *distlock.Locker, opts *Options) (*Runner, error) {
+	r, err := newRunner(a, opts)
+	if err == nil {
+		err = r.lockWith(locker)
+	}
+	return r, err
+}
+
+// AwaitWorkers waits for the ends of all runs and of their workers.
+func (r *Runner) AwaitWorkers() { r.open.Wait() }

@@ -54,7 +54,7 @@ func refusedByShutdown(t *testing.T, r *belugarunner.Runner) {
 }
 
 func TestShutdown_refusesNewRuns(t *testing.T) {
-	onMem(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		other, r := newRunner(t, answers(echo), "mem://"), newRunner(t, never("it was shut down"), "mem://")
 		must(t, r.Shutdown(t.Context()))
 		for range 50 {
@@ -68,7 +68,7 @@ func TestShutdown_refusesNewRuns(t *testing.T) {
 
 // Shutdown ends the runs that wait for their session, and waits for the run that has it.
 func TestShutdown_endsWaiters(t *testing.T) {
-	onMem(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		slow := newThinks()
 		r := newRunner(t, answers(slow.agent), "mem://")
 		var all sync.WaitGroup
@@ -97,7 +97,7 @@ func TestShutdown_endsWaiters(t *testing.T) {
 
 // A caller that has gone does not learn that another instance could do the run.
 func TestShutdown_callerHasGone(t *testing.T) {
-	onMem(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		slow := newThinks()
 		r := newRunner(t, answers(slow.agent), "mem://")
 		go func() { _, _ = say(t, t.Context(), r, "s", "q") }()
@@ -136,7 +136,7 @@ func TestShutdown_waitsForWorkers(t *testing.T) {
 		"of a run inside a Do": {takes: time.Hour, within: true, opts: belugarunner.Options{MaxHold: 2 * time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onMem(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				slow := newThinks()
 				r := newRunner(t, answers(slow.agent), "mem://", test.opts)
 				run := func(ctx context.Context) error {
@@ -169,7 +169,7 @@ func TestShutdown_waitsForWorkers(t *testing.T) {
 		})
 	}
 	t.Run("but not for readers", func(t *testing.T) {
-		onMem(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			r := newRunner(t, answers(echo), "mem://")
 			for range r.Run(t.Context(), "s", schema.NewHumanMessage("q")) {
 				must(t, r.Shutdown(t.Context()))
@@ -181,8 +181,7 @@ func TestShutdown_waitsForWorkers(t *testing.T) {
 // lose takes a lock away from its holder, as an operator does.
 func lose(t *testing.T, l *distlock.Locker, key string) {
 	t.Helper()
-	info, err := l.Inspect(context.Background(), key)
-	must(t, err)
+	info := must2(l.Inspect(context.Background(), key))
 	name, breaker := driver.Name{Namespace: fencing.Options(l).Namespace, Key: key}, fencing.Driver(l).(driver.Breaker)
 	if broken, err := breaker.Break(context.Background(), name, info.Fence); !broken || err != nil {
 		t.Errorf("the lock was broken: %t, %v", broken, err)
@@ -191,7 +190,7 @@ func lose(t *testing.T, l *distlock.Locker, key string) {
 
 // An agent may release the lease of its run. The run fails, and Shutdown does not wait for it.
 func TestShutdown_afterAReleaseInTheRun(t *testing.T) {
-	onMem(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var r *belugarunner.Runner
 		r = newRunner(t, answers(func(ctx context.Context, input string) (string, error) {
 			lease, _ := r.Locker().FromContext(ctx, "s")
@@ -206,7 +205,7 @@ func TestShutdown_afterAReleaseInTheRun(t *testing.T) {
 
 // In a run, Shutdown would wait for itself.
 func TestShutdown_insideARun_refused(t *testing.T) {
-	onMem(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var r, other *belugarunner.Runner
 		refused := func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Hour)
@@ -224,10 +223,9 @@ func TestShutdown_insideARun_refused(t *testing.T) {
 
 // Shutdown leaves the server to the others, once.
 func TestShutdown_othersStay(t *testing.T) {
-	onMem(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		first, second := newRunner(t, answers(echo), "mem://"), newRunner(t, answers(echo), "mem://")
-		mem, err := belugamemory.New(config.ProviderConfig{BaseURL: "mem://"})
-		must(t, err)
+		mem := must2(belugamemory.New(config.ProviderConfig{BaseURL: "mem://"}))
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() { must(t, first.Shutdown(t.Context())) })

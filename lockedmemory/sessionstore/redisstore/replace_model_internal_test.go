@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/redisconn"
 	"github.com/belugalock/belugalock/internal/test/servers"
@@ -110,8 +111,7 @@ func (m *editModel) send(p packet) *redis.Cmd {
 		cmd = p.script.Run(ctx, m.client, m.keys, p.args...)
 	}
 	names := map[*redis.Script]string{modelLoad: "load", modelAppend: "append", modelClear: "clear", modelStage: "stage", modelSwap: "swap"}
-	name := names[p.script]
-	m.trace = append(m.trace, fmt.Sprintf("%s %v -> %v %v", name, p.args, cmd.Val(), cmd.Err()))
+	m.trace = append(m.trace, fmt.Sprintf("%s %v -> %v %v", names[p.script], p.args, cmd.Val(), cmd.Err()))
 	m.check(p, cmd)
 	return cmd
 }
@@ -130,7 +130,8 @@ func (m *editModel) entries() (all []placed) {
 	markers := 0
 	for _, e := range reply {
 		if text, ok := e.Values["m"].(string); ok {
-			all = append(all, placed{placeOf(e.ID), text})
+			place, _ := parsePlace(e.ID)
+			all = append(all, placed{place, text})
 		} else if markers++; e.Values["stage"] != nil || markers > 2 {
 			m.fail("%d markers: %v", markers, reply)
 		}
@@ -397,20 +398,15 @@ func (m *editModel) proceed(i int) {
 	if err != nil && !strings.Contains(err.Error(), "again and again") {
 		m.fail("%v", err)
 	}
-	if done && (v.Outcome == storedriver.Done) != e.write.applied && !m.overtaken(e.write) {
-		m.fail("%s is answered %d; it has taken effect: %t", e.write.kind, v.Outcome, e.write.applied)
+	w := e.write
+	overtaken := m.highest.Compare(w.place) > 0 || m.shown > w.place.Fence // then a copy may be refused
+	if done && (v.Outcome == storedriver.Done) != w.applied && !overtaken {
+		m.fail("%s is answered %d; it has taken effect: %t", w.kind, v.Outcome, w.applied)
 	}
 	if done || err != nil {
 		end()
 	}
 }
-
-// overtaken reports whether another write has followed. Then a copy of the first one may be refused.
-func (m *editModel) overtaken(w *write) bool {
-	return m.highest.Compare(w.place) > 0 || m.shown > w.place.Fence
-}
-
-func placeOf(id string) lockedmemory.Place { p, _ := parsePlace(id); return p }
 
 func (m *editModel) run(steps int) {
 	m.trace = append(m.trace, fmt.Sprintf("idle %s", m.idle))
@@ -467,14 +463,20 @@ func (m *editModel) lose() {
 	}
 }
 
+// newClient is a client of a server whose dumps show texts.
+func newClient(t *testing.T) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: servers.StartRedis(t, "--rdbcompression", "no").Addr(), MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
 // Leases save, load, clear and replace, steps are lost, late or repeated, and processes die.
 // Whatever happens: a write takes effect once and whole, in the order of places; a place has one
 // content; of erased content nothing is left.
 func TestReplace_S2_stepsFollowTheModel(t *testing.T) {
 	t.Parallel()
-	server := servers.StartRedis(t, "--rdbcompression", "no")
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
-	t.Cleanup(func() { _ = client.Close() })
+	client := newClient(t)
 	for seed := uint64(150); seed < 250; seed++ { // seed 206 is the first in which a log grows behind a swap
 		m := newEditModel(t, client, seed)
 		if seed%2 == 1 {
@@ -496,48 +498,167 @@ func newEditModel(t *testing.T, client *redis.Client, seed uint64) *editModel {
 		trace: []string{fmt.Sprint("seed ", seed)}}
 }
 
+// putIn writes an entry into the log, as another call does.
+func (m *editModel) putIn(place lockedmemory.Place) {
+	m.Helper()
+	if err := m.client.Do(m.Context(), "xadd", m.keys[0], place.String(), "m", m.text()).Err(); err != nil {
+		m.fail("%v", err)
+	}
+	m.history = m.entries()
+}
+
+// newEdit is a Replace of a place under the present token. Without a place it is a Fork.
+func (m *editModel) newEdit(at lockedmemory.Place, with ...lockedmemory.Place) *edit {
+	m.n[m.token]++
+	w := &write{kind: "replace", place: lockedmemory.Place{Fence: m.token, N: m.n[m.token]}}
+	access := storedriver.Access{Fence: m.token}
+	w.replace = storedriver.Replace{Write: storedriver.Write{Access: access, N: w.place.N, Op: fmt.Sprintf("%032x", w.place.N)}, From: at, To: at}
+	for _, place := range with {
+		w.replace.New = append(w.replace.New, storedriver.Entry{Place: place, Messages: [][]byte{[]byte(m.text())}})
+	}
+	return &edit{restaging: newRestaging(w.replace), write: w, most: 1}
+}
+
+// makeStep makes a step of an edit, and returns the outcome of the last.
+func (m *editModel) makeStep(e *edit) (outcome storedriver.Outcome, done bool) {
+	m.Helper()
+	v, done, err := e.takeReply(m.send(m.packet(e)))
+	if err != nil {
+		m.fail("%v", err)
+	}
+	return v.Outcome, done
+}
+
 // Two edits of one turn are as far as each other, and give their exchanges the same places. The first goes
 // on with its own content, although the staging is that of the second.
 func TestReplace_O_stagingOfAnother_notContinued(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: servers.StartRedis(t, "--rdbcompression", "no").Addr()})
-	t.Cleanup(func() { _ = client.Close() })
-	m := newEditModel(t, client, 0)
-	for n := range 3 {
-		saved := lockedmemory.Place{Fence: m.token - 1, N: int64(n + 1)}
-		if err := client.Do(t.Context(), "xadd", m.keys[0], saved.String(), "m", m.text()).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	m.history = m.entries()
-	newEdit := func() *edit {
-		at := m.history[1].place
-		m.n[m.token]++
-		w := &write{kind: "replace", place: lockedmemory.Place{Fence: m.token, N: m.n[m.token]}}
-		w.replace = storedriver.Replace{
-			Write: storedriver.Write{Access: storedriver.Access{Fence: m.token}, N: w.place.N, Op: fmt.Sprintf("%032x", w.place.N)},
-			From:  at, To: at, New: []storedriver.Entry{{Place: at, Messages: [][]byte{[]byte(m.text())}}},
-		}
-		return &edit{restaging: newRestaging(w.replace), write: w, most: 1}
-	}
-	proceed := func(e *edit) (done bool) {
-		_, done, err := e.takeReply(m.send(m.packet(e)))
-		if err != nil {
-			m.fail("%v", err)
-		}
-		return done
+	m := newEditModel(t, newClient(t), 0)
+	for n := range int64(3) {
+		m.putIn(lockedmemory.Place{Fence: m.token - 1, N: n + 1})
 	}
 	for step := copyHead; step <= swap; step++ {
-		first, second := newEdit(), newEdit()
+		at := m.history[1].place
+		first, second := m.newEdit(at, at), m.newEdit(at, at)
 		for _, e := range []*edit{first, second} {
 			for e.step < step {
-				proceed(e)
+				m.makeStep(e)
 			}
 		}
-		for !proceed(first) {
+		for done := false; !done; {
+			_, done = m.makeStep(first)
 		}
 		if !first.write.applied {
 			m.fail("the first edit has not taken effect")
 		}
+	}
+}
+
+// A session that begins while a Fork stages its copy is not replaced.
+func TestFork_O_begunBeforeSwap_refused(t *testing.T) {
+	t.Parallel()
+	m := newEditModel(t, newClient(t), 0)
+	e := m.newEdit(lockedmemory.Place{}, lockedmemory.Place{Fence: m.token - 2, N: 1})
+	for e.step != swap {
+		m.makeStep(e)
+	}
+	m.putIn(lockedmemory.Place{Fence: m.token - 1, N: 1})
+	if outcome, done := m.makeStep(e); done || e.step != begin {
+		t.Fatalf("the swap: %d, %t", outcome, done)
+	}
+	if outcome, done := m.makeStep(e); !done || outcome != storedriver.NotEmpty {
+		t.Errorf("the next staging: %d, %t; want NotEmpty", outcome, done)
+	}
+	if len(m.entries()) != 1 {
+		t.Errorf("the log has %v", m.entries())
+	}
+}
+
+// Every entry of a session is a Save, a marker, or an error with the place alone. A Save keeps all
+// fields of its entry.
+func FuzzEntries(f *testing.F) {
+	op := strings.Repeat("0f", 16)
+	for i, fields := range [][8]string{
+		{"op", op, "m", "q", "m", "a"}, {"op", op, "m", "q", "id", "x"}, {"op", op, "id", "x", "m", "q"},
+		{"mark", ""}, {"swap", op}, {"mark", "x"}, {"swap", "x"}, {"mark", "", "more", "x"}, {"op", op}, {"op", op, "m", "q", "m", "q", "id", "a"},
+		{"op", op, "m", "\x00\xff\r\n", "m", "*1\r\n"}, {"m", "q", "m", "a"}, {"", "", "", "", "", "", "", ""}, {"op", op, "m", "q", "id", "x", "no", "1"},
+		{"op", op, "m", "q", "id", "", "", ""}, {"op", op, "id", "x"}, {"op", op, "m", "q", "m", "a", "m", "r"},
+	} {
+		length := uint8(8)
+		for length > 0 && fields[length-1] == "" {
+			length--
+		}
+		for _, id := range []string{"1795225289897391-1", "18446744073709551615-18446744073709551615", "9007199254740992-7", "0-0", "1", "-", "01-01", "1--1", "+1-1"} {
+			for more := range uint8(2) {
+				f.Add(id, fields[0], fields[1], fields[2], fields[3], fields[4], fields[5], fields[6], fields[7], length+more, uint8(i))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, id, a, b, c, d, e, g, h, i string, length, strange uint8) {
+		texts := []string{a, b, c, d, e, g, h, i}
+		texts = texts[:min(int(length), len(texts))]
+		fields := make([]any, len(texts))
+		for n, text := range texts {
+			fields[n] = text
+		}
+		place, ok := parsePlace(id)
+		if again, same := parsePlace(place.String()); ok && (!same || again != place || place.Fence < 0 || place.N < 0) {
+			t.Errorf("%q is the place %+v, and that is %+v", id, place, again)
+		}
+		check(t, place, texts, fields)
+
+		reply := []any{[]any{id, fields}, []any{id, nil}, []any{id, []any{int64(strange), nil}}, []any{id, []any{fields, fields}}}
+		for _, reply := range [][]any{reply, {fields}, {nil}, {id}, {[]any{nil, fields}}, {[]any{id, fields, fields}}, {[]any{int64(1), fields}}} {
+			entries, last, err := parseEntries(reply)
+			if understood := ok && len(reply) == 4; (err == nil) != understood && len(fields) != 2 {
+				t.Errorf("%q: %v", reply, err)
+			}
+			if n := len(reply); err == nil && (last != place || len(entries) > n || len(entries) < n-1) {
+				t.Errorf("%q: %d entries, the last at %s", reply, len(entries), last)
+			}
+		}
+
+		for _, reply := range [][]any{{int64(strange)}, {int64(strange), id}, {int64(strange), fields}, {id}, {}, fields} {
+			cmd := redis.NewCmd(context.Background())
+			cmd.SetVal(reply)
+			v, _, err := parseVerdict(cmd)
+			if err == nil && (v.Outcome < storedriver.Done || v.Mark.Fence < 0 || v.Mark.N < 0) {
+				t.Errorf("%q: %+v", reply, v)
+			}
+		}
+	})
+}
+
+func check(t *testing.T, place lockedmemory.Place, texts []string, fields []any) {
+	t.Helper()
+	entry, isMark := parseEntry(place, fields)
+	if isMark != (len(texts) == 2 && (texts[0] == "mark" && texts[1] == "" || texts[0] == "swap" && len(texts[1]) == 32)) {
+		t.Errorf("%q is a marker: %t", texts, isMark)
+	}
+	if isMark {
+		return
+	}
+	if entry.Place != place {
+		t.Errorf("%q: its place is %s, not %s", texts, entry.Place, place)
+	}
+	if entry.Err != nil {
+		if entry.Messages != nil || entry.ID != "" || entry.Size != len(strings.Join(texts, "")) {
+			t.Errorf("%q: %+v with an error", texts, entry)
+		}
+		return
+	}
+	// All fields, in their order.
+	kept := []string{"op", texts[1]}
+	for _, message := range entry.Messages {
+		kept = append(kept, "m", string(message))
+	}
+	if entry.ID != "" {
+		kept = append(kept, "id", entry.ID)
+	}
+	if entry.Pinned {
+		kept = append(kept, "pin", texts[len(texts)-1])
+	}
+	if !slices.Equal(kept, texts) || len(entry.Messages) == 0 || place.Fence > driver.MaxFence {
+		t.Errorf("%s: %q was parsed as %+v", place, texts, entry)
 	}
 }

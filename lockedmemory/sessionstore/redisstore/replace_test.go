@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -58,10 +59,6 @@ func TestReplace_S2_staleLease_stagesNothing(t *testing.T) {
 	must(t, r.memory.Save(t.Context(), "q2", "a2"))
 	all := r.places(t)
 	isStale(t, "Replace", r.store.Replace(old, all[0], all[0]))
-	beyond := lockedmemory.Place{Fence: all[0].Fence, N: 2}
-	if err := r.memory.Replace(t.Context(), all[0], beyond); !errors.Is(err, sessionstore.ErrRange) {
-		t.Errorf("Replace: %v; want ErrRange", err)
-	}
 	must(t, r.memory.Clear(t.Context()))
 	isStale(t, "Replace after a Clear", r.store.Replace(old, all[0], all[0]))
 	if n := r.client.Exists(t.Context(), r.stage()).Val(); n != 0 {
@@ -73,9 +70,8 @@ func TestReplace_S2_staleLease_stagesNothing(t *testing.T) {
 // begins.
 func TestForward_O_replacedAmidPage_whole(t *testing.T) {
 	t.Parallel()
-	var between atomic.Pointer[func()]
-	r := newRig(t, halved("get", &between))
-	writer := newRig(t)
+	proxy := faultnet.New(t, servers.SharedServer().Addr())
+	r, writer := newRig(t, proxy), newRig(t)
 	for page := range 2 {
 		for _, begin := range []int{-1, 0} {
 			must(t, writer.memory.Clear(t.Context()))
@@ -85,13 +81,13 @@ func TestForward_O_replacedAmidPage_whole(t *testing.T) {
 				}
 			})
 			all := writer.places(t)
-			called := false
+			var called *atomic.Bool
 			replaces := func() {
-				time.Sleep(20 * time.Millisecond) // Redis executes the first commands
-				called = true
-				with := exchange("q", "new")
-				must(t, errors.Join(writer.memory.Replace(t.Context(), all[18], all[18], with),
-					writer.memory.Replace(t.Context(), all[1], all[1], with)))
+				called = amid(proxy, "get", func() {
+					with := exchange("q", "new")
+					must(t, errors.Join(writer.memory.Replace(t.Context(), all[18], all[18], with),
+						writer.memory.Replace(t.Context(), all[1], all[1], with)))
+				})
 			}
 			var after lockedmemory.Place
 			if begin >= 0 {
@@ -100,44 +96,21 @@ func TestForward_O_replacedAmidPage_whole(t *testing.T) {
 			var read []string
 			var failed error
 			if page == 0 {
-				between.Store(&replaces)
+				replaces()
 			}
 			for e, err := range r.store.Forward(t.Context(), after) {
 				if failed = err; err != nil {
 					break
 				}
 				if read = append(read, e.Output()); len(read) == 1 && page == 1 { // the first page is here
-					between.Store(&replaces)
+					replaces()
 				}
 			}
 			old, edited := slices.Contains(read, "1") || slices.Contains(read, "18"), slices.Contains(read, "new")
-			if !called || failed == nil && (len(read) != 19-begin || old && edited) || failed != nil && !errors.Is(failed, sessionstore.ErrChanged) {
-				t.Errorf("page %d, from %d, called %t: %v, %q", page, begin, called, failed, read)
+			if !called.Load() || failed == nil && (len(read) != 19-begin || old && edited) || failed != nil && !errors.Is(failed, sessionstore.ErrChanged) {
+				t.Errorf("page %d, from %d, called %t: %v, %q", page, begin, called.Load(), failed, read)
 			}
 		}
-	}
-}
-
-// After a Delete, the keys of the session are its mark and the record of its lock. Both have a TTL.
-func TestDelete_keysThatRemain(t *testing.T) {
-	t.Parallel()
-	server := servers.StartRedis(t, "--rdbcompression", "no")
-	r := newRig(t, server)
-	for n := range 200 {
-		must(t, r.memory.SaveOnce(t.Context(), fmt.Sprint("id ", n), "question", "secret"))
-	}
-	must(t, r.memory.Delete(t.Context()))
-	for _, key := range r.client.Keys(t.Context(), "*").Val() {
-		ttl := r.client.TTL(t.Context(), key).Val()
-		if (key != r.mark() && key != r.lock()) || ttl <= 0 || ttl > 25*time.Hour {
-			t.Errorf("%q lives for %s", key, ttl)
-		}
-	}
-	if mark := r.client.Get(t.Context(), r.mark()).Val(); !regexp.MustCompile(`^1:(\d+)-\d+:e::\d+:1:$`).MatchString(mark) {
-		t.Errorf("the mark is %q", mark)
-	}
-	if got := r.history(t); len(got) != 0 {
-		t.Errorf("the history is %q", got)
 	}
 }
 
@@ -145,25 +118,18 @@ func TestDelete_keysThatRemain(t *testing.T) {
 // carried out, the second is refused: the outcome is unknown, and nothing says that nothing was written.
 func TestReplace_O_overtakenBetweenCopies_unknown(t *testing.T) {
 	t.Parallel()
-	edited := exchange("e")
-	for name, call := range map[string]func(ctx context.Context, r *rig, at lockedmemory.Place) error{
-		"Replace": func(ctx context.Context, r *rig, at lockedmemory.Place) error {
-			return r.store.Replace(ctx, at, at, edited)
-		},
-		"Clear":  func(ctx context.Context, r *rig, _ lockedmemory.Place) error { return r.store.Clear(ctx) },
-		"Delete": func(ctx context.Context, r *rig, _ lockedmemory.Place) error { return r.store.Delete(ctx) },
-	} {
+	for _, name := range []string{"Replace", "Clear", "Delete"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, proxy := proxied(t, &redis.Options{ReadTimeout: 20 * time.Second})
 			other := newRig(t)
-			warm := r.places(t)[0] // the server knows the scripts from now on
-			must(t, r.memory.Replace(t.Context(), warm, warm, edited))
+			r.at = r.places(t)[0] // the server knows the scripts from now on
+			must(t, calls["Replace"](t.Context(), r))
 			must(t, r.memory.Clear(t.Context()))
 			must(t, r.memory.Save(t.Context(), "first", "re: first"))
 			_ = r.memory.Turn(t.Context(), func(ctx context.Context) error {
-				at := r.places(t)[0]
-				second, done := twice(proxy, r.isSwap, func() error { return call(ctx, r, at) })
+				r.at = r.places(t)[0]
+				second, done := twice(proxy, r.isSwap, func() error { return calls[name](ctx, r) })
 				r.expire(ctx)
 				must(t, other.memory.Turn(t.Context(), other.opens))
 				second.Release()
@@ -281,9 +247,7 @@ func TestReplace_C_fullMemory_refused(t *testing.T) {
 	server := servers.StartRedis(t)
 	proxy := faultnet.New(t, server.Addr())
 	r := newRig(t, proxy)
-	memory := func(limit string) {
-		do(t, server, "CONFIG", "SET", "maxmemory", limit)
-	}
+	memory := func(limit string) { do(t, server, "CONFIG", "SET", "maxmemory", limit) }
 	long := strings.Repeat("x", 30<<10)
 	for range 6 {
 		must(t, r.memory.Save(t.Context(), "q", long))
@@ -293,9 +257,8 @@ func TestReplace_C_fullMemory_refused(t *testing.T) {
 	for done := false; !done; {
 		must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
 			all, n := r.places(t), 0
-			steps := faultnet.Containing(r.stage())
 			held := proxy.HoldRequests(func(request []byte) bool {
-				if steps(request) {
+				if strings.Contains(string(request), r.stage()) {
 					if n++; n == refused+1 {
 						memory("1mb")
 					}
@@ -329,20 +292,20 @@ func TestReplace_steps_copyLives(t *testing.T) {
 	r, proxy := proxied(t)
 	hand := newRig(t).client
 	must(t, r.memory.Save(t.Context(), "second", "re: second"))
-	var lives []time.Duration
-	steps := faultnet.Containing(r.stage())
+	long := 0 // lives before the steps
 	proxy.HoldRequests(func(request []byte) bool {
-		if steps(request) {
-			lives = append(lives, hand.PTTL(t.Context(), r.stage()).Val())
+		if strings.Contains(string(request), r.stage()) {
+			if hand.PTTL(t.Context(), r.stage()).Val() >= 40*time.Second {
+				long++
+			}
 			hand.PExpire(t.Context(), r.stage(), 20*time.Second)
 		}
 		return false
 	})
-	at := r.places(t)[0]
-	must(t, r.memory.Replace(t.Context(), at, at, exchange("e")))
-	long := slices.DeleteFunc(slices.Clone(lives), func(life time.Duration) bool { return life < 40*time.Second })
-	if len(long) < 4 {
-		t.Errorf("before the steps, the copy lives for %v", lives)
+	r.at = r.places(t)[0]
+	must(t, calls["Replace"](t.Context(), r))
+	if long < 4 {
+		t.Errorf("before %d steps alone the copy lives for long", long)
 	}
 }
 
@@ -350,7 +313,7 @@ func TestReplace_steps_copyLives(t *testing.T) {
 func TestReplace_C_copyRemovedByHand_unavailable(t *testing.T) {
 	t.Parallel()
 	proxy := faultnet.New(t, servers.SharedServer().Addr())
-	r := newRig(t, proxy, &distlock.Options{TTL: time.Second})
+	r := newRig(t, proxy, &distlock.Options{TTL: 3 * time.Second})
 	hand := newRig(t).client
 	must(t, r.memory.Save(t.Context(), "q", "a"))
 	must(t, r.memory.Save(t.Context(), "q2", "a2"))
@@ -369,4 +332,163 @@ func TestReplace_C_copyRemovedByHand_unavailable(t *testing.T) {
 	if got := r.history(t); !slices.Equal(got, []string{"q", "a", "q2", "a2"}) {
 		t.Errorf("the history is %q", got)
 	}
+}
+
+// keysWith returns the keys of the whole server whose dump has one of the texts.
+func (r *rig) keysWith(t *testing.T, texts ...string) (keys []string) {
+	t.Helper()
+	for _, key := range r.client.Keys(t.Context(), "*").Val() {
+		dump := r.client.Dump(t.Context(), key).Val()
+		for _, text := range texts {
+			if strings.Contains(dump, text) {
+				keys = append(keys, fmt.Sprintf("%s has %q", key, text))
+			}
+		}
+	}
+	return keys
+}
+
+// giveUp saves 9 exchanges, and replaces 4 and 5 by 4 others. Two of them make a step. The Replace ends with
+// its context when it sends request n of the staging, which held keeps from Redis. Without so many
+// requests, done is true.
+func (r *rig) giveUp(t *testing.T, proxy *faultnet.Proxy, n int) (held *faultnet.Held, done bool) {
+	t.Helper()
+	err := r.memory.Turn(t.Context(), func(ctx context.Context) error {
+		long := strings.Repeat("x", 33<<10)
+		for n := range 9 {
+			must(t, r.store.SaveOnce(ctx, fmt.Sprintf("id-%d.", n), "question"+long, fmt.Sprintf("secret-%d.", n)))
+		}
+		all := r.places(t)
+		var with []lockedmemory.Exchange[string]
+		for i := range 4 {
+			with = append(with, exchange("question"+long, fmt.Sprintf("fresh-%d.", i)))
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		stages, sent := faultnet.Containing(r.stage()), 0
+		held = proxy.HoldRequests(func(request []byte) bool {
+			if !stages(request) {
+				return false
+			}
+			if sent++; sent == n {
+				cancel()
+			}
+			return sent == n
+		})
+		return r.store.Replace(ctx, all[4], all[5], with...)
+	})
+	switch {
+	case err == nil:
+		held.Release() // no request is held, and none will be
+	case !errors.Is(err, context.Canceled):
+		t.Errorf("given up at request %d: %v", n, err)
+	}
+	return held, err == nil
+}
+
+// A Replace is given up at each of its requests. Then the session is cleared, deleted or replaced, and the
+// kept request arrives late. No key of the server has an erased text. If nothing else happens, no key has
+// a new text when the staging has expired, which is after 60 s at most.
+func TestErased_O_givenUpReplace_inNoKey(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t, "--rdbcompression", "no")
+	proxy := faultnet.New(t, server.Addr())
+	r := newRig(t, proxy)
+	if _, done := r.giveUp(t, proxy, 100); !done || r.keysWith(t, "fresh-3.") == nil || r.keysWith(t, "secret-4.") != nil {
+		t.Fatalf("this tests nothing: %t, %q", done, r.keysWith(t, "fresh-3.", "secret-4."))
+	}
+	staged := 0
+	for what, after := range map[string]struct {
+		erases func(ctx context.Context) error
+		erased []string
+	}{
+		"Clear":  {r.memory.Clear, []string{"secret", "question", "fresh", "id-"}},
+		"Delete": {r.memory.Delete, []string{"secret", "question", "fresh", "id-"}},
+		"Replace": {func(ctx context.Context) error {
+			all := r.places(t)
+			return r.memory.Replace(ctx, all[3], all[6])
+		}, []string{"secret-4.", "fresh"}},
+		"expiry": {func(ctx context.Context) error {
+			life := r.client.PTTL(ctx, r.stage()).Val()
+			if life == -1 || life > time.Minute {
+				t.Errorf("the staging lives for %s", life)
+			}
+			if life > 0 {
+				staged++
+			}
+			return r.client.Del(ctx, r.stage()).Err()
+		}, []string{"fresh"}},
+	} {
+		for n := 1; ; n++ {
+			must(t, r.memory.Delete(t.Context()))
+			held, done := r.giveUp(t, proxy, n)
+			if done {
+				break
+			}
+			must(t, after.erases(t.Context()))
+			for _, when := range []string{"at once", "after the late request"} {
+				if keys := r.keysWith(t, after.erased...); keys != nil {
+					t.Errorf("%s after request %d, %s: %q", what, n, when, keys)
+				}
+				held.Release()
+			}
+		}
+	}
+	if staged < 3 {
+		t.Errorf("of the Replaces that were given up, %d had a staging", staged)
+	}
+}
+
+// A session is used in every way, and deleted. Each key that the server still has expires within a day and
+// an hour, and none has a text or a turn ID of the session. Late writers and readers change nothing in that.
+func TestErased_O_afterDelete_everyKeyExpires(t *testing.T) {
+	t.Parallel()
+	server := servers.StartRedis(t, "--rdbcompression", "no")
+	proxy := faultnet.New(t, server.Addr())
+	r := newRig(t, proxy)
+	other := newRig(t, server)
+	texts := []string{"secret", "question", "fresh", "id-"}
+	check := func(when string) {
+		t.Helper()
+		for _, key := range r.client.Keys(t.Context(), "*").Val() {
+			if life := r.client.PTTL(t.Context(), key).Val(); life == -1 || life > 25*time.Hour {
+				t.Errorf("%s, %q lives for %s", when, key, life)
+			}
+		}
+		if keys := r.keysWith(t, texts...); keys != nil {
+			t.Errorf("%s: %q", when, keys)
+		}
+	}
+	held, _ := r.giveUp(t, proxy, 4)
+	var waits sync.WaitGroup
+	old := r.stale(t, func(ctx context.Context) error {
+		for range 3 { // they wait in the queue in Redis
+			waits.Go(func() { must(t, other.memory.Save(t.Context(), "question", "secret")) })
+		}
+		servers.Await(t, 5*time.Second, "a waiter", func() bool {
+			return r.client.Exists(ctx, strings.TrimSuffix(r.lock(), "lock")+"queue").Val() == 1
+		})
+		return nil
+	})
+	waits.Wait()
+	if found := r.keysWith(t, texts...); len(found) < 4 || r.client.Exists(t.Context(), r.stage()).Val() == 0 {
+		t.Fatalf("this tests nothing: %q", found)
+	}
+	must(t, r.memory.Delete(t.Context()))
+	check("after the Delete")
+	for _, key := range []string{r.log(), r.ids(), r.stage()} {
+		if r.client.Exists(t.Context(), key).Val() > 0 {
+			t.Errorf("after the Delete there is %s", key)
+		}
+	}
+	if mark := r.client.Get(t.Context(), r.mark()).Val(); !regexp.MustCompile(`^1:(\d+)-\d+:e::\d+:1:$`).MatchString(mark) {
+		t.Errorf("the mark is %q", mark)
+	}
+	held.Release()
+	check("after a late step of a Replace")
+	isStale(t, "a late Save", r.store.SaveOnce(old, "id-late", "question", "secret"))
+	check("after a late Save")
+	other.wantHistory(t)
+	must(t, other.memory.Turn(t.Context(), other.opens))
+	check("after a later turn")
 }

@@ -2,10 +2,14 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -16,6 +20,8 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -30,6 +36,7 @@ func TestMain(m *testing.M) {
 // rig is one instance of a service: a client, a Locker, and the session with the test's name.
 type rig struct {
 	key    string
+	at     lockedmemory.Place // of calls that replace
 	keep   *sessionstore.Retention
 	client redis.UniversalClient
 	locker *distlock.Locker
@@ -147,6 +154,32 @@ func (r *rig) stale(t *testing.T, during func(ctx context.Context) error) (ctx c
 
 func idle(context.Context) error { return nil }
 
+// calls are those of a memory.
+var calls = map[string]func(context.Context, *rig) error{
+	"Save":     func(ctx context.Context, r *rig) error { return r.memory.Save(ctx, "q", "a") },
+	"SaveOnce": func(ctx context.Context, r *rig) error { return r.memory.SaveOnce(ctx, "id", "q", "a") },
+	"Answer": func(ctx context.Context, r *rig) error {
+		_, err := r.memory.Answer(ctx, "id", "q", func(context.Context) ([]string, error) { return nil, errAsked })
+		return err
+	},
+	"Clear":              func(ctx context.Context, r *rig) error { return r.memory.Clear(ctx) },
+	"Delete":             func(ctx context.Context, r *rig) error { return r.memory.Delete(ctx) },
+	"Replace":            func(ctx context.Context, r *rig) error { return r.memory.Replace(ctx, r.at, r.at, exchange("edited")) },
+	"Replace by nothing": func(ctx context.Context, r *rig) error { return r.memory.Replace(ctx, r.at, r.at) },
+	"Load":               func(ctx context.Context, r *rig) error { return r.opens(ctx) },
+	"Turn":               func(ctx context.Context, r *rig) error { return r.memory.Turn(ctx, r.opens) },
+	"Search":             func(ctx context.Context, r *rig) error { _, err := r.memory.Search(ctx, "q", 1); return err },
+	"Answered":           func(ctx context.Context, r *rig) error { _, _, err := r.memory.Answered(ctx, "id"); return err },
+	"Sessions": func(ctx context.Context, r *rig) (last error) {
+		for _, err := range r.store.Sessions(ctx) {
+			last = err
+		}
+		return last
+	},
+}
+
+var errAsked = errors.New("the model was asked")
+
 // do sends a command to a server.
 func do(t testing.TB, server *servers.Redis, words ...string) {
 	t.Helper()
@@ -154,9 +187,94 @@ func do(t testing.TB, server *servers.Redis, words ...string) {
 	must(t, err)
 }
 
+// info is a number in the INFO of a server.
+func info(t testing.TB, server *servers.Redis, field string) int {
+	t.Helper()
+	n, err := strconv.Atoi(server.Info(field))
+	must(t, err)
+	return n
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// service is the store of a Redis. locks is the Redis of the locks; nil: the same Redis, over the
+// same client.
+func service(store redis.UniversalOptions, locks *redis.UniversalOptions) func(tb testing.TB) storetest.Service {
+	return func(tb testing.TB) storetest.Service {
+		newClient := func(options redis.UniversalOptions) redis.UniversalClient {
+			client := redis.NewUniversalClient(&options)
+			tb.Cleanup(func() { _ = client.Close() })
+			return client
+		}
+		client := newClient(store)
+		lockClient := client
+		if locks != nil {
+			lockClient = newClient(*locks)
+		}
+		return storetest.Service{
+			Driver: func(tb testing.TB, keep storedriver.Retention) storedriver.Driver {
+				d, err := redisstore.NewDriver(client, &keep)
+				must(tb, err)
+				return d
+			},
+			Locker: func(tb testing.TB, opts *distlock.Options) *distlock.Locker {
+				l, err := redislock.New(lockClient, opts)
+				must(tb, err)
+				return l
+			},
+		}
+	}
+}
+
+const docOfLock = "../../../distlock/redislock/doc.go"
+
+// as returns options of a user with the rights. The test fails if the server refuses that user something.
+func as(t *testing.T, server *servers.Redis, keys []string, rights ...[]string) redis.UniversalOptions {
+	servers.SetUser(t, server, "user", keys, slices.Concat(rights...)...)
+	t.Cleanup(func() {
+		if refused := servers.RefusedToUsers(t, server); refused != "" {
+			t.Errorf("the server has refused %s", refused)
+		}
+	})
+	return redis.UniversalOptions{Addrs: []string{server.Addr()}, Username: "user", Password: servers.UserPassword}
+}
+
+func TestConformance_redis(t *testing.T) {
+	t.Parallel()
+	ofStore, ofLock := servers.DocumentedRights(t, "doc.go"), servers.DocumentedRights(t, docOfLock)
+	storetest.Run(t, service(as(t, servers.StartRedis(t), []string{"session", "listed", "distlock"},
+		ofStore.Needed, ofStore.Lists, ofLock.Needed, ofLock.Notified), nil))
+}
+
+func TestConformance_locksElsewhere(t *testing.T) {
+	t.Parallel()
+	ofStore, ofLock := servers.DocumentedRights(t, "doc.go"), servers.DocumentedRights(t, docOfLock)
+	locks := as(t, servers.StartRedis(t), []string{"distlock"}, ofLock.Needed, ofLock.Notified)
+	locks.ContextTimeoutEnabled = true
+	storetest.Run(t, service(as(t, servers.StartRedis(t), []string{"session", "listed"}, ofStore.Needed, ofStore.Lists), &locks))
+}
+
+func TestConformance_sentinel(t *testing.T) {
+	t.Parallel()
+	s := servers.StartSentinel(t)
+	storetest.Run(t, service(redis.UniversalOptions{Addrs: s.Addrs(), MasterName: s.MasterName()}, nil))
+}
+
+func TestConformance_cluster(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, service(redis.UniversalOptions{Addrs: servers.StartCluster(t).Addrs()}, nil))
+}
+
+// The examples embed miniredis. It is no evidence about Redis.
+func TestConformance_miniredis(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	server.ClockTTL(true)
+	// miniredis runs scripts in Go, which is slow with the race detector.
+	storetest.Run(t, service(redis.UniversalOptions{Addrs: []string{server.Addr()}, ReadTimeout: time.Minute}, nil))
 }

@@ -454,14 +454,17 @@ func (i *instance) stored() []any {
 	return i.names(i.store.Forward(i.Context(), lockedmemory.Place{}), 1e6)
 }
 
-// Every byte survives, in messages and in IDs.
+// Every byte survives, in messages and in IDs, and so do commands, scripts, and words of the stores.
 func everyByte(h *harness) {
 	a := h.instance(nil, nil)
 	var all []byte
 	for b := range 256 {
 		all = append(all, byte(b))
 	}
-	messages := [][]byte{all, {}, []byte(`{"\x00,NULL}`)}
+	messages := [][]byte{all, {}, []byte(`{"\x00,NULL}`), bytes.Repeat(all, 4<<10)}
+	for _, text := range []string{"*1\r\n$8\r\nFLUSHALL\r\n", "$-1\r\n", "' .. redis.call('FLUSHALL') .. '", "mark", "clear", "op", "m", "id", "*"} {
+		messages = append(messages, []byte(text))
+	}
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
 		check := func(v storedriver.Verdict, err error) (e storedriver.Entry) {

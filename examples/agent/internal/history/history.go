@@ -1,22 +1,17 @@
-// Package history has the two memories of conversations that the example compares: a list of
-// messages, as many agents have it, and a session store as if it were far away.
+// Package history has the messages of a conversation, and what delays their writes.
 package history
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/belugalock/belugalock/examples/agent/internal/hitch"
-	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
 
-// latency is added to every write, as if the server were on another machine.
-const latency = 2 * time.Millisecond
+// Latency is added to every write, as if the server were on another machine.
+const Latency = 2 * time.Millisecond
 
 // Memory is what Beluga's memory.Memory is with its own messages and documents.
 type Memory = lockedmemory.Memory[Message, Message]
@@ -54,55 +49,6 @@ func Answer(seen []Message, question Message) Message {
 // books is the number of books in a question.
 func books(turn int) int { return 2 + turn*7%8 }
 
-// Log keeps the messages of one conversation on a server.
-type Log interface {
-	Append(ctx context.Context, message []byte) error
-	All(ctx context.Context) (messages [][]byte, err error)
-}
-
-// List is the memory of one conversation: a log, which knows no lock.
-type List struct{ Log Log }
-
-// Save appends both messages, one after the other, so messages of other instances can come between.
-// A message is on its way when its instance is paused, so the end of ctx cannot call it back.
-func (l List) Save(ctx context.Context, input, output Message) error {
-	for i, m := range []Message{input, output} {
-		text, err := json.Marshal(m)
-		if err != nil {
-			return err
-		}
-		time.Sleep(latency)
-		if i == 0 {
-			hitch.At(ctx, hitch.Write)
-		}
-		if err := l.Log.Append(context.WithoutCancel(ctx), text); err != nil {
-			return err
-		}
-		if i == 0 {
-			hitch.At(ctx, hitch.Answer)
-		}
-	}
-	return nil
-}
-
-// Load returns all messages.
-func (l List) Load(ctx context.Context, _ string) ([]Message, error) {
-	texts, err := l.Log.All(ctx)
-	messages := make([]Message, len(texts))
-	for i := range texts {
-		err = errors.Join(err, json.Unmarshal(texts[i], &messages[i]))
-	}
-	return messages, err
-}
-
-// Search is not supported: the example does not search.
-func (l List) Search(context.Context, string, int) ([]Message, error) {
-	return nil, errors.ErrUnsupported
-}
-
-// Clear is not supported: the example clears no history.
-func (l List) Clear(context.Context) error { return errors.ErrUnsupported }
-
 // Far is a session store as if it were on another machine. A write to it is sent when the lease was
 // checked for the last time: if its instance is paused then, it reaches the store late, and only
 // the store can refuse it.
@@ -112,12 +58,9 @@ type Far struct {
 
 // SaveOnce is that of the store.
 func (f Far) SaveOnce(ctx context.Context, id string, messages ...Message) error {
-	time.Sleep(latency)
-	hitch.At(ctx, hitch.Write)
+	time.Sleep(Latency)
+	At(ctx, Write)
 	err := f.Store.SaveOnce(context.WithoutCancel(ctx), id, messages...) // it is on its way
-	hitch.At(ctx, hitch.Answer)
-	if errors.As(err, new(*sessionstore.StaleError)) {
-		spans.Refused(ctx)
-	}
+	At(ctx, Answered)
 	return err
 }

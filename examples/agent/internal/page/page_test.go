@@ -13,20 +13,19 @@ import (
 	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/report"
-	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 )
 
 // at makes a span from two moments in milliseconds.
-func at(id, parent, name, instance string, from, to int, links ...string) spans.Span {
+func at(id, parent, name, instance string, from, to int, links ...string) balancer.Span {
 	moment := func(ms int) time.Time { return time.UnixMilli(1_000_000 + int64(ms)) }
-	return spans.Span{ID: id, Parent: parent, Name: name, Instance: instance, Start: moment(from), End: moment(to), Links: links}
+	return balancer.Span{ID: id, Parent: parent, Name: name, Instance: instance, Start: moment(from), End: moment(to), Links: links}
 }
 
-func turnOf(id, instance string, from, got, end int, links ...string) []spans.Span {
-	return []spans.Span{ // in the order in which they finish
+func turnOf(id, instance string, from, got, end int, links ...string) []balancer.Span {
+	return []balancer.Span{ // in the order in which they finish
 		at(id+"-acquire", id, "distlock.acquire", instance, from, got, links...),
 		at(id+"-save", id, "lockedmemory.save_once", instance, got, end),
-		at(id, "root-"+id, "lockedmemory.answer", instance, from, end),
+		at(id, "", "lockedmemory.answer", instance, from, end),
 	}
 }
 
@@ -37,19 +36,14 @@ func turn(number int, instance string, seen int) []history.Message {
 
 // comparison is one of a run in which one of two messages is stale, and one without damage.
 func comparison() *report.Comparison {
-	c := &report.Comparison{Instances: 2, Sessions: 1, Turns: 2, Locks: "on a Redis", Histories: "at -store", Servers: " -store URL", Began: time.Unix(0, 0).UTC(),
-		NoLock:   &report.Result{Locked: report.NoLock, Took: time.Second},
-		SaveOnly: &report.Result{Locked: report.SaveOnly, Took: time.Second}, WholeTurn: &report.Result{Locked: report.WholeTurn, Took: 2 * time.Second}}
-	c.NoLock.Judge(0, append(turn(0, "instance-1", 0), turn(1, "instance-2", 0)...), 2)
-	c.SaveOnly.Judge(0, append(turn(0, "instance-1", 0), turn(1, "instance-2", 0)...), 2)
-	c.WholeTurn.Judge(0, append(turn(0, "instance-1", 0), turn(1, "instance-2", 2)...), 2)
-	for _, r := range c.Runs() {
-		r.Began = time.UnixMilli(1_000_000)
+	c := &report.Comparison{Plan: balancer.Plan{Instances: 2, Sessions: 1, Turns: 2}, Server: "a Redis", Began: time.Unix(0, 0).UTC()}
+	for i, locked := range []report.Locked{report.NoLock, report.SaveOnly, report.WholeTurn} {
+		c.Runs[i] = &report.Result{Locked: locked, Took: time.Duration(i+1) * time.Second}
+		c.Runs[i].Judge(append(turn(0, "instance-1", 0), turn(1, "instance-2", i/2*2)...), 2)
 	}
-	c.NoLock.Spans = []spans.Span{at("u1", "", spans.Turn, "instance-1", 0, 30), at("u2", "", spans.Turn, "instance-2", 5, 40)}
-	c.SaveOnly.Spans = append(turnOf("s1", "instance-1", 20, 21, 30), turnOf("s2", "instance-2", 25, 30, 40, "s1")...)
-	c.WholeTurn.Spans = append(turnOf("t1", "instance-1", 0, 2, 60), turnOf("t2", "instance-2", 10, 60, 120, "t1")...)
-	c.WholeTurn.Spans = append(c.WholeTurn.Spans, spans.Span{Name: "lockedmemory.save_once", Error: "stale", Refused: true})
+	c.Runs[1].Spans = append(turnOf("s1", "instance-1", 20, 21, 30), turnOf("s2", "instance-2", 25, 30, 40, "s1")...)
+	c.Runs[2].Spans = append(turnOf("t1", "instance-1", 0, 2, 60), turnOf("t2", "instance-2", 10, 60, 120, "t1")...)
+	c.Runs[2].Ended = []balancer.Turn{{Error: "stale", Refused: true}}
 	return c
 }
 
@@ -65,21 +59,21 @@ func write(t *testing.T, c *report.Comparison) string {
 func TestWrite_hasWhatTheTerminalHas(t *testing.T) {
 	page := write(t, comparison())
 	for _, want := range []string{
-		`<h1>Without a lock 1 of 2 messages went wrong, with a lock around Save alone 1, and with a lock around the whole turn none.</h1>`,
-		`1 conversation of 2 messages, answered by 2 instances`,
+		`<h1>Without a lock 1 of 2 messages went wrong, with a lock around Save alone 1, and with a lock around the whole turn 0.</h1>`,
+		`conversations: 1, messages in each: 2, instances: 2`,
 		`<tr><th scope="row">messages of users</th><td>2</td><td>2</td><td>2</td></tr>`,
 		`<tr><th scope="row">stale <small>answered from an outdated history</small></th><td class="bad">1</td><td class="bad">1</td><td>0</td></tr>`,
 		`<th scope="col">no lock</th><th scope="col">Save only</th><th scope="col">whole turn</th>`,
 		`<tr><th scope="row">stale writes refused <small>token was outdated</small></th><td>–</td><td>–</td><td>1</td></tr>`,
 		`<tr><th scope="row">wait for the lock, longest</th><td>–</td><td>5.0 ms</td><td>50.0 ms</td></tr>`,
-		`<tr><th scope="row">time for all messages</th><td>1.0 s</td><td>1.0 s</td><td>2.0 s</td></tr>`,
+		`<tr><th scope="row">time for all messages</th><td>1.0 s</td><td>2.0 s</td><td>3.0 s</td></tr>`,
 		`<strong class="bad">1</strong> <span>of 2 messages went wrong</span>`,
 		`<strong class="good">0</strong> <span>of 2 messages went wrong</span>`,
 		`Without a lock, instances load`, `1 of 2 answers come from an outdated history`,
-		`<dt>Locks</dt><dd>on a Redis</dd>`, `<dt>Histories</dt><dd>at -store</dd>`, `<time datetime="1970-01-01T00:00:00Z">`,
-		`instance-2, distlock.acquire: from 10.0 ms for 50.0 ms; `,
+		`Locks and histories were on a Redis.`, `<time datetime="1970-01-01T00:00:00Z">`,
+		`instance-2, distlock.acquire: from 10.0 ms for 50.0 ms.`,
 		`<rect class="bar wait" x="8.33%"`, `width="41.67%"`,
-		`go run ./examples/agent -instances 2 -sessions 1 -turns 2 -store URL -report FILE`,
+		`go run ./examples/agent -instances 2 -sessions 1 -turns 2 -report FILE`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not have %s", want)
@@ -95,16 +89,16 @@ func TestWrite_saysWhatChaosDid(t *testing.T) {
 	if page := write(t, c); strings.Contains(page, "haos") || strings.Contains(page, "killed") {
 		t.Error("the page speaks of chaos that was not")
 	}
-	c.Chaos, c.TTL = balancer.Chaos{Strikes: 3, Pause: 1500 * time.Millisecond}, time.Second
-	c.WholeTurn.Tally = balancer.Tally{Kills: 2, Pauses: 1, Again: 4}
+	c.Chaos, c.Pause, c.TTL = true, 1500*time.Millisecond, time.Second
+	c.Runs[2].Kills, c.Runs[2].Pauses, c.Runs[2].Again = 2, 1, 4
 	page := write(t, c)
 	for _, want := range []string{
-		`<dt>Chaos</dt>`,
+		`instances were killed and paused in the middle of turns.</p>`,
 		`<tr><th scope="row">instances killed <small>in the middle of a turn</small></th><td>0</td><td>0</td><td>2</td></tr>`,
 		`<tr><th scope="row">instances paused <small>1.5 s, lock lasts 1.0 s</small></th><td>0</td><td>0</td><td>1</td></tr>`,
 		`<tr><th scope="row">delivered again <small>turn cut off, or failed</small></th><td>0</td><td>0</td><td>4</td></tr>`,
 		`<p>That holds although 2 instances were killed and 1 paused`,
-		`-turns 2 -chaos -store URL -report FILE`,
+		`-turns 2 -chaos -report FILE`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not have %s", want)
@@ -114,10 +108,9 @@ func TestWrite_saysWhatChaosDid(t *testing.T) {
 
 func TestWrite_saysWhenTheLockBrokeItsPromise(t *testing.T) {
 	c := comparison()
-	c.NoLock, c.WholeTurn = c.WholeTurn, c.NoLock
+	c.Runs[0], c.Runs[2] = c.Runs[2], c.Runs[0]
 	page := write(t, c)
-	for _, want := range []string{"the lock broke its promise: 1 of 2 messages went wrong under it", "Wrong messages of the last run",
-		"Conversation 0, turn 1 is stale", "Without a lock nothing went wrong this time", "No turn had to wait for another one"} {
+	for _, want := range []string{"the lock broke its promise: 1 of 2 messages went wrong under it", "In conversation 0, turn 1 is stale", "Without a lock nothing went wrong this time", "No turn had to wait for another one"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -163,8 +156,8 @@ func TestWrite_closesWhatItOpens(t *testing.T) {
 
 func TestWrite_escapes(t *testing.T) {
 	c := comparison()
-	for i := range c.WholeTurn.Spans {
-		c.WholeTurn.Spans[i].Instance = `<script>"&`
+	for i := range c.Runs[2].Spans {
+		c.Runs[2].Spans[i].Instance = `<script>"&`
 	}
 	if page := write(t, c); strings.Contains(page, "<script>") {
 		t.Error("a name became part of the page")

@@ -1,40 +1,43 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/report"
-	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
-// The parts of a waterfall from top to bottom, in CSS pixels. Its width is that of the window: all
-// places from left to right are shares of it, so that the letters are as large on a phone as
-// anywhere.
+// The heights of the parts of a waterfall, in CSS pixels. The template knows the places inside a part.
+// All places from left to right are shares of the width, so that the letters are as large on a phone
+// as anywhere.
 const (
 	laneHead  = 34 // the name of an instance
 	rowHeight = 40 // a span: its name and duration, and below them its bar
-	textBase  = 15 // from the top of a row
-	barTop    = 21
 	barHeight = 12
 	laneGap   = 18
-	axisFoot  = 26
 )
 
-// narrowest is the share that the bar of a short span takes, so that it can be seen.
+// narrowest is the share that the bar of a short span takes, so that a reader can see it.
 const narrowest = 0.008
 
-// waterfall is a picture of the spans of two turns.
+// share is a place on a picture of any width, from 0, its left edge, to 1.
+type share float64
+
+// String is a length in SVG.
+func (s share) String() string { return fmt.Sprintf("%.2f%%", 100*float64(s)) }
+
+// waterfall is a picture of the spans of two turns: one that had to wait, and above it the turn in
+// its way, to which its span distlock.acquire is linked.
 type waterfall struct {
-	Holder, Waiter string // the instances
-	Height, Foot   int
-	Ticks          []tick
-	Lanes          []lane
-	Link           link
-	Story          string // for those who cannot see it
+	Holder, Waiter lane
+	Height         int
+	Link           share // the place of the line from the waiting span to the turn that it waited for
+	From, To       int   // the ends of the line, but for the place of a bar in its row
 }
 
 type lane struct {
@@ -44,66 +47,91 @@ type lane struct {
 }
 
 type bar struct {
-	Name, Duration string
-	Waits          bool
-	X, Width       share
-	Text, Top      int
+	Name, From, Duration string
+	Waits                bool
+	X, Width             share
+	Y                    int
 }
 
-// link leads from the span that waited to the turn that it waited for.
-type link struct {
-	X        share
-	From, To int
-}
+// Lanes are the turns from top to bottom.
+func (w *waterfall) Lanes() []lane { return []lane{w.Holder, w.Waiter} }
 
-// Height is that of the bar itself.
-func (bar) Height() int { return barHeight }
-
-// Text is the base line of the name.
-func (l lane) Text() int { return l.Y + 20 }
-
-func waterfallOf(scene report.Scene) *waterfall {
-	w := &waterfall{Holder: scene.Holder[0].Instance, Waiter: scene.Waiter[0].Instance, Ticks: ticks(scene.End.Sub(scene.Start), pieces)}
-	place := func(t time.Time) share { return share(t.Sub(scene.Start)) / share(max(1, scene.End.Sub(scene.Start))) }
+// waterfallOf draws the two turns that show best which turn waits for which. It returns nil if no turn
+// waited for another one.
+func waterfallOf(spans []balancer.Span) *waterfall {
+	holder, waiter := clearest(spans)
+	if holder == nil {
+		return nil
+	}
+	start, end := holder[0].Start, waiter[0].End
+	if waiter[0].Start.Before(start) {
+		start = waiter[0].Start
+	}
+	length := max(1, end.Sub(start))
+	place := func(t time.Time) share { return min(1, share(t.Sub(start))/share(length)) }
+	w := &waterfall{}
 	y := 0
-	var story []string
-	for _, turn := range [][]spans.Span{scene.Holder, scene.Waiter} {
+	draw := func(turn []balancer.Span) lane {
 		l := lane{Instance: turn[0].Instance, Y: y}
 		y += laneHead
 		for _, s := range turn {
-			b := bar{Name: s.Name, Duration: report.Milliseconds(s.End.Sub(s.Start)), Waits: report.Waits(s),
-				X: place(s.Start), Width: place(s.End) - place(s.Start), Text: y + textBase, Top: y + barTop}
-			if b.Width < narrowest {
-				b.X, b.Width = min(b.X, 1-narrowest), narrowest
-			}
-			l.Bars = append(l.Bars, b)
-			story = append(story, fmt.Sprintf("%s, %s: from %s for %s", s.Instance, s.Name, report.Milliseconds(s.Start.Sub(scene.Start)), b.Duration))
+			l.Bars = append(l.Bars, bar{Name: s.Name, From: report.Milliseconds(s.Start.Sub(start)), Duration: report.Milliseconds(s.End.Sub(s.Start)),
+				Waits: s.Name == distlock.OpAcquire, X: min(1-narrowest, place(s.Start)), Width: max(narrowest, place(s.End)-place(s.Start)), Y: y})
 			y += rowHeight
 		}
-		w.Lanes = append(w.Lanes, l)
 		y += laneGap
+		return l
 	}
-	w.Foot = y - laneGap/2
-	w.Height = w.Foot + axisFoot
-	w.Story = strings.Join(story, "; ") + "."
-	w.Link = linkOf(w.Lanes[0].Bars, w.Lanes[1].Bars)
+	w.Holder, w.Waiter = draw(holder), draw(waiter)
+	w.Height = y
+	turn := w.Holder.Bars[0]
+	wait := w.Waiter.Bars[slices.IndexFunc(w.Waiter.Bars, func(b bar) bool { return b.Waits })]
+	w.Link = (max(turn.X, wait.X) + min(turn.X+turn.Width, wait.X+wait.Width)) / 2
+	w.From, w.To = wait.Y, turn.Y+barHeight
 	return w
 }
 
-// linkOf draws the link amid the time in which the waiting span and the turn that it waited for
-// overlap.
-func linkOf(holder, waiter []bar) link {
-	turn, wait := holder[0], waiter[0]
-	for _, b := range holder {
-		if b.Name == lockedmemory.OpAnswer {
-			turn = b
+// clearest returns the spans of two turns, in the order of their starts. Its choice has the longest
+// time in which the waiter waited for this holder, less the time in which it waited for others.
+func clearest(spans []balancer.Span) (holder, waiter []balancer.Span) {
+	// By the ID of the turn's span:
+	turns, acquires, saved := map[string][]balancer.Span{}, map[string]balancer.Span{}, map[string]time.Time{}
+	for _, s := range spans {
+		switch s.Name {
+		case lockedmemory.OpAnswer:
+			turns[s.ID] = append(turns[s.ID], s)
+			continue
+		case distlock.OpAcquire:
+			acquires[s.Parent] = s
+		case lockedmemory.OpSaveOnce:
+			if !s.Failed {
+				saved[s.Parent] = s.End
+			}
+		}
+		turns[s.Parent] = append(turns[s.Parent], s)
+	}
+	best := time.Duration(-1 << 62)
+	for id, wait := range acquires {
+		for _, link := range wait.Links {
+			// Turns that have stored nothing would make a poor picture: their message had been answered
+			// already, or they lost the lock.
+			if saved[id].IsZero() || saved[link].IsZero() {
+				continue
+			}
+			from, to := wait.Start, wait.End
+			if held := acquires[link].End; held.After(from) {
+				from = held
+			}
+			if freed := saved[link]; freed.Before(to) {
+				to = freed
+			}
+			if clear := 2*to.Sub(from) - wait.End.Sub(wait.Start); clear > best {
+				best, holder, waiter = clear, turns[link], turns[id]
+			}
 		}
 	}
-	for _, b := range waiter {
-		if b.Name == distlock.OpAcquire {
-			wait = b
-		}
+	for _, turn := range [][]balancer.Span{holder, waiter} {
+		slices.SortFunc(turn, func(a, b balancer.Span) int { return cmp.Or(a.Start.Compare(b.Start), b.End.Compare(a.End)) })
 	}
-	from, to := max(turn.X, wait.X), min(turn.X+turn.Width, wait.X+wait.Width)
-	return link{(from + to) / 2, wait.Top, turn.Top + barHeight}
+	return holder, waiter
 }

@@ -3,10 +3,14 @@ package report
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
 )
 
 // width is how many columns a line takes at most.
@@ -19,43 +23,41 @@ func (c *Comparison) Print(w io.Writer) error {
 	t.SetTitle("%s", c.Title())
 	names := table.Row{"what the lock covers"}
 	var columns []table.ColumnConfig
-	for i, run := range c.Runs() {
-		names = append(names, run.Locked.Name())
+	for i, run := range c.Runs {
+		names = append(names, run.Locked)
 		columns = append(columns, table.ColumnConfig{Number: i + 2, Align: text.AlignRight})
 	}
 	t.SetColumnConfigs(columns)
 	t.AppendRow(names)
-	t.AppendSeparator()
-	for i, rows := range [][]Row{append([]Row{c.Messages()}, c.Damage()...), c.Events(), c.Times()} {
-		if i > 0 {
-			t.AppendSeparator()
-		}
+	for _, rows := range c.Table() {
+		t.AppendSeparator()
 		for _, r := range rows {
-			cells := table.Row{r}
-			for _, cell := range r.Cells {
-				cells = append(cells, cell.Text)
+			name := r.Name
+			if r.Meaning != "" {
+				name += ": " + r.Meaning
 			}
-			t.AppendRow(cells)
+			t.AppendRow(table.Row{name, r.Cells[0], r.Cells[1], r.Cells[2]})
 		}
 	}
-	fmt.Fprintf(w, "\n%s\n\n%s\n", t.Render(), Paragraph(c.Headline()))
-	for _, p := range c.Story() {
-		fmt.Fprintln(w, Paragraph(p))
-	}
-	if err := c.Err(); err != nil {
-		for _, f := range c.WholeTurn.Findings(5) {
-			fmt.Fprintf(w, "conversation %d, %s\n", f.Session, f.Finding)
+	fmt.Fprintf(w, "\n%s\n", t.Render())
+	for _, p := range append([]string{c.Headline()}, c.Story()...) {
+		fmt.Fprintln(w)
+		for line := range strings.Lines(text.WrapSoft(p, width)) {
+			fmt.Fprintln(w, strings.TrimSpace(line)) // without what WrapSoft fills it up with
 		}
-		return err
 	}
-	waterfall(w, c.WholeTurn.Spans)
-	return nil
+	return c.Err()
 }
 
-// Paragraph breaks a text into lines of 80 columns, at words.
-func Paragraph(s string) (lines string) {
-	for line := range strings.Lines(text.WrapSoft(s, width)) {
-		lines += strings.TrimSpace(line) + "\n" // without what WrapSoft fills it up with
+// Progress says on stderr that a run has begun and, on a terminal, how much of it is done. Call the
+// returned function for each step.
+func Progress(steps int, locked Locked) func() {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		fmt.Fprintf(os.Stderr, "%s: %d messages\n", locked, steps)
+		return func() {}
 	}
-	return lines
+	bar := progressbar.NewOptions(steps, progressbar.OptionSetDescription(fmt.Sprintf("%-10s", locked)), progressbar.OptionShowCount(),
+		progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(42), progressbar.OptionThrottle(50*time.Millisecond),
+		progressbar.OptionSetPredictTime(false), progressbar.OptionOnCompletion(func() { fmt.Fprintln(os.Stderr) }))
+	return func() { _ = bar.Add(1) }
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
-	"github.com/belugalock/belugalock/examples/agent/internal/spans"
 )
 
 func ask(turn int, instance string) history.Message {
@@ -61,15 +60,16 @@ func TestResult_judgesWhatIsStored(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := Result{Spans: []spans.Span{
-				{Name: spans.Turn, Instance: "c", Session: 7, Message: 0, Start: time.UnixMilli(1), End: time.UnixMilli(2)},
-				{Name: spans.Turn, Instance: "c", Session: 7, Message: 1, Start: time.UnixMilli(3), End: time.UnixMilli(4)},
-				{Name: spans.Turn, Instance: "a", Session: 8, Message: 0, Start: time.UnixMilli(9), End: time.UnixMilli(10)},
-			}}
-			r.Judge(7, test.stored, 2)
+			var r Result
+			r.Ended = []balancer.Turn{
+				{Instance: "c", Message: 0, Start: time.UnixMilli(1), End: time.UnixMilli(2)},
+				{Instance: "c", Message: 1, Start: time.UnixMilli(3), End: time.UnixMilli(4)},
+				{Instance: "a", Session: 1, Message: 0, Start: time.UnixMilli(9), End: time.UnixMilli(10)},
+			}
+			r.Judge(test.stored, 2)
 			got := fmt.Sprintf("%d of %d:", r.Count(), r.Messages)
-			for i, row := range (&Comparison{NoLock: &Result{}, SaveOnly: &Result{}, WholeTurn: &r}).Damage() {
-				got += strings.Repeat(",", min(i, 1)) + " " + row.Name + " " + row.Cells[2].Text
+			for i, row := range (&Comparison{Runs: [3]*Result{{}, {}, &r}}).Table()[0][1:] {
+				got += strings.Repeat(",", min(i, 1)) + " " + row.Name + " " + row.Cells[2]
 			}
 			if got != test.want {
 				t.Errorf("the result is %q, want %q", got, test.want)
@@ -83,7 +83,7 @@ func TestResult_judgesWhatIsStored(t *testing.T) {
 func damaged(locked Locked, stale int) *Result {
 	r := &Result{Locked: locked}
 	for range 5 {
-		r.Judge(len(r.Reports), []history.Message{ask(0, "a"), answer(0, "a", min(stale, 1))}, 1)
+		r.Judge([]history.Message{ask(0, "a"), answer(0, "a", min(stale, 1))}, 1)
 		stale -= min(stale, 1)
 	}
 	return r
@@ -91,14 +91,13 @@ func damaged(locked Locked, stale int) *Result {
 
 // compared is a comparison of runs with so many stale answers.
 func compared(noLock, saveOnly, wholeTurn int) *Comparison {
-	return &Comparison{NoLock: damaged(NoLock, noLock), SaveOnly: damaged(SaveOnly, saveOnly), WholeTurn: damaged(WholeTurn, wholeTurn)}
+	return &Comparison{Runs: [3]*Result{damaged(NoLock, noLock), damaged(SaveOnly, saveOnly), damaged(WholeTurn, wholeTurn)}}
 }
 
 func TestHeadline_saysTheResult(t *testing.T) {
 	for want, c := range map[string]*Comparison{
-		"Without a lock 4 of 5 messages went wrong, with a lock around Save alone 3, and with a lock around the whole turn none.": compared(4, 3, 0),
-		"Without a lock 4 of 5 messages went wrong, with a lock around Save alone none, and with a lock around the whole turn 1.": compared(4, 0, 1),
-		"Nothing went wrong in any of the three runs.": compared(0, 0, 0),
+		"Without a lock 4 of 5 messages went wrong, with a lock around Save alone 3, and with a lock around the whole turn 0.": compared(4, 3, 0),
+		"Without a lock 4 of 5 messages went wrong, with a lock around Save alone 0, and with a lock around the whole turn 1.": compared(4, 0, 1),
 	} {
 		if got := c.Headline(); got != want {
 			t.Errorf("the headline is %q, want %q", got, want)
@@ -126,27 +125,23 @@ func TestPrint_hasAColumnForEachRun(t *testing.T) {
 func TestPrint_saysWhenTheLockBrokeItsPromise(t *testing.T) {
 	var out strings.Builder
 	err := compared(4, 0, 1).Print(&out)
-	if err == nil || err.Error() != "the lock broke its promise: 1 of 5 messages went wrong under it" {
+	if want := "the lock broke its promise: 1 of 5 messages went wrong under it. In conversation 0, " +
+		"turn 0 is stale: answer at 1 had seen 1 messages, but 0 stand before its question"; err == nil || err.Error() != want {
 		t.Errorf("the error is %v", err)
 	}
 	if !strings.Contains(out.String(), "4 of 5 messages went wrong") || strings.Contains(out.String(), "With a lock around the whole turn") ||
 		strings.Contains(out.String(), "too late") {
 		t.Errorf("the words do not fit:\n%s", &out)
 	}
-	if want := "\nconversation 0, turn 0 is stale: answer at 1 had seen 1 messages, but 0 stand before its question\n"; !strings.Contains(out.String(), want) {
-		t.Errorf("it does not say what went wrong:\n%s", &out)
-	}
 }
 
 func TestPrint_saysWhatChaosDid(t *testing.T) {
 	var out strings.Builder
 	c := compared(4, 3, 0)
-	c.Chaos, c.TTL = balancer.Chaos{Strikes: 3, Pause: 1500 * time.Millisecond}, time.Second
-	for _, run := range c.Runs() {
-		run.Tally = balancer.Tally{Kills: 2, Pauses: 1, Again: 3}
+	c.Chaos, c.Pause, c.TTL = true, 1500*time.Millisecond, time.Second
+	for _, run := range c.Runs {
+		run.Outcome = balancer.Outcome{Kills: 2, Pauses: 1, Again: 3, Ended: []balancer.Turn{{Refused: true}, {}}}
 	}
-	c.WholeTurn.Tally.Nodes = 1
-	c.WholeTurn.Spans = []spans.Span{{Name: "lockedmemory.save_once", Refused: true}, {Name: "lockedmemory.save_once"}}
 	if err := c.Print(&out); err != nil {
 		t.Fatal(err)
 	}
@@ -155,102 +150,27 @@ func TestPrint_saysWhatChaosDid(t *testing.T) {
 		"│ instances paused: 1.5 s, lock lasts 1.0 s │       1 │         1 │          1 │\n",
 		"│ delivered again: turn cut off, or failed  │       3 │         3 │          3 │\n",
 		"│ stale writes refused: token was outdated  │       – │         – │          1 │\n",
-		"│ lock nodes killed: and not started again  │       0 │         0 │          1 │\n",
-		"was killed, too. The\nothers are a quorum",
 		"\nThat holds although 2 instances were killed and 1 paused in the middle",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, &out)
 		}
 	}
-	fits(t, out.String())
-}
-
-// fits wants lines that a terminal of 80 columns does not break.
-func fits(t *testing.T, printed string) {
-	t.Helper()
-	for line := range strings.Lines(printed) {
+	for line := range strings.Lines(out.String()) {
 		if n := text.StringWidth(strings.TrimSuffix(line, "\n")); n > 80 {
 			t.Errorf("a line has %d columns: %s", n, line)
 		}
 	}
 }
 
-func TestFindings_areTheFirstOfEachKind(t *testing.T) {
-	if got := damaged(NoLock, 4).Findings(2); len(got) != 2 || got[0].Session != 0 || got[1].Session != 1 {
-		t.Errorf("the findings are %v", got)
-	}
-}
-
-func TestPercentile(t *testing.T) {
-	var waits []time.Duration
+func TestTable_waits(t *testing.T) {
+	c := compared(0, 0, 0)
 	for i := range 200 {
-		waits = append(waits, time.Duration(i+1)*time.Millisecond)
+		c.Runs[2].Spans = append(c.Runs[2].Spans, balancer.Span{Name: "distlock.acquire", End: time.Time{}.Add(time.Duration(200-i) * time.Millisecond)})
 	}
-	for p, want := range map[int]time.Duration{50: 101, 90: 181, 99: 199, 100: 200} {
-		if got := Percentile(waits, p); got != want*time.Millisecond {
-			t.Errorf("percentile %d is %s, want %d ms", p, got, want)
-		}
-	}
-	if got := Percentile(waits[:1], 100); got != time.Millisecond {
-		t.Errorf("of one wait it is %s", got)
-	}
-}
-
-// at makes a span from two moments in milliseconds.
-func at(id, parent, name, instance string, from, to int, links ...string) spans.Span {
-	moment := func(ms int) time.Time { return time.UnixMilli(1_000_000 + int64(ms)) }
-	return spans.Span{ID: id, Parent: parent, Name: name, Instance: instance, Start: moment(from), End: moment(to), Links: links}
-}
-
-func turnOf(id, instance string, from, got, end int, links ...string) []spans.Span {
-	return []spans.Span{ // in the order in which they finish
-		at(id+"-acquire", id, "distlock.acquire", instance, from, got, links...),
-		at(id+"-save", id, "lockedmemory.save_once", instance, got, end-10),
-		at(id, "root-"+id, "lockedmemory.answer", instance, from, end),
-	}
-}
-
-func TestWaterfall_showsTheClearestMeeting(t *testing.T) {
-	var finished []spans.Span
-	finished = append(finished, turnOf("t1", "instance-1", 0, 2, 60)...)
-	finished = append(finished, turnOf("t2", "instance-2", 10, 60, 120, "t1")...)
-	finished = append(finished, turnOf("t3", "instance-3", 10, 120, 150, "t2")...) // waited for t1, too: less clear
-	finished = append(finished, turnOf("t4", "instance-4", 500, 900, 910, "gone")...)
-	var out strings.Builder
-	waterfall(&out, finished)
-	want := `A turn of instance-2 that had to wait (░), and above it the turn of instance-1
-in its way:
-
-instance-1
-  lockedmemory.answer    │█████████████████████                      │   60.0 ms
-  distlock.acquire       │▏                                          │    2.0 ms
-  lockedmemory.save_once │█████████████████                          │   48.0 ms
-instance-2
-  lockedmemory.answer    │   ████████████████████████████████████████│  110.0 ms
-  distlock.acquire       │   ░░░░░░░░░░░░░░░░░░                      │   50.0 ms
-  lockedmemory.save_once │                     ██████████████████    │   50.0 ms
-`
-	fits(t, out.String())
-	if out.String() != want {
-		t.Errorf("the picture is\n%s\nwant\n%s", &out, want)
-	}
-}
-
-func TestWaterfall_leavesOutTurnsThatLostTheLock(t *testing.T) {
-	lost := turnOf("t1", "instance-1", 0, 2, 60)
-	lost[1].Error = "the store has seen a later holder"
-	if _, ok := Clearest(append(lost, turnOf("t2", "instance-2", 10, 30, 120, "t1")...)); ok {
-		t.Error("the picture shows one")
-	}
-}
-
-func TestWaterfall_saysThatNobodyWaited(t *testing.T) {
-	for name, finished := range map[string][]spans.Span{"no spans": nil, "one turn": turnOf("t1", "instance-1", 0, 0, 60)} {
-		var out strings.Builder
-		waterfall(&out, finished)
-		if !strings.Contains(out.String(), "No turn had to wait") {
-			t.Errorf("%s: it says %q", name, &out)
+	for i, want := range []string{"100.0 ms", "200.0 ms"} {
+		if row := c.Table()[2][i]; row.Cells != [3]string{"–", "–", want} {
+			t.Errorf("the row is %v, want %s", row, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/agent"
@@ -17,8 +18,14 @@ import (
 	"github.com/belugalock/belugalock/internal/test/campaign/beluga"
 	"github.com/belugalock/belugalock/internal/test/child"
 	"github.com/belugalock/belugalock/internal/test/conversation"
+	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
+
+func TestMain(m *testing.M) {
+	child.Serve(map[string]child.Work{beluga.Role: child.Role(instance)})
+	leakcheck.VerifyTestMain(m)
+}
 
 // instance is an instance of an application with its clients, until its parent stops it; or it tells what
 // is stored.

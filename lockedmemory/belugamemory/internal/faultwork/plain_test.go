@@ -15,12 +15,15 @@ import (
 )
 
 // plain is a SessionService as an application could write it: each session is one value in Redis.
-type plain struct{ client redis.UniversalClient }
+type plain struct {
+	runtime.SessionService // its Delete, which nothing calls
+	client                 redis.UniversalClient
+}
 
 // newPlain uses the server of a URL of locks.
 func newPlain(url string) (*plain, error) {
 	client, err := redislock.ParseURL(url)
-	return &plain{client}, err
+	return &plain{client: client}, err
 }
 
 func (p *plain) Create(ctx context.Context, agentID string) (*runtime.Session, error) {
@@ -56,8 +59,4 @@ func (p *plain) Update(ctx context.Context, session *runtime.Session) error {
 		return err
 	}
 	return p.client.Set(ctx, "plain:"+session.ID, text, 0).Err()
-}
-
-func (p *plain) Delete(ctx context.Context, id string) error {
-	return p.client.Del(ctx, "plain:"+id).Err()
 }

@@ -2,15 +2,19 @@ package faultwork
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/core"
 	"github.com/lookatitude/beluga-ai/v2/runtime"
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/test/campaign/beluga"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
@@ -25,8 +29,13 @@ type runner struct {
 func open(c beluga.Config, a agent.Agent) (*runner, error) {
 	if !c.Unlocked {
 		// Less than the TTL, so that clients of a killed process's sessions repeat their messages.
-		r, err := belugarunner.New(a, c.URL, &belugarunner.Options{TTL: c.TTL, Wait: c.TTL / 2, Plugins: []runtime.Plugin{counter{}},
-			History: 1 << 30}) // the plugin counts all turns
+		var r *belugarunner.Runner
+		var err error
+		servers.Within(10*time.Second, func() bool { // a busy machine may not answer at once
+			r, err = belugarunner.New(a, c.URL, &belugarunner.Options{TTL: c.TTL, Wait: c.TTL / 2, Plugins: []runtime.Plugin{counter{}},
+				History: 1 << 30}) // the plugin counts all turns
+			return !errors.Is(err, distlock.ErrUnavailable)
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -6,15 +6,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/belugalock/belugalock/examples/agent/internal/balancer"
 	"github.com/belugalock/belugalock/examples/agent/internal/history"
 	"github.com/belugalock/belugalock/examples/agent/internal/report"
 )
 
-// judged is a run of one conversation.
-func judged(locked report.Locked, turns int, stored ...history.Message) *report.Result {
-	r := &report.Result{Locked: locked}
-	r.Judge(0, stored, turns)
-	return r
+// compared is three runs of one conversation, the first of which stored something else than the others.
+func compared(turns int, first []history.Message) *report.Comparison {
+	c := &report.Comparison{Plan: balancer.Plan{Sessions: 1, Turns: turns}}
+	for i, stored := range [][]history.Message{first, right(turns), right(turns)} {
+		c.Runs[i] = &report.Result{}
+		c.Runs[i].Judge(stored, turns)
+	}
+	return c
 }
 
 // right is a conversation without damage.
@@ -29,7 +33,7 @@ func right(turns int) (stored []history.Message) {
 func written(c chat) (lines []string) {
 	for i, b := range c.Bubbles {
 		for _, m := range b.Marks {
-			lines = append(lines, fmt.Sprintf("%d %s: %s: %s", i, b.Who, m.Word, m.Why))
+			lines = append(lines, fmt.Sprintf("%d %s %d: %s: %s", i, b.Role, b.Number(), m.Kind, m.Meaning))
 		}
 	}
 	return lines
@@ -42,27 +46,20 @@ func TestChats_marksEachWrongMessage(t *testing.T) {
 	}{
 		"right": {right(2), nil},
 		"stale": {append(turn(0, "a", 0), turn(1, "b", 0)...), []string{
-			"3 Answer to message 2, b: stale: saw 0 of the 2 messages before it"}},
+			"3 assistant 2: stale: the model saw 0 messages, 2 stand before the question"}},
 		"more than stored": {append(turn(0, "a", 0), turn(1, "b", 4)...), []string{
-			"3 Answer to message 2, b: stale: saw 4 messages, but 2 stand before it"}},
+			"3 assistant 2: stale: the model saw 4 messages, 2 stand before the question"}},
 		"doubled": {slices.Concat(turn(0, "a", 0), turn(0, "b", 2), turn(1, "a", 4)), []string{
-			"2 Message 1: doubled: stored a second time", "3 Answer to message 1, b: doubled: stored a second time"}},
-		"lost": {turn(0, "a", 0), []string{
-			"2 Message 2: lost: acknowledged, but not stored", "3 Answer to message 2: lost: acknowledged, but not stored"}},
+			"0 user 1: doubled: delivered twice, answered twice", "1 assistant 1: doubled: delivered twice, answered twice",
+			"2 user 1: doubled: delivered twice, answered twice", "3 assistant 1: doubled: delivered twice, answered twice"}},
 		"half lost": {append(turn(0, "a", 0), turn(1, "b", 2)[:1]...), []string{
-			"2 Message 2: lost: question and answer are not both stored", "2 Message 2: torn: its answer does not follow",
-			"3 Answer to message 2: lost: acknowledged, but not stored"}},
+			"2 user 2: lost: question or answer is not stored", "2 user 2: torn: answer not right after its question"}},
 		"torn": {slices.Concat(turn(0, "a", 0)[:1], turn(1, "b", 1), turn(0, "a", 0)[1:]), []string{
-			"0 Message 1: torn: its answer does not follow", "3 Answer to message 1, a: torn: does not follow its question"}},
+			"0 user 1: torn: answer not right after its question", "3 assistant 1: torn: answer not right after its question"}},
 	} {
-		c := &report.Comparison{Sessions: 1, Turns: 2, NoLock: judged(report.NoLock, 2, test.stored...),
-			SaveOnly: judged(report.SaveOnly, 2, right(2)...), WholeTurn: judged(report.WholeTurn, 2, right(2)...)}
-		shown := chatsOf(c)
+		shown := chatsOf(compared(2, test.stored))
 		if got := written(shown.Columns[0]); !slices.Equal(got, test.want) {
 			t.Errorf("%s: the marks are\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
-		}
-		if shown.Damaged != (len(test.want) > 0) {
-			t.Errorf("%s: damaged is %t", name, shown.Damaged)
 		}
 		wrong := map[byte]bool{}
 		for _, line := range test.want {
@@ -80,21 +77,13 @@ func TestChats_marksEachWrongMessage(t *testing.T) {
 func TestChats_showsTheSamePlaceOfAll(t *testing.T) {
 	stale := right(40)
 	stale[61].Seen = 0
-	c := &report.Comparison{Sessions: 1, Turns: 40, NoLock: judged(report.NoLock, 40, stale...),
-		SaveOnly: judged(report.SaveOnly, 40, right(40)...), WholeTurn: judged(report.WholeTurn, 40, right(40)...)}
+	c := compared(40, stale)
 	for _, column := range chatsOf(c).Columns {
-		if column.From > 62 || column.To < 62 || column.To-column.From+1 != excerpt || column.From%2 != 1 || !column.Bubbles[0].User {
+		if column.From > 62 || column.To < 62 || column.To-column.From+1 != excerpt || column.Bubbles[0].Role != "user" {
 			t.Errorf("%s shows messages %d to %d", column.Name, column.From, column.To)
 		}
 		if want := chatsOf(c).Columns[0].From; column.From != want {
 			t.Errorf("%s begins at %d, want %d", column.Name, column.From, want)
 		}
-	}
-}
-
-func TestChats_needsMessages(t *testing.T) {
-	c := &report.Comparison{Sessions: 1, NoLock: judged(report.NoLock, 0), SaveOnly: judged(report.SaveOnly, 0), WholeTurn: judged(report.WholeTurn, 0)}
-	if chatsOf(c) != nil {
-		t.Error("there is a chat without messages")
 	}
 }
