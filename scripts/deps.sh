@@ -16,8 +16,9 @@ redis-cli       redis-tools
 redis-sentinel  redis-sentinel
 postgres        postgresql
 pgbouncer       pgbouncer
+curl            curl
 '
-	brew='redis postgresql pgbouncer'
+	brew='redis postgresql pgbouncer curl'
 	;;
 browser)
 	needed='

@@ -21,7 +21,7 @@ var lockPart = postgres.Part{Name: "lock", Command: "pglock.Migrate", Versions: 
 // call it at the same time, also while older versions of this package use the schema.
 //
 // The role of pool becomes the owner. It needs CREATE on the database, or a schema of its own. Other
-// roles get no right: docs/design/postgres.md lists those that an application needs. Errors:
+// roles get no right: docs/reference/keys-and-rights.md lists those that an application needs. Errors:
 // distlock.ErrInvalidOption, ErrRefused, ErrUnavailable, ErrOutcomeUnknown (call it again), and that
 // of ctx.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, opts *Options) error {

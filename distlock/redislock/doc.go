@@ -3,7 +3,7 @@
 //
 // Redis keeps one record per name, for a day longer than the lock. Every operation is one script, so
 // it happens at one moment by the server's clock, and it may be repeated. docs/design/redis.md
-// states the record, its invariants, the operations and the states of an owner.
+// states the record and its invariants, docs/design/driver.md the states of an owner.
 //
 // A lock with the key K in the namespace N has these keys. In K, '%' and '}' are written as %25 and
 // %7D, so two names never share a key:

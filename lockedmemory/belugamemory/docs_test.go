@@ -63,7 +63,7 @@ var docsCode = docs.Code{
 		"memory": belugaPath + "memory", "runtime": belugaPath + "runtime", "schema": belugaPath + "schema",
 		"distlock": modulePath + "distlock", "election": modulePath + "distlock/election", "lockurl": modulePath + "distlock/lockurl",
 		"lockedmemory": modulePath + "lockedmemory", "sessionstore": modulePath + "lockedmemory/sessionstore",
-		"redisstore":   modulePath + "lockedmemory/sessionstore/redisstore",
+		"redislock": modulePath + "distlock/redislock", "redisstore": modulePath + "lockedmemory/sessionstore/redisstore",
 		"belugamemory": modulePath + "lockedmemory/belugamemory", "tracing": modulePath + "tracing",
 		"belugarunner": modulePath + "lockedmemory/belugamemory/belugarunner",
 	},
@@ -188,7 +188,7 @@ func TestDocs_errors(t *testing.T) {
 	check := func(sentinel string, code core.ErrorCode) {
 		if !slices.ContainsFunc(rows, func(row []string) bool {
 			return strings.Contains(row[0], sentinel) && row[1] == string(code) &&
-				strings.HasPrefix(row[5], "yes") == core.IsRetryable(core.NewError("", code, "", nil))
+				strings.HasPrefix(row[4], "yes") == core.IsRetryable(core.NewError("", code, "", nil))
 		}) {
 			t.Errorf("the table has no %s with %s, or is wrong about trying again", sentinel, code)
 		}

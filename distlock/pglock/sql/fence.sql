@@ -1,5 +1,5 @@
 -- Version 1 of the part "fence": the marks, and the check of a fencing token inside the transaction
--- that does the work. docs/design/postgres-fence.md explains the rules.
+-- that does the work. docs/design/postgres.md explains the rules.
 
 -- The highest token that a transaction of this database has shown, by name.
 CREATE TABLE {schema}.mark (

@@ -1,4 +1,4 @@
--- The record of a lock as a table. docs/design/redis.md describes the record, its invariants, and the
+-- The record of a lock as a table. docs/design/redis.md has its invariants, and docs/design/driver.md the
 -- states of an owner. Takes now. Gives lock, now_ms, ms, read, write and mint.
 local lock = KEYS[1]
 local now_ms = math.floor(now / 1000)

@@ -54,7 +54,7 @@ func run(lock, database, month string) error {
 	return err
 }
 
-// charge asks the payment provider for the money. The provider charges once for each key.
+// charge asks the payment provider, which charges once per key. Many know a key for a day only.
 func charge(ctx context.Context, customer int64, idempotencyKey string) error {
 	log.Printf("customer %d is charged under the key %s", customer, idempotencyKey)
 	return nil

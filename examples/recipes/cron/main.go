@@ -76,7 +76,7 @@ func schedule(ctx context.Context, locker *distlock.Locker, db *pgxpool.Pool, ev
 	}
 }
 
-// job works on the time between two moments, and may be slow. The function write stores its result.
+// job works on the time between two moments, and has a deadline: others wait for it. Write stores its result.
 type job func(ctx context.Context, after, until time.Time) (write func(ctx context.Context, tx pgx.Tx) error, err error)
 
 func report(_ context.Context, after, until time.Time) (func(context.Context, pgx.Tx) error, error) {

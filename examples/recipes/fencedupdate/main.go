@@ -68,7 +68,7 @@ func run(ctx context.Context, lock, database string, change update) error {
 }
 
 // byColumn reads and raises the token in one statement, so the row refuses each older holder from
-// the read on. A newer holder has raised the token above that of the write.
+// the read on. The write fails if a newer holder has raised the token. A second read needs <=.
 func byColumn(ctx context.Context, db *pgxpool.Pool, lease *distlock.Lease, product int64, decide decision) error {
 	var price int64
 	err := db.QueryRow(ctx, `UPDATE product SET fence = $1 WHERE id = $2 AND fence < $1 RETURNING price`,
@@ -89,7 +89,7 @@ func byColumn(ctx context.Context, db *pgxpool.Pool, lease *distlock.Lease, prod
 	return err
 }
 
-// byPglock keeps the token beside your tables. Fence is the first statement of each transaction.
+// byPglock keeps the token elsewhere, also for a row that is not there yet. Fence comes first.
 func byPglock(ctx context.Context, db *pgxpool.Pool, lease *distlock.Lease, product int64, decide decision) error {
 	var price int64
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {

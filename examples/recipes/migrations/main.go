@@ -22,7 +22,7 @@ import (
 )
 
 // steps lead from one version of the schema to the next. Add to the end, and change nothing before
-// it.
+// it. A step runs in a transaction, so CREATE INDEX CONCURRENTLY needs another way.
 var steps = []string{
 	`CREATE TABLE customer (id bigint PRIMARY KEY, name text NOT NULL)`,
 	`ALTER TABLE customer ADD COLUMN email text`,

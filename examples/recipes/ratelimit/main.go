@@ -24,7 +24,7 @@ import (
 
 func main() {
 	url := flag.String("redis", cmp.Or(os.Getenv("REDIS_URL"), "redis://localhost:6379"), "URL of the Redis")
-	rate := flag.Int("rate", 10, "calls per second of all instances together")
+	rate := flag.Int("rate", 10, "calls per second of all instances together, a little below the contract: calls arrive unevenly")
 	burst := flag.Int("burst", 1, "calls that may begin at once after a pause")
 	calls := flag.Int("calls", 100, "how often to call")
 	flag.Parse()

@@ -1,4 +1,4 @@
-// Package recipetest runs a program of examples/recipes as a process of its own. The test binary is the
+// Package recipetest runs a program of examples as a process of its own. The test binary is the
 // program, so the program has the race detector, too.
 //
 //	func TestMain(m *testing.M) { recipetest.Main(m, main) }

@@ -7,5 +7,5 @@
 // [History] gives the model of the agent the turns before the question.
 //
 // Options.SessionService keeps the sessions in a service of the application. Errors have the codes of
-// package belugamemory. docs/design/runs.md, beluga-runner.md and beluga-sessions.md have all states.
+// package belugamemory. docs/design/beluga-runner.md has all states.
 package belugarunner

@@ -55,7 +55,7 @@ type result struct {
 }
 
 // turn runs the agent under the session's lease. It returns after the release, or as soon as ctx has ended:
-// then the lease is kept in the background until the worker has ended. docs/design/runs.md has all states.
+// then the lease is kept in the background until the worker has ended, see docs/design/beluga-runner.md.
 func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Message) ([]agent.Event, error) {
 	if sessionID == "" {
 		return nil, errEmptyID

@@ -26,7 +26,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-// sessionService keeps sessions in a session store, see [Runner.Sessions]. docs/design/beluga-sessions.md
+// sessionService keeps sessions in a session store, see [Runner.Sessions]. docs/design/beluga-runner.md
 // has the format and all states.
 type sessionService struct {
 	locker *distlock.Locker

@@ -148,5 +148,5 @@ func (r *report) settings(server string, advised []settings.Setting, found map[s
 func noConnection(err error) Finding {
 	return result(Problem, strings.Join(strings.Fields(err.Error()), " "),
 		"The server serves no lock and no session.",
-		"Start the server, or correct the URL: host, port, database, user, password, TLS. See docs/operations/troubleshooting.md.")
+		"Start the server, or correct the URL: host, port, database, user, password, TLS. See docs/reference/errors.md.")
 }
