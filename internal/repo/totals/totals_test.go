@@ -12,11 +12,11 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 59437,
+	"lines of tests": 59464,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13695,
 	"words of README.md and docs": 40678,
 	"words of CONTRIBUTING.md":    900,
-	"mutants":                     1391,
+	"mutants":                     1392,
 }
 
 var (
