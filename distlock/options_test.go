@@ -42,7 +42,7 @@ func TestNew_refusesOptionsOutOfRange(t *testing.T) {
 }
 
 // A RenewEvery near the TTL would lose every lease at 2 ms of latency.
-func TestRenewEvery_leavesTimeForARetry(t *testing.T) {
+func TestRenewal_N_longestPeriod_leavesTimeForARetry(t *testing.T) {
 	const most = 14724 * time.Millisecond
 	_, err := memlock.New(options(withTTL(30*time.Second), renewEvery(most+time.Millisecond)))
 	if !errors.Is(err, distlock.ErrInvalidOption) || !strings.Contains(err.Error(), "at most 14.724s") {

@@ -15,6 +15,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/test/pace"
 )
 
 const key = "secret-session-id"
@@ -34,10 +35,10 @@ func newLocker(tb testing.TB, client redis.UniversalClient, with ...settings) *d
 	if len(with) > 0 {
 		set = with[0]
 	}
-	l, err := redislock.New(client, &distlock.Options{
-		TTL: set.ttl, Wait: set.wait, RenewEvery: set.renewEvery, Holder: set.holder, Observer: set.observer,
+	l, err := redislock.New(client, pace.Renew(&distlock.Options{
+		TTL: set.ttl, Wait: set.wait, Holder: set.holder, Observer: set.observer,
 		Logger: slog.New(slog.NewTextHandler(cmp.Or[io.Writer](set.log, io.Discard), nil)),
-	})
+	}, set.renewEvery))
 	must(tb, err)
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

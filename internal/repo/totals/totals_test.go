@@ -12,8 +12,8 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 59464,
-	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13695,
+	"lines of tests": 59471,
+	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13710,
 	"words of README.md and docs": 40678,
 	"words of CONTRIBUTING.md":    900,
 	"mutants":                     1392,

@@ -30,6 +30,7 @@ import (
 	"github.com/belugalock/belugalock/internal/test/conversation"
 	"github.com/belugalock/belugalock/internal/test/history"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/pace"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -190,7 +191,7 @@ func (c *config) dialer() func(ctx context.Context, network, addr string) (net.C
 
 // options are those of a silent Locker, which renews as often as renew says.
 func options(namespace string, ttl, renew time.Duration) *distlock.Options {
-	return &distlock.Options{Namespace: namespace, TTL: ttl, RenewEvery: renew, Logger: slog.New(slog.DiscardHandler)}
+	return pace.Renew(&distlock.Options{Namespace: namespace, TTL: ttl, Logger: slog.New(slog.DiscardHandler)}, renew)
 }
 
 func openStore(client redis.UniversalClient, pool *pgxpool.Pool, c *config) (memory, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
+	"github.com/belugalock/belugalock/internal/test/pace"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
@@ -44,12 +45,12 @@ func newInstance(s *stage, addr, name string) (*instance, error) {
 	i.client = redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, Dialer: i.net.Dial,
 		DialerRetries: 1, DialerRetryTimeout: time.Millisecond, MinRetryBackoff: time.Millisecond,
 		MaxRetryBackoff: time.Millisecond})
-	options := &distlock.Options{Namespace: s.namespace, Holder: name, TTL: 20 * time.Second,
-		RenewEvery: 200 * time.Millisecond, Wait: time.Minute,
+	options := &distlock.Options{Namespace: s.namespace, Holder: name, TTL: 20 * time.Second, Wait: time.Minute,
 		Observer: distlock.Observers(&witness{s.watch, name}, to.Observer, panics{}),
 		Logger:   slog.New(&lines{to.Logger.Handler(), s.watch})}
+	pace.Renew(options, 200*time.Millisecond)
 	if name == Paused {
-		options.RenewEvery = 9 * time.Second // none happens in the scene
+		pace.Renew(options, 9*time.Second) // none happens in the scene
 	}
 	var err error
 	if i.locker, err = redislock.New(i.client, options); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/distlock/redlock"
+	"github.com/belugalock/belugalock/internal/test/pace"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
@@ -100,7 +101,7 @@ func ofLock(change func(*distlock.Options)) setting        { return setting{lock
 
 func withTTL(d time.Duration) setting  { return ofLock(func(o *distlock.Options) { o.TTL = d }) }
 func withWait(d time.Duration) setting { return ofLock(func(o *distlock.Options) { o.Wait = d }) }
-func renewing(d time.Duration) setting { return ofLock(func(o *distlock.Options) { o.RenewEvery = d }) }
+func renewing(d time.Duration) setting { return ofLock(func(o *distlock.Options) { pace.Renew(o, d) }) }
 
 var forever = withWait(-1)
 

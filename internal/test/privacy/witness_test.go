@@ -23,6 +23,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/pace"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -95,8 +96,8 @@ func (w *witness) patient(wait time.Duration) {
 	before := w.opts
 	w.opts = func() *distlock.Options {
 		o := before()
-		o.TTL, o.RenewEvery, o.Wait = 10*time.Second, 150*time.Millisecond, wait
-		return o
+		o.TTL, o.Wait = 10*time.Second, wait
+		return pace.Renew(o, 150*time.Millisecond)
 	}
 	w.t.Cleanup(func() { w.opts = before })
 }
