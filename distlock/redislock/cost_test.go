@@ -22,19 +22,27 @@ import (
 
 // What locks cost: round trips, goroutines, and bytes here and in Redis.
 
-// A call takes one round trip, and a waiter is in the queue after two. With the second key the server has
+// A call takes one round trip, and a waiter is in the queue after two. After the first key the server has
 // the scripts, and the client listens.
 func TestLocker_callsTakeOneRoundTripEach(t *testing.T) {
 	server, wire := servers.SharedRedis(t), &wire{}
 	holder := newLocker(t, newClient(t, server))
 	l := newLocker(t, newClient(t, server, redis.Options{Dialer: wire.dial}))
-	for _, key := range []string{"first", "second"} {
+	least := map[string]int64{} // a call may open a connection, or meet the end of a call before it
+	for round := range 5 {
+		key := fmt.Sprint("round-", round)
 		takes := func(trips int64, what string, call func() error, want error) {
 			t.Helper()
 			before := wire.trips.Load()
-			err := call()
-			if n := wire.trips.Load() - before; !errors.Is(err, want) || key == "second" && n != trips {
-				t.Errorf("%s: %v, with %d round trips, want %d", what, err, n, trips)
+			if err := call(); !errors.Is(err, want) {
+				t.Errorf("%s: %v", what, err)
+			}
+			n := wire.trips.Load() - before
+			if round == 0 || n < least[what] {
+				least[what] = n
+			}
+			if round == 4 && least[what] != trips {
+				t.Errorf("%s takes %d round trips, want %d", what, least[what], trips)
 			}
 		}
 		waiters := func(want string) {

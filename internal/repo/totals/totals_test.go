@@ -12,7 +12,7 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 59471,
+	"lines of tests": 59476,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13710,
 	"words of README.md and docs": 40678,
 	"words of CONTRIBUTING.md":    900,
