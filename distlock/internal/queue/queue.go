@@ -121,7 +121,7 @@ func (q *queue[C, O, R]) advance() {
 		}
 	case q.grant == nil || q.all.overlap && time.Since(q.grant.since) >= Window:
 		q.promote()
-	case q.all.overlap && q.grant.timer == nil: // without overlap, the backend rejects the contender until a release
+	case q.all.overlap && q.grant.timer == nil: // otherwise the backend rejects a contender until the release
 		g := q.grant
 		g.timer = time.AfterFunc(max(time.Until(g.since.Add(Window)), 1), func() {
 			q.all.mu.Lock()

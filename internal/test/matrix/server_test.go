@@ -97,7 +97,7 @@ func failoverIsWaitedFor(t *testing.T, s *service) {
 	failover.kill()
 	start := time.Now()
 	if early, err := l.TryAcquire(t.Context(), key); err == nil && time.Since(start) > time.Second {
-		mustRelease(t, early) // of a machine so busy that there is another master already
+		mustRelease(t, early) // there is another master already
 	} else {
 		wants(t, "TryAcquire", err, distlock.ErrUnavailable)
 	}

@@ -20,7 +20,7 @@ type Config struct {
 	Seed     uint64
 	Clients  int // that send messages, one at a time each
 	Sessions []string
-	Read     bool // tell what is stored in each session, without other work
+	Read     bool // report the stored turns of each session, and end
 }
 
 // Said is what a worker says: before a client sends a message, after the answer, or of a session.
