@@ -36,6 +36,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/distlock/redlock"
+	"github.com/belugalock/belugalock/internal/redisurl"
 )
 
 // backends lists the URL schemes of each backend, and the function that makes its driver. The
@@ -57,7 +58,8 @@ var backends = []struct {
 // that both rawURL and opts set. The error shows no part of a password. If the service does not
 // answer, the first operation fails with distlock.ErrUnavailable; if a database lacks the schema, it fails
 // with distlock.ErrRefused. Open logs a warning if the URL asks for TLS without a check of the server's
-// certificate: with skip_verify=true, or sslmode=require without sslrootcert.
+// certificate: with skip_verify=true, or sslmode=require without sslrootcert. It also warns of Sentinels
+// whose failover lasts longer than a lease, for which it asks them up to a second.
 func Open(ctx context.Context, rawURL string, opts *distlock.Options) (*distlock.Locker, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -91,6 +93,7 @@ func Open(ctx context.Context, rawURL string, opts *distlock.Options) (*distlock
 		options.Logger.Warn("lockurl: the URL has sslmode=require without sslrootcert, so that any " +
 			"server can pose as the lock service and read its password: use sslmode=verify-full instead")
 	}
+	redisurl.WarnOfFailover(ctx, rest, options.TTL, options.Logger)
 	return locker, nil
 }
 

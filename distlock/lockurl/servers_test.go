@@ -43,6 +43,17 @@ func TestOpen_sentinel(t *testing.T) {
 	}
 }
 
+// With the default of Sentinel, 30 s, a failover outlasts a lease of 30 s. No Sentinel, no warning.
+func TestOpen_sentinel_slowFailover_warns(t *testing.T) {
+	t.Parallel()
+	const url = "redis+sentinel://127.0.0.1:1,%s?master_name=belugalock"
+	watched := fmt.Sprintf(url, servers.StartSentinelFor(t, servers.StartRedis(t).Addr()).Addr())
+	checkWarnings(t, "down-after-milliseconds", map[string]int{
+		watched: 1, watched + "&ttl=46s": 1, watched + "&ttl=47s": 0,
+		fmt.Sprintf(url, "127.0.0.1:2"): 0,
+	})
+}
+
 func TestOpen_cluster(t *testing.T) {
 	t.Parallel()
 	c := servers.SharedTopology("cluster").Cluster

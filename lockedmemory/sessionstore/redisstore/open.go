@@ -6,7 +6,9 @@ import (
 	"errors"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/redislock"
+	"github.com/belugalock/belugalock/internal/redisurl"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -25,7 +27,7 @@ type Options struct {
 //
 // It returns distlock.ErrInvalidOption for a URL that is not valid, and as [New] and redislock.New
 // do. The error shows no part of a password. If Redis does not answer, the first operation fails
-// with distlock.ErrUnavailable.
+// with distlock.ErrUnavailable. It warns as lockurl.Open does.
 func Open[M, D any](ctx context.Context, rawURL string, key lockedmemory.KeyFunc, codec sessionstore.Codec[M, D],
 	opts *Options) (*distlock.Locker, *sessionstore.Store[M, D], error) {
 	if err := ctx.Err(); err != nil {
@@ -49,5 +51,7 @@ func Open[M, D any](ctx context.Context, rawURL string, key lockedmemory.KeyFunc
 	if err != nil {
 		return nil, nil, errors.Join(err, d.Close())
 	}
+	of := fencing.Options(locker)
+	redisurl.WarnOfFailover(ctx, rawURL, of.TTL, of.Logger)
 	return locker, store, nil
 }

@@ -67,8 +67,7 @@ func (r *report) cluster(ctx context.Context, t target, of *redis.ClusterOptions
 func viewOf(ctx context.Context, addr string, of *redis.FailoverOptions) (master map[string]string, replicas []map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	c := redis.NewSentinelClient(&redis.Options{Addr: addr, Username: of.SentinelUsername, Password: of.SentinelPassword,
-		TLSConfig: of.TLSConfig, DialerRetries: 1, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true})
+	c := redisurl.NewSentinel(addr, of)
 	defer c.Close()
 	if master, err = c.Master(ctx, of.MasterName).Result(); err == nil {
 		replicas, err = c.Replicas(ctx, of.MasterName).Result()
@@ -111,25 +110,16 @@ func (r *report) sentinels(ctx context.Context, t target, of *redis.FailoverOpti
 	return servers
 }
 
-// The election of a master takes about a second. A setting above wantedDown has no use.
-const (
-	election   = time.Second
-	wantedDown = 5 * time.Second
-)
-
-// failover compares the time of a failover with two thirds of the TTL, for which a lease lasts at least after
-// its last renewal, and with a second below the TTL.
+// failover judges the time before a failover.
 func failover(setting string, ms int64, ttl time.Duration) Finding {
 	found := fmt.Sprintf("%s %d, TTL %v", setting, ms, ttl)
-	most := min(ttl*2/3, ttl-time.Second) - election
-	down := time.Duration(ms) * time.Millisecond
-	if down < most {
+	above, outlasts := redisurl.Outlasts(ttl, time.Duration(ms)*time.Millisecond)
+	if outlasts {
 		return ok("%s", found)
 	}
-	taken := down + election
-	do := fmt.Sprintf("Raise the TTL above %v.", (max(taken*3/2, taken+time.Second) + 99*time.Millisecond).Truncate(100*time.Millisecond))
-	if wantedDown < most {
-		do += fmt.Sprintf(" Or set %s to %d.", setting, wantedDown.Milliseconds())
+	do := fmt.Sprintf("Raise the TTL above %v.", above)
+	if _, enough := redisurl.Outlasts(ttl, redisurl.WantedDown); enough {
+		do += fmt.Sprintf(" Or set %s to %d.", setting, redisurl.WantedDown.Milliseconds())
 	}
 	return result(Warning, found, "A failover takes longer than two thirds of the TTL, so leases end during it.", do)
 }

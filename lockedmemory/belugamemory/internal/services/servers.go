@@ -8,6 +8,8 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/core"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/internal/redisurl"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 )
 
@@ -41,7 +43,12 @@ func (s *Servers) Open(opts distlock.Options) (locker *distlock.Locker, err erro
 	if locker, err = s.Locks.Locker(opts); err != nil {
 		return nil, err
 	}
-	return locker, s.ask(s.LocksAt.Name, locker.Ping)
+	err = s.ask(s.LocksAt.Name, func(ctx context.Context) error {
+		of := fencing.Options(locker)
+		redisurl.WarnOfFailover(ctx, s.LocksAt.URL, of.TTL, of.Logger)
+		return locker.Ping(ctx)
+	})
+	return locker, err
 }
 
 // AskSessions asks the server of the sessions once, unless Open has. It asks a PostgreSQL in any case,
