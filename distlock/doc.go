@@ -3,12 +3,13 @@
 // name is held at a time. It is renewed while its holder lives, and its context ends before another
 // can hold the lock:
 //
-//	err := locker.Do(ctx, "conversation-42", func(ctx context.Context) error {
+//	locker, err := redislock.New(client, nil) // or lockurl.Open, with a URL
+//	defer locker.Close(ctx)                   // releases what is held
+//	err = locker.Do(ctx, "conversation-42", func(ctx context.Context) error {
 //		return work(ctx) // ctx ends when the lease does
 //	})
+//	lease, err := locker.Acquire(ctx, "conversation-42") // then lease.Release(ctx)
 //
 // That rests on time, and on the backend keeping a lock for its TTL. Where these fail, a store that
-// compares fencing tokens, see [Lease.Fence], refuses an older holder.
-//
-// Read on: docs/howto for tasks, docs/guarantees.md for promises, docs/design for protocols.
+// compares fencing tokens, see [Lease.Fence], refuses an older holder. docs/guarantees.md has the promises.
 package distlock

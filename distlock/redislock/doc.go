@@ -1,5 +1,7 @@
 // Package redislock keeps locks in Redis: on one node, behind Sentinels, or in a Cluster. It uses
-// the client of go-redis that the caller makes.
+// the client of go-redis that the caller makes:
+//
+//	locker, err := redislock.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}), nil)
 //
 // Redis keeps one record per name, for a day longer than the lock. Every operation is one script, so
 // it happens at one moment by the server's clock, and it may be repeated. docs/design/redis.md

@@ -4,6 +4,13 @@
 //	import _ "github.com/belugalock/belugalock/lockedmemory/belugamemory"
 //
 //	mem, err := memory.New("locked", config.ProviderConfig{BaseURL: "redis://localhost:6379"})
+//	defer mem.(*belugamemory.Memory).Close(ctx)
+//	ctx = core.WithSessionID(ctx, "conversation-42")
+//	err = mem.(*belugamemory.Memory).Turn(ctx, func(ctx context.Context) error {
+//		history, err := mem.Load(ctx, "") // no other instance writes until the turn ends
+//		…
+//		return mem.Save(ctx, question, answer)
+//	})
 //
 // Save and Clear run under the lock of the context's session, see [SessionKey]. [Memory.Turn] runs a whole
 // turn, from Load to Save, under one lease. [Memory.Answer] answers a repeated message once. Package
