@@ -146,7 +146,7 @@ func cutOff(c *campaign, h *hit) {
 	}
 	h.aims(c, w)
 	w.tell(order{Do: doSlow, For: h.lasts})
-	time.Sleep(100 * time.Millisecond) // until they hold
+	servers.Within(time.Second, func() bool { return len(c.register.holds(w.run)) > 0 })
 	s.network.Cut()
 	h.restore = s.network.Heal
 	c.await(h, w.run, c.register.holds(w.run), 0)

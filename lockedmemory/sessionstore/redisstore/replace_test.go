@@ -83,7 +83,7 @@ func TestForward_O_replacedAmidPage_whole(t *testing.T) {
 			all := writer.places(t)
 			var called *atomic.Bool
 			replaces := func() {
-				called = amid(proxy, "get", func() {
+				called = writer.amid(proxy, "get", func() {
 					with := exchange("q", "new")
 					must(t, errors.Join(writer.memory.Replace(t.Context(), all[18], all[18], with),
 						writer.memory.Replace(t.Context(), all[1], all[1], with)))

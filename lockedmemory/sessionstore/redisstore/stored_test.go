@@ -448,14 +448,26 @@ func TestMarks_O_unknownForm_refusesEachCall(t *testing.T) {
 }
 
 // amid calls f once: between a command about a session and the XRANGE of a pipeline, whichever comes first.
-func amid(proxy *faultnet.Proxy, command string, f func()) (called *atomic.Bool) {
+func (r *rig) amid(proxy *faultnet.Proxy, command string, f func()) (called *atomic.Bool) {
 	called = new(atomic.Bool)
 	is, ofSession, reads := faultnet.Containing("\r\n"+command+"\r\n"), faultnet.Containing("session:{"), faultnet.Containing("xrange")
-	var hasCommand, hasRead bool
+	executed := func(command string) string {
+		_, stats, _ := strings.Cut(r.client.Info(context.Background(), "commandstats").Val(), "cmdstat_"+command+":calls=")
+		calls, _, _ := strings.Cut(stats, ",")
+		return calls
+	}
+	var first, before string
 	proxy.HoldRequests(func(request []byte) bool {
-		hasCommand, hasRead = hasCommand || is(request) && ofSession(request), hasRead || reads(request)
-		if hasCommand && hasRead && !called.Swap(true) {
-			time.Sleep(20 * time.Millisecond) // Redis executes the first of them
+		switch isFirst := is(request) && ofSession(request); {
+		case !isFirst && !reads(request), called.Load():
+		case first == "":
+			if first = "xrange"; isFirst {
+				first = command
+			}
+			before = executed(first)
+		case isFirst == (first == "xrange"):
+			called.Store(true)
+			servers.Within(time.Second, func() bool { return executed(first) != before })
 			f()
 		}
 		return false
@@ -471,7 +483,7 @@ func TestLoad_S2_tokenBeforeRead(t *testing.T) {
 	other := newRig(t)
 	must(t, r.memory.Turn(t.Context(), r.opens)) // loads the scripts
 	old, wrote := other.stale(t, other.opens), error(nil)
-	called := amid(proxy, "evalsha", func() { wrote = other.store.Save(old, "q", "late") })
+	called := other.amid(proxy, "evalsha", func() { wrote = other.store.Save(old, "q", "late") })
 	must(t, r.memory.Turn(t.Context(), func(ctx context.Context) error {
 		loaded, err := r.memory.Load(ctx, "")
 		if !called.Load() || wrote == nil && !slices.Contains(loaded, "late") {
