@@ -38,30 +38,38 @@ deps: ## Make sure the servers that the tests start are installed
 	@scripts/deps.sh
 
 # make test leaves out these packages and the tests of these names. They look for the unexpected,
-# show recipes, rehearse a release, need several servers, or break their server. make test-all
-# runs just those.
+# show recipes, rehearse a release, need several servers, break their server, or show that tests of an
+# application can use miniredis. make test-all runs just those.
 EXPLORING := examples/flocklock examples/recipes internal/test/privacy internal/test/campaign internal/repo/release internal/test/sweeps
-SEVERAL := [Ss]entinel|[Cc]luster|[Pp]gBouncer|[Ss]tandby|[Rr]edlock[35]|^TestFaults$$/^(sentinel|cluster|postgres|standby|redlock[35])$$|^TestTopology/^(sentinel|cluster)$$|^TestFaults_ownServers$$
+WORDS := [Mm]iniredis|[Ss]entinel|[Cc]luster|[Pp]gBouncer|[Ss]tandby|[Rr]edlock[35]|_ownServers
+SEVERAL := $(WORDS)|^TestFaults$$/^(sentinel|cluster|postgres|standby|redlock[35])$$|^TestTopology/^(sentinel|cluster)$$
 
-GOTEST := go test -race -count=1 -timeout 10m
-# Tests wait for servers more than they work: one package more at a time than there are processors.
-AT_ONCE := -p $$(($$(getconf _NPROCESSORS_ONLN) + 1))
+# make check vets. A linker that leaves the tables of debuggers out is sooner done.
+GOTEST := go test -race -vet=off -ldflags=-w -count=1 -timeout 10m
+# Tests wait for servers more than they work: two packages more at a time than there are processors.
+AT_ONCE := -p $$(($$(getconf _NPROCESSORS_ONLN) + 2))
 # Packages start in the order in which they are named, so long ones come first.
-GUARDING = ./examples/agent ./distlock/redislock $$(go list ./... | grep -vE '/($(subst $(eval) ,|,$(EXPLORING)))(/|$$)')
+LONG := ./distlock/redislock ./lockedmemory/sessionstore/redisstore ./distlock/pglock ./lockedmemory/sessionstore/pgstore ./examples/agent
+GUARDING = $(LONG) $$(go list ./... | grep -vE '/($(subst $(eval) ,|,$(EXPLORING)))(/|$$)')
+# The packages with tests of SEVERAL.
+SPREAD = ./internal/test/matrix $(LONG) $$(grep -slE '^func Test(Topology|[A-Za-z0-9_]*($(WORDS)))' \
+	$$(go list -f '{{.Dir}}' $(GUARDING) | sed 's,$$,/*_test.go,') | xargs -n 1 dirname | sort -u)
 
 .PHONY: test
-test: deps ## Run the tests of each package with the race detector, on one Redis and one PostgreSQL: three minutes
+test: deps ## Run the tests of each package with the race detector, on one Redis and one PostgreSQL: two minutes
 	$(GOTEST) $(AT_ONCE) -skip '$(SEVERAL)' $(GUARDING)
 
 .PHONY: test-all
 test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, quorums, PgBouncer, a standby, random faults, Beluga's contract, dashboards, each benchmark once
 	@scripts/deps.sh prometheus
-	$(GOTEST) $(AT_ONCE) -run '$(SEVERAL)' $(GUARDING)
+	$(GOTEST) $(AT_ONCE) -run '$(SEVERAL)' $(SPREAD)
 	$(CONTRACT) $(GOTEST) -p 1 $(BELUGA:%=./%/...)
 	@# Some of these compare clocks.
 	$(call in,$(filter-out .,$(MODULES)),$(GOTEST) $(AT_ONCE) ./...)
 	@# The commands of the reports still run.
 	$(MAKE) --no-print-directory microbench FLAGS='-benchtime 1x'
+	@# Random tests play all their rounds without the race detector.
+	go test -vet=off -count=1 -run 'ollowTheModel|tableOfStates' ./distlock/redislock ./lockedmemory/sessionstore/redisstore
 	@# These measure how soon things happen, so each has the machine to itself.
 	$(GOTEST) -p 1 $(EXPLORING:%=./%/...)
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/redisconn"
+	"github.com/belugalock/belugalock/internal/test/pace"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
@@ -693,7 +694,7 @@ func TestRecord_S1_scriptsFollowTheModel(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
 	client.ConfigSet(t.Context(), "loglevel", "warning") // a small log
-	for name, value := range map[string]string{"rapid.checks": "500", "rapid.steps": "60", "rapid.shrinktime": "3s"} {
+	for name, value := range map[string]string{"rapid.checks": strconv.Itoa(pace.Rounds(500)), "rapid.steps": "60", "rapid.shrinktime": "3s"} {
 		if setting := flag.Lookup(name); setting.Value.String() == setting.DefValue {
 			if err := setting.Value.Set(value); err != nil {
 				t.Fatal(err)

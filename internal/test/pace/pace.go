@@ -1,4 +1,4 @@
-// Package pace sets how often the Lockers of tests renew their leases.
+// Package pace sets how often the Lockers of tests renew their leases, and how long random tests play.
 package pace
 
 import (
@@ -11,4 +11,13 @@ import (
 func Renew(o *distlock.Options, every time.Duration) *distlock.Options {
 	o.RenewEvery = every
 	return o
+}
+
+// Rounds returns how many of n rounds a random test plays: a fifth under the race detector, which makes
+// a round cost five times as much, and all without it, as mutants and the last step of make test-all do.
+func Rounds(n int) int {
+	if raced {
+		return n / 5
+	}
+	return n
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -215,37 +216,56 @@ func begin(t *testing.T, client redis.UniversalClient, namespace string, session
 func TestSessions_removedWhileListed_allFound(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
-	for topology, client := range map[string]redis.UniversalClient{
-		"node":    redis.NewClient(&redis.Options{Addr: server.Addr()}),
-		"cluster": redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.SharedTopology("cluster").Addrs()}),
-	} {
-		r := newRig(t, client, &sessionstore.Retention{Namespace: "many"})
-		want := make(map[string]bool)
-		for n := range 4000 {
-			want[fmt.Sprint("before-", n)] = true
-		}
-		begin(t, client, "many", slices.Collect(maps.Keys(want))...)
-		n, more := 0, 0
-		for name, err := range r.store.Sessions(t.Context()) {
-			must(t, err)
-			delete(want, name)
-			if !strings.HasPrefix(name, "before-") && !strings.HasPrefix(name, "later-") {
-				t.Errorf("%s: %q is listed", topology, name)
-			}
-			must(t, client.Unlink(t.Context(), "many:{"+name+"}:log").Err())
-			if n++; n%100 == 0 && more < 1000 {
-				for range 100 {
-					more++
-					begin(t, client, "many", fmt.Sprint("later-", more))
-				}
-			}
-		}
-		if len(want) > 0 {
-			t.Errorf("%s: %d of 4,000 sessions are not listed", topology, len(want))
-		}
-	}
+	removeWhileListed(t, redis.NewClient(&redis.Options{Addr: server.Addr()}))
 	if stats, err := server.Do("INFO", "commandstats"); err != nil || strings.Contains(stats, "cmdstat_keys:") || !strings.Contains(stats, "cmdstat_scan:") {
 		t.Errorf("the commands are %s, %v", stats, err)
+	}
+}
+
+func TestSessions_removedWhileListed_allFound_onCluster(t *testing.T) {
+	t.Parallel()
+	removeWhileListed(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.SharedTopology("cluster").Addrs()}))
+}
+
+func removeWhileListed(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	r := newRig(t, client, &sessionstore.Retention{Namespace: "many"})
+	want := make(map[string]bool)
+	for n := range 4000 {
+		want[fmt.Sprint("before-", n)] = true
+	}
+	begin(t, client, "many", slices.Collect(maps.Keys(want))...)
+	n, more := 0, 0
+	for name, err := range r.store.Sessions(t.Context()) {
+		must(t, err)
+		delete(want, name)
+		if !strings.HasPrefix(name, "before-") && !strings.HasPrefix(name, "later-") {
+			t.Errorf("%q is listed", name)
+		}
+		must(t, client.Unlink(t.Context(), "many:{"+name+"}:log").Err())
+		if n++; n%100 == 0 && more < 1000 {
+			for range 100 {
+				more++
+				begin(t, client, "many", fmt.Sprint("later-", more))
+			}
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("%d of 4,000 sessions are not listed", len(want))
+	}
+}
+
+// Leases with the default TTL do not outlast a failover with the default of Sentinel.
+func TestOpen_sentinel_slowFailover_warns(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	url := "redis+sentinel://" + servers.StartSentinelFor(t, servers.StartRedis(t).Addr()).Addr() + "?master_name=belugalock"
+	locker, _, err := redisstore.Open(t.Context(), url, lockedmemory.SessionKey, sessionstore.JSON[string]{},
+		&redisstore.Options{Lock: distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
+	must(t, err)
+	must(t, locker.Close(t.Context()))
+	if !strings.Contains(log.String(), "set down-after-milliseconds to 5000, or a TTL above 46.5s") {
+		t.Errorf("the log is %q", log.String())
 	}
 }
 
