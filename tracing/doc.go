@@ -20,7 +20,7 @@
 //	lockedmemory.turn    lockedmemory.answer    lockedmemory.load
 //	lockedmemory.save    lockedmemory.append
 //	lockedmemory.replace lockedmemory.clear     lockedmemory.delete
-//	lockedmemory.fork
+//	lockedmemory.fork    lockedmemory.save_once
 //
 // A lost lease is the event distlock.lost on the span that was current when the lease was acquired. If
 // that span has ended, the event has a span distlock.lost of its own in the same trace.

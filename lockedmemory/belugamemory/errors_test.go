@@ -195,6 +195,18 @@ func TestErrors_failedTurnAndLoss_bothReturned(t *testing.T) {
 	}
 }
 
+// Work that returns the cause of its context's end has failed by the loss, not by an error of its own.
+func TestErrors_causeOfALoss_hasItsCode(t *testing.T) {
+	locker := localLocker(t, &distlock.Options{TTL: 200 * time.Millisecond, MaxHold: 100 * time.Millisecond})
+	m, err := Wrap(failing{}, locker, lockedmemory.FixedKey("s"), nil)
+	must(t, err)
+	err = m.Turn(t.Context(), func(ctx context.Context) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	mustHaveCode(t, err, ErrLockLost, distlock.ErrLost)
+}
+
 // After a lost reply, only a call with an ID is retryable.
 func TestRetryable_lostReply_onlyWithAnID(t *testing.T) {
 	server := servers.StartRedis(t)

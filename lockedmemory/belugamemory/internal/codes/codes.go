@@ -127,10 +127,11 @@ type Step = func(ctx context.Context) error
 // Under runs work under a lock. Errors of the lock get a code, the error of work stays unchanged.
 func Under(op string, lock func(Step) error, work Step) error {
 	err := lock(func(ctx context.Context) error {
-		if err := work(ctx); err != nil {
-			return &workError{err}
+		err := work(ctx)
+		if err == nil || errors.Is(context.Cause(ctx), err) { // of the bare cause, the lock says why
+			return err
 		}
-		return nil
+		return &workError{err}
 	})
 	if own, ok := err.(*workError); ok {
 		return own.error
