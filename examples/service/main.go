@@ -261,7 +261,7 @@ func (e *events) fail(err error) {
 		status = http.StatusBadRequest
 	case is(sessionstore.ErrIDConflict), is(lockedmemory.ErrAnswerGone):
 		status = http.StatusConflict
-	case is(distlock.ErrNotAcquired):
+	case is(distlock.ErrNotAcquired) && !is(context.Canceled): // SIGTERM ends waits
 		status = http.StatusTooManyRequests // the conversation is busy
 	case is(distlock.ErrInvalidOption), is(errors.ErrUnsupported), is(sessionstore.ErrBroken):
 		status = http.StatusInternalServerError // a repetition fails, too

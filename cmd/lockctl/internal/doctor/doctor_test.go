@@ -104,6 +104,7 @@ func TestChecks_answersOfServers(t *testing.T) {
 		"one replica":          {replicas, "role:master\nconnected_slaves:1\nmin-replicas-to-write:0", OK},
 		"a cut-off master":     {replicas, "role:master\nconnected_slaves:2\nmin-replicas-to-write:0", Warning},
 		"a bounded loss":       {replicas, "role:master\nconnected_slaves:2\nmin-replicas-to-write:1", OK},
+		"none to spare":        {replicas, "role:master\nconnected_slaves:1\nmin-replicas-to-write:1", Note},
 		"replica, by itself":   {replicas, "role:slave\nconnected_slaves:0\nmin-replicas-to-write:0", OK},
 		"replica, by Sentinel": {role, "role:slave", OK},
 		"lost slots":           {slots, "cluster_state:ok\ncluster_slots_ok:16383", Problem},

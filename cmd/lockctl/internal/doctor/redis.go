@@ -157,6 +157,8 @@ func replicas(s *redisServer) Finding {
 	switch failsOver := s.topology == sentinel || s.topology == cluster; {
 	case failsOver && n == 0 && s.facts["role"] == "master":
 		return result(Warning, found, "If this master dies, no server takes over its locks.", "Add a replica.")
+	case failsOver && s.facts["role"] == "master" && n <= number(s.facts, "min-replicas-to-write"):
+		return result(Note, found, "After a failover, the next master refuses writes until the old one is back.", "Add a replica.")
 	case n > 1 && least == "0":
 		return result(Warning, found,
 			"A master that is cut off goes on without its replicas. A failover then loses all that it has granted and stored since.",
