@@ -118,8 +118,8 @@ func shutDown(server *http.Server, locker *distlock.Locker) error {
 func (s *service) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /conversations/{id}", s.post)
-	mux.HandleFunc("GET /conversations/{id}", s.get)
-	mux.HandleFunc("GET /alive", func(http.ResponseWriter, *http.Request) {}) // a lock service that is away is no reason to restart
+	mux.Handle("GET /conversations/{id}", http.TimeoutHandler(http.HandlerFunc(s.get), 5*time.Second, "")) // a silent store takes longer
+	mux.HandleFunc("GET /alive", func(http.ResponseWriter, *http.Request) {})                              // a lock service that is away is no reason to restart
 	mux.HandleFunc("GET /ready", s.ready)
 	return mux
 }
