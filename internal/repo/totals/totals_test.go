@@ -12,9 +12,9 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 59530,
+	"lines of tests": 59535,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13729,
-	"words of README.md and docs": 40688,
+	"words of README.md and docs": 40762,
 	"words of CONTRIBUTING.md":    900,
 	"mutants":                     1392,
 }
