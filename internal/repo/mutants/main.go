@@ -1,6 +1,5 @@
 // Command mutants takes out the guards of this module and of those below it, one at a time, and
-// fails if the tests that are named for them do not notice. A guard whose absence no test notices
-// is not tested.
+// fails if the tests that are named for them do not notice.
 //
 // A mutant is a guard taken out: a few lines of Go or Lua that are replaced when the tests are
 // built (go test -overlay), so nothing of it is in the code. Mutants stand beside the tests that
@@ -14,13 +13,15 @@
 //	-if held and string.sub(held, 4, 4 + #owner) == owner .. ':' then
 //	+if held then
 //
+// "guard" begins with a promise of docs/guarantees.md, or with "outcome" for what a caller is told of a
+// call, or has ⚑ for a rule of docs/design. Other guards have a test, and no mutant.
+//
 // "file" is relative to the package; "caught" is a test of the package, or of another one that
 // stands before it, as in "caught: internal/test/matrix TestFaults/node/holderKilled". There may be
 // several of both. Optional are "with", flags of go test such as -race, and "hangs: counts", for a
 // guard whose absence shows by a test that does not end.
 //
-// The tests of a module below this one are built in the workspace contract.work, those of this one
-// without a workspace.
+// The tests of a module below this one are built in the workspace contract.work, others without one.
 //
 // What follows is a change as diff -u has them, without line numbers: lines with a space before
 // them are context, those with a minus go, those with a plus come. The lines that are there have to
@@ -34,8 +35,7 @@
 //	-… && !le.suspectLocked(at)…
 //	+…
 //
-// The tests of this package see to it that all mutants compile, and that they still fit the code
-// and the tests. make mutants runs them:
+// The tests of this package see to it that all mutants compile and fit. make mutants runs them:
 //
 //	go run ./internal/repo/mutants [-only regexp] [-since revision] [-minutes n]
 package main

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -46,6 +47,22 @@ func TestMutants_fitTheCode(t *testing.T) {
 					t.Errorf("%s: %s: there is no part %s of %s", m.from, m.name, part, name)
 				}
 			}
+		}
+	}
+}
+
+// A mutant stands for what a user relies on: a promise, a rule with ⚑, or what a caller is told of a call.
+func TestMutants_guardAPromise(t *testing.T) {
+	t.Parallel()
+	mutants, err := load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	promised := regexp.MustCompile(`^(S1|S2|O|L|N|C)[,/]|^outcome\b|⚑`)
+	for _, m := range mutants {
+		if !promised.MatchString(m.guard) {
+			t.Errorf("%s: %s guards no promise: begin its guard with S1, S2, O, L, N or C of docs/guarantees.md, "+
+				"with outcome, or with ⚑ and a rule of docs/design; otherwise delete it, and keep its test", m.from, m.name)
 		}
 	}
 }

@@ -12,11 +12,11 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 59535,
+	"lines of tests": 59552,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13729,
 	"words of README.md and docs": 40762,
 	"words of CONTRIBUTING.md":    900,
-	"mutants":                     1392,
+	"mutants":                     700,
 }
 
 var (
