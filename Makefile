@@ -41,7 +41,7 @@ deps: ## Make sure the servers that the tests start are installed
 # show recipes, rehearse a release, need several servers, break their server, or show that tests of an
 # application can use miniredis. make test-all runs just those.
 EXPLORING := examples/flocklock examples/recipes internal/test/privacy internal/test/campaign internal/repo/release internal/test/sweeps
-WORDS := [Mm]iniredis|[Ss]entinel|[Cc]luster|[Pp]gBouncer|[Ss]tandby|[Rr]edlock[35]|_ownServers
+WORDS := [Ss]entinel|[Cc]luster|[Pp]gBouncer|[Ss]tandby|[Rr]edlock[35]|_ownServers
 SEVERAL := $(WORDS)|^TestFaults$$/^(sentinel|cluster|postgres|standby|redlock[35])$$|^TestTopology/^(sentinel|cluster)$$
 
 # make check vets. A linker that leaves the tables of debuggers out is sooner done.
@@ -50,14 +50,17 @@ GOTEST := go test -race -vet=off -ldflags=-w -count=1 -timeout 10m
 AT_ONCE := -p $$(($$(getconf _NPROCESSORS_ONLN) + 2))
 # Packages start in the order in which they are named, so long ones come first.
 LONG := ./distlock/redislock ./lockedmemory/sessionstore/redisstore ./distlock/pglock ./lockedmemory/sessionstore/pgstore ./examples/agent
-GUARDING = $(LONG) $$(go list ./... | grep -vE '/($(subst $(eval) ,|,$(EXPLORING)))(/|$$)')
+GUARDING = $(LONG) $$(go list ./... | grep -vE '/($(subst $(eval) ,|,$(EXPLORING))|internal/repo)(/|$$)')
+# Checks of the repository read files, and need no race detector.
+REPO := ./internal/repo/directions ./internal/repo/docs ./internal/repo/mutants ./internal/repo/totals
 # The packages with tests of SEVERAL.
-SPREAD = ./internal/test/matrix $(LONG) $$(grep -slE '^func Test(Topology|[A-Za-z0-9_]*($(WORDS)))' \
+SPREAD = ./internal/test/matrix ./internal/repo/docs $(LONG) $$(grep -slE '^func Test(Topology|[A-Za-z0-9_]*($(WORDS)))' \
 	$$(go list -f '{{.Dir}}' $(GUARDING) | sed 's,$$,/*_test.go,') | xargs -n 1 dirname | sort -u)
 
 .PHONY: test
 test: deps ## Run the tests of each package with the race detector, on one Redis and one PostgreSQL: two minutes
-	$(GOTEST) $(AT_ONCE) -skip '$(SEVERAL)' $(GUARDING)
+	$(GOTEST) $(AT_ONCE) -skip '_miniredis|$(SEVERAL)' $(GUARDING)
+	go test -vet=off -count=1 -skip '$(SEVERAL)' $(REPO)
 
 .PHONY: test-all
 test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, quorums, PgBouncer, a standby, random faults, Beluga's contract, dashboards, each benchmark once
@@ -68,8 +71,8 @@ test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, qu
 	$(call in,$(filter-out .,$(MODULES)),$(GOTEST) $(AT_ONCE) ./...)
 	@# The commands of the reports still run.
 	$(MAKE) --no-print-directory microbench FLAGS='-benchtime 1x'
-	@# Random tests play all their rounds without the race detector.
-	go test -vet=off -count=1 -run 'ollowTheModel|tableOfStates' ./distlock/redislock ./lockedmemory/sessionstore/redisstore
+	@# Without the race detector, random tests play all their rounds, and miniredis is quick enough.
+	go test -vet=off -count=1 -run 'ollowTheModel|tableOfStates|_miniredis' ./distlock/redislock ./lockedmemory/sessionstore/redisstore
 	@# These measure how soon things happen, so each has the machine to itself.
 	$(GOTEST) -p 1 $(EXPLORING:%=./%/...)
 
