@@ -13,7 +13,7 @@ import (
 // limits are today's totals.
 var limits = map[string]int{
 	"lines of tests": 59587,
-	"lines of Go without tests in internal/test, internal/repo, bench and examples": 14519,
+	"lines of Go without tests in internal/test, internal/repo, bench and examples": 14520,
 	"words of README.md and docs": 40762,
 	"words of CONTRIBUTING.md":    900,
 	"mutants":                     1392,
