@@ -12,9 +12,9 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 59552,
-	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13729,
-	"words of README.md and docs": 40762,
+	"lines of tests": 59605,
+	"lines of Go without tests in internal/test, internal/repo, bench and examples": 14520,
+	"words of README.md and docs": 40752,
 	"words of CONTRIBUTING.md":    900,
 	"mutants":                     700,
 }
