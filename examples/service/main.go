@@ -289,8 +289,7 @@ func observe(ctx context.Context) (observer *tracing.Tracing, flush func(), err 
 		meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metrics)))
 		otel.SetTracerProvider(tracers)
 		otel.SetMeterProvider(meters)
-		ctx := context.WithoutCancel(ctx)
-		flush = func() { _, _ = tracers.Shutdown(ctx), meters.Shutdown(ctx) }
+		flush = func() { _, _ = tracers.Shutdown(context.Background()), meters.Shutdown(context.Background()) }
 	}
 	observer, err = tracing.New() // with the providers above
 	return observer, flush, err
