@@ -74,7 +74,7 @@ func soakWork(t *testing.T, lasts time.Duration, seed uint64) {
 		t.Fatal(err)
 	}
 	for _, g := range verdict {
-		// What is still filled in the first minutes looks like growth.
+		// Caches that fill in the first minutes look like growth.
 		if t.Log(g); !g.flat() && lasts >= 10*time.Minute {
 			t.Errorf("%s", g)
 		}

@@ -478,7 +478,7 @@ func newClient(t *testing.T) *redis.Client {
 func TestReplace_S2_stepsFollowTheModel(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
-	for seed := uint64(206); seed < 206+uint64(pace.Rounds(100)); seed++ { // in seed 206, a log grows behind a swap
+	for seed := uint64(206); seed < 206+uint64(pace.Rounds(100)); seed++ { // 206: a log grows behind a swap
 		m := newEditModel(t, client, seed)
 		if seed%2 == 1 {
 			m.idle = time.Hour
