@@ -371,7 +371,7 @@ func TestEffects_C_brokenAtEachOperation_onCluster(t *testing.T) {
 
 func sweepEffects(t *testing.T, options redis.UniversalOptions, master func(key string) *servers.Redis) {
 	t.Helper()
-	options.DialerRetries = 1
+	options.DialerRetries, options.MinRetryBackoff, options.MaxRetryBackoff = 1, time.Millisecond, 2*time.Millisecond
 	for name, c := range map[string]struct {
 		lasting bool
 		repeats int
@@ -391,6 +391,7 @@ func sweepEffects(t *testing.T, options redis.UniversalOptions, master func(key 
 				l := open(t, options)
 				failed = false
 				key := "{" + rand.Text() + "}"
+				node := master(key)
 				network.breakAt(n)
 				for i, write := range []func(context.Context, string) error{l.writeAlone, l.writeTogether, l.writeAlone, l.writeTogether} {
 					key := key + string(rune('a'+i))
@@ -398,7 +399,7 @@ func sweepEffects(t *testing.T, options redis.UniversalOptions, master func(key 
 					if err != nil {
 						failed = true
 					}
-					found, doErr := master(key).Do("EXISTS", key)
+					found, doErr := node.Do("EXISTS", key)
 					must(t, doErr)
 					switch effect, may := found == "1", mayHaveEffect(err); {
 					case err == nil && !effect:
