@@ -15,16 +15,12 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-func TestConformance_redlock3(t *testing.T) { testQuorum(t, 3) }
-
-func TestConformance_redlock5(t *testing.T) { testQuorum(t, 5) }
-
-// testQuorum disturbs a majority of the nodes. The loss of a minority disturbs no operation: the
-// fault matrix shows that. The nodes have just started, so the restart delay is off. The rights in
-// doc.go are enough for the whole contract of a driver.
-func testQuorum(t *testing.T, size int) {
+// It disturbs a majority of the nodes. The loss of a minority disturbs no operation: the fault matrix
+// shows that. The nodes have just started, so the restart delay is off. The rights in doc.go are
+// enough for the whole contract of a driver.
+func TestConformance_redlock3(t *testing.T) {
 	rights, namespaces := servers.DocumentedRights(t, "doc.go"), []string{"drivertest", "a", strings.Repeat("n", 128)}
-	quorum := servers.StartQuorum(t, size, servers.UserArgs("locker", namespaces, slices.Concat(rights.Needed, rights.Notified)...)...)
+	quorum := servers.StartQuorum(t, 3, servers.UserArgs("locker", namespaces, slices.Concat(rights.Needed, rights.Notified)...)...)
 	nodes := quorum.Nodes()
 	majority := nodes[:quorum.Size()]
 	proxies, addrs := make([]*faultnet.Proxy, len(nodes)), make([]string, len(nodes))

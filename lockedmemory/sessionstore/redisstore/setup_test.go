@@ -259,12 +259,6 @@ func TestConformance_locksElsewhere(t *testing.T) {
 	storetest.Run(t, service(as(t, servers.StartRedis(t), []string{"session", "listed"}, ofStore.Needed, ofStore.Lists), &locks))
 }
 
-func TestConformance_sentinel(t *testing.T) {
-	t.Parallel()
-	s := servers.StartSentinel(t)
-	storetest.Run(t, service(redis.UniversalOptions{Addrs: s.Addrs(), MasterName: s.MasterName()}, nil))
-}
-
 func TestConformance_cluster(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, service(redis.UniversalOptions{Addrs: servers.StartCluster(t).Addrs()}, nil))
