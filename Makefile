@@ -40,7 +40,7 @@ deps: ## Make sure the servers that the tests start are installed
 # make test leaves out these packages and the tests of these names. They look for the unexpected,
 # show recipes, rehearse a release, need several servers, break their server, or show that tests of an
 # application can use miniredis. make test-all runs just those.
-EXPLORING := examples/flocklock examples/recipes internal/test/privacy internal/test/campaign internal/repo/release internal/test/sweeps
+EXPLORING := internal/test/campaign internal/test/sweeps examples/recipes internal/repo/release internal/test/privacy examples/flocklock
 WORDS := [Ss]entinel|[Cc]luster|[Pp]gBouncer|[Ss]tandby|[Rr]edlock[35]|_ownServers
 SEVERAL := $(WORDS)|^TestFaults$$/^(sentinel|cluster|postgres|standby|redlock[35])$$|^TestTopology/^(sentinel|cluster)$$
 
@@ -54,7 +54,7 @@ GUARDING = $(LONG) $$(go list ./... | grep -vE '/($(subst $(eval) ,|,$(EXPLORING
 # Checks of the repository read files, and need no race detector.
 REPO := ./internal/repo/directions ./internal/repo/docs ./internal/repo/mutants ./internal/repo/totals
 # The packages with tests of SEVERAL.
-SPREAD = ./internal/test/matrix ./internal/repo/docs $(LONG) $$(grep -slE '^func Test(Topology|[A-Za-z0-9_]*($(WORDS)))' \
+SPREAD = ./internal/test/matrix $(LONG) $$(grep -slE '^func Test(Topology|[A-Za-z0-9_]*($(WORDS)))' \
 	$$(go list -f '{{.Dir}}' $(GUARDING) | sed 's,$$,/*_test.go,') | xargs -n 1 dirname | sort -u)
 
 .PHONY: test
@@ -65,16 +65,27 @@ test: deps ## Run the tests of each package with the race detector, on one Redis
 .PHONY: test-all
 test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, quorums, PgBouncer, a standby, random faults, Beluga's contract, dashboards, each benchmark once
 	@scripts/deps.sh prometheus
+	@# Tests of one part wait for servers while those of another work. The longest parts start first.
+	$(MAKE) --no-print-directory -j 2 several exploring modules contract plain
+
+.PHONY: several exploring modules contract plain
+several:
 	$(GOTEST) $(AT_ONCE) -run '$(SEVERAL)' $(SPREAD)
-	$(CONTRACT) $(GOTEST) -p 1 $(BELUGA:%=./%/...)
-	@# Some of these compare clocks.
+
+exploring:
+	$(GOTEST) -p 2 $(EXPLORING:%=./%/...)
+
+modules:
 	$(call in,$(filter-out .,$(MODULES)),$(GOTEST) $(AT_ONCE) ./...)
-	@# The commands of the reports still run.
+
+contract:
+	$(CONTRACT) $(GOTEST) -p 2 $(BELUGA:%=./%/...)
+
+# Without the race detector, random tests play all their rounds, and miniredis is quick enough. The benchmarks still run.
+plain:
+	go test -vet=off -ldflags=-w -count=1 -run 'ollowTheModel|tableOfStates|_miniredis' ./distlock/redislock ./lockedmemory/sessionstore/redisstore
+	go test -vet=off -count=1 -run '$(SEVERAL)' ./internal/repo/docs
 	$(MAKE) --no-print-directory microbench FLAGS='-benchtime 1x'
-	@# Without the race detector, random tests play all their rounds, and miniredis is quick enough.
-	go test -vet=off -count=1 -run 'ollowTheModel|tableOfStates|_miniredis' ./distlock/redislock ./lockedmemory/sessionstore/redisstore
-	@# These measure how soon things happen, so each has the machine to itself.
-	$(GOTEST) -p 1 $(EXPLORING:%=./%/...)
 
 .PHONY: test-beluga
 test-beluga: deps ## Test what imports Beluga against the real one, where it can be had
@@ -106,9 +117,8 @@ bench: deps ## Compare with other lock libraries, in one run; FLAGS=-quick: a sh
 	cd bench && go run . $(FLAGS)
 
 .PHONY: microbench
-microbench: deps ## Run the benchmarks of the lock, the memory and their backends, and of Beluga's Runner; FLAGS="-benchtime 1x"
-	go test -run '^$$' -bench . $(FLAGS) ./distlock/... ./lockedmemory/...
-	$(CONTRACT) go test -run '^$$' -bench . $(FLAGS) ./lockedmemory/belugamemory/...
+microbench: deps ## Run the benchmarks of the drivers that need no comparison; FLAGS="-benchtime 1x"
+	go test -vet=off -ldflags=-w -run '^$$' -bench . $(FLAGS) $$(grep -rl --include='*_test.go' '^func Benchmark' distlock lockedmemory | sed 's,^\(.*\)/.*,./\1,' | sort -u)
 
 .PHONY: fuzz
 fuzz: ## Look for names, replies, messages and entries that break the drivers, FUZZTIME (1m) each

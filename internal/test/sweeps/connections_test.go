@@ -128,7 +128,7 @@ func (r *realm) sweep(t *testing.T, row row, w wire) int {
 }
 
 func (r *realm) newScene(t *testing.T, p *point, w wire) *scene {
-	s := &scene{TB: t, point: p, key: secret + "-" + t.Name(), ctx: t.Context(), wait: w.wait, soon: 3 * time.Second, settle: func() {}}
+	s := &scene{TB: t, point: p, key: secret + "-" + t.Name(), ctx: t.Context(), wait: w.wait, soon: ttl / 3, settle: func() {}}
 	dial := faultnet.Dialer(nil, func(int) error {
 		switch {
 		case !p.hit():
