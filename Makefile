@@ -81,7 +81,7 @@ modules:
 contract:
 	$(CONTRACT) $(GOTEST) -p 2 $(BELUGA:%=./%/...)
 
-# Without the race detector, random tests play all their rounds, and miniredis is quick enough. The benchmarks still run.
+# Without the race detector, random tests play all their rounds, and miniredis is quick enough.
 plain:
 	go test -vet=off -ldflags=-w -count=1 -run 'ollowTheModel|tableOfStates|_miniredis' ./distlock/redislock ./lockedmemory/sessionstore/redisstore
 	go test -vet=off -count=1 -run '$(SEVERAL)' ./internal/repo/docs
