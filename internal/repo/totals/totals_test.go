@@ -12,7 +12,7 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 59605,
+	"lines of tests": 59596,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 14520,
 	"words of README.md and docs": 40741,
 	"words of CONTRIBUTING.md":    900,
