@@ -35,8 +35,6 @@ var (
 	sharedTopologies = map[string]func() *Topology{
 		"sentinel": sync.OnceValue(func() *Topology { return StartTopology(&shared, "sentinel") }),
 		"cluster":  sync.OnceValue(func() *Topology { return StartTopology(&shared, "cluster") }),
-		"redlock3": sync.OnceValue(func() *Topology { return StartTopology(&shared, "redlock3") }),
-		"redlock5": sync.OnceValue(func() *Topology { return StartTopology(&shared, "redlock5") }),
 	}
 )
 
