@@ -134,7 +134,7 @@ func TestCleanUp_S1_heldAcquireGrantsNothing(t *testing.T) {
 
 // After the loss of all leases at once, the clean-up does not take all connections of the backend.
 func TestCleanUp_ofManyIsNoStorm(t *testing.T) {
-	const leases = 1000
+	const leases = 200
 	inService(t, func(t *testing.T, s *service) {
 		var under, most atomic.Int32
 		s.OnRelease = func(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
@@ -219,7 +219,7 @@ func (s *service) hang(sick func(driver.Name) bool) (given func() map[string][]t
 func every(driver.Name) bool { return true }
 
 func TestClose_backendHangs_noWaitForCleanUps(t *testing.T) {
-	each(t, map[string]int{"1": 1, "1000": 1000}, func(t *testing.T, s *service, leases int) {
+	each(t, map[string]int{"1": 1, "200": 200}, func(t *testing.T, s *service, leases int) {
 		l := s.locker(t)
 		acquireTogether(t, l, leases)
 		s.hang(every)

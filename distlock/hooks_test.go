@@ -302,7 +302,7 @@ func TestClose_waitsForReportsForASecond(t *testing.T) {
 
 func TestReports_hookBlocks_noLossDropped(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		const n = 6_000
+		const n = 4_200 // more than maxReports
 		logger, log := logged()
 		never := make(chan struct{})
 		var losses atomic.Int32

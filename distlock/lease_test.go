@@ -192,19 +192,19 @@ func wantHeld(t *testing.T, leases []*distlock.Lease) {
 func TestRenewals_thatAreStuckDoNotHoldUpOthers(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		start := time.Now()
-		leases := acquireTogether(t, s.locker(t), 4_500)
+		leases := acquireTogether(t, s.locker(t), 2_100)
 		var last time.Time
 		s.Inject(func(c drivertest.Call) (fault drivertest.Fault) {
-			if c.Op == drivertest.Extend && c.N < 3 {
+			if c.Op == drivertest.Extend && c.N < 2 {
 				fault.HoldBefore = in(time.Hour)
-			} else if c.Op == drivertest.Extend && c.N == 4 {
+			} else if c.Op == drivertest.Extend && c.N == 2 {
 				last = time.Now()
 			}
 			return fault
 		})
 		time.Sleep(ttl/3 + 200*time.Millisecond)
 		synctest.Wait()
-		s.wantCalls(t, drivertest.Extend, 5) // of which 3 are stuck
+		s.wantCalls(t, drivertest.Extend, 3) // of which 2 are stuck
 		if late := last.Sub(start) - ttl/3; late > 100*time.Millisecond {
 			t.Errorf("the last was late by %s", late)
 		}
@@ -215,7 +215,7 @@ func TestRenewals_thatAreStuckDoNotHoldUpOthers(t *testing.T) {
 
 func TestRenew_batchesKeepTheDriversLimit(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
-		leases, most := acquireTogether(t, s.locker(t), 3_500), 0
+		leases, most := acquireTogether(t, s.locker(t), 1_100), 0
 		s.OnExtend = func(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 			s.Change(func() { most = max(most, len(reqs)) })
 			return s.Driver().Extend(ctx, reqs)
@@ -223,7 +223,7 @@ func TestRenew_batchesKeepTheDriversLimit(t *testing.T) {
 		s.Inject(func(drivertest.Call) drivertest.Fault { return drivertest.Fault{HoldAfter: in(10 * time.Millisecond)} })
 		time.Sleep(4*ttl/3 + ttl/6)
 		synctest.Wait()
-		if s.wantCalls(t, drivertest.Extend, 4*4); most != driver.MaxBatch {
+		if s.wantCalls(t, drivertest.Extend, 4*2); most != driver.MaxBatch {
 			t.Errorf("the largest batch has %d, want %d", most, driver.MaxBatch)
 		}
 		s.Inject(nil)
