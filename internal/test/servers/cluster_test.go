@@ -5,30 +5,6 @@ import (
 	"testing"
 )
 
-func TestStartCluster_isComplete(t *testing.T) {
-	t.Parallel()
-	c := StartCluster(t, "--maxmemory", "8mb")
-	if want := "redis+cluster://" + strings.Join(c.Addrs(), ","); c.URL() != want || len(c.Addrs()) != 6 {
-		t.Errorf("URL() = %q, want %q of 6 nodes", c.URL(), want)
-	}
-	masters := make(map[*Redis]bool)
-	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-		master := c.MasterOf(key)
-		masters[master] = true
-		mustDo(t, master, "OK", "SET", key, "value")
-		replica := c.ReplicaOf(master)
-		if _, err := replica.Do("GET", key); err == nil || !strings.HasSuffix(err.Error(), master.Addr()) {
-			t.Errorf("GET at the replica: %v, want MOVED to %s", err, master.Addr())
-		}
-	}
-	if len(masters) != 3 {
-		t.Errorf("the keys are spread over %d masters, want 3", len(masters))
-	}
-	for _, node := range c.Nodes() {
-		mustDo(t, node, "maxmemory\n8388608", "CONFIG", "GET", "maxmemory")
-	}
-}
-
 func TestCluster_aSlotOnTheMoveRedirectsAndRefuses(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t)

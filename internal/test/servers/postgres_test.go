@@ -7,24 +7,10 @@ import (
 	"time"
 )
 
-func TestStartPostgres_otherServerOnPort_refused(t *testing.T) {
-	t.Parallel()
-	other := StartPostgres(t)
-	p := newPostgres(t, nil)
-	p.exec("initdb", "--pgdata="+p.data(), "--username=postgres", "--no-sync")
-	p.port = other.port
-	if err := p.start(); !errors.Is(err, errPortTaken) {
-		t.Fatalf("start on a taken port: %v, want %v", err, errPortTaken)
-	}
-	mustQuery(t, other, "1", "SELECT 1")
-}
-
 func TestStartPostgres_cleanup_leavesNothing(t *testing.T) {
 	for state, change := range map[string]func(*Postgres){
-		"running": func(*Postgres) {},
-		"killed":  func(p *Postgres) { p.Kill() },
-		"stopped": func(p *Postgres) { p.Stop() },
-		"paused":  func(p *Postgres) { p.Pause() },
+		"killed": func(p *Postgres) { p.Kill() },
+		"paused": func(p *Postgres) { p.Pause() },
 	} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
@@ -42,32 +28,6 @@ func TestStartPostgres_cleanup_leavesNothing(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A crash keeps committed data, also while a client is connected. The settings stay.
-func TestPostgres_restart_keepsTheData(t *testing.T) {
-	t.Parallel()
-	p := StartPostgres(t, "max_connections=20", "fsync=on")
-	addr := p.Addr()
-	mustQuery(t, p, "", "CREATE TABLE t (x int)")
-	mustQuery(t, p, "UTF8", "SHOW server_encoding")
-	connect(t, p.URL("postgres"))
-	restarts := []func(){
-		p.Restart,
-		func() { p.Kill(); p.Restart() },
-		func() { p.Stop(); p.Restart() },
-		func() { p.Pause(); p.Restart() },
-	}
-	for i, restart := range restarts {
-		mustQuery(t, p, "", "INSERT INTO t VALUES (1)")
-		restart()
-		if p.Addr() != addr {
-			t.Errorf("restart %d: address %s, want %s", i, p.Addr(), addr)
-		}
-	}
-	mustQuery(t, p, "4", "SELECT count(*) FROM t")
-	mustQuery(t, p, "20", "SHOW max_connections")
-	mustQuery(t, p, "on", "SHOW fsync")
 }
 
 // Neither a new connection nor one that has its process already gets an answer.
@@ -88,26 +48,6 @@ func TestPostgres_paused_answersNothing(t *testing.T) {
 	if err := errors.Join(<-answered, <-answered); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestNewDatabase_empty_droppedWithTheTest(t *testing.T) {
-	p := StartPostgres(&shared)
-	defer shared.end()
-	var names []string
-	for range 2 {
-		t.Run("", func(t *testing.T) {
-			db := p.NewDatabase(t)
-			names = append(names, db.Name())
-			if got, err := db.Do("CREATE TABLE t (x int, y text); INSERT INTO t VALUES (1, 'a'), (2, NULL); SELECT x, y FROM t ORDER BY x"); err != nil || got != "1|a\n2|" {
-				t.Errorf("rows %q, %v", got, err)
-			}
-			connect(t, db.URL())
-		})
-	}
-	if names[0] == names[1] {
-		t.Errorf("both tests have the database %s", names[0])
-	}
-	mustQuery(t, p, "0", "SELECT count(*) FROM pg_database WHERE datname LIKE 'test%'")
 }
 
 func mustQuery(t *testing.T, p *Postgres, want, sql string) {
