@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/test/pace"
 )
 
 // The driver under faults by chance: messages are lost, late and doubled, and nodes restart or hang. Its
 // clients trust the whole TTL, because all clocks are one.
 
 var (
-	realRuns = flag.Int("real-runs", 25, "how many runs TestQuorum_S1_promisesUnderFaults has")
+	realRuns = flag.Int("real-runs", pace.Rounds(25), "how many runs TestQuorum_S1_promisesUnderFaults has")
 	realSeed = flag.Uint64("real-seed", 0, "the seed of the first run; 0: by chance")
 )
 
