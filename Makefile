@@ -42,19 +42,23 @@ deps: ## Make sure the servers that the tests start are installed
 # application can use miniredis. make test-all runs just those.
 EXPLORING := internal/test/campaign internal/test/sweeps examples/recipes internal/repo/release internal/test/privacy examples/flocklock
 WORDS := [Ss]entinel|[Cc]luster|[Pp]gBouncer|[Ss]tandby|[Rr]edlock[35]|_ownServers
-SEVERAL := $(WORDS)|^TestFaults$$/^(sentinel|cluster|postgres|standby|redlock[35])$$|^TestTopology/^(sentinel|cluster)$$
+# Cases of the suite of stores that do not depend on where the locks are. make test runs them where the locks are beside.
+ELSEWHERE := O_answer|O_append|O_cursors|O_fork|O_ids|O_limits|O_maxAge|O_pinned|O_replace|answer|entries|ids_|idle|max|pages|pinned|queries|sessions|badInput
+SEVERAL := $(WORDS)|^TestFaults$$/^(sentinel|cluster|postgres|standby|redlock[35])$$|^TestTopology/^(sentinel|cluster)$$|^TestOpen_tls/^(sentinel|cluster)$$|^TestConformance$$/^5Nodes$$|^TestConformance_locksElsewhere$$/^($(ELSEWHERE))
 
-# make check vets. A linker that leaves the tables of debuggers out is sooner done.
-GOTEST := go test -race -vet=off -ldflags=-w -count=1 -timeout 10m
+# make check vets. A linker that leaves the tables of debuggers out is sooner done. No goroutine outlives the
+# tests of a package, so the race detector need not wait a second for it.
+GOTEST := GORACE=atexit_sleep_ms=0 go test -race -vet=off -ldflags=-w -count=1 -timeout 10m
 # Tests wait for servers more than they work: two packages more at a time than there are processors.
 AT_ONCE := -p $$(($$(getconf _NPROCESSORS_ONLN) + 2))
+QUORUM := ./distlock/redlock/internal/quorum
 # Packages start in the order in which they are named, so long ones come first.
 LONG := ./distlock/redislock ./lockedmemory/sessionstore/redisstore ./distlock/pglock ./lockedmemory/sessionstore/pgstore ./examples/agent
 GUARDING = $(LONG) $$(go list ./... | grep -vE '/($(subst $(eval) ,|,$(EXPLORING))|internal/repo)(/|$$)')
 # Checks of the repository read files, and need no race detector.
 REPO := ./internal/repo/directions ./internal/repo/docs ./internal/repo/mutants ./internal/repo/totals
 # The packages with tests of SEVERAL.
-SPREAD = ./internal/test/matrix $(LONG) $$(grep -slE '^func Test(Topology|[A-Za-z0-9_]*($(WORDS)))' \
+SPREAD = ./internal/test/matrix ./internal/repo/docs ./distlock/lockurl $(QUORUM) $(LONG) $$(grep -slE '^func Test(Topology|[A-Za-z0-9_]*($(WORDS)))' \
 	$$(go list -f '{{.Dir}}' $(GUARDING) | sed 's,$$,/*_test.go,') | xargs -n 1 dirname | sort -u)
 
 .PHONY: test
@@ -86,6 +90,10 @@ plain:
 	go test -vet=off -ldflags=-w -count=1 -run 'ollowTheModel|tableOfStates|_miniredis' ./distlock/redislock ./lockedmemory/sessionstore/redisstore
 	go test -vet=off -count=1 -run '$(SEVERAL)' ./internal/repo/docs
 	$(MAKE) --no-print-directory microbench FLAGS='-benchtime 1x'
+	@# Without the race detector, random tests play all their rounds, and miniredis is quick enough.
+	go test -vet=off -count=1 -run 'ollowTheModel|tableOfStates|promisesUnderFaults|_miniredis' $(QUORUM) ./distlock/redislock ./lockedmemory/sessionstore/redisstore
+	@# These measure how soon things happen, so each has the machine to itself.
+	$(GOTEST) -p 1 $(EXPLORING:%=./%/...)
 
 .PHONY: test-beluga
 test-beluga: deps ## Test what imports Beluga against the real one, where it can be had
