@@ -12,8 +12,8 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 60396,
-	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13728,
+	"lines of tests": 60170,
+	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13721,
 	"words of README.md and docs": 40741,
 	"words of CONTRIBUTING.md":    900,
 	"mutants":                     700,
