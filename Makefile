@@ -42,7 +42,8 @@ deps: ## Make sure the servers that the tests start are installed
 # application can use miniredis. make test-all runs just those.
 EXPLORING := internal/test/campaign internal/test/sweeps examples/recipes internal/repo/release internal/test/privacy examples/flocklock
 WORDS := [Ss]entinel|[Cc]luster|[Pp]gBouncer|[Ss]tandby|[Rr]edlock[35]|_ownServers
-# Cases of the suite of stores that do not depend on where the locks are. make test runs them where the locks are beside.
+# Cases of the suite of stores that do not depend on where the locks are. make test runs them
+# where the locks are beside.
 ELSEWHERE := O_answer|O_append|O_cursors|O_fork|O_ids|O_limits|O_maxAge|O_pinned|O_replace|answer|entries|ids_|idle|max|pages|pinned|queries|sessions|badInput
 SEVERAL := $(WORDS)|^TestFaults$$/^(sentinel|cluster|postgres|standby|redlock[35])$$|^TestTopology/^(sentinel|cluster)$$|^TestOpen_tls/^(sentinel|cluster)$$|^TestConformance$$/^5Nodes$$|^TestConformance_locksElsewhere$$/^($(ELSEWHERE))
 
@@ -58,7 +59,7 @@ GUARDING = $(LONG) $$(go list ./... | grep -vE '/($(subst $(eval) ,|,$(EXPLORING
 # Checks of the repository read files, and need no race detector.
 REPO := ./internal/repo/directions ./internal/repo/docs ./internal/repo/mutants ./internal/repo/totals
 # The packages with tests of SEVERAL.
-SPREAD = ./internal/test/matrix ./internal/repo/docs ./distlock/lockurl $(QUORUM) $(LONG) $$(grep -slE '^func Test(Topology|[A-Za-z0-9_]*($(WORDS)))' \
+SPREAD = ./internal/test/matrix ./distlock/lockurl $(QUORUM) $(LONG) $$(grep -slE '^func Test(Topology|[A-Za-z0-9_]*($(WORDS)))' \
 	$$(go list -f '{{.Dir}}' $(GUARDING) | sed 's,$$,/*_test.go,') | xargs -n 1 dirname | sort -u)
 
 .PHONY: test
@@ -87,13 +88,9 @@ contract:
 
 # Without the race detector, random tests play all their rounds, and miniredis is quick enough.
 plain:
-	go test -vet=off -ldflags=-w -count=1 -run 'ollowTheModel|tableOfStates|_miniredis' ./distlock/redislock ./lockedmemory/sessionstore/redisstore
+	go test -vet=off -ldflags=-w -count=1 -run 'ollowTheModel|tableOfStates|promisesUnderFaults|_miniredis' $(QUORUM) ./distlock/redislock ./lockedmemory/sessionstore/redisstore
 	go test -vet=off -count=1 -run '$(SEVERAL)' ./internal/repo/docs
 	$(MAKE) --no-print-directory microbench FLAGS='-benchtime 1x'
-	@# Without the race detector, random tests play all their rounds, and miniredis is quick enough.
-	go test -vet=off -count=1 -run 'ollowTheModel|tableOfStates|promisesUnderFaults|_miniredis' $(QUORUM) ./distlock/redislock ./lockedmemory/sessionstore/redisstore
-	@# These measure how soon things happen, so each has the machine to itself.
-	$(GOTEST) -p 1 $(EXPLORING:%=./%/...)
 
 .PHONY: test-beluga
 test-beluga: deps ## Test what imports Beluga against the real one, where it can be had

@@ -199,7 +199,8 @@ type PostgresDatabase struct {
 	name   string
 }
 
-// NewDatabase makes an empty database, which lasts as long as its server. To drop it would cost more than it took.
+// NewDatabase makes an empty database, which lasts as long as its server. To drop it would cost more
+// than to make it.
 func (p *Postgres) NewDatabase(tb testing.TB) *PostgresDatabase {
 	tb.Helper()
 	name := fmt.Sprintf("test%d", p.databases.Add(1))
