@@ -40,7 +40,9 @@ deps: ## Make sure the servers that the tests start are installed
 # make test leaves out these packages and the tests of these names. They look for the unexpected,
 # show recipes, rehearse a release, need several servers, break their server, or show that tests of an
 # application can use miniredis. make test-all runs just those.
-EXPLORING := internal/test/campaign internal/test/sweeps examples/recipes internal/repo/release internal/test/privacy examples/flocklock
+PROGRAMS := examples/recipes internal/repo/release internal/test/privacy examples/flocklock
+MEASURING := internal/test/campaign internal/test/sweeps
+EXPLORING := $(PROGRAMS) $(MEASURING)
 WORDS := [Ss]entinel|[Cc]luster|[Pp]gBouncer|[Ss]tandby|[Rr]edlock[35]|_ownServers
 # Cases of the suite of stores that do not depend on where the locks are. make test runs them
 # where the locks are beside.
@@ -70,26 +72,16 @@ test: deps ## Run the tests of each package with the race detector, on one Redis
 .PHONY: test-all
 test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, quorums, PgBouncer, a standby, random faults, Beluga's contract, dashboards, each benchmark once
 	@scripts/deps.sh prometheus
-	@# Tests of one part wait for servers while those of another work. The longest parts start first.
-	$(MAKE) --no-print-directory -j 2 several exploring modules contract plain
-
-.PHONY: several exploring modules contract plain
-several:
 	$(GOTEST) $(AT_ONCE) -run '$(SEVERAL)' $(SPREAD)
-
-exploring:
-	$(GOTEST) -p 2 $(EXPLORING:%=./%/...)
-
-modules:
-	$(call in,$(filter-out .,$(MODULES)),$(GOTEST) $(AT_ONCE) ./...)
-
-contract:
-	$(CONTRACT) $(GOTEST) -p 2 $(BELUGA:%=./%/...)
-
-# Without the race detector, random tests play all their rounds, and miniredis is quick enough.
-plain:
-	go test -vet=off -ldflags=-w -count=1 -run 'ollowTheModel|tableOfStates|promisesUnderFaults|_miniredis' $(QUORUM) ./distlock/redislock ./lockedmemory/sessionstore/redisstore
 	go test -vet=off -count=1 -run '$(SEVERAL)' ./internal/repo/docs
+	@# Programs wait more than they work. The others measure how soon things happen, so each has the machine to itself.
+	$(GOTEST) -p 2 $(PROGRAMS:%=./%/...)
+	$(GOTEST) -p 1 $(MEASURING:%=./%/...)
+	$(CONTRACT) $(GOTEST) -p 2 $(BELUGA:%=./%/...)
+	$(call in,$(filter-out .,$(MODULES)),$(GOTEST) $(AT_ONCE) ./...)
+	@# Without the race detector, random tests play all their rounds, and miniredis is quick enough.
+	go test -vet=off -ldflags=-w -count=1 -run 'ollowTheModel|tableOfStates|promisesUnderFaults|_miniredis' $(QUORUM) ./distlock/redislock ./lockedmemory/sessionstore/redisstore
+	@# The commands of the reports still run.
 	$(MAKE) --no-print-directory microbench FLAGS='-benchtime 1x'
 
 .PHONY: test-beluga

@@ -12,7 +12,7 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 60161,
+	"lines of tests": 60163,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13720,
 	"words of README.md and docs": 40741,
 	"words of CONTRIBUTING.md":    900,

@@ -74,10 +74,9 @@ var rows = []row{
 // eachRow calls run with the rows of each topology that have, or have not, servers of their own.
 func eachRow(t *testing.T, own bool, run func(t *testing.T, topology string, rows []row)) {
 	stalls = leakcheck.NewWatch()
-	t.Cleanup(stalls.Stop)
+	defer stalls.Stop()
 	for _, topology := range topologies {
 		t.Run(topology, func(t *testing.T) {
-			t.Parallel()
 			here := slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
 				return r.own != own || !slices.Contains(r.on, topology)
 			})
@@ -88,8 +87,8 @@ func eachRow(t *testing.T, own bool, run func(t *testing.T, topology string, row
 	}
 }
 
-// TestFaults runs the rows that share the servers of their topology. The rows that have them alone
-// come first, then the others run side by side.
+// TestFaults runs the rows that share the servers of their topology. The rows that run alone come
+// first, then the others run side by side.
 func TestFaults(t *testing.T) {
 	eachRow(t, false, func(t *testing.T, topology string, rows []row) {
 		s := startService(t, topology)
@@ -116,12 +115,15 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// TestFaults_ownServers runs the rows that have servers of their own.
+// TestFaults_ownServers runs the rows that have servers of their own, two at a time.
 func TestFaults_ownServers(t *testing.T) {
+	places := make(chan struct{}, 2)
 	eachRow(t, true, func(t *testing.T, topology string, rows []row) {
 		for _, row := range rows {
 			t.Run(row.name, func(t *testing.T) {
 				t.Parallel()
+				places <- struct{}{}
+				defer func() { <-places }()
 				row.run(t, startService(t, topology))
 			})
 		}
