@@ -26,9 +26,6 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts ...CallOption) (*
 	return l.acquire(ctx, key, false, opts)
 }
 
-// workKey is the key of fencing.ForWork in the metadata of a lock.
-const workKey = "work"
-
 // TryAcquire asks once, and queues and overtakes nowhere; see [Locker.Acquire].
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
 	return l.acquire(ctx, key, true, opts)
@@ -52,7 +49,7 @@ func (l *Locker) acquire(ctx context.Context, key string, once bool, opts []Call
 	op := &a.op
 	a.ctx = l.begin(ctx, op)
 	if a.settings.Work != "" {
-		shown := map[string]string{workKey: a.settings.Work}
+		shown := map[string]string{driver.WorkKey: a.settings.Work}
 		maps.Copy(shown, op.Metadata)
 		op.Metadata = shown
 	}
@@ -66,7 +63,7 @@ func (l *Locker) acquire(ctx context.Context, key string, once bool, opts []Call
 	out := a.waitAndAsk()
 	lease, err = out.lease, op.complete(out.err)
 	work := a.settings.Work
-	if busy := (*BusyError)(nil); work != "" && op.Blocker[workKey] == work && errors.As(err, &busy) {
+	if busy := (*BusyError)(nil); work != "" && op.Blocker[driver.WorkKey] == work && errors.As(err, &busy) {
 		busy.SameID = true
 	}
 	switch {

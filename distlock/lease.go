@@ -1,6 +1,7 @@
 package distlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type Lease struct {
 	removal  chan struct{}  // holds a token while a call of Release ends the lease, and removes the lock
 	attached sync.Map       // see fencing.Attach
 	awaited  atomic.Int64   // see fencing.Awaited
+	since    int64          // see fencing.Since
 	begun    sync.WaitGroup // until the acquire has ended for the Observer
 
 	ending // guarded by grant.mu
@@ -71,6 +73,7 @@ func (g *grant) newLease(a *acquisition, fence int64, at time.Time) *Lease {
 	le.begun.Add(1)
 	le.fence.Store(fence)
 	le.awaited.Store(a.awaited.Load())
+	le.since = cmp.Or(a.awaited.Load(), fence)
 	of := context.WithValue(context.WithoutCancel(a.caller), le.contextKey(), le)
 	le.ctx, le.cancel = context.WithCancelCause(of)
 	return le

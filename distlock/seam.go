@@ -15,6 +15,8 @@ func init() {
 		Options:    func(l *Locker) Options { return l.opts },
 		Locker:     func(le *Lease) *Locker { return le.grant.locker },
 		Awaited:    func(le *Lease) int64 { return le.awaited.Load() },
+		Since:      func(le *Lease) int64 { return le.since },
+		Ask:        (*Locker).ask,
 		Attached:   func(le *Lease) *sync.Map { return &le.attached },
 		RaiseToken: (*Lease).raiseToken,
 	}

@@ -42,6 +42,9 @@ const MaxBatch = 1000
 // MaxQueue is the most waiters in the queue of one name.
 const MaxQueue = 1000
 
+// WorkKey is the key of the work in the metadata of a grant: a hash of the message that it answers.
+const WorkKey = "work"
+
 // Name names a lock. Two different Names never share a lock, whatever bytes Key holds. The Locker
 // has validated both parts: valid UTF-8 without control characters, Key of 1 to 1024 bytes,
 // Namespace of 1 to 128 bytes without braces.
@@ -72,7 +75,8 @@ type AcquireRequest struct {
 	TTL time.Duration
 	// Holder describes the holder to people, see Options.Holder of distlock.
 	Holder string
-	// Metadata is shown to callers that find the name busy: the trace context. It may be nil.
+	// Metadata is shown to callers that find the name busy: the trace context, and under [WorkKey] the
+	// work. It may be nil.
 	Metadata map[string]string
 	// Frees says that the holder is about to free memory of the backend. A backend without memory grants
 	// such a request, as far as it can.
@@ -161,6 +165,8 @@ type ExtendReply struct {
 	// Held says that the owner holds the name and that its TTL is set. False without an error is
 	// final.
 	Held bool
+	// Asked says that the holder was asked to end its work, see [Asker].
+	Asked bool
 	// Err is the error of this one request.
 	Err error
 }
@@ -191,7 +197,7 @@ type ReleaseReply struct {
 type State struct {
 	Held     bool
 	Holder   string
-	Fence    int64
+	Fence    int64         // the shown token: of the last Ask of this grant, or else of the grant
 	Age      time.Duration // since the grant, by the backend's clock
 	TTL      time.Duration // left, by the backend's clock; negative: the grant does not expire
 	Waiters  int

@@ -40,6 +40,18 @@ func RaiseToken(ctx context.Context, lease *distlock.Lease, above int64) error {
 // shows the raised token.
 func Awaited(lease *distlock.Lease) int64 { return core.Awaited(lease) }
 
+// Since returns the fencing token that the backend showed first to the waiter of a lease, or else the first
+// token of the lease. A raise does not change it. It is 0 if a lease of the process was handed over to a
+// waiter that came after the request of its grant. So a lease whose Since is below the token of an ask
+// began to wait before the ask, or was asked.
+func Since(lease *distlock.Lease) int64 { return core.Since(lease) }
+
+// Ask asks the holder of a key to end its work, see driver.Asker. It fills in the name. It fails with
+// errors.ErrUnsupported if the backend cannot ask, and as distlock.Locker.Interrupt.
+func Ask(ctx context.Context, l *distlock.Locker, key string, req driver.AskRequest) (driver.AskReply, error) {
+	return core.Ask(l, ctx, key, req)
+}
+
 // Frees is the option of a call that frees memory of its server, as a Delete. A backend without memory
 // grants it the lock, and refuses other calls.
 func Frees() distlock.CallOption { return func(c *seam.Call) { c.Frees = true } }

@@ -32,6 +32,7 @@ func NewDriver() driver.Driver {
 		began:   time.Now(),
 		records: make(map[driver.Name]*record),
 		wakes:   make(map[string]chan driver.Wake),
+		asks:    make(map[*asks]bool),
 	}
 }
 
@@ -43,6 +44,7 @@ type table struct {
 	records map[driver.Name]*record
 	sweepAt int                         // the number of records at which the next sweep is due
 	wakes   map[string]chan driver.Wake // by owner
+	asks    map[*asks]bool
 }
 
 // withLock runs f under the mutex.
@@ -139,7 +141,7 @@ func (t *table) Extend(ctx context.Context, reqs []driver.ExtendRequest) []drive
 				return reply, nil
 			}
 			r.expires = max(r.expires, now+req.TTL)
-			return driver.ExtendReply{Held: true}, nil
+			return driver.ExtendReply{Held: true, Asked: r.asked != 0}, nil
 		})
 	}
 	return replies

@@ -26,6 +26,7 @@ type record struct {
 type grant struct {
 	req     driver.AcquireRequest
 	fence   int64
+	asked   int64 // the token of the last Ask; 0: none
 	since   time.Duration
 	expires time.Duration
 }
@@ -44,8 +45,13 @@ func (r *record) isCancelled(owner string) bool {
 
 func (r *record) heldBy(owner string) bool { return r.held && r.req.Owner == owner }
 
-// heldUnder reports whether the token is that of the present grant.
-func (r *record) heldUnder(fence int64) bool { return r.held && r.fence == fence }
+// heldUnder reports whether the present grant shows the token.
+func (r *record) heldUnder(fence int64) bool { return r.held && r.shown() == fence }
+
+// isFor reports whether the present grant is for the work.
+func (r *record) isFor(work string) bool {
+	return r.held && work != "" && r.req.Metadata[driver.WorkKey] == work
+}
 
 // hold grants the name to the request's owner.
 func (r *record) hold(req driver.AcquireRequest, now time.Duration) driver.AcquireReply {
@@ -61,6 +67,9 @@ func (r *record) mint(floor int64, now time.Duration) {
 	r.fence = max(r.last+1, now.Microseconds(), floor)
 	r.last = max(r.fence, now.Microseconds()+driver.FenceBlock)
 }
+
+// shown returns the token that waiters see.
+func (r *record) shown() int64 { return max(r.fence, r.asked) }
 
 // release ends the present grant.
 func (r *record) release() { r.held, r.released = false, r.req.Owner }
@@ -85,7 +94,7 @@ func (r *record) state(now time.Duration) driver.State {
 		return driver.State{}
 	}
 	return driver.State{
-		Held: true, Holder: r.req.Holder, Fence: r.fence, Age: now - r.since, TTL: r.expires - now,
+		Held: true, Holder: r.req.Holder, Fence: r.shown(), Age: now - r.since, TTL: r.expires - now,
 		Waiters: len(r.queue), Metadata: maps.Clone(r.req.Metadata),
 	}
 }

@@ -41,7 +41,8 @@ func (s *leaseState) access(lease *distlock.Lease) storedriver.Access {
 	fence := lease.Fence()
 	return storedriver.Access{
 		Session: lease.Key(), Lease: lease, Fence: fence, FirstAccess: s.acceptedFence < fence,
-		AcceptedFence: s.acceptedFence, Awaited: fencing.Awaited(lease), HistoryUpTo: s.historyUpTo,
+		AcceptedFence: s.acceptedFence, Awaited: fencing.Awaited(lease), Since: fencing.Since(lease),
+		HistoryUpTo: s.historyUpTo,
 	}
 }
 

@@ -15,6 +15,8 @@ type Functions[Locker, Lease, Options any] struct {
 	Options    func(Locker) Options
 	Locker     func(Lease) Locker
 	Awaited    func(Lease) int64
+	Since      func(Lease) int64
+	Ask        func(locker Locker, ctx context.Context, key string, req driver.AskRequest) (driver.AskReply, error)
 	Attached   func(Lease) *sync.Map
 	RaiseToken func(lease Lease, ctx context.Context, above int64) error
 }

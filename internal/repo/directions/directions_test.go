@@ -40,7 +40,7 @@ var allowed = map[string][]string{
 	"internal/redisurl":                     {"github.com/redis/go-redis/v9/..."},
 	"internal/settings":                     {},
 	"internal/postgres":                     {"distlock", "distlock/driver", "github.com/jackc/pgx/v5/..."},
-	"lockedmemory":                          {"distlock", "distlock/fencing", "internal/lastwrite"},
+	"lockedmemory":                          {"distlock", "distlock/driver", "distlock/fencing", "internal/lastwrite"},
 	"lockedmemory/sessionstore/storedriver": {"distlock", "lockedmemory"},
 	"lockedmemory/sessionstore":             {"distlock", "distlock/driver", "distlock/fencing", "internal/lastwrite", "lockedmemory", "lockedmemory/sessionstore/storedriver"},
 	"lockedmemory/sessionstore/memstore":    {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver"},

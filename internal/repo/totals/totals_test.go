@@ -12,11 +12,11 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 60163,
-	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13720,
-	"words of README.md and docs": 40741,
+	"lines of tests": 62715,
+	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13769,
+	"words of README.md and docs": 42738,
 	"words of CONTRIBUTING.md":    900,
-	"mutants":                     700,
+	"mutants":                     795,
 }
 
 var (

@@ -36,6 +36,9 @@ type Access struct {
 	// Awaited is the token of the lock when the lease began to wait, see fencing.Awaited. Zero: none.
 	// If the session was deleted under a token between Awaited and Fence, the access is Deleted.
 	Awaited int64
+	// Since is the token at which the wait of the lease began, see fencing.Since. Zero: not known. If the
+	// session was stopped under a token above Since, the first access of a token is Ended.
+	Since int64
 	// HistoryUpTo is the highest place that the lease has read or stored. Zero: none. If the session has no
 	// exchange now, and no Clear above that place says why, the access is Gone.
 	HistoryUpTo lockedmemory.Place
@@ -132,10 +135,51 @@ const (
 	Deleted
 	// NotEmpty: the session has an entry, so it takes no Fork. Nothing was written.
 	NotEmpty
+	// Stopped: the ID is closed, see CloseRequest. Nothing was written.
+	Stopped
+	// Superseded: as Stopped, by a newer message.
+	Superseded
+	// Ended: the lease began to wait before a Stop of the session, see Access.Since. Nothing was written.
+	Ended
+	// Later: a later lease has begun, see CloseRequest.Below. Nothing was written.
+	Later
 )
 
-// Refuses reports whether the state of the session has refused a call, or a copy of it.
-func (o Outcome) Refuses() bool { return o != Done && o != Known }
+// Refuses reports whether the state of the session has refused a call, or a copy of it. An ID that is
+// closed was never stored by a copy, nor will be.
+func (o Outcome) Refuses() bool { return o != Done && o != Known && o != Stopped && o != Superseded }
+
+// CloseRequest decides, without a lease, that a message is never answered. IDs are at most 512 bytes, and
+// may be empty. The steps, in this order, are one atomic step:
+//
+//   - If Below is positive and the mark has a token of at least Below, the call does nothing: Later.
+//   - If By is answered or closed, the call does nothing more.
+//   - With Arrive, By arrives if it never has: it is the newest message of the session.
+//   - If Below is positive, By has arrived and is not the newest, and the newest is not closed, then By is
+//     closed as superseded, and the call does nothing more.
+//   - The token of the mark rises to Mark, and the token of the last stop to Stop, if they are lower.
+//     ⚑ Without a check of ownership, also of a session of which nothing is known.
+//   - ID is closed, if it is not answered or closed: as superseded if Superseded, else as stopped.
+//
+// A closed ID, and an arrival, are remembered for Retention.RememberIDs. A copy of a call that arrives
+// late changes nothing that came later.
+type CloseRequest struct {
+	Session, ID, By    string
+	Superseded, Arrive bool
+	Below, Mark, Stop  int64
+}
+
+// CloseReply answers a CloseRequest.
+type CloseReply struct {
+	// ID is Known if the ID was answered, or Stopped or Superseded as it was closed, by this call or before.
+	// It is Later as CloseRequest says, and Done without an ID.
+	ID Outcome
+	// By is Known, Stopped or Superseded if By is decided, and Done if it is open. The call did nothing
+	// for the ID then.
+	By Outcome
+	// Mark is the token of the mark before the call.
+	Mark int64
+}
 
 // Read asks for entries in the order of their places, or from the last one back.
 type Read struct {
@@ -174,7 +218,8 @@ type Page struct {
 	// Pinned are the places of the pinned entries, in order, as of Revision. It may have places of a session
 	// that has expired since.
 	Pinned []lockedmemory.Place
-	// Known says that Read.ID is known. Without an entry, that is no longer in the session: it was
+	// Known says that Read.ID is known and not closed. The Outcome of a closed ID is Stopped or Superseded,
+	// after the token was shown. Without an entry, that is no longer in the session: it was
 	// replaced or trimmed, or the session was cleared or has expired.
 	Known bool
 }
@@ -194,6 +239,9 @@ type Driver interface {
 	Clear(ctx context.Context, c Clear) (Verdict, error)
 	// Fork writes entries into an empty session under the conditions of Replace.
 	Fork(ctx context.Context, f Fork) (Verdict, error)
+	// Close decides an ID, and raises the mark, without a lease. It works in a service without memory as far
+	// as a Clear does.
+	Close(ctx context.Context, c CloseRequest) (CloseReply, error)
 	// Read returns entries. On the FirstAccess, the token is shown before anything is read.
 	Read(ctx context.Context, r Read) (Page, error)
 	// Sessions returns a page of the names of the sessions that have an entry. A session that has entries
