@@ -15,13 +15,13 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/cleanup"
 	"github.com/belugalock/belugalock/distlock/internal/queue"
 	"github.com/belugalock/belugalock/distlock/internal/seam"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
 // Acquire waits in a queue for the lock on key, until ctx ends, for at most Options.Wait. A key has
-// 1 to 1,024 bytes of UTF-8, without control characters. Acquire fails with a [BusyError] (also if
-// the queue is full), [ErrUnavailable], [ErrRefused], [ErrInvalidKey], [ErrInvalidOption],
-// [ErrClosed], or the error of ctx. Then nothing is held. Under the lease for key it fails at once:
-// with BusyError.Self, [ErrLost] or [ErrNotHeld].
+// 1 to 1,024 bytes of UTF-8, without control characters. Errors: a [BusyError] (also if the queue is
+// full), [ErrUnavailable], [ErrRefused], [ErrInvalidKey], [ErrInvalidOption], [ErrClosed], or that of
+// ctx; under the lease for key at once BusyError.Self, [ErrLost] or [ErrNotHeld].
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...CallOption) (*Lease, error) {
 	return l.acquire(ctx, key, false, opts)
 }
@@ -32,7 +32,7 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...CallOption)
 }
 
 func (l *Locker) acquire(ctx context.Context, key string, once bool, opts []CallOption) (lease *Lease, err error) {
-	a := &acquisition{locker: l, caller: ctx, once: once, start: time.Now()}
+	a := &acquisition{locker: l, caller: ctx, once: once, start: time.Now(), began: trust.Now()}
 	a.settings = seam.Call{TTL: l.opts.TTL, Wait: l.opts.Wait}
 	for _, set := range opts {
 		set(&a.settings)
@@ -88,6 +88,7 @@ type acquisition struct {
 	settings seam.Call
 	once     bool // asks the backend once, without a place in the queue
 	start    time.Time
+	began    trust.Moment
 	waiter   *waiter // its place in the process; nil if it asks once
 	last     lastAnswer
 	// awaited is the lowest token of a holder that the backend has shown since start; 0: none. Answers to
@@ -126,6 +127,9 @@ func (a *acquisition) waitAndAsk() (out outcome) {
 	}
 	a.waiter = l.queues.Join(a.op.Key, a)
 	if a.waiter.Waited {
+		if l.opts.Interruptible { // ⚑ or it first sees the token of an Interrupt that comes later
+			l.queues.AskNow(a.op.Key)
+		}
 		defer time.AfterFunc(ownWait, a.warnOfOwnWait).Stop()
 		if out, ended := a.waitBehindProcess(ctx); ended {
 			return out

@@ -70,12 +70,12 @@ func TestAwaited_S2_answersCountInProcess(t *testing.T) {
 	})
 }
 
-// The raise of a lease shows its old token to all waiters of the process, and the new one to later waiters.
+// The raise of a lease shows a token below the new one to all waiters of the process, and the new one to
+// later waiters. ⚑ With the old token, waiters from after a Stop would end.
 func TestAwaited_S2_raiseCountsInProcess(t *testing.T) {
 	inService(t, func(t *testing.T, s *service) {
 		l, q := s.locker(t), newQueue(t)
 		holder := mustAcquire(t, l)
-		first := holder.Fence()
 		for _, name := range []string{"a", "b", "c"} {
 			q.join(l, name, 0)
 		}
@@ -86,7 +86,7 @@ func TestAwaited_S2_raiseCountsInProcess(t *testing.T) {
 		mustRelease(t, holder) // after a raise, the first waiter asks; the others have handoffs within the process
 		for _, name := range []string{"a", "b", "c"} {
 			time.Sleep(time.Millisecond)
-			q.wantAwaited(map[string]int64{name: first})
+			q.wantAwaited(map[string]int64{name: raised - 1})
 			mustRelease(t, q.leases[name])
 		}
 		q.wg.Wait()
@@ -103,14 +103,13 @@ func TestAwaited_S2_raiseCountsForContender(t *testing.T) {
 		theirs, q := s.twin(), newQueue(t)
 		l := theirs.locker(t)
 		holder := mustAcquire(t, l)
-		first := holder.Fence()
 		time.Sleep(100 * time.Millisecond) // no handoff is possible, so a waiter asks
 		theirs.Inject(nth(drivertest.Acquire, 1, drivertest.Fault{HoldBefore: in(100 * time.Millisecond)}))
 		q.join(l, "contender", 50*time.Millisecond)
-		mustRaise(t, holder)
+		raised := mustRaise(t, holder)
 		time.Sleep(100 * time.Millisecond)
 		mustRelease(t, holder)
 		q.wg.Wait()
-		q.wantAwaited(map[string]int64{"contender": first})
+		q.wantAwaited(map[string]int64{"contender": raised - 1})
 	})
 }

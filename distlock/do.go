@@ -20,10 +20,10 @@ func (l *Locker) FromContext(ctx context.Context, key string) (*Lease, bool) {
 	return lease, ok
 }
 
-// Do acquires the lock on key, runs fn, and releases the lock, also after a panic. The context of fn carries
-// the lease, and ends with ctx or, with the cause [ErrLost], with the lease. A Do inside fn for the same key
-// joins the lease, also under a detached context. If the lease has ended, or [Locker.Acquire] fails, fn is
-// not run. The error of fn is joined to ErrLost if the lease was lost. A failed release is only logged.
+// Do acquires the lock on key, runs fn, and releases it, also after a panic. The context of fn carries
+// the lease, and ends with ctx or as [Lease.Context]. A Do inside fn for the same key joins it, also under a
+// detached context. If the lease has ended, or Acquire fails, fn is not run. The error of fn is
+// joined to [ErrInterrupted], any result to [ErrLost]. A failed release is logged.
 func (l *Locker) Do(ctx context.Context, key string, fn func(ctx context.Context) error, opts ...CallOption) error {
 	return l.do(ctx, key, fn, l.Acquire, opts)
 }
@@ -61,8 +61,8 @@ func (le *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (er
 }
 
 // Guard runs fn, a write, as one step under the lease. Steps run one after the other, and none
-// begins once the lease is being released. The context of fn is as in Do; a Guard with it is part
-// of the step, and runs at once. The error of fn is joined to [ErrLost] if the lease was lost while
+// begins once the lease is being released. The context of fn is as in Do, but no Interrupt ends it; a
+// Guard with it is part of the step. The error of fn is joined to [ErrLost] if the lease was lost while
 // fn ran. If fn was not run, the error is ErrLost, [ErrNotHeld] or that of ctx.
 func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := le.admits(ctx); err != nil {
@@ -71,23 +71,66 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 	if inGuard(ctx, le) && ctx.Err() == nil {
 		return le.run(ctx, fn)
 	}
+	ctx, leave := afterAsk(ctx)
+	defer leave()
 	if ctx.Err() != nil { // select would leave it to chance
 		return fmt.Errorf("distlock: the step under the lease was not begun: %w", ctxError(ctx))
 	}
 	select {
 	case le.guard <- struct{}{}:
 	case <-ctx.Done():
+		if context.Cause(ctx) == ErrInterrupted { // asked in this moment
+			return le.Guard(ctx, fn)
+		}
 		return fmt.Errorf("distlock: waiting for another step under the lease: %w", ctxError(ctx))
 	case <-le.ctx.Done():
 		return le.Err()
 	}
-	defer func() { <-le.guard }()
+	defer func() {
+		<-le.guard
+		le.grant.mu.Lock()
+		defer le.grant.mu.Unlock()
+		le.endAskedLocked()
+	}()
 	if err := le.admits(ctx); err != nil { // ended while this step waited
 		return err
 	}
 	within := new(step)
 	defer within.ended.Store(true)
 	return le.run(context.WithValue(ctx, guardKey{le}, within), fn)
+}
+
+// afterAsk returns the context of a step that begins under ctx, which an ask may have ended: that of this
+// lease or of one around it. Then only the deadline and the caller of ctx end the step.
+func afterAsk(of context.Context) (context.Context, context.CancelFunc) {
+	if context.Cause(of) != ErrInterrupted {
+		return of, func() {}
+	}
+	if deadline, ok := of.Deadline(); ok {
+		return context.WithDeadline(context.WithoutCancel(of), deadline)
+	}
+	return context.WithoutCancel(of), func() {}
+}
+
+// askedLocked ends the work of a lease. The lease lasts on, and is renewed no more.
+func (le *Lease) askedLocked() {
+	le.asked = true
+	le.grant.pauseRenewalLocked()
+	le.endAskedLocked()
+}
+
+// endAskedLocked ends the context of the work of a lease that was asked, unless a step runs. ⚑ A write that
+// is cut off has an unknown outcome.
+func (le *Lease) endAskedLocked() {
+	if !le.asked {
+		return
+	}
+	select {
+	case le.guard <- struct{}{}:
+		le.endWork(ErrInterrupted)
+		<-le.guard
+	default: // the end of the step calls again, or the end of the lease ends the work
+	}
 }
 
 // admits is Err for work that begins. While a Release waits for a step, only that step begins more.
@@ -111,22 +154,31 @@ func inGuard(ctx context.Context, le *Lease) bool {
 	return within != nil && !within.ended.Load()
 }
 
-// join returns ctx with the lease in it, which also ends with the lease.
-func (le *Lease) join(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx = context.WithValue(ctx, le.contextKey(), le)
-	ctx, cancel := context.WithCancelCause(ctx)
-	if le.ctx.Err() != nil { // by the time it is returned, not some time after
-		cancel(context.Cause(le.ctx))
+// join returns ctx with the lease in it, which also ends with ends, a context of the lease.
+func (le *Lease) join(ctx, ends context.Context) (context.Context, context.CancelCauseFunc) {
+	if key := any(le.contextKey()); ctx.Value(key) != le {
+		ctx = context.WithValue(ctx, key, le)
 	}
-	stop := context.AfterFunc(le.ctx, func() { cancel(context.Cause(le.ctx)) })
-	return ctx, func() { stop(); cancel(nil) }
+	ctx, cancel := context.WithCancelCause(ctx)
+	if ends.Err() != nil { // by the time it is returned, not some time after
+		cancel(context.Cause(ends))
+	}
+	stop := context.AfterFunc(ends, func() { cancel(context.Cause(ends)) })
+	return ctx, func(cause error) { stop(); cancel(cause) }
 }
 
-// run runs fn under the lease, and joins a loss of the lease to its error.
+// run runs fn under the lease, and joins an interruption of the work or a loss of the lease to its error.
 func (le *Lease) run(ctx context.Context, fn func(ctx context.Context) error) error {
-	work, leave := le.join(ctx)
-	defer leave()
+	ends := le.work
+	if inGuard(ctx, le) {
+		ends = le.ctx
+	}
+	work, leave := le.join(ctx, ends)
+	defer leave(nil)
 	err := fn(work)
+	if err != nil && context.Cause(ends) == ErrInterrupted && !errors.Is(err, ErrInterrupted) {
+		err = fmt.Errorf("%w: %w", ErrInterrupted, err)
+	}
 	return withLoss(err, le.Err())
 }
 

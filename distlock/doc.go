@@ -10,6 +10,6 @@
 //	})
 //	lease, err := locker.Acquire(ctx, "conversation-42") // then lease.Release(ctx)
 //
-// That rests on time, and on the backend keeping a lock for its TTL. Where these fail, a store that
-// compares fencing tokens, see [Lease.Fence], refuses an older holder. docs/guarantees.md has the promises.
+// That rests on time, and on the backend keeping a lock for its TTL. If these fail, a store that
+// compares fencing tokens refuses an older holder: docs/guarantees.md.
 package distlock

@@ -16,6 +16,7 @@ var (
 	ErrNotAcquired = errors.New("distlock: lock not acquired")              // another holder has it
 	ErrNotHeld     = errors.New("distlock: lock not held by this instance") // released, or never acquired
 	ErrLost        = errors.New("distlock: lease lost")                     // it ended; another may work
+	ErrInterrupted = errors.New("distlock: interrupted")                    // by Interrupt; the lease lasts on
 	// ErrUnavailable: the backend is silent or not ready. Nothing was written. Retry later.
 	ErrUnavailable = errors.New("distlock: lock service unavailable")
 	// ErrRefused: rights, memory, or data of another program. Nothing was written. An operator must act.

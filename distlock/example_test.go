@@ -77,6 +77,23 @@ func ExampleLocker_TryDo() {
 	// <nil>
 }
 
+// A person stops the work on a conversation, from any instance.
+func ExampleLocker_Interrupt() {
+	ctx := context.Background()
+	locker := newLocker(&distlock.Options{Interruptible: true})
+	defer locker.Close(ctx)
+
+	err := locker.Do(ctx, "conversation-42", func(ctx context.Context) error {
+		fmt.Println(locker.Interrupt(ctx, "conversation-42"))
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	fmt.Println(errors.Is(err, distlock.ErrInterrupted))
+	// Output:
+	// true <nil>
+	// true
+}
+
 // A store that keeps the highest token it has seen is safe from a holder that was paused past its TTL.
 func ExampleLease_Fence() {
 	ctx := context.Background()

@@ -11,9 +11,9 @@ import (
 	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
 
-// Extend raises the time left once to ttl, [MinTTL] to 10 years. It fails with [ErrInvalidOption],
-// [ErrLost] or [ErrNotHeld], or, while the lease goes on, with [ErrUnavailable], [ErrRefused],
-// [ErrOutcomeUnknown] or the error of ctx.
+// Extend raises the time left once to ttl, [MinTTL] to 10 years. Errors: [ErrLost], [ErrNotHeld], or of a
+// lease that goes on, [ErrInvalidOption], [ErrInterrupted], [ErrUnavailable], [ErrRefused],
+// [ErrOutcomeUnknown], that of ctx.
 func (le *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if le == nil {
 		return ErrNotHeld
@@ -21,16 +21,23 @@ func (le *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := validTTL(ttl); err != nil {
 		return err
 	}
+	if context.Cause(le.work) == ErrInterrupted {
+		return cmp.Or(le.Err(), ErrInterrupted)
+	}
 	ttl = ttl.Truncate(time.Millisecond)
 	g := le.grant
+	var reply driver.ExtendReply
 	request := []driver.ExtendRequest{{Name: g.name, Owner: g.owner, TTL: ttl}}
 	return le.operate(ctx, "extend", ttl, &Operation{Name: OpExtend, TTL: ttl}, change{
 		send: func(ctx context.Context) (bool, error) {
-			reply := g.locker.driver.Extend(ctx, request)[0]
+			reply = g.locker.driver.Extend(ctx, request)[0]
 			return reply.Held, reply.Err
 		},
 		apply: func(sent trust.Moment) error {
 			g.extendedLocked(sent, ttl)
+			if reply.Asked {
+				le.askedLocked()
+			}
 			return nil
 		},
 		failed: func(ctx context.Context, err error) error {

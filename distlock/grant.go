@@ -21,6 +21,7 @@ type grant struct {
 	owner           string
 	ttl             time.Duration // each renewal asks for it
 	copiesMayArrive bool          // a copy of a request of the acquisition may still be under way
+	sent            trust.Moment  // when the request was sent that the backend granted
 
 	mu         sync.Mutex // guards the rest, and the states of all leases of the grant
 	holder     *Lease     // the last lease of the grant
@@ -45,6 +46,7 @@ func newGrant(a *acquisition, sent trust.Moment, ttl time.Duration, reply driver
 		owner:           a.req.Owner,
 		ttl:             a.req.TTL,
 		copiesMayArrive: a.copiesMayArrive,
+		sent:            sent,
 		firstToken:      reply.Fence,
 		lastToken:       reply.FenceEnd,
 		trust:           trust.Granted(sent, ttl),
@@ -113,15 +115,22 @@ func (g *grant) extendedLocked(sent trust.Moment, ttl time.Duration) {
 	g.armLocked()
 }
 
-// mayHandOffLocked reports whether the next waiter of the process, which wants ttl, may go on with the
-// grant of the given age. A closed Locker hands nothing off.
+// mayHandOffLocked reports whether a, the next waiter of the process, may go on with the grant of the given
+// age. A closed Locker hands nothing off.
 // ⚑ Only as the backend granted it, with the Locker's TTL: an Extend, a raise or a last write may have an
 // effect yet. Only under a reserved token, which does not run ahead of the clock: there is one for each
 // microsecond.
-func (g *grant) mayHandOffLocked(at time.Time, age, ttl time.Duration) bool {
+// ⚑ An ask means the grant, so none follows it, a Turn takes the grant only if it waited before, and the
+// work that the backend shows is that of the lease.
+func (g *grant) mayHandOffLocked(at time.Time, age time.Duration, a *acquisition) bool {
 	token, common := g.holder.Fence()+1, g.locker.opts.TTL
 	return g.locker.closing.Err() == nil && !g.trust.TooLittleLeft(trust.At(at)) &&
 		g.changed == 0 && g.holder.lastWrite == noLastWrite &&
-		g.ttl == common && ttl == common &&
+		g.ttl == common && a.op.TTL == common &&
+		!g.holder.asked && !(a.settings.Turn && g.cameLate(a)) &&
+		a.settings.Work == "" && g.holder.metadata[driver.WorkKey] == "" &&
 		token <= g.lastToken && token-g.firstToken <= age.Microseconds()
 }
+
+// cameLate reports whether a waiter came after the request of the grant was sent.
+func (g *grant) cameLate(a *acquisition) bool { return g.sent.Before(a.began) }

@@ -15,12 +15,19 @@ import (
 func TestHandoff_conditions(t *testing.T) {
 	const ttl = 30 * time.Second
 	at, age := time.Now(), time.Duration(0)
+	early, waiter := trust.At(at), (*acquisition)(nil)
 	closed, closeLocker := context.WithCancel(t.Context())
 	closeLocker()
 	for name, c := range map[string]struct {
 		change func(*grant)
 		want   bool
 	}{
+		"an asked lease":       {func(g *grant) { g.holder.asked = true }, false},
+		"a Turn from before":   {func(*grant) { waiter.settings.Turn = true }, true},
+		"a late Turn":          {func(g *grant) { waiter.settings.Turn, g.sent = true, early }, false},
+		"a late write":         {func(g *grant) { g.sent = early }, true},
+		"to an Answer":         {func(*grant) { waiter.settings.Work = "work" }, false},
+		"of an Answer":         {func(g *grant) { g.holder.metadata = map[string]string{driver.WorkKey: "work"} }, false},
 		"all met":              {func(*grant) {}, true},
 		"a quarter left":       {func(g *grant) { g.trust = trust.Granted(trust.At(at.Add(-ttl*3/4)), ttl) }, false},
 		"a closed Locker":      {func(g *grant) { g.locker.closing = closed }, false},
@@ -37,8 +44,10 @@ func TestHandoff_conditions(t *testing.T) {
 		g.holder = &Lease{grant: g}
 		g.holder.fence.Store(1002)
 		age = 5 * time.Millisecond
+		g.sent = early.Add(time.Millisecond)
+		waiter = &acquisition{began: g.sent, op: Operation{TTL: ttl}}
 		c.change(g)
-		if got := g.mayHandOffLocked(at, age, ttl); got != c.want {
+		if got := g.mayHandOffLocked(at, age, waiter); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}

@@ -29,7 +29,7 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Info, error) {
 	return Info{Held: s.Held, Holder: s.Holder, Fence: s.Fence, Age: s.Age, TTL: s.TTL, Waiters: s.Waiters}, nil
 }
 
-// Ping asks the backend. It fails with [ErrUnavailable], [ErrRefused], [ErrClosed], or the error of ctx.
+// Ping fails with [ErrUnavailable], [ErrRefused], [ErrClosed], or the error of ctx.
 func (l *Locker) Ping(ctx context.Context) error {
 	_, err := l.state(ctx, "ping", "ping")
 	return err

@@ -4,16 +4,74 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/internal/trust"
 )
+
+// Interrupt asks the holder, if there is one, to end its work: the work's context ends, and the lease lasts
+// on for a TTL at most. It fails with [errors.ErrUnsupported] (redlock), [ErrOutcomeUnknown], or as Inspect.
+func (l *Locker) Interrupt(ctx context.Context, key string) (held bool, err error) {
+	if err := validKey(key); err != nil {
+		return false, err
+	}
+	reply, err := l.ask(ctx, key, driver.AskRequest{})
+	for err == nil && reply.State.Held && !reply.Asked {
+		reply, err = l.ask(ctx, key, driver.AskRequest{Fence: reply.Fence})
+	}
+	return reply.Asked, err
+}
+
+// hearAsks has the driver call asked until the Locker is closed. ⚑ A lease may have been asked before that.
+func (l *Locker) hearAsks() {
+	defer l.workEnds()
+	for warned := false; l.closing.Err() == nil; warned = true {
+		stop, err := callDriver(l.closing, firstAnswer, func(ctx context.Context) (func(), error) {
+			return l.asker.NotifyAsks(ctx, l.opts.Namespace, l.asked)
+		})
+		retry := time.After(checkEvery)
+		if err == nil {
+			defer stop()
+			retry = nil
+			l.asked(func(driver.Name) bool { return true })
+		} else if errors.Is(err, errors.ErrUnsupported) {
+			return
+		} else if !warned && l.closing.Err() == nil {
+			l.log(l.closing, slog.LevelWarn, "distlock: the backend cannot notify holders of an Interrupt, so they see it at "+
+				"their next renewal; check the right to subscribe and the network", "", "error", err)
+		}
+		select {
+		case <-retry:
+		case <-l.closing.Done():
+		}
+	}
+}
+
+// asked has the leases that may be asked renewed at once: the answers tell.
+func (l *Locker) asked(is func(driver.Name) bool) {
+	l.mu.Lock()
+	grants := slices.Collect(maps.Values(l.grants))
+	l.mu.Unlock()
+	for _, g := range grants {
+		if is(g.name) {
+			g.mu.Lock()
+			if !g.holder.isOver() { // ⚑ no renewal follows a release
+				g.renewAtLocked(trust.Now())
+			}
+			g.mu.Unlock()
+		}
+	}
+}
 
 // ask is fencing.Ask.
 func (l *Locker) ask(ctx context.Context, key string, req driver.AskRequest) (driver.AskReply, error) {
-	asker, ok := driver.As[driver.Asker](l.driver)
-	if !ok {
-		return driver.AskReply{}, fmt.Errorf("distlock: %w: the backend %s asks no holder", errors.ErrUnsupported, l.caps.Backend)
+	unsupported := fmt.Errorf("distlock: %w: the backend %s asks no holder", errors.ErrUnsupported, l.caps.Backend)
+	if l.asker == nil {
+		return driver.AskReply{}, unsupported
 	}
 	if !l.enter() {
 		return driver.AskReply{}, ErrClosed
@@ -25,8 +83,15 @@ func (l *Locker) ask(ctx context.Context, key string, req driver.AskRequest) (dr
 	asked := time.Now()
 	req.Name = driver.Name{Namespace: l.opts.Namespace, Key: key}
 	reply, err := callDriver(ctx, min(firstAnswer, l.opts.TTL),
-		func(ctx context.Context) (driver.AskReply, error) { return asker.Ask(ctx, req) })
-	if err != nil {
+		func(ctx context.Context) (driver.AskReply, error) { return l.asker.Ask(ctx, req) })
+	switch {
+	case errors.Is(err, errors.ErrUnsupported): // the driver wraps one that asks no holder
+		return driver.AskReply{}, unsupported
+	case errors.Is(err, driver.ErrFloor):
+		return driver.AskReply{}, badFloor(req.Floor - 1)
+	case err != nil && ctx.Err() != nil && !driver.MayHaveEffect(err):
+		return driver.AskReply{}, callerLeft("interrupt", ctx)
+	case err != nil:
 		return driver.AskReply{}, failedWrite("interrupt", err)
 	}
 	if reply.State.Held {

@@ -23,6 +23,8 @@ type Lease struct {
 	acquired time.Time
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
+	work     context.Context // ends with ctx, or when the holder is asked
+	endWork  context.CancelCauseFunc
 	guard    chan struct{}  // holds a token while a step of Guard runs
 	removal  chan struct{}  // holds a token while a call of Release ends the lease, and removes the lock
 	attached sync.Map       // see fencing.Attach
@@ -39,6 +41,7 @@ type ending struct {
 	endReason  error     // why the lease is not held any more
 	until      time.Time // the deadline at a handoff
 	lastWrite  lastWriteState
+	asked      bool
 	removalErr error // the error of Release once removed; not nil if the lease may have been lost before
 }
 
@@ -75,7 +78,10 @@ func (g *grant) newLease(a *acquisition, fence int64, at time.Time) *Lease {
 	le.awaited.Store(a.awaited.Load())
 	le.since = cmp.Or(a.awaited.Load(), fence)
 	of := context.WithValue(context.WithoutCancel(a.caller), le.contextKey(), le)
-	le.ctx, le.cancel = context.WithCancelCause(of)
+	var cancel context.CancelCauseFunc
+	le.ctx, cancel = context.WithCancelCause(of)
+	le.work, le.endWork = context.WithCancelCause(of)
+	le.cancel = func(cause error) { cancel(cause); le.endWork(cause) }
 	return le
 }
 
@@ -85,9 +91,9 @@ func (le *Lease) Key() string { return le.grant.name.Key }
 // Fence returns the fencing token: below 2^53, above all earlier ones.
 func (le *Lease) Fence() int64 { return le.fence.Load() }
 
-// Context has the values of the context given to Acquire. It ends with the lease alone, with the cause
-// [ErrLost], or [ErrNotHeld] after a release.
-func (le *Lease) Context() context.Context { return le.ctx }
+// Context has the values of the context given to Acquire, and no other end than [ErrLost],
+// [ErrInterrupted], or [ErrNotHeld] after a release.
+func (le *Lease) Context() context.Context { return le.work }
 
 // Deadline returns when the lease ends unless a renewal or Extend moves it.
 func (le *Lease) Deadline() time.Time {
@@ -100,8 +106,7 @@ func (le *Lease) Deadline() time.Time {
 	return at.Add(le.grant.trust.Left(trust.At(at)))
 }
 
-// Err returns nil while the lease is held, also while a Release waits for a step. Else its error is
-// [ErrLost] or [ErrNotHeld].
+// Err returns nil while the lease is held. Else it is [ErrLost] or [ErrNotHeld].
 func (le *Lease) Err() error {
 	le.grant.mu.Lock()
 	defer le.grant.mu.Unlock()
@@ -157,10 +162,9 @@ func (le *Lease) lossLocked(reason error) error {
 }
 
 // Release ends the lease and releases the lock, also with a cancelled ctx or that of the lease. It
-// waits for a step of Guard while ctx lasts, for at most a TTL; with the context of that step it
-// does not wait. A nil or released lease is no error. Release fails with [ErrLost],
-// [ErrUnavailable] or [ErrRefused] if nothing was released, [ErrOutcomeUnknown] if the answer is
-// lost, or [ErrClosed]. The lock then expires; another Release tries again.
+// waits for a step of Guard while ctx lasts, at most a TTL, but not inside it. A nil or released
+// lease is no error. Errors: [ErrLost], [ErrUnavailable] or [ErrRefused] if nothing was released,
+// [ErrOutcomeUnknown] if the answer is lost, [ErrClosed]. Then the lock expires.
 func (le *Lease) Release(ctx context.Context) error {
 	if le == nil {
 		return nil

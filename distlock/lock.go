@@ -21,8 +21,7 @@ func (l *Locker) NewLock(key string, ttl time.Duration) *Lock {
 	return &Lock{locker: l, key: key, ttl: ttl}
 }
 
-// Acquire asks once, and returns false if the lock is held, also by this Lock. It has the other errors of
-// [Locker.Acquire].
+// Acquire is [Locker.TryAcquire], and returns false if the lock is held.
 func (k *Lock) Acquire(ctx context.Context) (bool, error) {
 	err := k.acquire(ctx)
 	if errors.Is(err, ErrNotAcquired) {

@@ -20,6 +20,7 @@ type Locker struct {
 	opts   Options
 
 	listener     driver.Listener // nil if the backend does not notify
+	asker        driver.Asker    // nil if the backend asks no holder
 	queues       *queues
 	alarm        alarm
 	cleaner      *cleanup.Cleaner
@@ -33,6 +34,7 @@ type Locker struct {
 	mu     sync.Mutex
 	active int               // operations and background work under way
 	grants map[string]*grant // by owner
+	hears  bool              // asks, see hearAsks
 
 	closeDriver func() error // once
 	warnNoWakes sync.Once
@@ -65,6 +67,7 @@ func New(d driver.Driver, opts *Options) (*Locker, error) {
 	l.closing, l.close = context.WithCancel(context.Background())
 	l.renewing, l.stopRenewing = context.WithCancel(context.Background())
 	l.listener, _ = driver.As[driver.Listener](d)
+	l.asker, _ = driver.As[driver.Asker](d)
 	l.queues = queue.New[*acquisition, outcome, lastAnswer](l.caps.Queues)
 	l.alarm.look = l.look
 	l.grants = make(map[string]*grant)
@@ -149,6 +152,11 @@ func (l *Locker) adopt(g *grant) bool {
 		return false
 	}
 	l.grants[g.owner] = g
+	if l.opts.Interruptible && l.asker != nil && !l.hears {
+		l.hears = true
+		l.active++
+		go l.hearAsks()
+	}
 	l.alarm.set(trust.Now().Add(watchEvery))
 	return true
 }

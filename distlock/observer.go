@@ -28,6 +28,7 @@ const (
 	OutcomeRefused     Outcome = "refused"     // ErrRefused
 	OutcomeUnknown     Outcome = "unknown"     // ErrOutcomeUnknown
 	OutcomeLost        Outcome = "lost"        // the lease has ended
+	OutcomeInterrupted Outcome = "interrupted" // ErrInterrupted
 	OutcomeFailed      Outcome = "failed"      // the work under the lock failed
 	OutcomeStale       Outcome = "stale"       // the store refused the write: it has seen a later lease
 	OutcomeConflict    Outcome = "conflict"    // the store refused the write: its ID has other messages
@@ -57,16 +58,15 @@ type Operation struct {
 	Began     time.Time         // of operations without a caller, which are reported later; else zero
 
 	// Known at End.
-	Err      error // nil for success
-	Outcome  Outcome
-	Attempts int               // requests sent; of OpRelease 0 if the last write of a store released the lock
-	Wait     time.Duration     // from the call to its end; with Began, until the answer or the end of patience
-	Ended    bool              // it ended the lease, as one OpRelease or OpLost of each lease does
-	Held     time.Duration     // with Ended: from the grant to the end of the lease
-	Handoff  Handoff           // of OpAcquire; of OpRelease: HandoffLocal without a request
-	Blocker  map[string]string // of OpAcquire: the Metadata of the last holder that was in the way
-	// Exchanges were stored by a turn of lockedmemory or belugarunner. Its Wait ends where its Held begins.
-	Exchanges int
+	Err       error // nil for success
+	Outcome   Outcome
+	Attempts  int               // requests sent; of OpRelease 0 if the last write of a store released the lock
+	Wait      time.Duration     // from the call to its end; with Began, until the answer or the end of patience
+	Ended     bool              // it ended the lease, as one OpRelease or OpLost of each lease does
+	Held      time.Duration     // with Ended: from the grant to the end of the lease
+	Handoff   Handoff           // of OpAcquire; of OpRelease: HandoffLocal without a request
+	Blocker   map[string]string // of OpAcquire: the Metadata of the last holder that was in the way
+	Exchanges int               // stored by a turn of lockedmemory or belugarunner; its Wait ends where its Held begins
 
 	started []started // see observers
 }
@@ -95,6 +95,8 @@ func OutcomeOf(err error) Outcome {
 		return OutcomeUnknown
 	case errors.Is(err, ErrUnavailable):
 		return OutcomeUnavailable
+	case errors.Is(err, ErrInterrupted):
+		return OutcomeInterrupted
 	case errors.Is(err, context.Canceled), errors.Is(err, ErrClosed), errors.As(err, &gone):
 		return OutcomeCancelled
 	case errors.Is(err, ErrNotAcquired):

@@ -31,14 +31,14 @@ type Options struct {
 	TTL       time.Duration // how long a lease outlives its dead holder, MinTTL to 10 years; default 30 s
 	// Wait is the longest wait of an Acquire. Default TTL + 5 s, to outlive a dead holder. Negative: ctx
 	// alone decides. A silent backend ends it after min(5 s, TTL), or twice that behind another Acquire.
-	Wait time.Duration
-	// RenewEvery is the period of renewal, 10 ms to a little below TTL/2. Default TTL/3. Negative: no renewal.
-	RenewEvery time.Duration
-	MaxHold    time.Duration // the age from which a lease is not renewed; default: none
-	Holder     string        // names the holder for people, at most 256 bytes; default host:pid
-	Observer   Observer      // sees every operation; see Observers; default: none
-	Logger     *slog.Logger  // takes events without a caller, as lost leases; default slog.Default
-	LogKeys    KeyMode       // how log lines show a key, as lock_key; default KeyHashed
+	Wait          time.Duration
+	RenewEvery    time.Duration // 10 ms to a little below TTL/2; default TTL/3; negative: no renewal
+	MaxHold       time.Duration // the age from which a lease is not renewed; default: none
+	Holder        string        // names the holder for people, at most 256 bytes; default host:pid
+	Observer      Observer      // sees every operation; see Observers; default: none
+	Logger        *slog.Logger  // takes events without a caller, as lost leases; default slog.Default
+	LogKeys       KeyMode       // how log lines show a key, as lock_key; default KeyHashed
+	Interruptible bool          // an Interrupt ends the work at once, not at the next renewal; it needs renewals
 }
 
 // withDefaults returns a valid copy of o with defaults.

@@ -18,8 +18,8 @@ func (le *Lease) raiseToken(ctx context.Context, above int64) error {
 	if above < 0 || above >= driver.MaxFence {
 		return badFloor(above)
 	}
-	asked, before := time.Now(), le.Fence()
-	if before > above {
+	asked := time.Now()
+	if le.Fence() > above {
 		return le.Err()
 	}
 	g, l := le.grant, le.grant.locker
@@ -27,8 +27,8 @@ func (le *Lease) raiseToken(ctx context.Context, above int64) error {
 	return le.operate(ctx, "raise token", g.ttl, &Operation{Name: OpRaiseToken, TTL: g.ttl}, change{
 		send: func(ctx context.Context) (held bool, err error) {
 			reply, err = l.driver.Raise(ctx, driver.RaiseRequest{Name: g.name, Owner: g.owner, Floor: above + 1})
-			if err == nil && reply.Held {
-				l.queues.Each(le.Key(), func(waiting *acquisition) { waiting.noteAwaited(before, asked) })
+			if err == nil && reply.Held { // ⚑ with its old token, waiters from after a Stop would end with it
+				l.queues.Each(le.Key(), func(waiting *acquisition) { waiting.noteAwaited(reply.Fence-1, asked) })
 			}
 			return reply.Held, err
 		},

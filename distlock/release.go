@@ -84,6 +84,8 @@ func (le *Lease) drain(ctx context.Context) {
 	if inGuard(ctx, le) || le.Err() != nil {
 		return
 	}
+	ctx, leave := afterAsk(ctx)
+	defer leave()
 	timer := time.NewTimer(atLeastOneTick(le.grant.ttl))
 	defer timer.Stop()
 	select {
@@ -143,7 +145,7 @@ func (le *Lease) endLocked(at time.Time, reason error) (handed bool) {
 	g := le.grant
 	le.state, le.endReason = released, reason
 	le.cancel(ErrNotHeld)
-	accept := func(a *acquisition, age time.Duration) bool { return g.mayHandOffLocked(at, age, a.op.TTL) }
+	accept := func(a *acquisition, age time.Duration) bool { return g.mayHandOffLocked(at, age, a) }
 	if next := g.inQueue.Next(at, accept); next != nil {
 		le.until = at.Add(g.trust.Left(trust.At(at)))
 		g.handOffLocked(next, at)
@@ -160,6 +162,9 @@ func (le *Lease) endLocked(at time.Time, reason error) (handed bool) {
 func (g *grant) handOffLocked(next *waiter, at time.Time) {
 	before := g.holder
 	g.holder = g.newLease(next.Caller, before.Fence()+1, at)
+	if g.cameLate(next.Caller) { // ⚑ else a Stop before it would end it
+		g.holder.since = next.Caller.awaited.Load()
+	}
 	next.Caller.op.Handoff, next.Caller.op.Blocker = HandoffLocal, before.metadata
 	g.inQueue.HandOff(next, outcome{lease: g.holder}, g.holder.answer())
 }
@@ -234,7 +239,7 @@ func (le *Lease) notRemoved(op *Operation, caller context.Context, err error) er
 }
 
 // lingering returns a context that ends a moment after ctx does, with the error of ctx as its cause. ⚑ A
-// release ends the contexts of its lease. Of such a ctx, only the deadline counts then.
+// release ends the contexts of its lease, and so does an ask. Of such a ctx, only the deadline counts then.
 func lingering(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
 		return ctx, func() {}
@@ -242,7 +247,7 @@ func lingering(ctx context.Context, grace time.Duration) (context.Context, conte
 	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { // in a goroutine of its own
 		wait, why := grace, ctxError(ctx)
-		if context.Cause(ctx) == ErrNotHeld {
+		if cause := context.Cause(ctx); cause == ErrNotHeld || cause == ErrInterrupted {
 			deadline, ok := ctx.Deadline()
 			if !ok {
 				return

@@ -35,7 +35,8 @@ func (g *grant) period() time.Duration {
 // renewAtLocked plans the next renewal. The answer to an earlier one may still move the deadline.
 func (g *grant) renewAtLocked(due trust.Moment) {
 	g.underway, g.due = nil, due
-	g.planned = g.period() > 0 && g.holder.lastWrite == noLastWrite // ⚑ a write may release the lock
+	// ⚑ A last write may release the lock. A holder that ignores an ask keeps it for a TTL at most.
+	g.planned = g.period() > 0 && g.holder.lastWrite == noLastWrite && !g.holder.asked
 	if g.planned {
 		g.locker.alarm.set(due)
 	}
@@ -188,7 +189,10 @@ func (r *renewal) answered(start trust.Moment, reply driver.ExtendReply) error {
 		return holder.lossLocked(errNotMine)
 	}
 	g.extendedLocked(start, g.ttl)
-	if awaited {
+	switch {
+	case reply.Asked:
+		g.holder.askedLocked()
+	case awaited:
 		g.renewAtLocked(start.Add(g.period()))
 	}
 	return nil

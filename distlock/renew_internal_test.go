@@ -103,3 +103,20 @@ func TestRenewals_N_outage_keepsAnsweredLeases(t *testing.T) {
 		}
 	})
 }
+
+// A notice may come while its lease is released.
+func TestAsked_S1_releasedMeanwhile_noRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &Script{OnRelease: func(context.Context, driver.ReleaseRequest) (driver.ReleaseReply, error) {
+			time.Sleep(time.Second)
+			return driver.ReleaseReply{Released: true}, nil
+		}}
+		l := open(t, d, Options{})
+		lease := take(t, l)
+		l.asked(func(driver.Name) bool { go give(t, lease); synctest.Wait(); return true })
+		if lease.grant.renewalDue() {
+			t.Error("a renewal is due after the release was sent")
+		}
+		time.Sleep(time.Second)
+	})
+}

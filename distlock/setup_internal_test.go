@@ -176,6 +176,9 @@ func (s *Script) Listen(ctx context.Context, name driver.Name, owner string) (<-
 	return nil, nil, errors.ErrUnsupported
 }
 
+// Unwrap shows the optional interfaces of Driver that Script passes on.
+func (s *Script) Unwrap() driver.Driver { return s.Driver }
+
 func (s *Script) Close() error {
 	switch {
 	case s.OnClose != nil:

@@ -4,6 +4,7 @@ import "context"
 
 // Asker is implemented by a Driver whose holders can be asked to end their work. The grant lasts on: a
 // holder that ignores the ask keeps the name for a TTL at most, because its Locker renews no more.
+// NotifyAsks fails with errors.ErrUnsupported if renewals alone tell of asks.
 type Asker interface {
 	// Ask asks the holder of the name, if the grant shows the token Fence, or is for the Work. It gives the
 	// grant a higher shown token, that of the ask: at least Floor, and above every token that was reserved
@@ -14,7 +15,7 @@ type Asker interface {
 
 	// NotifyAsks calls asked for each Ask of the namespace, until stop is called. is reports whether the Ask
 	// may be of a name. No caller relies on a call: the reply to the next Extend shows the Ask, too. asked
-	// returns at once. What NotifyAsks starts ends with Close.
+	// returns at once, and calls no driver. ctx bounds NotifyAsks alone. What it starts ends with Close.
 	NotifyAsks(ctx context.Context, namespace string, asked func(is func(Name) bool)) (stop func(), err error)
 }
 

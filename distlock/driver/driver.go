@@ -1,7 +1,7 @@
 // Package driver is the seam between a Locker and the backend that keeps its locks.
 //
 // A backend implements [Driver], and those of the optional interfaces that it can: [Listener],
-// [Lister], [Breaker]. It runs drivertest.Run against a real server.
+// [Lister], [Breaker], [Asker]. It runs drivertest.Run against a real server.
 // docs/howto/new-backend.md shows how to write one, and package memlock is the template.
 // docs/design/driver.md states the protocol: what each call decides, the states of an owner,
 // tombstones, the queue, and the backend's clock.

@@ -69,6 +69,9 @@ func Run(t *testing.T, service Service) {
 	if _, ok := driver.As[driver.Breaker](d); ok {
 		maps.Copy(tests, breakTests)
 	}
+	if asker(d) != nil {
+		maps.Copy(tests, askTests)
+	}
 	for name, test := range service.faultTests() {
 		t.Run(name, func(t *testing.T) { test(t, service) })
 	}

@@ -93,6 +93,9 @@ func testCancelled(t *testing.T, newDriver New) {
 	if breaker, ok := driver.As[driver.Breaker](s.Driver); ok {
 		_, errs["Break"] = breaker.Break(ctx, s.name, grant.Fence)
 	}
+	if asker := asker(s.Driver); asker != nil {
+		_, errs["Ask"] = asker.Ask(ctx, driver.AskRequest{Name: s.name, Fence: grant.Fence})
+	}
 	for call, err := range errs {
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrNotDone) || driver.MayHaveEffect(err) {
 			t.Errorf("%s: %v, want context.Canceled and ErrNotDone", call, err)

@@ -22,6 +22,9 @@ const (
 	Listen  Op = "listen" // of driver.Listener
 	List    Op = "list"   // of driver.Lister
 	Break   Op = "break"  // of driver.Breaker
+	Ask     Op = "ask"    // of driver.Asker
+	// NotifyAsks is of driver.Asker. A fault has no delays.
+	NotifyAsks Op = "notify asks"
 )
 
 // Call is one call of a driver's method.
@@ -167,6 +170,27 @@ func (f *Faults) Break(ctx context.Context, name driver.Name, fence int64) (bool
 		return false, errors.ErrUnsupported
 	}
 	return faulty(ctx, f, Break, func(ctx context.Context) (bool, error) { return breaker.Break(ctx, name, fence) })
+}
+
+// Ask implements driver.Asker, if the wrapped driver does.
+func (f *Faults) Ask(ctx context.Context, req driver.AskRequest) (driver.AskReply, error) {
+	asker := asker(f.Driver)
+	if asker == nil {
+		return driver.AskReply{}, errors.ErrUnsupported
+	}
+	return faulty(ctx, f, Ask, func(ctx context.Context) (driver.AskReply, error) { return asker.Ask(ctx, req) })
+}
+
+// NotifyAsks implements driver.Asker, if the wrapped driver does.
+func (f *Faults) NotifyAsks(ctx context.Context, namespace string, asked func(func(driver.Name) bool)) (func(), error) {
+	asker := asker(f.Driver)
+	if asker == nil {
+		return nil, errors.ErrUnsupported
+	}
+	if fault := f.begin(NotifyAsks); fault.Before != nil {
+		return nil, fault.Before
+	}
+	return asker.NotifyAsks(ctx, namespace, asked)
 }
 
 func faulty[T any](ctx context.Context, f *Faults, op Op, call func(context.Context) (T, error)) (T, error) {

@@ -24,7 +24,7 @@ type Service struct {
 	CutConnections func()
 	// Hang stops the backend until resume is called. Connections stay open and get no answer.
 	Hang func() (resume func())
-	// DenyRight takes a right from the drivers that Acquire and Release need, until restore is
+	// DenyRight takes a right from the drivers that Acquire, Release and Ask need, until restore is
 	// called.
 	DenyRight func() (restore func())
 	// PutForeign puts data of another program where the lock of a free name would be. intact
@@ -44,6 +44,7 @@ func (s Service) faultTests() map[string]func(*testing.T, Service) {
 	if s.CutConnections != nil {
 		tests["C_aKindIsTrueWhenConnectionsBreak"] = testCutKinds
 		tests["L_aCutConnectionWakesListeners"] = testCutListeners
+		tests["N_aCutConnectionEndsNoNotices"] = testCutAsks
 	}
 	if s.Hang != nil {
 		tests["C_hangingBackend_callEndsWithCtx"] = testHang
@@ -194,6 +195,15 @@ func testHang(t *testing.T, service Service) {
 			_, err := s.Raise(ctx, driver.RaiseRequest{Name: s.name, Owner: holder.Owner})
 			return err
 		},
+		"Ask": func(ctx context.Context) error {
+			asker := asker(s.Driver)
+			if asker == nil {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			_, err := asker.Ask(ctx, driver.AskRequest{Name: freshName()})
+			return err
+		},
 		"Release": func(ctx context.Context) error {
 			_, err := s.Release(ctx, driver.ReleaseRequest{Name: freshName(), Owner: holder.Owner})
 			return err
@@ -252,8 +262,12 @@ func testDenied(t *testing.T, service Service) {
 	restore := service.DenyRight()
 	_, acquired := s.Acquire(context.Background(), denied)
 	_, released := s.Release(context.Background(), driver.ReleaseRequest{Name: holder.Name, Owner: holder.Owner})
+	errs := map[string]error{"Acquire": acquired, "Release": released}
+	if asker := asker(s.Driver); asker != nil {
+		_, errs["Ask"] = asker.Ask(context.Background(), driver.AskRequest{Name: holder.Name})
+	}
 	restore()
-	for call, err := range map[string]error{"Acquire": acquired, "Release": released} {
+	for call, err := range errs {
 		if !errors.Is(err, driver.ErrRights) || !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) {
 			t.Errorf("%s without a right: %v, want ErrRights", call, err)
 		}
@@ -272,7 +286,11 @@ func testForeign(t *testing.T, service Service) {
 	intact := service.PutForeign(s.name)
 	_, acquired := s.Acquire(context.Background(), req)
 	_, inspected := s.Inspect(context.Background(), s.name)
-	for call, err := range map[string]error{"Acquire": acquired, "Inspect": inspected} {
+	errs := map[string]error{"Acquire": acquired, "Inspect": inspected}
+	if asker := asker(s.Driver); asker != nil {
+		_, errs["Ask"] = asker.Ask(context.Background(), driver.AskRequest{Name: s.name})
+	}
+	for call, err := range errs {
 		if !errors.Is(err, driver.ErrForeign) || driver.MayHaveEffect(err) {
 			t.Errorf("%s of a name with foreign data: %v, want ErrForeign", call, err)
 		}

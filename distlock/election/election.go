@@ -34,9 +34,9 @@ const (
 // of lead goes on. So lead itself repeats work that fails for a moment, and returns when the work has
 // failed for too long. To campaign again then, call Run again after a pause.
 //
-// After a loss, and after an error of lead that matches [distlock.ErrLost], Run waits for lead, drops its
-// result, and campaigns again, so lead may run several times. While the lock service fails, Run logs each
-// failure and tries again after a pause of at most 5 s.
+// After a loss, and after an error of lead that matches [distlock.ErrLost] or [distlock.ErrInterrupted], Run
+// waits for lead, drops its result, and campaigns again, so lead may run several times. While the lock
+// service fails, Run logs each failure and tries again after a pause of at most 5 s.
 //
 // A lead that works on after the end of its context may run beside the next leader. Then only a store
 // that compares fencing tokens refuses its writes. A lead that reads and then writes shows its token to
@@ -97,7 +97,7 @@ func ended(ctx context.Context, err error) error {
 // again reports whether to campaign again after err.
 func again(led bool, err error) bool {
 	if led {
-		return errors.Is(err, distlock.ErrLost)
+		return errors.Is(err, distlock.ErrLost) || errors.Is(err, distlock.ErrInterrupted)
 	}
 	return !errors.Is(err, distlock.ErrClosed) && !errors.Is(err, distlock.ErrInvalidKey) &&
 		!errors.Is(err, distlock.ErrInvalidOption)

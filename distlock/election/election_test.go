@@ -311,3 +311,23 @@ func TestRun_calmMinute_pausesBeginAnew(t *testing.T) {
 		must(t, <-ends)
 	})
 }
+
+// An Interrupt ends a term, and not the campaign.
+func TestRun_interrupted_campaignsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := memlock.NewDriver()
+		one, two := open(t, d, "one"), open(t, d, "two")
+		first, firstEnds := campaign(t.Context(), one)
+		old := <-first
+		second, secondEnds := campaign(t.Context(), two)
+		synctest.Wait()
+		if held, err := two.Interrupt(t.Context(), name); !held || err != nil {
+			t.Errorf("Interrupt: %t, %v", held, err)
+		}
+		<-old.ctx.Done()
+		old.end <- context.Cause(old.ctx)
+		(<-second).end <- nil
+		(<-first).end <- nil
+		must(t, errors.Join(<-firstEnds, <-secondEnds))
+	})
+}

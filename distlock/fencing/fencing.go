@@ -41,9 +41,9 @@ func RaiseToken(ctx context.Context, lease *distlock.Lease, above int64) error {
 func Awaited(lease *distlock.Lease) int64 { return core.Awaited(lease) }
 
 // Since returns the fencing token that the backend showed first to the waiter of a lease, or else the first
-// token of the lease. A raise does not change it. It is 0 if a lease of the process was handed over to a
-// waiter that came after the request of its grant. So a lease whose Since is below the token of an ask
-// began to wait before the ask, or was asked.
+// token of the lease. A raise does not change it. It is 0 after a local handoff to a waiter that came after
+// the request of the grant. So a lease whose Since is below the token of an ask began to wait before the ask,
+// or was asked.
 func Since(lease *distlock.Lease) int64 { return core.Since(lease) }
 
 // Ask asks the holder of a key to end its work, see driver.Asker. It fills in the name. It fails with
@@ -59,6 +59,10 @@ func Frees() distlock.CallOption { return func(c *seam.Call) { c.Frees = true } 
 // ForWork is the option of a call that takes the lock for a piece of work. The backend shows its id to
 // waiters. The distlock.BusyError of a call with the same id has SameID. Give a hash.
 func ForWork(id string) distlock.CallOption { return func(c *seam.Call) { c.Work = id } }
+
+// ForTurn is the option of a call that an ask of its grant means. A local handoff reaches it only if it
+// waited before the grant's request: an ask of the grant is then later than the call, too.
+func ForTurn() distlock.CallOption { return func(c *seam.Call) { c.Turn = true } }
 
 // Attach returns the value that a lease has under key. Without one, it keeps the result of make, which is
 // called each time. The value lasts as long as the lease is referenced, also after its end. The key is

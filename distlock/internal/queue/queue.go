@@ -312,11 +312,26 @@ func (g *Grant[C, O, R]) End(lost bool) {
 		return // the backend has granted the lock again
 	}
 	q.grant = nil
-	if c := q.contender; c != nil && (lost || !c.Notified.Load()) {
+	if lost || q.contender == nil || !q.contender.Notified.Load() {
+		q.askNow()
+	}
+	q.advance()
+}
+
+// AskNow has the contender of a key, if there is one, ask the backend once more.
+func (all *Queues[C, O, R]) AskNow(key string) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if q := all.byKey[key]; q != nil {
+		q.askNow()
+	}
+}
+
+func (q *queue[C, O, R]) askNow() {
+	if q.contender != nil {
 		select {
-		case c.ask <- q.last:
+		case q.contender.ask <- q.last:
 		default: // it is about to ask
 		}
 	}
-	q.advance()
 }

@@ -30,4 +30,5 @@ type Call struct {
 	Wait  time.Duration // negative: until ctx ends; of a single attempt it bounds the time for the answer
 	Frees bool          // see driver.AcquireRequest
 	Work  string        // see fencing.ForWork
+	Turn  bool          // see fencing.ForTurn
 }
