@@ -193,3 +193,22 @@ func ExampleLockedMemory_Delete() {
 	// conversation-43 <nil>
 	// 0 <nil>
 }
+
+// A stop button ends the Answer that runs, in any instance. A grace lets it store what it has.
+func ExampleLockedMemory_Stop() {
+	memory, ctx, closeAll := openMemory()
+	defer closeAll()
+
+	_, err := memory.Answer(ctx, "message-7", "Tell me a story.", func(context.Context) ([]string, error) {
+		stored, err := memory.Stop(ctx, "message-7", 0) // by another request, with a context of its own
+		fmt.Println(stored, err)
+		return []string{"Once upon a time"}, nil
+	})
+	fmt.Println(errors.Is(err, lockedmemory.ErrStopped))
+	history, err := memory.Load(ctx, "")
+	fmt.Println(history, err)
+	// Output:
+	// false <nil>
+	// true
+	// [] <nil>
+}

@@ -3,11 +3,13 @@ package lockedmemory
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
 )
 
@@ -31,6 +33,12 @@ type Options struct {
 	Wait time.Duration
 	// Busy is what a Turn does if its session is busy. Default [Queue]. Writes outside a turn always wait.
 	Busy BusyPolicy
+	// Grace is the time that [Interrupt] leaves a running Answer to return, and to be stored. Default: none.
+	// At most the TTL of the Locker.
+	Grace time.Duration
+	// After is the age from which Interrupt ends a running turn: a stream of messages may otherwise interrupt
+	// every answer. Default: none.
+	After time.Duration
 }
 
 // DefaultWait is the default of Options.Wait.
@@ -44,6 +52,11 @@ const (
 	Queue BusyPolicy = iota
 	// Refuse lets a Turn fail at once with a *distlock.BusyError. It overtakes no waiter.
 	Refuse
+	// Interrupt lets a Turn end the running one, and wait for the lease. The message of a running Answer is
+	// superseded, unless its answer is stored within Grace. Of messages that wait, the newest is answered. The
+	// Answers of the others return [ErrSuperseded]. A repeated message waits for its own answer. Interrupt
+	// needs a session store, and no Redlock.
+	Interrupt
 )
 
 // LockedMemory is a [Memory] under its session's lock. It is safe for concurrent use if the inner memory
@@ -72,8 +85,12 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 		return nil, fmt.Errorf("%w: the Locker is nil: make one with redislock.New or memlock.New", distlock.ErrInvalidOption)
 	case key == nil:
 		return nil, fmt.Errorf("%w: the KeyFunc is nil: use FixedKey for a memory of one session", distlock.ErrInvalidOption)
-	case o.Busy != Queue && o.Busy != Refuse:
-		return nil, fmt.Errorf("%w: Busy is %d, which is no BusyPolicy: use Queue or Refuse", distlock.ErrInvalidOption, o.Busy)
+	case o.Busy < Queue || o.Busy > Interrupt:
+		return nil, fmt.Errorf("%w: Busy is %d, which is no BusyPolicy: use Queue, Refuse or Interrupt",
+			distlock.ErrInvalidOption, o.Busy)
+	case o.Grace < 0 || o.After < 0 || o.Grace > fencing.Options(locker).TTL:
+		return nil, fmt.Errorf("%w: Grace is %s and After is %s, but must not be negative, and Grace at most the TTL of the Locker",
+			distlock.ErrInvalidOption, o.Grace, o.After)
 	}
 	o.Wait = cmp.Or(o.Wait, DefaultWait)
 	m := &LockedMemory[M, D]{inner: inner, locker: locker, key: key, opts: o}
@@ -82,6 +99,10 @@ func New[M, D any](inner Memory[M, D], locker *distlock.Locker, key KeyFunc, opt
 			return nil, fmt.Errorf("%w: the inner memory does not work under this Locker: %w", distlock.ErrInvalidOption, err)
 		}
 		m.store = store
+	}
+	if _, asks := driver.As[driver.Asker](fencing.Driver(locker)); o.Busy == Interrupt && (m.store == nil || !asks) {
+		return nil, fmt.Errorf("%w: %w: Interrupt needs a session store, and locks other than a Redlock: use Queue or Refuse",
+			distlock.ErrInvalidOption, errors.ErrUnsupported)
 	}
 	return m, nil
 }

@@ -26,6 +26,13 @@ type sessionStore[M any] interface {
 	Fork(ctx context.Context, to string, upTo Place) error
 	Delete(ctx context.Context) error
 	Answered(ctx context.Context, id string) (exchange Exchange[M], known bool, err error)
+	// Begin is Answered for the Answer that has taken the lease.
+	Begin(ctx context.Context, id string) (exchange Exchange[M], known bool, err error)
+	// CloseMessage needs no lease. hash is that of an ID, or empty. before is the mark before the call.
+	CloseMessage(ctx context.Context, hash string, mark, stop int64) (stored bool, before int64, err error)
+	// Arrive and Supersede need none either. by is the hash of the newer message.
+	Arrive(ctx context.Context, id string) (decided bool, err error)
+	Supersede(ctx context.Context, hash, by string, below int64) (decided, over bool, err error)
 	Last(ctx context.Context, n int) ([]Exchange[M], error)
 	Backward(ctx context.Context, before Place) iter.Seq2[Exchange[M], error]
 	Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error]
@@ -62,7 +69,7 @@ func (m *LockedMemory[M, D]) Append(ctx context.Context, messages ...M) error {
 func (m *LockedMemory[M, D]) SaveOnce(ctx context.Context, id string, messages ...M) error {
 	return m.storeStep(ctx, OpSaveOnce, func(ctx context.Context) error {
 		return m.store.SaveOnce(ctx, id, messages...)
-	}, forID(id))
+	})
 }
 
 // Replace puts exchanges in the place of those at the places from to to, both included. Read the exchanges
@@ -91,7 +98,8 @@ func (m *LockedMemory[M, D]) Delete(ctx context.Context) error {
 	return m.storeStep(ctx, OpDelete, func(ctx context.Context) error { return m.store.Delete(ctx) }, fencing.Frees())
 }
 
-// Answered returns the exchange that is stored under an ID. If known is false, there was none.
+// Answered returns the exchange that is stored under an ID. If known is false, there was none. With
+// [ErrAnswerGone] or [ErrStopped], known is true.
 func (m *LockedMemory[M, D]) Answered(ctx context.Context, id string) (exchange Exchange[M], known bool, err error) {
 	if ctx, err = m.readsStore(ctx, opAnswered); err != nil {
 		return exchange, false, err

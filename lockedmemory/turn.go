@@ -25,6 +25,7 @@ const (
 	OpDelete   = "lockedmemory.delete"
 	OpTurn     = "lockedmemory.turn"
 	OpAnswer   = "lockedmemory.answer" // a turn
+	OpStop     = "lockedmemory.stop"
 )
 
 // Errors alone name these operations.
@@ -51,15 +52,24 @@ const (
 // fail with distlock.ErrNotHeld or distlock.ErrLost.
 func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Context) error,
 	opts ...distlock.CallOption) error {
-	return m.turn(ctx, OpTurn, fn, opts...)
+	return m.turn(ctx, OpTurn, fn, message{}, append(opts[:len(opts):len(opts)], fencing.ForTurn())...)
+}
+
+// message is the message of an Answer. The zero message is that of a Turn.
+type message struct {
+	id, hash string
+	read     func(ctx context.Context) error // takes the stored answer, or fails without one
 }
 
 func (m *LockedMemory[M, D]) turn(ctx context.Context, name string, fn func(ctx context.Context) error,
-	opts ...distlock.CallOption) error {
+	of message, opts ...distlock.CallOption) error {
 	return m.observed(ctx, name, func(ctx context.Context, op *distlock.Operation) error {
 		do := m.locker.Do
-		if m.opts.Busy == Refuse {
+		switch m.opts.Busy {
+		case Refuse:
 			do = m.locker.TryDo
+		case Interrupt:
+			do = m.interrupting(of)
 		}
 		_, joins := m.locker.FromContext(ctx, op.Key)
 		asked := time.Now()
@@ -121,7 +131,9 @@ func (m *LockedMemory[M, D]) step(ctx context.Context, name string, write func(c
 			})
 		}, m.callOptions(opts)...)
 		if began {
-			op.Outcome = refusalOf(wrote)
+			if op.Outcome = refusalOf(wrote); op.Outcome == distlock.OutcomeStale && errors.Is(err, distlock.ErrInterrupted) {
+				op.Outcome = distlock.OutcomeInterrupted // refused for a Stop, not for another holder
+			}
 			err = writeError(name, m.store != nil, wrote, lease.Err(), err)
 		}
 		if err == nil && (name == OpSave || name == OpAppend || name == OpSaveOnce) {
@@ -188,7 +200,9 @@ func (m *LockedMemory[M, D]) reported(ctx context.Context, name, key string,
 		op.Outcome = cmp.Or(op.Outcome, distlock.OutcomeFailed) // the call did not return
 		observer.End(ctx, op)
 	}()
-	op.Err = run(ctx, op)
+	if op.Err = run(ctx, op); errors.Is(op.Err, ErrStopped) {
+		op.Outcome = distlock.OutcomeInterrupted
+	}
 	op.Outcome = cmp.Or(op.Outcome, distlock.OutcomeOf(op.Err))
 	return op.Err
 }

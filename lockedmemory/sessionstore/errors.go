@@ -94,7 +94,7 @@ func (r *request) refusalError(outcome storedriver.Outcome) error {
 			"use the stored one, which Answered returns", ErrIDConflict, r.op)
 	case storedriver.Gone:
 		err := ErrGone
-		if cause := context.Cause(r.lease.Context()); cause != nil { // see stateOf
+		if cause := endOf(r.lease); cause != nil { // see stateOf
 			err = fmt.Errorf("sessionstore: %s: %w", r.op, cause)
 		}
 		return fmt.Errorf("%w: the session has no exchange, so the history of this turn no longer exists; "+
@@ -108,11 +108,22 @@ func (r *request) refusalError(outcome storedriver.Outcome) error {
 	case storedriver.Full:
 		return fmt.Errorf("%w: %s: nothing was written: the session has changed so often that there is no place for more: "+
 			"clear it", ErrFull, r.op)
+	case storedriver.Stopped:
+		return closedError(r.op, lockedmemory.ErrStopped)
+	case storedriver.Superseded:
+		return closedError(r.op, lockedmemory.ErrSuperseded)
+	case storedriver.Ended:
+		return fmt.Errorf("sessionstore: %s: %w: the turn began to wait before a Stop; nothing was written", r.op,
+			distlock.ErrInterrupted)
 	case storedriver.Deleted:
 		return fmt.Errorf("%w: %s: it was deleted while this turn waited for it; nothing was written: "+
 			"begin a new turn to start the session anew", ErrDeleted, r.op)
 	}
 	return r.callError(fmt.Errorf("the driver has answered %d, which this version does not know", outcome))
+}
+
+func closedError(op operation, err error) error {
+	return fmt.Errorf("sessionstore: %s: %w; nothing was written", op, err)
 }
 
 // callError is the error of a request whose call of the driver ended with err.

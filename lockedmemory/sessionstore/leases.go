@@ -24,14 +24,30 @@ type leaseState struct {
 // placesKey is that of the places among the attachments of a lease.
 type placesKey struct{}
 
+// answerKey is that of the ID of an Answer among the attachments of the lease that it has taken.
+type answerKey struct{}
+
+// answerOf returns that ID, or "".
+func answerOf(lease *distlock.Lease) string {
+	return fencing.Attach(lease, answerKey{}, func() any { return "" }).(string)
+}
+
 // stateOf returns the state of a store under a lease. ⚑ A lease that has ended counts as a lease that
 // has read everything: its turn may have.
 func stateOf(store any, lease *distlock.Lease) *leaseState {
-	if lease.Context().Err() != nil { // the call has outlived its turn: the service decides
+	if endOf(lease) != nil { // the call has outlived its turn: the service decides
 		return &leaseState{places: new(atomic.Int64), historyUpTo: lockedmemory.Place{Fence: lease.Fence()}}
 	}
 	places := fencing.Attach(lease, placesKey{}, func() any { return new(atomic.Int64) })
 	return fencing.Attach(lease, store, func() any { return &leaseState{places: places.(*atomic.Int64)} }).(*leaseState)
+}
+
+// endOf returns why a lease has ended, or nil. ⚑ The context of a lease that was asked ends before the lease.
+func endOf(lease *distlock.Lease) error {
+	if lease.Context().Err() == nil {
+		return nil
+	}
+	return lease.Err()
 }
 
 // access returns the access of a call under a lease, whose token may have risen.

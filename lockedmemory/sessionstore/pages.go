@@ -112,6 +112,9 @@ func (r *request) readPage(req storedriver.Read) (page storedriver.Page, err err
 		if err = r.ctx.Err(); err == nil {
 			page, err = r.driver.Read(r.ctx, req)
 		}
+		if err == nil && page.Outcome != storedriver.Done {
+			return page, r.refusalError(page.Outcome)
+		}
 		return page, r.callError(err)
 	}
 	err = r.underLease(func(w storedriver.Write) (v storedriver.Verdict, err error) {

@@ -23,6 +23,8 @@ type request struct {
 	lease   *distlock.Lease     // nil: a read without a lease
 	state   *leaseState         // of the lease
 	seen    []storedriver.Entry // what the call has read or stored last
+	id      string              // the ID that the call reads or writes
+	rereads bool                // for a write that comes next, see reread
 }
 
 // operation names a call in errors.
@@ -35,6 +37,7 @@ const (
 	opReplace  operation = "replace"
 	opFork     operation = "fork"
 	opDelete   operation = "delete"
+	opClose    operation = "close a message"
 
 	// Reads. A read may leave a mark, which changes no history.
 	opSource   operation = "fork: reading the history"
@@ -50,13 +53,16 @@ const (
 
 // writes reports whether the caller asked for a change of the history.
 func (op operation) writes() bool {
-	return slices.Contains([]operation{opAppend, opSaveOnce, opClear, opReplace, opFork, opDelete}, op)
+	return slices.Contains([]operation{opAppend, opSaveOnce, opClear, opReplace, opFork, opDelete, opClose}, op)
 }
 
 // advice is what to do after an unknown outcome.
 func (op operation) advice() string {
-	if op == opSaveOnce {
+	switch op {
+	case opSaveOnce:
 		return "repeat the call with the same ID and messages"
+	case opClose:
+		return "repeat the call"
 	}
 	return "load the history in a new turn to see whether it was carried out"
 }
@@ -65,7 +71,7 @@ func (op operation) advice() string {
 func (s *Store[M, D]) request(ctx context.Context, op operation) (*request, error) {
 	key, err := s.key(ctx)
 	lease, _ := lockedmemory.Lease(ctx)
-	if op == opSource { // ⚑ the lease is that of the other session
+	if op == opSource || op == opClose { // ⚑ the lease is that of the other session, or of another message
 		lease = nil
 	}
 	if err != nil {
@@ -80,7 +86,7 @@ func (s *Store[M, D]) requestFor(ctx context.Context, op operation, key string, 
 	case key == "":
 		err = fmt.Errorf("%w: the session is empty: put its ID into the context that the KeyFunc reads",
 			distlock.ErrInvalidKey)
-	case lease == nil && op.writes():
+	case lease == nil && op.writes() && op != opClose:
 		err = fmt.Errorf("%w: the store writes under a lease alone: put lockedmemory.New in front of it", distlock.ErrNotHeld)
 	case lease != nil && lease.Key() != key:
 		err = fmt.Errorf("%w: the lease is for another session: give the store the KeyFunc that lockedmemory.New has",
@@ -109,12 +115,17 @@ func (r *request) underLease(do func(storedriver.Write) (storedriver.Verdict, er
 	_, _ = rand.Read(id[:]) // never fails, says crypto/rand
 	for range tries {
 		access := r.state.access(r.lease)
+		for id := answerOf(r.lease); access.FirstAccess && id != "" && id != r.id; access = r.state.access(r.lease) {
+			if err := r.reread(id); err != nil {
+				return err
+			}
+		}
 		w := storedriver.Write{Access: access, Op: hex.EncodeToString(id[:])}
 		if r.op.writes() {
 			// The place is used up whatever the outcome: a late copy of the write must not meet another
 			// write there.
 			w.N = r.state.places.Add(1)
-		} else { // a read brings what a later lease has stored
+		} else if !r.rereads { // a read brings what a later lease has stored
 			w.AcceptedFence = 0
 		}
 		v, failure := retry(r.ctx, fencing.Options(fencing.Locker(r.lease)).TTL,
@@ -134,6 +145,15 @@ func (r *request) underLease(do func(storedriver.Write) (storedriver.Verdict, er
 			return err
 		}
 	}
+	return err
+}
+
+// reread shows the token of a lease by a read of the message that an Answer answers under the lease. ⚑ The
+// mark of a Stop refuses the token that the lease had. A raised token passes, so the message decides.
+func (r *request) reread(id string) error {
+	first := *r
+	first.op, first.id, first.rereads = opAnswered, id, r.op.writes()
+	_, err := first.readPage(storedriver.Read{ID: id, Limit: 1})
 	return err
 }
 

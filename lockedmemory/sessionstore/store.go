@@ -79,7 +79,7 @@ func (s *Store[M, D]) append(ctx context.Context, op operation, id string, messa
 		return err
 	}
 	if id != "" {
-		content.ID, content.Digest = id, digest(content.Messages)
+		r.id, content.ID, content.Digest = id, id, digest(content.Messages)
 	}
 	ctx = lastwrite.For(ctx, s)
 	return r.underLease(func(w storedriver.Write) (storedriver.Verdict, error) {

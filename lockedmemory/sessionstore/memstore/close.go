@@ -2,12 +2,55 @@ package memstore
 
 import (
 	"context"
-	"errors"
+	"time"
 
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // Close implements storedriver.Driver.
-func (s *sessions) Close(context.Context, storedriver.CloseRequest) (storedriver.CloseReply, error) {
-	return storedriver.CloseReply{}, errors.ErrUnsupported
+func (s *sessions) Close(_ context.Context, c storedriver.CloseRequest) (storedriver.CloseReply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sess := s.at(c.Session)
+	reply := storedriver.CloseReply{Mark: sess.mark.Fence}
+	if c.Below > 0 && reply.Mark >= c.Below {
+		reply.ID = storedriver.Later
+		return reply, nil
+	}
+	if reply.By = sess.fate(c.By); reply.By != storedriver.Done {
+		return reply, nil
+	}
+	by, until := sess.ids[c.By], time.Now().Add(s.keep.RememberIDs)
+	if c.Arrive && !by.arrived && c.By != "" {
+		by = record{until: until, arrived: true}
+		sess.ids[c.By], sess.newest = by, c.By
+	}
+	newest := sess.fate(sess.newest)
+	if c.Below > 0 && by.arrived && sess.newest != c.By && (newest == storedriver.Done || newest == storedriver.Known) {
+		reply.By = storedriver.Superseded
+		sess.ids[c.By] = record{until: until, closed: reply.By}
+		return reply, nil
+	}
+	sess.show(c.Mark)
+	sess.stopped = max(sess.stopped, c.Stop)
+	if c.ID == "" {
+		return reply, nil
+	}
+	if reply.ID = sess.fate(c.ID); reply.ID == storedriver.Done {
+		reply.ID = storedriver.Stopped
+		if c.Superseded {
+			reply.ID = storedriver.Superseded
+		}
+		sess.ids[c.ID] = record{until: until, closed: reply.ID}
+	}
+	return reply, nil
+}
+
+// fate returns what became of an ID, by its hash: Known, Stopped, Superseded, or Done if it is open.
+func (sess *session) fate(id string) storedriver.Outcome {
+	known := sess.ids[id]
+	if known.place.N > 0 {
+		return storedriver.Known
+	}
+	return known.closed
 }

@@ -51,10 +51,12 @@ type session struct {
 	op      string
 	state   state
 	deleted int64 // the token of the last Delete
+	stopped int64 // the token of the last stop
 	entries []entry
 	// revision is at least the highest sub-place given out. It changes with each Replace, Fork and Clear.
 	revision int64
-	ids      map[string]record
+	ids      map[string]record // by their hashes
+	newest   string            // the message that has arrived last, by its hash
 	used     time.Time
 }
 
@@ -72,11 +74,13 @@ type entry struct {
 	op string
 }
 
-// record is what remains known of the exchange of an ID.
+// record is what remains known of an ID. Its place is zero if no exchange was stored under the ID.
 type record struct {
-	digest [16]byte
-	place  lockedmemory.Place
-	until  time.Time
+	digest  [16]byte
+	place   lockedmemory.Place
+	until   time.Time
+	closed  storedriver.Outcome // Stopped, Superseded, or Done if the ID is not closed
+	arrived bool
 }
 
 func (s *sessions) Retention() storedriver.Retention { return s.keep }
@@ -112,16 +116,18 @@ func (s *sessions) expire(sess *session) bool {
 		keep += s.keep.IdleTTL
 	}
 	if sess.entries == nil && idle >= keep {
-		sess.mark, sess.op, sess.state, sess.deleted = lockedmemory.Place{}, "", empty, 0
+		sess.mark, sess.op, sess.state, sess.deleted, sess.stopped = lockedmemory.Place{}, "", empty, 0, 0
 	}
 	maps.DeleteFunc(sess.ids, func(_ string, known record) bool { return time.Until(known.until) <= 0 })
 	return sess.mark == lockedmemory.Place{} && len(sess.ids) == 0
 }
 
-// barred refuses a lease that was overtaken, or that waited through a Delete, or that is too old for an
-// unknown session.
+// barred refuses a lease that waited through a stop or a Delete, or that was overtaken, or that is too old
+// for an unknown session.
 func (sess *session) barred(a storedriver.Access) storedriver.Verdict {
 	switch {
+	case a.FirstAccess && a.Since > 0 && a.Since < sess.stopped:
+		return storedriver.Verdict{Outcome: storedriver.Ended}
 	case a.AcceptedFence > 0 && a.AcceptedFence < sess.mark.Fence && sess.mark.Fence < a.Fence:
 		return storedriver.Verdict{Outcome: storedriver.Stale, Mark: sess.mark}
 	case a.Awaited > 0 && a.Awaited < sess.deleted && sess.deleted < a.Fence:
@@ -138,17 +144,23 @@ func (s *sessions) raise(sess *session, a storedriver.Access) storedriver.Verdic
 	if a.Fence < sess.mark.Fence {
 		return storedriver.Verdict{Outcome: storedriver.Stale, Mark: sess.mark}
 	}
-	if a.Fence > sess.mark.Fence {
-		sess.mark, sess.op, sess.state = lockedmemory.Place{Fence: a.Fence}, "", empty
-		if sess.entries != nil {
-			sess.state = begun
-		}
-	}
+	sess.show(a.Fence)
 	sess.used = time.Now()
 	if a.FirstAccess {
 		sess.trim(s.keep, a.Fence)
 	}
 	return storedriver.Verdict{}
+}
+
+// show raises the mark to a token.
+func (sess *session) show(fence int64) {
+	if fence <= sess.mark.Fence {
+		return
+	}
+	sess.mark, sess.op, sess.state, sess.used = lockedmemory.Place{Fence: fence}, "", empty, time.Now()
+	if sess.entries != nil {
+		sess.state = begun
+	}
 }
 
 // trim removes the oldest turns until the limits of keep hold. It never removes a part of a turn, nor
@@ -204,12 +216,13 @@ func (s *sessions) Append(_ context.Context, a storedriver.Append) (storedriver.
 	if v := sess.barred(a.Access); v.Outcome != storedriver.Done {
 		return v, nil
 	}
-	if known, isKnown := sess.ids[a.ID]; isKnown {
-		if known.digest != a.Digest {
-			return storedriver.Verdict{Outcome: storedriver.Conflict}, nil
-		}
-		s.raise(sess, a.Access) // refused or not: the exchange has been stored
-		return storedriver.Verdict{Outcome: storedriver.Known}, nil
+	id := storedriver.HashID(a.ID)
+	switch fate := sess.fate(id); {
+	case fate == storedriver.Known && sess.ids[id].digest != a.Digest:
+		return storedriver.Verdict{Outcome: storedriver.Conflict}, nil
+	case fate != storedriver.Done:
+		s.raise(sess, a.Access) // refused or not: the ID is decided
+		return storedriver.Verdict{Outcome: fate}, nil
 	}
 	if sess.gone(a.Access) {
 		return storedriver.Verdict{Outcome: storedriver.Gone}, nil
@@ -225,7 +238,7 @@ func (s *sessions) Append(_ context.Context, a storedriver.Append) (storedriver.
 			storedriver.Entry{Place: place, ID: a.ID, Messages: cloned(a.Messages)}, a.Op})
 	}
 	if a.ID != "" {
-		sess.ids[a.ID] = record{a.Digest, place, time.Now().Add(s.keep.RememberIDs)}
+		sess.ids[id] = record{digest: a.Digest, place: place, until: time.Now().Add(s.keep.RememberIDs)}
 	}
 	return v, nil
 }
@@ -248,7 +261,7 @@ func (s *sessions) Clear(_ context.Context, c storedriver.Clear) (storedriver.Ve
 		sess.entries, sess.revision = nil, (sess.revision+1)%(lockedmemory.MaxSub/2) // half are free then
 		if c.Forget {
 			clear(sess.ids)
-			sess.deleted = c.Fence
+			sess.newest, sess.deleted = "", c.Fence
 		}
 		return storedriver.Done
 	})
@@ -339,9 +352,10 @@ func (s *sessions) Read(_ context.Context, r storedriver.Read) (storedriver.Page
 			return page, nil
 		}
 	}
-	known, isKnown := sess.ids[r.ID]
-	page.Known = isKnown
-	page.Mark = sess.mark
+	known, fate := sess.ids[storedriver.HashID(r.ID)], sess.fate(storedriver.HashID(r.ID))
+	if page.Mark, page.Known = sess.mark, fate == storedriver.Known; !page.Known {
+		page.Outcome = fate
+	}
 	page.Revision, page.Oldest = sess.revision, lockedmemory.Place{Fence: math.MaxInt64}
 	for _, e := range slices.Backward(sess.entries) {
 		if e.Pinned {

@@ -2,6 +2,8 @@ package storedriver
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -149,8 +151,15 @@ const (
 // closed was never stored by a copy, nor will be.
 func (o Outcome) Refuses() bool { return o != Done && o != Known && o != Stopped && o != Superseded }
 
-// CloseRequest decides, without a lease, that a message is never answered. IDs are at most 512 bytes, and
-// may be empty. The steps, in this order, are one atomic step:
+// HashID returns the hash that a CloseRequest names an ID by: 32 hexadecimal digits, of the first 16 bytes of
+// its SHA-256. A lock shows its holder's work by this hash alone.
+func HashID(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:16])
+}
+
+// CloseRequest decides, without a lease, that a message is never answered. ID and By are hashes of IDs, see
+// HashID, or empty. The steps, in this order, are one atomic step:
 //
 //   - If Below is positive and the mark has a token of at least Below, the call does nothing: Later.
 //   - If By is answered or closed, the call does nothing more.

@@ -42,17 +42,25 @@ func refusesAfterExpiryWithinATurn(h *harness) {
 		a.turn(func(ctx context.Context) {
 			first, _ := lockedmemory.Lease(ctx)
 			stale := context.WithoutCancel(ctx)
-			next.begin(a, func(ctx context.Context) {
-				second, _ := lockedmemory.Lease(ctx)
-				if handed = second.Fence() == first.Fence()+1; !handed {
-					return
+			before := a.waiters()
+			next.Go(func() { // no Turn: one that came after the grant takes no handoff
+				err := a.locker.Do(h.Context(), h.session, func(ctx context.Context) error {
+					second, _ := a.locker.FromContext(ctx, h.session)
+					if handed = second.Fence() == first.Fence()+1; !handed {
+						return nil
+					}
+					a.mustSave(ctx, 1)
+					a.awaitEmpty()
+					err := a.store.Save(stale, question("stale"), answer("stale"))
+					a.refused("Save of the turn before", err, first.Fence(), second.Fence())
+					a.isGone("Save", a.save(ctx, 2))
+					return nil
+				})
+				if err != nil {
+					h.Errorf("Do: %v", err)
 				}
-				a.mustSave(ctx, 1)
-				a.awaitEmpty()
-				err := a.store.Save(stale, question("stale"), answer("stale"))
-				a.refused("Save of the turn before", err, first.Fence(), second.Fence())
-				a.isGone("Save", a.save(ctx, 2))
 			})
+			a.awaitWaiters(before + 1)
 		})
 		next.Wait()
 	}
