@@ -91,6 +91,10 @@ func TestColocated_S2_ownersTokens(t *testing.T) {
 	if !b.granted(third.Fence()) {
 		t.Error("the token of the next lease is not granted")
 	}
+	asked, err := fencing.Ask(t.Context(), b.locker, key, driver.AskRequest{Fence: third.Fence(), Floor: third.Fence() + 40_000})
+	if err != nil || !asked.Asked || !b.granted(third.Fence()+19_000) || b.granted(third.Fence()+20_001) || b.granted(asked.Fence) {
+		t.Errorf("after an ask, which has the token of no lease: %+v, %v", asked, err)
+	}
 	b.client.PExpire(t.Context(), held, driver.FenceKeep)
 	if b.granted(third.Fence()) {
 		t.Error("after the lock has expired")

@@ -67,7 +67,7 @@ func driverOver(tb testing.TB, client redis.UniversalClient) driver.Driver {
 }
 
 // namespaces are those of package drivertest.
-var namespaces = []string{"drivertest", "a", strings.Repeat("n", 128), strings.Repeat("[0-9a-f]", 32), strings.Repeat("[0-9a-f]", 32) + "x"}
+var namespaces = []string{"drivertest", "drivertestx", "a", strings.Repeat("n", 128), strings.Repeat("[0-9a-f]", 32), strings.Repeat("[0-9a-f]", 32) + "x"}
 
 // documented are the arguments of a server with a user who has the rights in doc.go.
 func documented(t *testing.T) []string {

@@ -22,9 +22,9 @@
 //
 // An ACL user needs ~<namespace>:* and +evalsha +eval +get +getex +set +setrange +pexpire +pttl
 // +time +zadd +zrem +zrange +zscore +zcard +zremrangebyscore +hset +hget +hgetall +hdel. To be
-// notified of handoffs it also needs &<namespace>:* and +publish +subscribe. Without them waiters
-// poll. To list locks it also needs +scan. In a Cluster, go-redis itself also needs +cluster|slots
-// +command.
+// notified of handoffs and asks it also needs &<namespace>:* and +publish +subscribe. Without them
+// waiters poll, and a holder learns of an ask when it renews. To list locks it also needs +scan. In a
+// Cluster, go-redis itself also needs +cluster|slots +command.
 //
 // # Clients
 //

@@ -212,8 +212,8 @@ func TestRelease_S1_unreadableQueue_cancelFails(t *testing.T) {
 	mustGrant(t, d, waits("a"))
 }
 
-// Scripts do not roll back. A grant, and the handoff of an acquire or a release, stay valid without the
-// right to remove the new holder from the queue, or to notify it.
+// Scripts do not roll back. A grant, an ask, and the handoff of an acquire or a release, stay valid without
+// the right to remove the new holder from the queue, or to notify it.
 func TestAcquire_L_missingRight_grantStands(t *testing.T) {
 	t.Parallel()
 	for _, right := range []string{"zrem", "publish"} {
@@ -237,6 +237,10 @@ func TestAcquire_L_missingRight_grantStands(t *testing.T) {
 		mustGrant(t, all, waits("b"))
 		release(t, all, plain("b"), true)
 		mustGrant(t, all, owner("c"))
+		must(t, call(t.Context(), less, "ask", "k", "c"))
+		if extend := all.Extend(t.Context(), []driver.ExtendRequest{{Name: owner("c").Name, Owner: owner("c").Owner, TTL: time.Minute}}); !extend[0].Asked {
+			t.Errorf("an ask: %+v", extend[0])
+		}
 	}
 }
 

@@ -38,7 +38,7 @@ func record(state, owner string, last int64) string {
 }
 
 func owner(c string) driver.AcquireRequest {
-	return driver.AcquireRequest{Name: driver.Name{Namespace: "n", Key: "k"}, Owner: strings.Repeat(c, 32), TTL: time.Minute}
+	return driver.AcquireRequest{Name: driver.Name{Namespace: "n", Key: "k"}, Owner: strings.Repeat(c, 32), TTL: time.Minute, Metadata: map[string]string{driver.WorkKey: "the work"}}
 }
 
 func newDriver(t *testing.T) (driver.Driver, *redis.Client) {
@@ -134,7 +134,7 @@ func TestDriver_C_damagedRecord_isRefused(t *testing.T) {
 				t.Run(state+"/"+name+"/"+who, func(t *testing.T) {
 					client.FlushDB(t.Context())
 					client.Set(t.Context(), lockKey, record, driver.FenceKeep+time.Hour)
-					for _, what := range strings.Fields("acquire wait extend raise release leave cancel break inspect") {
+					for _, what := range strings.Fields("acquire wait extend raise ask release leave cancel break inspect") {
 						if _, number := damaged(of)[name]; number && (of == "r" && what == "acquire" || of == "h" && what == "release" && name != "keep") {
 							continue
 						}
@@ -234,7 +234,7 @@ func TestAcquire_S1_restoredWithoutTTL_isHeld(t *testing.T) {
 	expires("a full script", driver.FenceKeep)
 }
 
-// A server without memory prolongs, releases and hands off locks, and keeps tombstones.
+// A server without memory prolongs, asks, releases and hands off locks, and keeps tombstones.
 func TestRelease_S1_outOfMemory(t *testing.T) {
 	d, client := newDriver(t)
 	mustGrant(t, d, owner("a"))
@@ -247,7 +247,9 @@ func TestRelease_S1_outOfMemory(t *testing.T) {
 	must(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	defer client.ConfigSet(context.Background(), "maxmemory", "0")
 	extend := driver.ExtendRequest{Name: owner("a").Name, Owner: owner("a").Owner, TTL: time.Hour}
-	if reply := d.Extend(t.Context(), []driver.ExtendRequest{extend})[0]; reply.Err != nil || !reply.Held {
+	must(t, call(t.Context(), d, "ask", "k", "a"))
+	must(t, call(t.Context(), d, "ask", "free", "a"))
+	if reply := d.Extend(t.Context(), []driver.ExtendRequest{extend})[0]; reply.Err != nil || !reply.Asked {
 		t.Errorf("Extend: %+v", reply)
 	}
 	release(t, d, driver.ReleaseRequest{Name: handed.Name, Owner: handed.Owner}, true)
@@ -288,6 +290,7 @@ func TestScripts_touchOnlyTheirKeys(t *testing.T) {
 	}
 	must(t, call(t.Context(), d, "raise", "k", "a"))
 	must(t, call(t.Context(), d, "extend", "k", "a"))
+	must(t, call(t.Context(), d, "ask", "k", "a"))
 	page, err := d.(driver.Lister).List(t.Context(), driver.ListRequest{Namespace: "n", Limit: 10, Waiters: 10})
 	if err != nil || len(page.Names) != 1 || len(page.Names[0].Queue) != 3 {
 		t.Fatalf("List: %+v, %v", page, err)

@@ -43,6 +43,9 @@ func call(ctx context.Context, d driver.Driver, what, key, who string) error {
 		err = d.Extend(ctx, []driver.ExtendRequest{extend, extend})[1].Err
 	case "raise":
 		_, err = d.Raise(ctx, driver.RaiseRequest{Name: req.Name, Owner: req.Owner, Floor: time.Now().Add(time.Hour).UnixMicro()})
+	case "ask":
+		asker, _ := driver.As[driver.Asker](d)
+		_, err = asker.Ask(ctx, driver.AskRequest{Name: req.Name, Work: req.Metadata[driver.WorkKey]})
 	case "break":
 		_, err = d.(driver.Breaker).Break(ctx, req.Name, 1795225289917391)
 	case "inspect":
@@ -94,6 +97,8 @@ type ground struct {
 	redial atomic.Pointer[func() error] // called before a new connection is made
 }
 
+func (g *ground) Unwrap() driver.Driver { return g.Driver }
+
 func newGround(t *testing.T, server *servers.Redis, options redis.Options) *ground {
 	g := &ground{t: t, server: server, proxy: faultnet.New(t, server.Addr())}
 	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -131,7 +136,7 @@ func refuse() error { return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.E
 
 func TestDriver_C_failedCall_kind(t *testing.T) {
 	t.Parallel()
-	const all = "acquire release cancel extend inspect"
+	const all = "acquire release cancel extend ask inspect"
 	for what, c := range map[string]struct {
 		server  []string // its options
 		options redis.Options
@@ -180,7 +185,7 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 		},
 		"each answer is lost": {
 			fault: func(g *ground) { connect(g.t, g); g.proxy.DropReplies(faultnet.Containing("evalsha")) },
-			calls: "acquire release cancel inspect", want: "replayed", effect: true,
+			calls: "acquire release cancel ask inspect", want: "replayed", effect: true,
 		},
 		"the only answer is lost": {
 			fault: func(g *ground) { connect(g.t, g); g.proxy.DropReplies(faultnet.Containing("evalsha")) },
@@ -202,11 +207,11 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 		},
 		"a replica, at each try": {
 			fault: func(g *ground) { connect(g.t, g); do(g.t, g.server, "REPLICAOF", "127.0.0.1", "1") },
-			calls: "acquire release cancel extend raise", want: "temporary", text: "master",
+			calls: "acquire release cancel extend raise ask", want: "temporary", text: "master",
 		},
 		"a replica without the record": {
 			fault: func(g *ground) { do(g.t, g.server, "REPLICAOF", "127.0.0.1", "1") },
-			calls: "acquire release cancel extend raise", want: "temporary", text: "master",
+			calls: "acquire release cancel extend raise ask", want: "temporary", text: "master",
 		},
 		"a right is missing": {
 			fault: func(g *ground) { do(g.t, g.server, "ACL", "SETUSER", "default", "-evalsha") },
@@ -217,7 +222,7 @@ func TestDriver_C_failedCall_kind(t *testing.T) {
 				connect(g.t, g)
 				do(g.t, g.server, "ACL", "SETUSER", "default", "-getex", "-get", "-pexpire")
 			},
-			calls: "acquire release inspect", want: "refused", text: "lacks a right",
+			calls: "acquire release ask inspect", want: "refused", text: "lacks a right",
 		},
 		"the memory is full": {
 			fault: func(g *ground) { do(g.t, g.server, "CONFIG", "SET", "maxmemory", "1") },
@@ -260,8 +265,8 @@ func TestDriver_C_failedCallOnCluster_kind(t *testing.T) {
 		calls, want string
 		effect      bool
 	}{
-		"no server":               {(*faultnet.Net).Refuse, "acquire release cancel extend raise inspect", "temporary, not sent", false},
-		"each answer is lost":     {lost, "acquire release cancel raise inspect", "replayed", true},
+		"no server":               {(*faultnet.Net).Refuse, "acquire release cancel extend raise ask inspect", "temporary, not sent", false},
+		"each answer is lost":     {lost, "acquire release cancel raise ask inspect", "replayed", true},
 		"the only answer is lost": {lost, "extend", "", true},
 	} {
 		for _, name := range strings.Fields(c.calls) {

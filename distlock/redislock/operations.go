@@ -63,8 +63,8 @@ func (d *lockDriver) Extend(ctx context.Context, reqs []driver.ExtendRequest) []
 		switch answer, err := reply.Text(); {
 		case reply.Err() != nil:
 			replies[i].Err = d.explain(err)
-		case answer == "held":
-			replies[i].Held = true
+		case answer == "held", answer == "asked":
+			replies[i].Held, replies[i].Asked = true, answer == "asked"
 		case answer != "not held":
 			replies[i].Err = errReply
 		}

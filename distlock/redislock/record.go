@@ -101,7 +101,7 @@ func (r record) state(ttl time.Duration, now int64, waiters int) (driver.State, 
 		since = r.last - (r.keep - driver.FenceKeep).Microseconds()
 	}
 	return driver.State{
-		Held: true, Holder: shown.Holder, Metadata: shown.Metadata, Fence: r.token, TTL: left, Waiters: waiters,
+		Held: true, Holder: shown.Holder, Metadata: shown.Metadata, Fence: max(r.token, shown.Asked), TTL: left, Waiters: waiters,
 		Age: max(0, time.Duration(now-since)*time.Microsecond),
 	}, nil
 }

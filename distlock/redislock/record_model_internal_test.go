@@ -1,8 +1,10 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"crypto/md5"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -49,6 +51,10 @@ if life(KEYS[1]) then
     local n = math.max(tonumber(redis.call('GETRANGE', KEYS[1], at, at + 15)) - 1000 * d, 0)
     redis.call('SETRANGE', KEYS[1], at, string.format('%016.0f', n))
   end
+  local asked = string.match(redis.call('GETRANGE', KEYS[1], 111, -1), '^{"a":"(%d+)"')
+  if asked then
+    redis.call('SETRANGE', KEYS[1], 117, string.format('%0' .. #asked .. '.0f', math.max(asked - 1000 * d, 0)))
+  end
 end
 life(KEYS[2])
 if life(KEYS[3]) then
@@ -91,6 +97,7 @@ type recordModel struct {
 	owner, previous string
 	wasReleased     bool
 	token, last     int64
+	asked           int64 // the token of the last ask of the grant
 
 	highest    int64 // the last token ever reserved, unless the record was deleted by hand
 	promises   map[string]time.Duration
@@ -180,8 +187,11 @@ func (m *recordModel) grant(owner string, left time.Duration) {
 	if !m.exists {
 		m.previous = noOwner
 	}
-	m.exists, m.held, m.owner, m.until = true, true, owner, m.now()+left
+	m.exists, m.held, m.owner, m.until, m.asked = true, true, owner, m.now()+left, 0
 }
+
+// shown is the token that waiters see.
+func (m *recordModel) shown() int64 { return max(m.token, m.asked) }
 
 // remembered reports whether the record refuses an owner that does not hold.
 func (m *recordModel) remembered(owner string) bool {
@@ -243,6 +253,8 @@ func (m *recordModel) send(q request) ([]any, error) {
 		s, args = releaseScript, []any{"", 0, 0, m.real(q.token)}
 	case "raise":
 		s, args = raiseScript, []any{q.owner, m.real(q.floor)}
+	case "ask":
+		s, args = askScript, []any{m.real(q.token), q.payload, m.real(q.floor)}
 	}
 	if q.op != "acquire" && q.op != "release" && q.op != "break" {
 		keys = keys[:1]
@@ -352,7 +364,11 @@ func (m *recordModel) judge(q request, reply []any, before int64) {
 			want("not held")
 			return
 		}
-		want("held")
+		if m.asked > 0 && q.op == "extend" {
+			want("asked")
+		} else {
+			want("held")
+		}
 		switch {
 		case q.op == "extend":
 			m.prolong(q.ttl)
@@ -361,8 +377,32 @@ func (m *recordModel) judge(q request, reply []any, before int64) {
 		default:
 			m.mint(reply[1].(int64), reply[2].(int64), q.floor, before)
 		}
+	case "ask":
+		switch {
+		case !m.isHeld():
+			want("not asked")
+		case q.token == m.shown() || q.payload != "":
+			want("asked")
+		default:
+			want("not asked")
+			if reply[1] != m.real(m.shown()) {
+				m.Fatalf("%+v is answered %v, want the shown token %d", q, reply, m.shown())
+			}
+			return
+		}
+		token := reply[1].(int64) + m.passed.Microseconds()
+		if token <= m.highest || token < q.floor || token < before || token > max(m.last+1, q.floor, m.clock()) {
+			m.Fatalf("%+v is answered %v, want max(%d, %d, the clock %d)", q, reply, m.last+1, q.floor, m.clock())
+		}
+		m.last, m.highest = token, token
+		if m.isHeld() {
+			m.asked = token
+		} else if m.until = m.now(); !m.exists {
+			m.reset()
+			m.exists, m.last = true, token
+		}
 	case "break":
-		if !m.isHeld() || q.token != m.token {
+		if !m.isHeld() || q.token != m.shown() {
 			want("not held")
 			return
 		}
@@ -438,9 +478,11 @@ func (m *recordModel) compare(q request) {
 		m.Fatalf("after %+v the record lives for %s, and a tombstone for %s", q, ttl, life)
 	}
 	if there {
+		var shown payload
+		m.must(json.Unmarshal([]byte(cmp.Or(r.payload, "{}")), &shown))
 		wasReleased := m.client.GetRange(ctx, m.keys[0], 3, 3).Val() == "!"
 		if r.held != m.held || r.owner != m.owner || r.previous != m.previous || m.previous != noOwner && wasReleased != m.wasReleased ||
-			r.token != m.real(m.token) || r.last != m.real(m.last) {
+			r.token != m.real(m.token) || r.last != m.real(m.last) || m.isHeld() && shown.Asked != m.real(m.asked) {
 			m.Fatalf("after %+v the record is %+v, want %+v", q, r, *m)
 		}
 		if m.held {
@@ -487,11 +529,11 @@ func (m *recordModel) draw() request {
 	q := request{
 		op: oneOf(t, "op", []string{
 			"acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "acquireMoving",
-			"release", "release", "releaseMoving", "extend", "raise", "releaseMoving", "break",
+			"release", "release", "releaseMoving", "extend", "raise", "releaseMoving", "break", "ask",
 		}),
 		owner:   oneOf(t, "owner", recent),
 		ttl:     oneOf(t, "ttl", []time.Duration{30, 70, 110, 10, 100_010}) * time.Second,
-		payload: oneOf(t, "payload", []string{`{"h":"x"}`, `{"h":"` + strings.Repeat("y", 80) + `"}`}),
+		payload: oneOf(t, "payload", []string{`{"m":{"work":"x"}}`, `{"h":"` + strings.Repeat("y", 80) + `","m":{"work":"x"}}`}),
 	}
 	// The present holder has more to do than others.
 	if m.isHeld() && m.until != forever && chance(t, "holder", 3) == 2 {
@@ -521,11 +563,15 @@ func (m *recordModel) draw() request {
 			q.tombstone = oneOf(t, "until", []time.Duration{130, 130, 150_010}) * time.Second
 		}
 		q.leave = rapid.Bool().Draw(t, "leave")
-	case "break":
-		q.token = m.token + int64(oneOf(t, "token", []int{-1, 0, 0, 5}))
-		q.owner = ""
+	case "break", "ask":
+		q.token = m.shown() + int64(oneOf(t, "token", []int{-1, 0, 0, 5}))
+		q.owner, q.payload = "", ""
 		if !m.exists {
 			q.token = 1
+		}
+		if q.op == "ask" {
+			q.payload = oneOf(t, "work", []string{"", "", "x"})
+			q.floor = m.clock() + oneOf(t, "floor", []time.Duration{-time.Hour, 0, 50 * time.Hour, 400 * 24 * time.Hour}).Microseconds()
 		}
 	}
 	return q
@@ -549,7 +595,7 @@ func (m *recordModel) pass(d time.Duration) {
 }
 
 func (m *recordModel) reset() {
-	m.exists, m.held, m.owner, m.previous, m.wasReleased, m.token, m.last, m.until = false, false, noOwner, noOwner, false, 0, 0, 0
+	m.exists, m.held, m.owner, m.previous, m.wasReleased, m.token, m.last, m.asked, m.until = false, false, noOwner, noOwner, false, 0, 0, 0, 0
 }
 
 // chance draws a number below n, each as likely as another; rapid's own choices prefer the first.

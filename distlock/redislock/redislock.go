@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -48,7 +49,7 @@ func NewDriver(client redis.UniversalClient) (driver.Driver, error) {
 
 func newLockDriver(client redis.UniversalClient) *lockDriver {
 	d := &lockDriver{client: client, transport: redisconn.New(client, nil), channel: rand.Text()}
-	d.wakes = redisconn.NewWakes(d.transport, d.explain, parseWake)
+	d.wakes = redisconn.NewWakes(d.transport, d.explain, d.parseMessage)
 	return d
 }
 
@@ -59,6 +60,7 @@ type lockDriver struct {
 	transport  *redisconn.Transport // over the client
 	channel    string               // the end of the name of the driver's channels
 	wakes      *redisconn.Wakes[driver.Wake]
+	asks       sync.Map // the listeners of NotifyAsks
 }
 
 func (d *lockDriver) Capabilities() driver.Capabilities {

@@ -22,6 +22,7 @@ var (
 	releaseMoving  = releaseScript.FirstKeyAloneIfMoving()
 	releaseScript  = redisconn.NewScript(lua("unflagged", "release", "time", "record", "queue", "release_any"))
 	raiseScript    = redisconn.NewScript(lua("time", "record", "queue", "raise"))
+	askScript      = redisconn.NewScript(lua("time", "record", "queue", "ask"))
 	extendScript   = redisconn.NewScript(lua("extend"))
 	inspectScript  = redisconn.NewScript(lua("inspect")).FirstKeyAloneIfMoving()
 )

@@ -11,14 +11,16 @@ import (
 	"github.com/belugalock/belugalock/internal/redisconn"
 )
 
-// payload shows a holder or a waiter to others. Lua does not read it.
+// payload shows a holder or a waiter to others. ask.lua reads the work in it, and adds Asked as the first
+// key.
 type payload struct {
+	Asked    int64             `json:"a,string,omitempty"` // the token of the last ask
 	Holder   string            `json:"h,omitempty"`
 	Metadata map[string]string `json:"m,omitempty"`
 }
 
 func encodePayload(holder string, metadata map[string]string) string {
-	text, _ := json.Marshal(payload{holder, metadata}) // strings alone: it cannot fail
+	text, _ := json.Marshal(payload{Holder: holder, Metadata: metadata}) // strings alone: it cannot fail
 	return string(text)
 }
 

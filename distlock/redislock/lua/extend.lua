@@ -2,7 +2,8 @@
 --
 -- KEYS  1 the lock
 -- ARGV  1 owner   2 TTL in ms
--- Reply 'held', for the TTL at least; 'not held', which is final; or the error FOREIGN
+-- Reply 'held', for the TTL at least; 'asked', the same of a holder that was asked to end; 'not held',
+-- which is final; or the error FOREIGN
 --
 -- A late copy shortens nothing. Both writes need no memory.
 local raw = redis.call('GETEX', KEYS[1]) -- ⚑ a write command, so that no read-only replica answers
@@ -23,4 +24,4 @@ end
 if ttl < wanted then
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', wanted))
 end
-return 'held'
+return string.find(raw, '^{"a":', HEADER_LEN + 1) and 'asked' or 'held'

@@ -1,5 +1,5 @@
 -- The record of a lock as a table. docs/design/redis.md has its invariants, and docs/design/driver.md the
--- states of an owner. Takes now. Gives lock, now_ms, ms, read, write and mint.
+-- states of an owner. Takes now. Gives lock, now_ms, ms, read, shown, write and mint.
 local lock = KEYS[1]
 local now_ms = math.floor(now / 1000)
 local none = string.rep('0', 32)
@@ -31,6 +31,10 @@ local function read(raw)
   r.held = r.state == 'h' and (not r.left or r.left > 0)
   return r
 end
+
+-- shown is the token that waiters see: of the last ask of the grant, or else of the grant. ⚑ An ask stands
+-- in the payload alone, so that each grant removes it, and no other script has to.
+local function shown(r) return math.max(r.token, tonumber(string.match(r.payload, '^{"a":"(%d+)"') or 0)) end
 
 -- write replaces the record. left is the remaining time of the lock, in ms; below 0 the time since
 -- its end. life is how long the tombstones need the flag, in ms.

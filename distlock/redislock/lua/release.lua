@@ -4,7 +4,7 @@
 -- KEYS  see queue.lua; while the slot moves the lock alone: then without a handoff
 -- ARGV  1 owner
 --       and, to cancel, 2 for how many ms to leave a tombstone, or 0   3 '1' to leave the queue, too
---       and, to break a grant, 4 its token; 1 is not used
+--       and, to break a grant, 4 its shown token; 1 is not used
 -- Reply 'released'  the grant is ended, by this call or by an earlier copy of it
 --       'not held'  this owner does not hold the lock
 --       the error FOREIGN: the key holds no record, and stays as it is

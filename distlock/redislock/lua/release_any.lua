@@ -7,7 +7,7 @@ if refused then
   return refused
 end
 if ARGV[4] then
-  if not r.held or tonumber(ARGV[4]) ~= r.token then
+  if not r.held or tonumber(ARGV[4]) ~= shown(r) then
     return 'not held'
   end
   owner = r.owner

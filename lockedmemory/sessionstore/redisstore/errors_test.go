@@ -86,19 +86,19 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 				return errors.As(g.client.Ping(g.Context()).Err(), &op) && op.Op == "dial"
 			})
 		}, map[string]error{writes: unavailable, reads: unavailable}, ""},
-		"each answer is lost": {func(g *ground) { g.lose(0) }, map[string]error{writes: unknown, reads: unavailable}, ""},
+		"each answer is lost": {func(g *ground) { g.lose(0) }, map[string]error{writes: unknown, "Stop": unknown, reads: unavailable}, ""},
 		"an answer is lost, then no server": {func(g *ground) {
 			g.lose(1)
 			g.cutOff.Store(true)
 		}, map[string]error{writes: unknown, reads: unavailable}, ""},
 		"the memory is full":       {command("CONFIG", "SET", "maxmemory", "1"), map[string]error{"Save, first Save, SaveOnce, first Load": refused}, "maxmemory"},
-		"a replica":                {command("REPLICAOF", "127.0.0.1", "1"), map[string]error{writes: unavailable, "first Load": unavailable}, "master"},
+		"a replica":                {command("REPLICAOF", "127.0.0.1", "1"), map[string]error{writes: unavailable, "first Load, Stop": unavailable}, "master"},
 		"no right to write":        {without("-xadd"), map[string]error{writes: refused, "first Load": refused}, "xadd"},
-		"no right to scripts":      {without("-evalsha"), map[string]error{"first Save, SaveOnce, Clear, first Clear, first Load": refused}, "evalsha"},
+		"no right to scripts":      {without("-evalsha"), map[string]error{"first Save, SaveOnce, Clear, first Clear, first Load, Stop": refused}, "evalsha"},
 		"no right to read":         {without("-xrange", "-xrevrange"), map[string]error{reads: refused}, "range"},
 		"no right to list":         {without("-scan"), map[string]error{"Sessions": refused}, "scan"},
-		"no right after the write": {without("-pexpire", "-unlink"), map[string]error{"first Save, Clear, first Clear": unknown, "SaveOnce, first Load": refused}, "right"},
-		"no right to note a turn":  {without("-hset"), map[string]error{"SaveOnce": refused}, "hset"},
+		"no right after the write": {without("-pexpire", "-unlink"), map[string]error{"first Save, Clear, first Clear": unknown, "SaveOnce, first Load, Stop": refused}, "right"},
+		"no right to note a turn":  {without("-hset"), map[string]error{"SaveOnce, Stop": refused}, "hset"},
 		"data of another program": {func(g *ground) {
 			do(g, g.server, "DEL", g.log())
 			do(g, g.server, "SET", g.log(), "x")
@@ -296,9 +296,17 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 	if v, err := save(known, "id", 0); err != nil || v.Outcome != storedriver.Done {
 		t.Fatalf("Save before the failover: %+v, %v", v, err)
 	}
+	closing := func(id string) (storedriver.Verdict, error) {
+		_, err := d.Close(t.Context(), storedriver.CloseRequest{Session: known.Session, ID: storedriver.HashID(id)})
+		return storedriver.Verdict{}, err
+	}
+	_, err = closing("closed")
+	must(t, err)
 	do(t, replica, "REPLICAOF", "127.0.0.1", "1")
 	for what, call := range map[string]func() (storedriver.Verdict, error){
 		"SaveOnce with a known ID":    func() (storedriver.Verdict, error) { return save(known, "id", 0) },
+		"SaveOnce with a closed ID":   func() (storedriver.Verdict, error) { return save(known, "closed", 0) },
+		"Close of a known ID":         func() (storedriver.Verdict, error) { return closing("id") },
 		"other messages under the ID": func() (storedriver.Verdict, error) { return save(known, "id", 1) },
 		"Save after another Save":     func() (storedriver.Verdict, error) { return save(access, "id", 0) },
 		"Save, old token":             func() (storedriver.Verdict, error) { return save(old(access), "id", 0) },
@@ -364,6 +372,9 @@ func TestFullMemory_C_freedByDeletes(t *testing.T) {
 	must(t, sessions[2].memory.Delete(t.Context()))
 	full()
 	must(t, sessions[2].memory.Delete(t.Context())) // of nothing
+	for _, s := range []*rig{sessions[3], r} {
+		must(t, calls["Stop"](t.Context(), s))
+	}
 	for _, s := range sessions[3:] {
 		must(t, s.memory.Delete(t.Context()))
 	}
@@ -670,6 +681,10 @@ func (r *rightless) rare(when string) {
 		_, err := d.Append(r.Context(), write(token))
 		did(err)
 	}
+	_, err = d.Close(r.Context(), storedriver.CloseRequest{
+		Session: lease.Key(), ID: storedriver.HashID("closed"), By: storedriver.HashID("by"), Arrive: true, Mark: lease.Fence() + 4,
+	})
+	did(err)
 	if life := r.admin.PTTL(r.Context(), "session:{"+lease.Key()+"}:ids").Val(); life == -1 {
 		r.Error("the turn IDs have no TTL")
 	}

@@ -81,7 +81,7 @@ func TestIDs_O_foreignRecord_refused(t *testing.T) {
 		"1 " + sound[2:], sound[:13] + "x" + sound[14:], strings.Repeat("x", 59),
 	} {
 		must(t, s.client.HSet(ctx, s.ids(), fieldOf("id"), record).Err())
-		for _, name := range []string{"SaveOnce", "Answered", "Answer"} {
+		for _, name := range []string{"SaveOnce", "Answered", "Answer", "Stop"} {
 			call := func(ctx context.Context) error { return calls[name](ctx, s) }
 			for i, err := range []error{call(ctx), s.memory.Turn(ctx, call)} {
 				if !errors.Is(err, distlock.ErrRefused) || !strings.Contains(err.Error(), `ends in "ids"`) {
@@ -95,6 +95,31 @@ func TestIDs_O_foreignRecord_refused(t *testing.T) {
 	}
 	if n := s.client.XLen(ctx, s.log()).Val(); n > 0 {
 		t.Errorf("there are %d entries", n)
+	}
+}
+
+// A write that is refused leaves the arrival of its message.
+func TestIDs_O_refusedWrite_keepsTheArrival(t *testing.T) {
+	t.Parallel()
+	s := newIDs(t)
+	closing := func(c storedriver.CloseRequest) storedriver.Outcome {
+		c.Session = s.key
+		reply, err := s.Close(t.Context(), c)
+		must(t, err)
+		return reply.By
+	}
+	s.saves("1")
+	s.saves("2")
+	for _, isFirst := range []bool{true, false} {
+		old := storedriver.HashID(fmt.Sprint("old", isFirst))
+		for _, id := range []string{old, storedriver.HashID(fmt.Sprint("new", isFirst))} {
+			closing(storedriver.CloseRequest{By: id, Arrive: true})
+		}
+		s.access.FirstAccess = isFirst
+		s.save(fmt.Sprint("old", isFirst), 1, storedriver.Stale)
+		if by := closing(storedriver.CloseRequest{By: old, Below: 3}); by != storedriver.Superseded {
+			t.Errorf("first access %t: outcome %d, want Superseded", isFirst, by)
+		}
 	}
 }
 

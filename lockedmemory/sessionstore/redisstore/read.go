@@ -109,7 +109,7 @@ func parseMark(page *storedriver.Page, mark *redis.Cmd) error {
 
 // The forms of a mark, see lua/session.lua.
 var (
-	markForm  = regexp.MustCompile(`^1:(\d+)-\d+:[el]:[0-9a-f]*:\d*:(\d+):([\d,-]*)$`)
+	markForm  = regexp.MustCompile(`^1:(\d+)-\d+:[el]:[0-9a-f]*:\d*(?:/\d+)?:(\d+):([\d,-]*)$`)
 	newerForm = regexp.MustCompile(`^\d+:\d+-\d+:`)
 )
 
@@ -126,7 +126,10 @@ func parseAnswered(page *storedriver.Page, cmd *redis.Cmd) error {
 		return err
 	}
 	reply := replyOf(words)
-	page.Known = reply.Number() == 1
+	outcome := storedriver.Outcome(reply.Number())
+	if page.Known = outcome == storedriver.Known; !page.Known {
+		page.Outcome = outcome
+	}
 	if page.Entries, _, err = parseEntries(reply.List()); err != nil {
 		return err
 	}

@@ -98,6 +98,9 @@ func field(id string) string {
 // Another client, even with the same address, may have another server. isPlain says that no wrapper has to
 // see each release.
 func (s *sessions) lock(a storedriver.Access) (key string, isPlain bool) {
+	if a.Lease == nil { // of a Close
+		return "", false
+	}
 	locker := fencing.Locker(a.Lease)
 	d := fencing.Driver(locker)
 	locks, ok := driver.As[redisconn.Locks](d)
@@ -113,7 +116,11 @@ func (s *sessions) lock(a storedriver.Access) (key string, isPlain bool) {
 func (s *sessions) access(a storedriver.Access, owner string, frees bool) ([]string, []any) {
 	k := s.keys(a.Session)
 	lock, _ := s.lock(a)
-	args := append(make([]any, 0, 24), a.Fence, a.AcceptedFence, a.Awaited, frees, lock != "", owner,
+	awaited := strconv.FormatInt(a.Awaited, 10)
+	if a.FirstAccess && a.Since > 0 {
+		awaited += fmt.Sprint(":", a.Since)
+	}
+	args := append(make([]any, 0, 24), a.Fence, a.AcceptedFence, awaited, frees, lock != "", owner,
 		s.keep.IdleTTL.Milliseconds(), storedriver.KeepEmpty.Milliseconds(), s.keep.MaxExchanges, s.keep.MaxAge.Microseconds())
 	return []string{k.log, k.mark, cmp.Or(lock, k.mark), k.ids}, args
 }

@@ -12,7 +12,7 @@ var files embed.FS
 func lua(names ...string) string { return redisconn.Source(files, names...) }
 
 // scripts are those of a driver.
-type scripts struct{ load, append, answered, clear, stage, swap *redisconn.Script }
+type scripts struct{ load, append, answered, clear, stage, swap, close *redisconn.Script }
 
 // newScripts returns the scripts of a driver beside locks.
 func newScripts(locks redisconn.Locks) scripts {
@@ -25,5 +25,6 @@ func newScripts(locks redisconn.Locks) scripts {
 		clear:    redisconn.NewScript(session + lua("clear")),
 		stage:    redisconn.NewScript(session + lua("staging", "stage")),
 		swap:     redisconn.NewScript(session + lua("staging", "swap")),
+		close:    redisconn.NewScript(shared + lua("ids", "saveonce") + functions + lua("close")),
 	}
 }

@@ -168,8 +168,12 @@ var calls = map[string]func(context.Context, *rig) error{
 	"Replace by nothing": func(ctx context.Context, r *rig) error { return r.memory.Replace(ctx, r.at, r.at) },
 	"Load":               func(ctx context.Context, r *rig) error { return r.opens(ctx) },
 	"Turn":               func(ctx context.Context, r *rig) error { return r.memory.Turn(ctx, r.opens) },
-	"Search":             func(ctx context.Context, r *rig) error { _, err := r.memory.Search(ctx, "q", 1); return err },
-	"Answered":           func(ctx context.Context, r *rig) error { _, _, err := r.memory.Answered(ctx, "id"); return err },
+	"Stop": func(_ context.Context, r *rig) error { // also inside a turn
+		_, err := r.memory.Stop(context.Background(), "id", 0)
+		return err
+	},
+	"Search":   func(ctx context.Context, r *rig) error { _, err := r.memory.Search(ctx, "q", 1); return err },
+	"Answered": func(ctx context.Context, r *rig) error { _, _, err := r.memory.Answered(ctx, "id"); return err },
 	"Sessions": func(ctx context.Context, r *rig) (last error) {
 		for _, err := range r.store.Sessions(ctx) {
 			last = err

@@ -2,12 +2,12 @@
 --
 -- KEYS  1 the log   2 the IDs
 -- ARGV  1 field of the ID   2 the ID
--- Reply {0}: not known; {1, {the entry as of XRANGE, if the log has it}}
-local known, refusal = known_of(redis.call('HGET', KEYS[2], ARGV[1]), clock())
+-- Reply {0}: not known; {1, {the entry as of XRANGE, if the log has it}}; {the outcome of a closed ID}
+local known, refusal, outcome = known_of(redis.call('HGET', KEYS[2], ARGV[1]), clock())
 if refusal then
   return refusal
-elseif not known then
-  return {0, {}}
+elseif outcome ~= 1 then
+  return {outcome, {}}
 end
 local token, n = tonumber(string.sub(known, DIGEST + 1, DIGEST + TOKEN)), tonumber(string.sub(known, DIGEST + TOKEN + 1))
 local place = string.format('%.0f-%.0f', token, n)

@@ -21,11 +21,11 @@ if known then
   refusal = try('HDEL', ids, '')
   if refusal then
     return refusal
-  elseif string.sub(known, 1, DIGEST) ~= string.sub(record, 1, DIGEST) then
+  elseif outcome == KNOWN and string.sub(known, 1, DIGEST) ~= string.sub(record, 1, DIGEST) then
     return {CONFLICT}
   end
-  raise_mark() -- refused or not: the exchange is stored
-  return finish({KNOWN})
+  raise_mark() -- refused or not: the ID is decided
+  return finish({outcome})
 end
 
 refusal = not has_log and refusal_without_log(n)
@@ -39,7 +39,7 @@ refusal = has_id and write_id(id, record, now, remember)
 refusal = refusal or add(n, op, unpack(ARGV, ENTRY))
 if refusal then
   if has_id then
-    remove_id(id)
+    remove_id(id, before)
   end
   return refusal
 end

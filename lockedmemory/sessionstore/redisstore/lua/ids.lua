@@ -1,8 +1,10 @@
 -- The record of a message ID, a field of the hash of IDs. The scripts that read records follow.
 --
 -- A record has RECORD bytes: VERSION, UNTIL digits of the time in ms at which the ID expires, DIGEST bytes
--- of the digest, TOKEN digits of the token, and the digits of lockedmemory.Place.N.
+-- of the digest, TOKEN digits of the token, and the digits of lockedmemory.Place.N. An ID without an exchange
+-- has zeros there. Its digest begins with a mark: of an ID that is closed, or that has arrived and is open.
 local VERSION, UNTIL, DIGEST, TOKEN, RECORD = '1', 13, 16, 16, 59
+local MARKS = {['!'] = 11, ['>'] = 12, ['?'] = 0} -- Stopped, Superseded, Done
 
 -- clock returns the time in ms.
 local function clock()
@@ -16,12 +18,14 @@ local function expires(record)
   return digits and tonumber(digits) or nil
 end
 
--- known_of returns digest and place of a record, or nil if the ID is not known, and a refusal.
+-- known_of returns digest and place of a record, or nil without one; a refusal; and the outcome of the ID:
+-- that of its mark, Known, or Done.
 local function known_of(record, now)
   local at = record and expires(record)
   if record and not at then
     return nil, redis.error_reply('WRONGTYPE the key that ends in "ids" has a record of another program, '
       .. 'or of another version of this library')
   end
-  return at and at > now and string.sub(record, UNTIL + 2) or nil
+  local known = at and at > now and string.sub(record, UNTIL + 2) or nil
+  return known, nil, known and (MARKS[string.match(known, '^([!>?]).*0000000000000$')] or 1) or 0
 end

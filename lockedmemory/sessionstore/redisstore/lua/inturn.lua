@@ -7,13 +7,16 @@
 --       18 '1' for the first access of the lease   19… the entry
 local n, op, up_to, up_to_seq = ARGV[11], ARGV[12], ARGV[13], ARGV[14]
 local id, record, remember, is_first, ENTRY = ARGV[15], ARGV[16], tonumber(ARGV[17]), ARGV[18] == '1', 19
-local has_id, now, known, refusal = id ~= '', nil, nil, nil
+local has_id, now, before, known, refusal, outcome = id ~= '', nil, nil, nil, nil, nil
 
 if has_id then
   now = clock()
-  known, refusal = known_of(redis.call('HGET', ids, id), now)
+  before = redis.call('HGET', ids, id)
+  known, refusal, outcome = known_of(before, now)
   if refusal then
     return refusal
+  elseif outcome == DONE then
+    before, known = known and before, nil -- that the message has arrived
   end
 end
 
@@ -34,7 +37,7 @@ if has_id and not known and not is_first then
     prune(id, now)
     return result()
   end
-  remove_id(id)
+  remove_id(id, before)
   if refusal then
     return refusal
   end

@@ -11,10 +11,12 @@ local function write_id(id, record, now, remember)
   return refusal
 end
 
--- HDEL leaves no key without a TTL if the right to PEXPIRE is missing. Without the right to HDEL, a record
--- stays that has expired.
-local function remove_id(id)
-  if try('HDEL', ids, id) then
+-- remove_id puts a record back, or none. HDEL leaves no key without a TTL if the right to PEXPIRE is missing.
+-- Without the right to HDEL, a record stays that has expired.
+local function remove_id(id, before)
+  if before then
+    try('HSET', ids, id, before)
+  elseif try('HDEL', ids, id) then
     try('HSET', ids, id, VERSION .. string.rep('0', RECORD - 1))
   end
 end

@@ -2,7 +2,7 @@
 -- docs/design/sessions.md. granted.lua of redislock stands before.
 
 -- What open has found. The place of the mark is mark_token-mark_seq.
-local mark_place, mark_token, mark_seq, state, cleared, deleted, revision, pins, has_log
+local mark_place, mark_token, mark_seq, state, cleared, deleted, stopped, revision, pins, has_log
 local pinned, pin_count = {}, 0
 
 -- is_between reports whether a token lies between a lower one and that of the call. It is false if there is
@@ -13,8 +13,9 @@ local function is_between(lower, other)
 end
 
 -- open reads the mark: the version of this form, its place, the state of the session, the operation of the
--- last Clear, the token of the last Delete, the revision, and the places of the pinned exchanges, each with a
--- comma behind it. It returns nothing, or the refusal of the token.
+-- last Clear, the token of the last Delete, behind a slash that of the last stop, the revision, and the
+-- places of the pinned exchanges, each with a comma behind it. It returns nothing, or the refusal of the
+-- token.
 -- ⚑ With a mark that it cannot read, a call would end the session: a Clear removes the log that refuses
 -- others.
 local function open()
@@ -22,8 +23,8 @@ local function open()
   if refusal then
     return refusal
   end
-  mark_token, mark_seq, state, cleared, deleted, revision, pins = string.match(mark or '',
-    '^1:(%d+)%-(%d+):([el]):(%x*):(%d*):(%d+):([%d,%-]*)$')
+  mark_token, mark_seq, state, cleared, deleted, stopped, revision, pins = string.match(mark or '',
+    '^1:(%d+)%-(%d+):([el]):(%x*):(%d*)/?(%d*):(%d+):([%d,%-]*)$')
   if mark and not mark_token then
     return redis.error_reply(string.find(mark, '^%d+:%d+%-%d+:') and 'NEWER the mark of the session has another form'
       or 'WRONGTYPE the key that ends in "mark" is not the mark of a session')
@@ -45,6 +46,11 @@ local function open()
   end
   if refusal then
     return refusal
+  end
+  stopped = tonumber(stopped or '') or 0
+  local awaited, since = string.match(ARGV[3], '^(%d+):?(%d*)$')
+  if (tonumber(since) or stopped) < stopped then -- ⚑ before all else: the lease is to close its message
+    return {ENDED}
   elseif is_between(accepted, mark_token) then
     return {STALE, mark_place}
   elseif is_between(awaited, deleted) then
@@ -54,7 +60,8 @@ end
 
 local function set_mark(place, state, op)
   local life = state ~= 'l' and empty_life or idle > 0 and idle + empty_life
-  local text = string.format('1:%s:%s:%s:%s:%.0f:%s', place, state, op, deleted or '', revision, pins)
+  local stop = stopped > 0 and string.format('/%.0f', stopped) or ''
+  local text = string.format('1:%s:%s:%s:%s%s:%.0f:%s', place, state, op, deleted or '', stop, revision, pins)
   if life then
     run('SET', mark_key, text, 'PX', life)
   else

@@ -1,0 +1,49 @@
+package redislock
+
+import (
+	"context"
+	"strings"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// Ask implements driver.Asker.
+func (d *lockDriver) Ask(ctx context.Context, req driver.AskRequest) (driver.AskReply, error) {
+	cmd, _ := askScript.Run(ctx, d.transport, []string{keysOf(req.Name).lock()}, req.Fence, req.Work, req.Floor)
+	parts, err := cmd.Slice()
+	if err != nil {
+		return driver.AskReply{}, d.explain(err)
+	}
+	r := replyOf(parts)
+	reply := driver.AskReply{Asked: r.Text() == "asked", Fence: r.Number()}
+	rec, ttl, now := readRecord(r)
+	if r.End() == nil {
+		reply.State, r.Err = rec.state(ttl, now, 0)
+	}
+	return reply, r.End()
+}
+
+// NotifyAsks implements driver.Asker. Without the right to subscribe it fails.
+func (d *lockDriver) NotifyAsks(ctx context.Context, namespace string, asked func(is func(driver.Name) bool)) (func(), error) {
+	_, leave, err := d.wakes.Listen(ctx, namespace+":asks", namespace)
+	if err != nil {
+		return nil, err
+	}
+	d.asks.Store(&asked, namespace)
+	return func() { d.asks.Delete(&asked); leave() }, nil
+}
+
+// parseMessage reads a message for the wakes. It notifies the listeners of an ask itself: a wake that is not
+// read yet would be replaced. The last word of a handoff is a number, and an ask is the key of a lock.
+func (d *lockDriver) parseMessage(message string) (owner string, wake driver.Wake, err error) {
+	if !strings.HasSuffix(message, ":lock") {
+		return parseWake(message)
+	}
+	d.asks.Range(func(asked, namespace any) bool {
+		if strings.HasPrefix(message, namespace.(string)+":{") {
+			(*asked.(*func(func(driver.Name) bool)))(func(name driver.Name) bool { return keysOf(name).lock() == message })
+		}
+		return true
+	})
+	return "", wake, errReply // no wake
+}
