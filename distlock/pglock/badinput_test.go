@@ -184,12 +184,13 @@ func TestDriver_C_readOnly_neverNo(t *testing.T) {
 		_, cancelled := d.Release(ctx, driver.ReleaseRequest{Name: name, Owner: owner2})
 		_, unknown := d.Release(ctx, driver.ReleaseRequest{Name: other, Owner: owner2})
 		_, raised := d.Raise(ctx, driver.RaiseRequest{Name: other, Owner: owner2})
+		_, asked := d.(driver.Asker).Ask(ctx, driver.AskRequest{Name: name})
 		extended := d.Extend(ctx, []driver.ExtendRequest{{Name: name, Owner: owner2, TTL: time.Minute}})[0].Err
 		batch := d.Extend(ctx, []driver.ExtendRequest{
 			{Name: other, Owner: owner2, TTL: time.Minute}, {Name: name, Owner: owner2, TTL: time.Minute},
 		})
 		for call, err := range map[string]error{
-			"Acquire": busy, "Release": cancelled, "Release of an unknown name": unknown, "Raise": raised,
+			"Acquire": busy, "Release": cancelled, "Release of an unknown name": unknown, "Raise": raised, "Ask": asked,
 			"Extend": extended, "Extend of two": errors.Join(batch[0].Err, batch[1].Err),
 		} {
 			if !driver.MayHaveEffect(err) && !errors.Is(err, driver.ErrTemporary) || err == nil {

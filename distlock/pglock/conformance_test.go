@@ -58,8 +58,9 @@ func TestConformance(t *testing.T) {
 			return server.Resume
 		},
 		DenyRight: func() func() {
-			do(t, db, "REVOKE EXECUTE ON FUNCTION belugalock.acquire_v1, belugalock.release_v1 FROM "+role)
-			return func() { do(t, db, "GRANT EXECUTE ON FUNCTION belugalock.acquire_v1, belugalock.release_v1 TO "+role) }
+			const functions = " EXECUTE ON FUNCTION belugalock.acquire_v1, belugalock.release_v1, belugalock.ask_v1 "
+			do(t, db, "REVOKE"+functions+"FROM "+role)
+			return func() { do(t, db, "GRANT"+functions+"TO "+role) }
 		},
 	})
 }

@@ -172,6 +172,7 @@ func TestDriver_C_connectionEndedByServer_callsWork(t *testing.T) {
 			return d.Extend(ctx, []driver.ExtendRequest{{Name: name, Owner: owner1, TTL: time.Minute}})[0].Err
 		}},
 		{"Raise", func() error { _, err := d.Raise(ctx, driver.RaiseRequest{Name: name, Owner: owner1}); return err }},
+		{"Ask", func() error { _, err := d.(driver.Asker).Ask(ctx, driver.AskRequest{Name: name}); return err }},
 		{"Inspect", func() error { _, err := d.Inspect(ctx, name); return err }},
 		{"Release", func() error { _, err := d.Release(ctx, driver.ReleaseRequest{Name: name, Owner: owner1}); return err }},
 	}

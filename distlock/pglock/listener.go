@@ -72,7 +72,7 @@ const maxListeners = 50
 // listen returns the number of drivers that listen, with this one. Each of them holds a shared advisory
 // lock, so any role can count them.
 func listen(ctx context.Context, conn *pgx.Conn, channel string) (listeners int, err error) {
-	if _, err = conn.Exec(ctx, `LISTEN "`+channel+`"`, pgx.QueryExecModeExec); err != nil {
+	if _, err = conn.Exec(ctx, `LISTEN `+asksChannel+`; LISTEN "`+channel+`"`, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return 0, err
 	}
 	if _, err = conn.Exec(ctx, "SELECT pg_advisory_lock_shared(1818586987, 1)", pgx.QueryExecModeExec); err != nil {
@@ -98,7 +98,11 @@ func (w *wakes) receive(conn *pgx.Conn) {
 		if err != nil {
 			return
 		}
-		if message != nil {
+		switch {
+		case message == nil:
+		case message.Channel == asksChannel:
+			w.asked(message.Payload)
+		default:
 			w.deliver(message.Payload)
 		}
 	}

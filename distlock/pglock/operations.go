@@ -192,8 +192,8 @@ func (s *service) extend(
 	}
 	for _, a := range answers {
 		switch i := a.i - 1; a.outcome {
-		case "held":
-			replies[i].Held = true
+		case "held", "asked":
+			replies[i].Held, replies[i].Asked = true, a.outcome == "asked"
 		case "skipped":
 			skipped = append(skipped, i)
 		case "not held":

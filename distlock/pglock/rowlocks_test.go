@@ -157,6 +157,10 @@ func TestDriver_S1_endsWhileRowLocked_isOver(t *testing.T) {
 			"SELECT belugalock.acquire_v1('n', 'k', 'a', 100000, '', 0, 0, 0, '')",
 			"SELECT held FROM belugalock.raise_v1('n', 'k', 'a', 1)", "f",
 		},
+		"ask": {
+			`SELECT belugalock.acquire_v1('n', 'k', 'a', 100000, '"work":"w"', 0, 0, 0, '')`,
+			"SELECT asks FROM belugalock.ask_v1('n', 'k', 0, 'w', 0)", "f",
+		},
 		"extend": {
 			"SELECT belugalock.acquire_v1('n', 'k', 'a', 100000, '', 0, 0, 0, '')",
 			"SELECT outcome FROM belugalock.extend_v1('{n}', '{k}', '{a}', '{1000000}', 200)", "not held",

@@ -46,6 +46,8 @@ func TestFunctions_S1_durability(t *testing.T) {
 		"extend": {[]string{hold},
 			"SELECT belugalock.extend_v1('{n}', '{k}', '{a}', '{60000000}', 0)", true},
 		"raise":  {[]string{hold}, "SELECT belugalock.raise_v1('n', 'k', 'a', (SELECT token + 1 FROM belugalock.lease))", true},
+		"ask":    {[]string{hold}, "SELECT belugalock.ask_v1('n', 'k', (SELECT token FROM belugalock.lease), '', 0)", true},
+		"look":   {[]string{hold}, "SELECT belugalock.ask_v1('n', 'k', 0, '', 0)", true},
 		"notify": {nil, "SELECT belugalock.notify_v1('{c}', '{m}')", false},
 	} {
 		for setting, durable := range map[string]string{"on": "on", "off": "on", "local": "on", "remote_apply": "remote_apply"} {
@@ -136,6 +138,7 @@ func TestFunctions_plansFromTinyTables_fewRows(t *testing.T) {
 		"SELECT outcome FROM belugalock.acquire_v1('n', 'k', '#b', 60000000, '', 60000000, 1, 0, '')",
 		"SELECT outcome FROM belugalock.acquire_v1('n', 'k', '#b', 60000000, '', 60000000, 2, 0, '')",
 		"SELECT held::text FROM belugalock.raise_v1('n', 'k', '#a', 1)",
+		"SELECT asks::text FROM belugalock.ask_v1('n', 'k', 1, 'work', 0)",
 		"SELECT outcome FROM belugalock.extend_v1('{n}', '{k}', '{#a}', '{60000000}', 0)",
 		"SELECT outcome FROM belugalock.extend_v1('{n}', '{k}', '{#a}', '{60000000}', 10)",
 		"SELECT held::text FROM belugalock.inspect_v1('n', 'k')",

@@ -69,7 +69,8 @@ type wakes struct {
 
 	mu         sync.Mutex
 	waiting    map[string]*waiter // by owner
-	connection *connection        // the present connection, or the one being made; nil before the first waiter
+	asks       map[*func(is func(driver.Name) bool)]bool
+	connection *connection // the present connection, or the one being made; nil before the first waiter
 	polls      bool
 	toSend     []handoff
 }
@@ -90,7 +91,7 @@ type connection struct {
 
 func newWakes(s *service) *wakes {
 	w := &wakes{s: s, channel: "belugalock_" + rand.Text(), waiting: make(map[string]*waiter),
-		entered: make(chan struct{}, 1), pollFor: pollFor}
+		asks: make(map[*func(is func(driver.Name) bool)]bool), entered: make(chan struct{}, 1), pollFor: pollFor}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }
@@ -101,33 +102,36 @@ func (s *service) Listen(ctx context.Context, name driver.Name, owner string) (<
 }
 
 func (w *wakes) listen(ctx context.Context, name driver.Name, owner string) (<-chan driver.Wake, func(), error) {
+	wake := make(chan driver.Wake, 1)
+	stop, err := w.connected(ctx, func() { w.waiting[owner] = &waiter{name: name, wake: wake} }, func() { delete(w.waiting, owner) })
+	return wake, stop, err
+}
+
+// connected adds a listener, and waits until wakes will come. stop removes the listener, as an error does.
+func (w *wakes) connected(ctx context.Context, add, remove func()) (stop func(), err error) {
 	w.mu.Lock()
 	if w.connection == nil {
 		w.connection = &connection{done: make(chan struct{})}
 		w.running.Go(w.run)
 	}
 	present := w.connection
-	wake := make(chan driver.Wake, 1)
-	w.waiting[owner] = &waiter{name: name, wake: wake}
+	add()
 	w.mu.Unlock()
-	stop := func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.waiting, owner)
-	}
-
-	var err error
 	select {
 	case <-present.done:
 		err = present.err
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
+	stop = func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		remove()
+	}
 	if err != nil {
 		stop()
-		return nil, nil, err
 	}
-	return wake, stop, nil
+	return stop, err
 }
 
 var errClosed = errors.New("pglock: the driver is closed")

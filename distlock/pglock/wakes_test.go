@@ -56,3 +56,21 @@ func TestClose_L_lastHandoff_isNotified(t *testing.T) {
 		t.Error("the waiter was not notified")
 	}
 }
+
+// Any role can listen to the asks. It learns no name.
+func TestNotify_namesHidden(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	d := drivers(db.URL())(t)
+	mustAcquire(t, d, acquire(owner1, time.Minute))
+	stranger := newSession(t, db.URL())
+	stranger.must("LISTEN belugalock_asks")
+	state, err := d.Inspect(t.Context(), name)
+	must(t, err)
+	must(t, second(d.(driver.Asker).Ask(t.Context(), driver.AskRequest{Name: name, Fence: state.Fence})))
+	message, err := stranger.conn.WaitForNotification(t.Context())
+	must(t, err)
+	if len(message.Payload) != 32 {
+		t.Errorf("an ask sends %q", message.Payload)
+	}
+}

@@ -31,7 +31,7 @@ BEGIN
   UPDATE {schema}.lease SET
       previous = owner, previous_released = released, owner = p_owner, released = false,
       token = greatest(block_end + 1, now), block_end = greatest(block_end + 1, now + 20000), -- driver.FenceBlock
-      granted_at = now, expires_at = now + p_ttl, payload = p_payload
+      granted_at = now, expires_at = now + p_ttl, asked = 0, payload = p_payload
     WHERE namespace = p_namespace AND key = p_key AND (released OR expires_at <= now)
       AND waiting = 0 AND flagged_until <= now AND owner <> p_owner AND previous <> p_owner
     RETURNING token, block_end INTO fence, fence_end;
@@ -82,7 +82,7 @@ BEGIN
       UPDATE {schema}.lease SET
           previous = owner, previous_released = released, owner = p_owner, released = false,
           token = greatest(block_end + 1, now), block_end = greatest(block_end + 1, now + 20000),
-          granted_at = now, expires_at = now + p_ttl, waiting = waiting - gone, payload = p_payload
+          granted_at = now, expires_at = now + p_ttl, asked = 0, waiting = waiting - gone, payload = p_payload
         WHERE namespace = p_namespace AND key = p_key
         RETURNING token, block_end, waiting INTO fence, fence_end, waiters;
       outcome := 'granted';
@@ -121,7 +121,7 @@ BEGIN
     UPDATE {schema}.lease SET waiting = r.waiting, tickets = r.tickets
       WHERE namespace = p_namespace AND key = p_key;
   END IF;
-  fence := r.token;
+  fence := greatest(r.token, r.asked);
   waiters := r.waiting;
   age := now - r.granted_at;
   remaining := r.expires_at - now;

@@ -6,6 +6,7 @@
 -- ⚑ Each call is planned anew: a plan from a time when the table was tiny would read all of it.
 --
 -- outcome of request i   held      its owner holds the name, for the TTL at least
+--                        asked     the same, and was asked to end, see ask_v1
 --                        not held  final
 --                        skipped   another transaction locks the row
 CREATE FUNCTION {schema}.extend_v1(
@@ -42,9 +43,10 @@ BEGIN
         FROM request q
         WHERE q.has_lock AND l.namespace = q.n AND l.key = q.k AND l.owner = q.o
           AND NOT l.released AND l.expires_at > now
-        RETURNING l.namespace, l.key, l.owner
+        RETURNING l.namespace, l.key, l.owner, l.asked
     )
     SELECT q.i, CASE
+        WHEN e.asked > 0 THEN 'asked'
         WHEN e.owner IS NOT NULL THEN 'held'
         WHEN q.has_lock THEN 'not held'
         WHEN EXISTS (SELECT FROM {schema}.lease l WHERE l.namespace = q.n AND l.key = q.k) THEN 'skipped'
@@ -87,4 +89,37 @@ BEGIN
       WHERE namespace = p_namespace AND key = p_key;
   END IF;
   PERFORM {schema}.durable_v1(true, setting);
+END $$;
+
+-- Asks the holder of a name to end its work, if the grant shows the token p_fence, or is for the work p_work,
+-- a hash. The grant then shows the token of the ask. An Ask of a free name reserves a token. Any other one
+-- changes nothing. A floor more than a year ahead is the error BL001.
+--
+-- fence    the token of the ask, the reserved token, or the shown one
+-- held, …  the name before the call, see inspect_v1
+CREATE FUNCTION {schema}.ask_v1(
+  p_namespace text, p_key text, p_fence bigint, p_work text, p_floor bigint, p_wait integer DEFAULT 200,
+  OUT asks boolean, OUT fence bigint, OUT held boolean, OUT shown bigint, OUT waiters integer,
+  OUT age bigint, OUT remaining bigint, OUT holder bytea
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+  SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+  r {schema}.lease;
+BEGIN
+  PERFORM set_config('lock_timeout', p_wait::text, true);
+  PERFORM {schema}.durable_v1(true, current_setting('synchronous_commit'));
+  r := {schema}.lease_lock_v1(p_namespace, p_key);
+  IF p_floor > {schema}.clock_v1() + 31536000000000 THEN -- driver.FloorAhead
+    RAISE EXCEPTION USING ERRCODE = 'BL001', MESSAGE = 'the floor is more than a year ahead of the clock of the server';
+  END IF;
+  SELECT * INTO held, shown, waiters, age, remaining, holder FROM {schema}.inspect_v1(p_namespace, p_key);
+  -- In a string of the payload, a quote has a backslash. So these bytes are its work.
+  asks := held AND (shown = p_fence
+    OR p_work <> '' AND position(convert_to(format('"work":%s', to_json(p_work)), 'UTF8') IN holder) > 0);
+  fence := shown;
+  IF asks OR NOT held THEN
+    -- ⚑ With the clock: after a failover, block_end + 1 could be the token of an earlier ask.
+    fence := greatest(r.block_end + 1, {schema}.clock_v1(), p_floor);
+    UPDATE {schema}.lease SET block_end = fence, asked = fence WHERE namespace = p_namespace AND key = p_key;
+  END IF;
 END $$;

@@ -47,7 +47,7 @@ BEGIN
       previous = owner, previous_released = l.released OR p_ends, owner = w.owner, released = false,
       token = greatest(block_end + 1, p_now), block_end = greatest(block_end + 1, p_now + 20000), -- driver.FenceBlock
       granted_at = p_now, expires_at = greatest(w.alive_until, p_now + 1000000), -- driver.MinHandoff
-      waiting = waiting - dead - p_gone,
+      waiting = waiting - dead - p_gone, asked = 0,
       flagged_until = greatest(flagged_until, p_flagged), payload = w.payload
     WHERE namespace = p_namespace AND key = p_key
     RETURNING format('%s:%s:%s:%s:%s:%s', owner, w.seq, expires_at - granted_at, waiting, token, block_end)

@@ -8,7 +8,7 @@ CREATE FUNCTION {schema}.inspect_v1(
 DECLARE
   now bigint := {schema}.clock_v1();
 BEGIN
-  SELECT true, token, waiting, now - granted_at, expires_at - now, payload
+  SELECT true, greatest(token, asked), waiting, now - granted_at, expires_at - now, payload
     INTO held, fence, waiters, age, remaining, holder
     FROM {schema}.lease
     WHERE namespace = p_namespace AND key = p_key AND NOT released AND expires_at > now;
@@ -28,7 +28,7 @@ DECLARE
   now bigint := {schema}.clock_v1();
 BEGIN
   RETURN QUERY
-    SELECT l.key, NOT l.released AND l.expires_at > now, l.token, l.waiting, now - l.granted_at,
+    SELECT l.key, NOT l.released AND l.expires_at > now, greatest(l.token, l.asked), l.waiting, now - l.granted_at,
       l.expires_at - now, l.payload, q.tickets, q.alive, q.holders
     FROM {schema}.lease l CROSS JOIN LATERAL (
       SELECT array_agg(w.ticket ORDER BY w.ticket) AS tickets, array_agg(w.alive_until - now ORDER BY w.ticket) AS alive,

@@ -80,7 +80,7 @@ BEGIN
   END IF;
 END $$;
 
--- Ends the grant that has a token, for an operator. The answer is that of release_v1.
+-- Ends the grant that shows a token, for an operator. The answer is that of release_v1.
 CREATE FUNCTION {schema}.break_v1(
   p_namespace text, p_key text, p_token bigint, p_wait integer DEFAULT 200,
   OUT released boolean, OUT to_channel text, OUT to_message text
@@ -94,7 +94,7 @@ BEGIN
   PERFORM set_config('lock_timeout', p_wait::text, true);
   SELECT * INTO r FROM {schema}.lease WHERE namespace = p_namespace AND key = p_key FOR UPDATE;
   released := FOUND AND NOT r.released AND r.expires_at > {schema}.clock_v1()
-    AND p_token = r.token;
+    AND p_token = greatest(r.token, r.asked);
   IF released THEN
     SELECT * INTO released, to_channel, to_message
       FROM {schema}.release_v1(p_namespace, p_key, r.owner, 0, false, p_wait);

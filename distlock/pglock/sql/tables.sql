@@ -18,6 +18,7 @@ CREATE TABLE {schema}.lease (
   waiting           integer NOT NULL DEFAULT 0,
   flagged_until     bigint  NOT NULL DEFAULT 0,
   payload           bytea   NOT NULL DEFAULT '',
+  asked             bigint  NOT NULL DEFAULT 0, -- the token of the last Ask of this grant
   PRIMARY KEY (namespace, key)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
   autovacuum_vacuum_cost_delay = 0);

@@ -38,6 +38,9 @@ func TestExpiry_S2_markOutlivesExchanges(t *testing.T) {
 		"cleared": {func(name string) {
 			r.is(storedriver.Done)(r.Clear(t.Context(), storedriver.Clear{Write: r.write(name, later, 1)}))
 		}, 24 * time.Hour},
+		"closed": {func(name string) {
+			returned(r.Close(t.Context(), storedriver.CloseRequest{Session: name, Mark: later}))(t)
+		}, 24 * time.Hour},
 	} {
 		c.begin(name)
 		r.later(c.kept - time.Minute)
@@ -59,6 +62,9 @@ func TestExpiry_sweep_removesAll(t *testing.T) {
 	c := named(content("an exchange with an ID"), "id")
 	r.is(storedriver.Done)(r.Append(t.Context(), storedriver.Append{Write: r.write("old", r.fence, 1), Content: c}))
 	r.saves("old", r.fence, 2, strings.Split(strings.Repeat("x ", 149), " ")...)
+	for _, c := range []storedriver.CloseRequest{{Session: "old", ID: storedriver.HashID("1")}, {Session: "closed", ID: storedriver.HashID("2")}} {
+		returned(r.Close(t.Context(), c))(t)
+	}
 	busy := int64(0)
 	left := func(accesses int, want string) {
 		t.Helper()
@@ -71,14 +77,14 @@ func TestExpiry_sweep_removesAll(t *testing.T) {
 			t.Errorf("left: %s, want %s", got, want)
 		}
 	}
-	left(3, "busy old|151|1")
+	left(3, "busy closed old|151|3")
 	r.later(2 * time.Hour)
-	left(1, "busy old|51|1")
+	left(1, "busy closed old|51|3")
 	r.is(storedriver.Stale)(r.shows("old", r.fence-1))
-	left(3, "busy old|0|1")
+	left(3, "busy closed old|0|3")
 	r.is(storedriver.Stale)(r.shows("old", r.fence-1))
 	r.later(25 * time.Hour)
-	left(3, "busy old|0|1")
+	left(3, "busy closed old|0|3")
 	r.later(25 * time.Hour)
 	left(3, "busy|0|0")
 }
@@ -151,7 +157,7 @@ func TestExpiry_stricterIsolation_noSweep(t *testing.T) {
 	r.later(time.Minute)
 	tx := returned(r.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	const show = "SELECT outcome FROM belugalock.read_v1('session', 'busy', true, 9e15::bigint, 0, 0, NULL, " +
+	const show = "SELECT outcome FROM belugalock.read_v1('session', 'busy', true, 9e15::bigint, 0, 0, 0, NULL, " +
 		"'{0,0,0}', false, '{0,0,0}', 1, NULL, NULL, false, false)"
 	returned(tx.Exec(t.Context(), show))(t)
 	must(t, tx.Commit(t.Context()))

@@ -94,16 +94,30 @@ func TestAppend_longSession_fewRows(t *testing.T) {
 		t.Helper()
 		r.is(storedriver.Done)(d.Append(t.Context(), storedriver.Append{Write: r.write("long", fence, n), Content: content("y")}))
 	}
+	n := 0
+	closes := func() {
+		t.Helper()
+		n++
+		c := storedriver.CloseRequest{Session: "long", ID: storedriver.HashID(fmt.Sprint(n)), By: storedriver.HashID(fmt.Sprint(-n)), Arrive: true, Below: 1 << 53}
+		if reply, err := d.Close(t.Context(), c); err != nil || reply.ID != storedriver.Stopped {
+			t.Fatalf("Close: %+v, %v", reply, err)
+		}
+	}
 	save(r.fence-2*time.Hour.Microseconds(), 1)
 	r.do("ANALYZE")
 	for n := range int64(8) { // the server plans the queries for small tables
 		save(r.fence-time.Hour.Microseconds()+n, 1)
 		save(r.fence-time.Hour.Microseconds()+n, 2)
+		closes()
 	}
 	r.long(10_000)
 	touched()
 	fence := r.fence + time.Minute.Microseconds()
 	for n := int64(1); n < 9; n++ {
+		closes()
+		if rows := touched(); rows > 15 {
+			t.Errorf("Close: %d rows", rows)
+		}
 		save(fence, n)
 		if rows, most := touched(), map[bool]int{true: 400, false: 10}[n == 1]; rows > most {
 			t.Errorf("Save %d: %d rows, want at most %d", n, rows, most)

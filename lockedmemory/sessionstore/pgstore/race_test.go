@@ -188,7 +188,8 @@ func TestSession_oddNames(t *testing.T) {
 		_, err2 := r.Clear(t.Context(), storedriver.Clear{Write: r.write(name, r.fence, 1)})
 		_, err3 := r.Read(t.Context(), storedriver.Read{Access: storedriver.Access{Session: name}, Limit: 1})
 		_, _, err4 := r.Sessions(t.Context(), name)
-		for _, err := range []error{err, err2, err3, err4} {
+		_, err5 := r.Close(t.Context(), storedriver.CloseRequest{Session: name})
+		for _, err := range []error{err, err2, err3, err4, err5} {
 			if !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) {
 				t.Errorf("%q: %v", name, err)
 			}

@@ -21,7 +21,8 @@ func (r *rig) isTemporary(session string) {
 	_, err2 := r.Append(r.Context(), storedriver.Append{Write: r.write(session, r.fence, 2), Content: content("x")})
 	_, err3 := r.Clear(r.Context(), storedriver.Clear{Write: r.write(session, r.fence, 3)})
 	_, err4 := r.shows(session, r.fence)
-	for what, err := range map[string]error{"first Save": err, "Save": err2, "Clear": err3, "Load": err4} {
+	_, err5 := r.Close(r.Context(), storedriver.CloseRequest{Session: session, Below: 1})
+	for what, err := range map[string]error{"first Save": err, "Save": err2, "Clear": err3, "Load": err4, "Close": err5} {
 		if !errors.Is(err, driver.ErrTemporary) || driver.MayHaveEffect(err) {
 			r.Errorf("%s: %v", what, err)
 		}
@@ -66,6 +67,10 @@ func TestStandby_commitCancelled_unknown(t *testing.T) {
 			return err
 		}
 	}
+	closes := func() error {
+		_, err := r.Close(context.Background(), storedriver.CloseRequest{Session: "s", ID: storedriver.HashID("closed")})
+		return err
+	}
 	for _, c := range []struct {
 		what string
 		call func() error
@@ -76,6 +81,8 @@ func TestStandby_commitCancelled_unknown(t *testing.T) {
 		{"its repetition", append(first, content("z"))},
 		{"a Save with an ID", append(r.write("s", r.fence+1, 5), named(content("the message with an ID"), "id"))},
 		{"another with that ID", append(r.write("s", r.fence+1, 6), named(content("the message with an ID"), "id"))},
+		{"a Close", closes},
+		{"its repetition", closes},
 		{"a look for the ID", func() error {
 			_, err := r.Read(context.Background(), storedriver.Read{Access: storedriver.Access{Session: "s"}, ID: "id", Limit: 1})
 			return err

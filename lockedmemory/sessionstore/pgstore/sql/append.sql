@@ -1,7 +1,7 @@
 -- Appends an exchange.
 -- Reply: the outcome, and the mark's token and n.
 CREATE FUNCTION {schema}.append_v1(
-  p_namespace text, p_name text, p_fence bigint, p_accepted bigint, p_awaited bigint, p_first boolean,
+  p_namespace text, p_name text, p_fence bigint, p_accepted bigint, p_awaited bigint, p_since bigint, p_first boolean,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_n bigint, p_op uuid, p_history_fence bigint, p_history_n bigint, p_history_sub bigint,
   p_messages bytea[],
@@ -29,21 +29,21 @@ BEGIN
   s := {schema}.session_lock_v1(p_namespace, p_name);
   mark_fence := s.fence;
   mark_n := s.n;
-  outcome := {schema}.session_barred_v1(s, p_fence, p_accepted, p_awaited);
+  outcome := {schema}.session_barred_v1(s, p_fence, p_accepted, p_awaited, p_since);
   IF outcome > 0 THEN
     RETURN;
   END IF;
   IF p_id IS NOT NULL THEN
     SELECT * INTO known FROM {schema}.known WHERE session = s.id AND id = p_hash;
-    IF known.until > clock_timestamp() THEN
-      IF known.digest <> p_digest THEN
+    IF known.until > clock_timestamp() AND (known.n > 0 OR known.fence > 0) THEN
+      IF known.n > 0 AND known.digest <> p_digest THEN
         outcome := 2; -- conflict
         RETURN;
       END IF;
-      IF p_fence >= s.fence THEN -- refused or not: the exchange has been stored
+      IF p_fence >= s.fence THEN -- refused or not: the ID is decided
         PERFORM {schema}.session_keep_v1({schema}.session_raise_v1(s, p_fence, p_first, p_limits), p_idle, p_first);
       END IF;
-      outcome := 1; -- known
+      outcome := CASE WHEN known.n > 0 THEN 1 ELSE known.fence END;
       RETURN;
     END IF;
   END IF;
@@ -64,13 +64,7 @@ BEGIN
     PERFORM {schema}.session_keep_v1(s, p_idle, p_first);
   END IF;
   outcome := 0;
-  IF p_id IS NULL THEN
-    RETURN;
+  IF p_id IS NOT NULL THEN
+    PERFORM {schema}.session_know_v1(s, p_hash, p_digest, p_fence, p_n, p_remember);
   END IF;
-  INSERT INTO {schema}.known VALUES (s.id, p_hash, clock_timestamp() + p_remember, p_digest, p_fence, p_n)
-    ON CONFLICT (session, id) DO UPDATE
-      SET until = excluded.until, digest = excluded.digest, fence = excluded.fence, n = excluded.n;
-  -- A new ID looks at the 4 after it: so at most a quarter of them has expired.
-  DELETE FROM {schema}.known WHERE session = s.id AND until <= clock_timestamp() AND id IN
-    (SELECT id FROM {schema}.known WHERE session = s.id AND id > p_hash ORDER BY id LIMIT 4);
 END $$;

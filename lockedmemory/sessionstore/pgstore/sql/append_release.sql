@@ -5,7 +5,7 @@
 -- ⚑ No error of the release changes the reply of the append.
 CREATE FUNCTION {schema}.append_release_v1(
   p_lock_namespace text, p_owner text,
-  p_namespace text, p_name text, p_fence bigint, p_accepted bigint, p_awaited bigint, p_first boolean,
+  p_namespace text, p_name text, p_fence bigint, p_accepted bigint, p_awaited bigint, p_since bigint, p_first boolean,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_n bigint, p_op uuid, p_history_fence bigint, p_history_n bigint, p_history_sub bigint,
   p_messages bytea[],
@@ -17,8 +17,8 @@ DECLARE
   setting text;
 BEGIN
   SELECT * INTO outcome, mark_fence, mark_n FROM {schema}.append_v1(
-      p_namespace, p_name, p_fence, p_accepted, p_awaited, p_first, p_idle, p_limits, p_n, p_op, p_history_fence,
-      p_history_n, p_history_sub, p_messages, p_id, p_hash, p_digest, p_remember);
+      p_namespace, p_name, p_fence, p_accepted, p_awaited, p_since, p_first, p_idle, p_limits, p_n, p_op,
+      p_history_fence, p_history_n, p_history_sub, p_messages, p_id, p_hash, p_digest, p_remember);
   released := false;
   IF outcome NOT IN (0, 1) THEN
     RETURN;

@@ -5,7 +5,7 @@
 --
 -- ⚑ One query reads all: it sees one moment.
 CREATE FUNCTION {schema}.read_v1(
-  p_namespace text, p_name text, p_shows boolean, p_fence bigint, p_accepted bigint, p_awaited bigint,
+  p_namespace text, p_name text, p_shows boolean, p_fence bigint, p_accepted bigint, p_awaited bigint, p_since bigint,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_backward boolean, p_from bigint[], p_limit bigint,   -- token, n and sub
   p_id bytea, p_hash uuid,                               -- p_id is null: no ID
@@ -24,7 +24,7 @@ BEGIN
   IF p_shows THEN
     PERFORM {schema}.durable_v1(true, current_setting('synchronous_commit'));
     s := {schema}.session_lock_v1(p_namespace, p_name);
-    refusal := {schema}.session_barred_v1(s, p_fence, p_accepted, p_awaited);
+    refusal := {schema}.session_barred_v1(s, p_fence, p_accepted, p_awaited, p_since);
     IF refusal = 0 AND p_fence < s.fence THEN
       refusal := 4;
     END IF;
@@ -57,8 +57,9 @@ BEGIN
           array_agg(n ORDER BY fence, n, sub) AS ns, array_agg(sub ORDER BY fence, n, sub) AS subs
         FROM {schema}.exchange
         WHERE session = s.id AND pinned AND NOT p_next AND s.kept_until > clock_timestamp()) AS pins ON true)
-    SELECT 0, h.fence, zero, h.revision, coalesce(h.oldest_fence, 9223372036854775807), coalesce(h.oldest_n, 0),
-      coalesce(h.oldest_sub, 0), h.known_n IS NOT NULL, h.fences, h.ns, h.subs,
+    SELECT (CASE WHEN h.known_n = 0 THEN h.known_fence ELSE 0 END)::integer, h.fence, zero, h.revision,
+      coalesce(h.oldest_fence, 9223372036854775807), coalesce(h.oldest_n, 0), coalesce(h.oldest_sub, 0),
+      coalesce(h.known_n, 0) > 0, h.fences, h.ns, h.subs,
       coalesce(e.fence, 0), coalesce(e.n, 0), coalesce(e.sub, 0), e.id, e.messages, coalesce(e.pinned, false)
     FROM header AS h
     LEFT JOIN LATERAL (

@@ -2,7 +2,7 @@
 -- all exchanges, and a delete the IDs, too. A fork puts exchanges into a session without one. Reply: the
 -- outcome, and the mark's token and n.
 CREATE FUNCTION {schema}.replace_v1(
-  p_namespace text, p_name text, p_fence bigint, p_accepted bigint, p_awaited bigint, p_first boolean,
+  p_namespace text, p_name text, p_fence bigint, p_accepted bigint, p_awaited bigint, p_since bigint, p_first boolean,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_n bigint, p_op uuid, p_kind text,                    -- replace, clear, delete or fork
   p_history bigint[], p_from bigint[], p_to bigint[],    -- token, n and sub
@@ -23,7 +23,7 @@ BEGIN
   s := {schema}.session_lock_v1(p_namespace, p_name);
   mark_fence := s.fence;
   mark_n := s.n;
-  outcome := {schema}.session_barred_v1(s, p_fence, p_accepted, p_awaited);
+  outcome := {schema}.session_barred_v1(s, p_fence, p_accepted, p_awaited, p_since);
   IF outcome = 0 AND p_kind = 'replace' AND {schema}.session_gone_v1(s, p_fence, p_history) THEN
     outcome := 6; -- gone
   ELSIF outcome = 0 THEN

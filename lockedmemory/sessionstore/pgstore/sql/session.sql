@@ -4,7 +4,7 @@
 -- tables have grown. So the functions that a driver calls demand the indexes.
 --
 -- Outcomes are those of storedriver.Outcome: 0 done, 1 known, 2 conflict, 3 taken, 4 stale, 5 unowned, 6
--- gone, 7 range, 8 full, 9 deleted, 10 not empty.
+-- gone, 7 range, 8 full, 9 deleted, 10 not empty, 11 stopped, 12 superseded, 13 ended, 14 later.
 
 -- Locks the row of a session, and removes what has expired.
 -- ⚑ The row is locked before the clock is read: the call may have waited for the row.
@@ -28,25 +28,46 @@ BEGIN
       WHERE namespace = p_namespace AND name = p_name RETURNING * INTO s;
   END IF;
   IF s.exchanges = 0 AND s.fence > 0 AND s.kept_until <= now - interval '24 hours' THEN
-    UPDATE {schema}.session SET fence = 0, n = 0, op = NULL, state = 'empty', deleted = 0
+    UPDATE {schema}.session SET fence = 0, n = 0, op = NULL, state = 'empty', deleted = 0, stopped = 0
       WHERE namespace = p_namespace AND name = p_name RETURNING * INTO s;
   END IF;
   RETURN s;
 END $$;
 
--- Refuses a lease that was overtaken, or that waited through a Delete, or that is too old for an unknown
--- session, see storedriver.OldToken.
+-- Refuses a lease that waited through a stop or a Delete, or that was overtaken, or that is too old for an
+-- unknown session, see storedriver.OldToken.
 CREATE FUNCTION {schema}.session_barred_v1(s {schema}.session, p_fence bigint, p_accepted bigint,
-  p_awaited bigint) RETURNS integer
+  p_awaited bigint, p_since bigint) RETURNS integer
 LANGUAGE plpgsql AS $$
 BEGIN
   RETURN CASE
+    WHEN p_since > 0 AND p_since < s.stopped THEN 13
     WHEN p_accepted > 0 AND p_accepted < s.fence AND s.fence < p_fence THEN 4
     WHEN p_awaited > 0 AND p_awaited < s.deleted AND s.deleted < p_fence THEN 9
     WHEN s.exchanges = 0 AND s.fence = 0
       AND to_timestamp(p_fence / 1e6) < clock_timestamp() - interval '23 hours' THEN 5
     ELSE 0
   END;
+END $$;
+
+-- Returns what became of an ID: 1 known, 11 stopped, 12 superseded, or 0 if it is open and has arrived.
+CREATE FUNCTION {schema}.session_fate_v1(s {schema}.session, p_id uuid) RETURNS bigint LANGUAGE sql
+  RETURN (SELECT CASE WHEN n > 0 THEN 1 ELSE fence END FROM {schema}.known
+    WHERE session = s.id AND id = p_id AND until > clock_timestamp());
+
+-- Remembers an ID, see known. Returns p_fence.
+CREATE FUNCTION {schema}.session_know_v1(s {schema}.session, p_id uuid, p_digest uuid, p_fence bigint, p_n bigint,
+  p_remember interval) RETURNS bigint
+LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO {schema}.known VALUES (s.id, p_id, clock_timestamp() + p_remember, p_digest, p_fence, p_n)
+    ON CONFLICT (session, id) DO UPDATE
+      SET until = excluded.until, digest = excluded.digest, fence = excluded.fence, n = excluded.n;
+  -- A new ID looks at the 4 after it: so at most a quarter of them has expired.
+  -- ⚑ By ctid: a plan for a small table would read all IDs of the session.
+  DELETE FROM {schema}.known WHERE until <= clock_timestamp() AND ctid = ANY
+    (ARRAY(SELECT ctid FROM {schema}.known WHERE session = s.id AND id > p_id ORDER BY id LIMIT 4));
+  RETURN p_fence;
 END $$;
 
 -- ⚑ Reports whether the exchanges that a lease has read or stored have disappeared, and no Clear says why.
@@ -128,7 +149,7 @@ DECLARE
 BEGIN
   s.kept_until := CASE WHEN s.exchanges = 0 THEN now WHEN p_idle IS NULL THEN 'infinity' ELSE now + p_idle END;
   UPDATE {schema}.session SET fence = s.fence, n = s.n, op = s.op, state = s.state, deleted = s.deleted,
-      revision = s.revision, exchanges = s.exchanges, kept_until = s.kept_until,
+      stopped = s.stopped, newest = s.newest, revision = s.revision, exchanges = s.exchanges, kept_until = s.kept_until,
       sweep_at = least(s.sweep_at,
         s.kept_until + CASE WHEN s.exchanges = 0 THEN interval '24 hours' ELSE interval '0' END)
     WHERE namespace = s.namespace AND name = s.name;

@@ -10,6 +10,8 @@ CREATE TABLE {schema}.session (
   op          uuid,                            -- the write that has taken the mark
   state       text NOT NULL DEFAULT 'empty',   -- under the token of the mark: empty, cleared or begun
   deleted     bigint NOT NULL DEFAULT 0,       -- the token of the last Delete
+  stopped     bigint NOT NULL DEFAULT 0,       -- and of the last stop
+  newest      uuid,                            -- the ID that has arrived last, see known
   revision    bigint NOT NULL DEFAULT 0,       -- at least the highest sub-place given out; changes with the history
   exchanges   bigint NOT NULL DEFAULT 0,       -- how many rows of exchange
   kept_until  timestamptz NOT NULL DEFAULT clock_timestamp(), -- of the exchanges; without one, the last use
@@ -38,7 +40,8 @@ CREATE TABLE {schema}.exchange (
 -- Few exchanges are pinned, so most writes change the primary key alone.
 CREATE INDEX exchange_pinned ON {schema}.exchange (session, fence, n, sub) WHERE pinned;
 
--- A message ID, and the place of its exchange.
+-- A message ID, and the place of its exchange. With n 0, it has no exchange, and fence is the outcome: 11
+-- stopped, 12 superseded. 0: it has arrived.
 CREATE TABLE {schema}.known (
   session bigint NOT NULL,
   id      uuid NOT NULL,      -- the first 16 bytes of its SHA-256
