@@ -37,6 +37,7 @@
 //   - Floor: Stop(id) shows the store the token of a free lock. An expired holder writes.
 //   - Mark: Stop(id) shows the store the token of its ask. The work writes without its message.
 //   - Older: Stop(id) shows more if the mark was above its ask. A lease lost in a failover writes.
+//   - Handed: unless the mark lies in the block of another holder. A local handoff's turn ends.
 //   - AskAgain: Stop(id) with a grace asks again at its end. A repeat begun in the grace writes.
 //   - ShowID: Stop("") closes the work of the grant that it asked. A redelivery is answered.
 //   - EndedClose: an Answer ended by Stop("") closes its message. The message stays open.
@@ -338,6 +339,7 @@ func (w *world) access(p *player, id string, write bool) outcome {
 	case write && fate != "":
 		return fate
 	case p.token < w.mark:
+		w.check(!p.holds() || p.held.asked || p.accessed == 0 || w.failedOver || p.isStopped(), "player %d is ended by a Stop of other work", p.uid)
 		return stale
 	}
 	w.mark, p.accessed = p.token, when(fate == "", p.token, p.accessed)
@@ -700,8 +702,10 @@ func (w *world) stopMessage(id string, grace int) bool {
 	c.mark = when(w.has("Mark"), shown, 0)
 	o, was := w.close(c)
 	if o != answered && was > reply.fence && w.has("Older") {
-		now := w.ask(0, "", 0).fence
-		w.close(closing{mark: when(now < was, was+1, now)})
+		now := w.ask(0, "", 0)
+		if handed := !now.new && now.fence < was && was <= now.fence+block; !handed || !w.has("Handed") {
+			w.close(closing{mark: when(now.fence < was, was+1, now.fence)})
+		}
 	}
 	if o != answered && grace > 0 && w.has("AskAgain") {
 		if reply := w.ask(0, id, 0); reply.asked {
@@ -750,6 +754,11 @@ func (w *world) judgeEntry(p *player, id string) {
 		w.check(!all || id == "" || id != s.work, "player %d answers a message that Stop without an ID has closed", p.uid)
 		w.check(!all || !known && !old || p.write && p.local && p.began > p.sent, "player %d stores after Stop without an ID; known %t, old %t", p.uid, known, old)
 	}
+}
+
+// isStopped reports whether a Stop may have ended the work of a lease.
+func (p *player) isStopped() bool {
+	return slices.ContainsFunc(p.calls, func(s *call) bool { return s.id == "" || s.id == p.id })
 }
 
 // judgeStop judges a lease that was asked, or that the store calls ended. If a failover loses an
