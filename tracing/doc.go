@@ -20,16 +20,17 @@
 //	lockedmemory.turn    lockedmemory.answer    lockedmemory.load
 //	lockedmemory.save    lockedmemory.append
 //	lockedmemory.replace lockedmemory.clear     lockedmemory.delete
-//	lockedmemory.fork    lockedmemory.save_once
+//	lockedmemory.fork    lockedmemory.save_once lockedmemory.stop
 //
 // A lost lease is the event distlock.lost on the span that was current when the lease was acquired. If
 // that span has ended, the event has a span distlock.lost of its own in the same trace.
 // A distlock.acquire that found the lock busy is linked to the span under which the last known holder
-// had acquired the lock. The link crosses processes: the lock carries the trace context.
+// had acquired the lock. The link crosses processes: the lock carries the trace context. In the same way, a
+// lockedmemory.stop is linked to the turn that it has ended.
 //
 // The attribute lock_key is the key, hashed unless [WithKeyAttribute] sets another mode. The outcomes
-// busy, timeout and cancelled are results of contention. Every other failure sets the span's status to
-// error and records the error.
+// busy, timeout and cancelled are results of contention, and interrupted of a Stop. Every other failure sets
+// the span's status to error and records the error.
 //
 // # Metrics
 //

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
 )
 
 // bounds are the upper bounds of the histograms' buckets in seconds: from one request to a server nearby
@@ -28,9 +29,9 @@ const (
 
 // metrics measures operations. A nil *metrics measures nothing.
 type metrics struct {
-	acquire, hold                    metric.Float64Histogram
-	waiters, held                    metric.Int64UpDownCounter
-	lost, renewals, stale, conflicts metric.Int64Counter
+	acquire, hold                                 metric.Float64Histogram
+	waiters, held                                 metric.Int64UpDownCounter
+	lost, renewals, stale, conflicts, interrupted metric.Int64Counter
 
 	mu         sync.Mutex
 	made       map[labels]*options
@@ -57,7 +58,7 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 		return nil, nil
 	}
 	m := &metrics{made: make(map[labels]*options), namespaces: make(map[string]bool)}
-	var errs [8]error
+	var errs [9]error
 	m.acquire, errs[0] = meter.Float64Histogram("distlock.acquire.duration", metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries(bounds...), metric.WithDescription("Time from the call of Acquire to its end."))
 	m.hold, errs[1] = meter.Float64Histogram("distlock.hold.duration", metric.WithUnit("s"),
@@ -74,6 +75,8 @@ func newMetrics(meter metric.Meter) (*metrics, error) {
 		metric.WithDescription("Writes that the store refused because a later lease had written."))
 	m.conflicts, errs[7] = meter.Int64Counter("sessionstore.conflicts", metric.WithUnit("{write}"),
 		metric.WithDescription("Writes that the store refused because their ID was used for other messages."))
+	m.interrupted, errs[8] = meter.Int64Counter("lockedmemory.interrupted_turns", metric.WithUnit("{turn}"),
+		metric.WithDescription("Turns that a Stop or a newer message has ended."))
 	return m, errors.Join(errs[:]...)
 }
 
@@ -100,6 +103,10 @@ func (m *metrics) end(ctx context.Context, op *distlock.Operation) {
 			with.handoff = op.Handoff
 		}
 		m.acquire.Record(ctx, op.Wait.Seconds(), m.optionsFor(with).record...)
+	case lockedmemory.OpTurn, lockedmemory.OpAnswer:
+		if op.Outcome == distlock.OutcomeInterrupted {
+			m.interrupted.Add(ctx, 1, backend.add...)
+		}
 	case distlock.OpExtend:
 		if op.Scheduled && isError(op.Outcome) {
 			m.renewals.Add(ctx, 1, m.optionsFor(with).add...)
@@ -167,7 +174,7 @@ func (m *metrics) makeLocked(with labels) *options {
 // rise from nothing to 1.
 func (m *metrics) zeroLocked(with labels, made *options) {
 	ctx := context.Background() // no exemplar
-	for _, counter := range []metric.Int64Counter{m.lost, m.stale, m.conflicts} {
+	for _, counter := range []metric.Int64Counter{m.lost, m.stale, m.conflicts, m.interrupted} {
 		counter.Add(ctx, 0, made.add...)
 	}
 	for _, with.outcome = range renewalFailures {

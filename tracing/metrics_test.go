@@ -197,7 +197,7 @@ func TestMetrics_countersBeginAtZero(t *testing.T) {
 	must(t, err)
 	points := collect(t, reader)
 	for _, name := range []string{
-		"distlock.lost", "sessionstore.stale_writes", "sessionstore.conflicts",
+		"distlock.lost", "sessionstore.stale_writes", "sessionstore.conflicts", "lockedmemory.interrupted_turns",
 		"distlock.renew.failures outcome=unavailable", "distlock.renew.failures outcome=refused",
 		"distlock.renew.failures outcome=unknown", "distlock.renew.failures outcome=lost",
 		"distlock.renew.failures outcome=failed",
@@ -244,7 +244,7 @@ func TestMetrics_atMost24AttributeSets(t *testing.T) {
 		distlock.OpLost:      {distlock.OutcomeLost},
 		lockedmemory.OpSave:  {distlock.OutcomeStale},
 		lockedmemory.OpClear: {distlock.OutcomeConflict},
-		lockedmemory.OpTurn:  {distlock.OutcomeDone},
+		lockedmemory.OpTurn:  {distlock.OutcomeDone, distlock.OutcomeInterrupted},
 	} {
 		ops := []distlock.Operation{}
 		for _, outcome := range outcomes {
@@ -276,8 +276,8 @@ func TestMetrics_atMost24AttributeSets(t *testing.T) {
 	if acquires != 11 || len(points) > 24 {
 		t.Errorf("%d attribute sets, %d of calls of Acquire: %q", len(points), acquires, slices.Sorted(maps.Keys(points)))
 	}
-	for _, name := range []string{"stale_writes", "conflicts"} {
-		if got := points["sessionstore."+name+" backend=memory"].sum; got != 1 {
+	for _, name := range []string{"sessionstore.stale_writes", "sessionstore.conflicts", "lockedmemory.interrupted_turns"} {
+		if got := points[name+" backend=memory"].sum; got != 1 {
 			t.Errorf("%s is %v", name, got)
 		}
 	}

@@ -184,7 +184,7 @@ func (t *Tracing) lost(ctx context.Context, span trace.Span, op *distlock.Operat
 func isError(outcome distlock.Outcome) bool {
 	switch outcome {
 	case distlock.OutcomeAcquired, distlock.OutcomeDone,
-		distlock.OutcomeBusy, distlock.OutcomeTimeout, distlock.OutcomeCancelled:
+		distlock.OutcomeBusy, distlock.OutcomeTimeout, distlock.OutcomeCancelled, distlock.OutcomeInterrupted:
 		return false
 	}
 	return true

@@ -12,6 +12,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -23,6 +24,8 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 	"github.com/belugalock/belugalock/tracing"
 )
 
@@ -313,6 +316,54 @@ func TestTurn_waitHeldExchanges(t *testing.T) {
 			t.Errorf("the span of the Load has %v", load.Attributes)
 		}
 	})
+}
+
+// A stopped turn is one interrupted turn, and nothing that an alert counts. The Stop leads to it.
+func TestStop_interruptedTurn(t *testing.T) {
+	for _, interruptible := range []bool{true, false} { // or the store ends the turn before its context ends
+		synctest.Test(t, func(t *testing.T) {
+			reader := sdkmetric.NewManualReader()
+			s := setupOn(t, memlock.NewDriver(), sdktrace.AlwaysSample(),
+				&distlock.Options{Interruptible: interruptible, Logger: slog.New(slog.DiscardHandler)},
+				tracing.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+			sessions, err := memstore.NewDriver(nil)
+			must(t, err)
+			store, err := sessionstore.New(sessions, lockedmemory.FixedKey(session), sessionstore.JSON[string]{}, nil)
+			must(t, err)
+			memory, err := lockedmemory.New(store, s.locker, lockedmemory.FixedKey(session), nil)
+			must(t, err)
+			_, err = memory.Answer(t.Context(), "id", "q", func(ctx context.Context) ([]string, error) {
+				if _, err := memory.Stop(context.Background(), "id", 0); err != nil {
+					t.Errorf("Stop: %v", err)
+				}
+				if interruptible {
+					<-ctx.Done()
+					if err := memory.Save(ctx, "q", "a"); !errors.Is(err, distlock.ErrLost) {
+						t.Errorf("Save: %v", err)
+					}
+				}
+				return []string{"a"}, nil
+			})
+			if !errors.Is(err, lockedmemory.ErrStopped) {
+				t.Errorf("Answer: %v", err)
+			}
+			answer := s.span(t, "lockedmemory.answer")
+			linksTo(t, s.span(t, "lockedmemory.stop"), answer.SpanContext)
+			for _, span := range s.spans.GetSpans() {
+				outcome := attributes(span)["distlock.outcome"].AsString()
+				if want := span.Name == "lockedmemory.answer" || strings.HasPrefix(span.Name, "lockedmemory.save"); want != (outcome == "interrupted") ||
+					span.Status.Code != codes.Unset {
+					t.Errorf("%s has the outcome %s and the status %v", span.Name, outcome, span.Status)
+				}
+			}
+			points := collect(t, reader)
+			for name, want := range map[string]float64{"lockedmemory.interrupted_turns": 1, "sessionstore.stale_writes": 0, "distlock.lost": 0} {
+				if p, there := points[name+" backend=memory"]; !there || p.sum != want {
+					t.Errorf("%s is %v, %t, want %v", name, p.sum, there, want)
+				}
+			}
+		})
+	}
 }
 
 // A turn may have ended before its loss is reported. The trace still shows the loss.

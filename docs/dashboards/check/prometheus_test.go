@@ -255,7 +255,7 @@ func (r run) exemplarLeadsToAWaiter(t *testing.T) {
 
 // A backend has at most 24 attribute sets in each process. A histogram counts as one.
 func (r run) seriesAreFew(t *testing.T) {
-	sets := r.query(t, `count by (instance, distlock_backend) ({__name__=~"(distlock|sessionstore)_.+", __name__!~".+_(bucket|sum)"})`)
+	sets := r.query(t, `count by (instance, distlock_backend) ({__name__=~"(distlock|sessionstore|lockedmemory)_.+", __name__!~".+_(bucket|sum)"})`)
 	if len(sets) != len(incidents.Instances) {
 		t.Errorf("%d instances have metrics, want %d", len(sets), len(incidents.Instances))
 	}
