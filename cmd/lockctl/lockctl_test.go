@@ -141,20 +141,22 @@ func TestUsage_badInputSaysWhatToDo(t *testing.T) {
 		"doctor":                      "use --url or LOCKCTL_URL",
 		"doctor --url redis://h:port": "a port must be a number",
 		"doctor --url redis://127.0.0.1:1 --store http://h": `the scheme "http" is not known`,
-		"list --url mem://":                   "lockctl cannot reach",
-		"list --url nonsense":                 "it has no scheme",
-		"list --url redis://h/0?ttl=x":        "ttl is not a duration",
-		"list --url redis://h --limit 0":      "must be at least 1",
-		"list -o yaml":                        "must be table or json",
-		"list extra":                          `the argument "extra" is one too many`,
-		"list --long":                         "--long is unknown; see lockctl list -h",
-		"list -x":                             "-x is unknown; see lockctl list -h",
-		"lisst":                               `unknown command "lisst"`,
-		"session lisst":                       `unknown command "lisst"`,
-		"show":                                "the argument KEY is missing",
-		"release k --url redis://h":           "--token is missing",
-		"release k --url redis://h --token x": `--token is "x", but must be a number`,
-		"session show s --url redis://h --limit 0":                      "must be at least 1",
+		"list --url mem://":                        "lockctl cannot reach",
+		"list --url nonsense":                      "it has no scheme",
+		"list --url redis://h/0?ttl=x":             "ttl is not a duration",
+		"list --url redis://h --limit 0":           "must be at least 1",
+		"list -o yaml":                             "must be table or json",
+		"list extra":                               `the argument "extra" is one too many`,
+		"list --long":                              "--long is unknown; see lockctl list -h",
+		"list -x":                                  "-x is unknown; see lockctl list -h",
+		"lisst":                                    `unknown command "lisst"`,
+		"session lisst":                            `unknown command "lisst"`,
+		"show":                                     "the argument KEY is missing",
+		"release k --url redis://h":                "--token is missing",
+		"release k --url redis://h --token x":      `--token is "x", but must be a number`,
+		"stop s --url redis://h --grace x":         `--grace is "x", but must be a time, as 10s`,
+		"stop s --url redis://h --grace -1s":       "--grace is -1s, but must not be negative",
+		"session show s --url redis://h --limit 0": "must be at least 1",
 		"session list --store redlock+redis://a,b,c/0?restart_delay=1m": "keeps no sessions",
 		"session list --store redis://h/0?namespace={":                  "braces",
 	} {
@@ -174,7 +176,7 @@ func TestUsage_badInputSaysWhatToDo(t *testing.T) {
 var oneVoice = regexp.MustCompile(`^lockctl: .*; see lockctl[ a-z]* -h\n$`)
 
 func TestHelp_fits80Columns(t *testing.T) {
-	for _, line := range []string{"", "list", "show", "release", "doctor", "session", "session list",
+	for _, line := range []string{"", "list", "show", "release", "stop", "doctor", "session", "session list",
 		"session show", "session verify", "session delete"} {
 		fits(t, 80, lockctl(t, append(strings.Fields(line), "-h")...).is(t, 0, "Usage:").out)
 	}
@@ -206,10 +208,12 @@ func TestExitCodes_unavailableRefusedUnsupported(t *testing.T) {
 		{"session verify s", down, exitUnavailable, "does not answer"},
 		{"session delete s --yes", down, exitUnavailable, "does not answer"},
 		{"show odd", server.URL(), exitRefused, "another program"},
+		{"stop s --id m --yes", down, exitUnavailable, "unavailable"},
 		{"list", bare, exitRefused, "Migrate"},
 		{"session list", bare, exitRefused, "Migrate"},
 		{"list", quorum, exitUnsupported, "cannot list its locks"},
 		{"release k --token 1", quorum, exitUnsupported, "cannot end a lock"},
+		{"stop s --store " + server.URL(), quorum, exitUnsupported, "cannot stop a turn"},
 		{"show k", quorum, exitUnavailable, "unavailable"},
 	} {
 		t.Run(c.line, func(t *testing.T) {

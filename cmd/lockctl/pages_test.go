@@ -28,6 +28,14 @@ var promises = map[string]struct {
 		},
 		mistyped: "the lock is free; nothing was changed",
 	},
+	"stop KEY": {
+		prints:   []string{"Stopped. Nothing more of it is stored."},
+		mistyped: "the lock is free, so no turn runs; nothing was changed",
+	},
+	"stop KEY --id ID": {
+		prints:   []string{"Stopped. Nothing more of it is stored."},
+		mistyped: "not confirmed; nothing was changed",
+	},
 	"session show KEY":   {prints: []string{"PLACE  GRANTED  ID", "order-1"}, mistyped: "the session has no exchange"},
 	"session verify KEY": {prints: []string{"No problem was found."}, mistyped: "the session has no exchange"},
 	"session fork KEY TO": {
@@ -99,7 +107,8 @@ func TestRunbook_listWithoutTheRightToScan(t *testing.T) {
 	}
 }
 
-// An operator with the documented rights may look, and may end a lock with those of the program. doctor
+// An operator with the documented rights may look, and with those of the program may end a lock and stop a
+// turn. doctor
 // finds no right that is missing.
 func TestOperator_documentedRights(t *testing.T) {
 	server := servers.StartRedis(t, "--appendonly", "yes", "--lazyfree-lazy-expire", "yes")
@@ -130,6 +139,10 @@ func TestOperator_documentedRights(t *testing.T) {
 	lockctl(t, release...).is(t, exitRefused, "lacks a right")
 	grant(docs.LockRights)
 	lockctl(t, release...).is(t, 0, "Released.")
+	stop := []string{"stop", sceneKey, "--yes", "--grace", "1ms"}
+	lockctl(t, stop...).is(t, exitRefused, "lacks a right")
+	grant(docs.Place{Page: docs.LockRights.Page, Heading: "## Rights for sessions"})
+	lockctl(t, stop...).is(t, 0, "Stopped.")
 }
 
 // Each URL of a page reaches its server, with the user and the password in it.

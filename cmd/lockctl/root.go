@@ -127,7 +127,7 @@ func (t *tool) root() *cobra.Command {
 	flags.StringVar(&t.url, "url", "", "URL of the locks (default $LOCKCTL_URL)")
 	flags.StringVar(&t.store, "store", "", "URL of the sessions (default $LOCKCTL_STORE, then --url)")
 	flags.StringVarP(&t.output, "output", "o", "table", "table or json")
-	root.AddCommand(t.listCommand(), t.showCommand(), t.releaseCommand(), t.sessionCommand(),
+	root.AddCommand(t.listCommand(), t.showCommand(), t.releaseCommand(), t.stopCommand(), t.sessionCommand(),
 		t.doctorCommand())
 	return root
 }
@@ -139,7 +139,7 @@ func flagError(err error) error {
 	var unknown *pflag.NotExistError
 	switch {
 	case errors.As(err, &invalid):
-		kind := map[string]string{"bool": "true or false"}[invalid.GetFlag().Value.Type()]
+		kind := map[string]string{"bool": "true or false", "duration": "a time, as 10s"}[invalid.GetFlag().Value.Type()]
 		return fmt.Errorf("--%s is %q, but must be %s", invalid.GetFlag().Name, invalid.GetValue(), cmp.Or(kind, "a number"))
 	case errors.As(err, &lacking):
 		return fmt.Errorf("--%s needs a value", lacking.GetFlag().Name)
