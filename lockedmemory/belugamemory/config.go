@@ -31,16 +31,17 @@ type configuration struct {
 
 // options are the Options of a ProviderConfig, without the observer.
 type options struct {
-	Busy         busy     `json:"busy"`
-	IdleTTL      duration `json:"idle_ttl"`
-	MaxExchanges int      `json:"max_exchanges"`
-	MaxHold      duration `json:"max_hold"`
-	Namespace    string   `json:"namespace"`
-	SessionID    string   `json:"session_id"`
-	Store        string   `json:"store"`
-	TTL          duration `json:"ttl"`
-	Wait         duration `json:"wait"`
-	Window       int      `json:"window"`
+	Busy          busy     `json:"busy"`
+	IdleTTL       duration `json:"idle_ttl"`
+	Interruptible bool     `json:"interruptible"`
+	MaxExchanges  int      `json:"max_exchanges"`
+	MaxHold       duration `json:"max_hold"`
+	Namespace     string   `json:"namespace"`
+	SessionID     string   `json:"session_id"`
+	Store         string   `json:"store"`
+	TTL           duration `json:"ttl"`
+	Wait          duration `json:"wait"`
+	Window        int      `json:"window"`
 }
 
 type busy lockedmemory.BusyPolicy

@@ -48,6 +48,8 @@ func TestNew_optionsOfTheLock(t *testing.T) {
 			func(o distlock.Options) bool { return o.Wait == 7*time.Second }},
 		"wait for ever": {values{"wait": time.Duration(-1)}, values{"wait": "-1s"},
 			func(o distlock.Options) bool { return o.Wait < 0 }},
+		"interruptible": {values{"interruptible": true}, values{"interruptible": true},
+			func(o distlock.Options) bool { return o.Interruptible }},
 		"namespace": {values{"namespace": "app-ü"}, values{"namespace": "app-ü"},
 			func(o distlock.Options) bool { return o.Namespace == "app-ü" }},
 	} {
@@ -218,6 +220,7 @@ func TestNew_optionsAreThoseOfTheDocumentation(t *testing.T) {
 var wrongValues = map[string][]any{
 	"busy":          {"", "Queue", "no", true, 1, []any{"queue"}, map[string]any{}},
 	"idle_ttl":      {"", "1", 3600, 3600.0, time.Duration(0), "0s", "-1s", "999ms", "1s1ns", "87601h", "1 hour", true},
+	"interruptible": {"", "true", 1, 0.0},
 	"max_exchanges": {"", "3", -1, 0.5, 1e10, int64(1_000_000_001), true, math.NaN(), json.Number("x")},
 	"max_hold":      {"", "0", "0s", "-1s", 600, 600.0, true},
 	"namespace":     {"", "a{b", "a}b", "a\nb", "a\xffb", strings.Repeat("n", 121), 1, true},

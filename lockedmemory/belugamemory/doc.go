@@ -26,7 +26,8 @@
 // no effect. docs/reference/beluga.md has values and defaults of the Options. All but observer may come from
 // JSON:
 //
-//	busy, idle_ttl, max_exchanges, max_hold, namespace, observer, session_id, store, ttl, wait, window
+//	busy, idle_ttl, interruptible, max_exchanges, max_hold, namespace, observer, session_id, store, ttl, wait,
+//	window
 //
 // # Errors
 //
@@ -40,6 +41,7 @@
 //	core.ErrNotFound       the session was deleted or has expired
 //	ErrOutcomeUnknown      a write without an ID got no answer: a retry could do it twice
 //	ErrLockLost            the lease was lost: repeat the turn
+//	ErrInterrupted         a Stop or an Interrupt has ended the turn, or the message is stopped
 //	ErrShuttingDown        the memory was closed: ask another instance
 //	core.ErrInvalidInput   every other error; the text says what to change
 //

@@ -15,6 +15,9 @@ const (
 	// ErrShuttingDown is the code of distlock.ErrClosed: the memory, the Runner or the Locker was closed.
 	// Ask another instance.
 	ErrShuttingDown = codes.ShuttingDown
+	// ErrInterrupted is the code of distlock.ErrInterrupted: a Stop or an Interrupt has ended the turn or the
+	// run. It is also that of lockedmemory.ErrStopped and ErrSuperseded: the message is never answered.
+	ErrInterrupted = codes.Interrupted
 )
 
 // Retryable reports whether the same call can be repeated, on this instance. Then nothing was done, or

@@ -72,6 +72,15 @@ func TestErrors_everySentinelHasItsCode(t *testing.T) {
 	}
 }
 
+// A message that is never answered decides the code, whatever else the error says.
+func TestErrors_O_stopped_decides(t *testing.T) {
+	for _, closed := range []error{lockedmemory.ErrStopped, lockedmemory.ErrSuperseded} {
+		for _, other := range sentinels {
+			mustHaveCode(t, saved(t, fmt.Errorf("%w: %w", other.sentinel, closed)), ErrInterrupted, closed)
+		}
+	}
+}
+
 // An error of a cancelled caller is not retryable. An invalid input stays an invalid input.
 func TestErrors_cancelledCaller_notRetryable(t *testing.T) {
 	for name, want := range sentinels {
@@ -88,7 +97,7 @@ func TestErrors_cancelledCaller_notRetryable(t *testing.T) {
 
 // Every new sentinel needs a code.
 func TestErrors_everySentinelIsListed(t *testing.T) {
-	sentinel := regexp.MustCompile(`(?m)^(?:var |\t)(Err[A-Z]\w*) += `)
+	sentinel := regexp.MustCompile(`(?m)^(?:var |\t)(Err[A-Z]\w*)(?: error)? += `)
 	for name, dir := range map[string]string{"distlock": "../../distlock", "sessionstore": "../sessionstore", "lockedmemory": ".."} {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
 		found := 0

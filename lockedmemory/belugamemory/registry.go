@@ -52,7 +52,7 @@ func (c *configuration) open() (m *Memory, err error) {
 		}
 	}()
 	locker, err := servers.Open(distlock.Options{Namespace: c.Namespace, TTL: time.Duration(c.TTL), Wait: time.Duration(c.Wait),
-		MaxHold: time.Duration(c.MaxHold), Observer: c.observer})
+		MaxHold: time.Duration(c.MaxHold), Interruptible: c.Interruptible, Observer: c.observer})
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,10 @@ type Options struct {
 	Busy      lockedmemory.BusyPolicy // what a run does while its session is busy; default Queue
 	MaxHold   time.Duration           // the lease of a cancelled run ends at this age; default 10 min
 
+	// Interruptible ends the context of a run at once when it is stopped, by a subscription of the Locker.
+	// Default: at the next renewal.
+	Interruptible bool
+
 	// IdleTTL is how long a session is kept after its last run: 1 s or more, in whole milliseconds.
 	// Default: for ever. Runners of one process agree on it for a URL and namespace.
 	IdleTTL time.Duration
@@ -73,7 +77,7 @@ func (o *Options) withDefaults() (Options, error) {
 // ofLocks returns the options of the Locker. The waits of runs are not among them, so that Runners with
 // different waits share the Locker.
 func (o *Options) ofLocks() distlock.Options {
-	return distlock.Options{Namespace: o.Namespace, TTL: o.TTL, Observer: o.Observer}
+	return distlock.Options{Namespace: o.Namespace, TTL: o.TTL, Interruptible: o.Interruptible, Observer: o.Observer}
 }
 
 // ofSessions returns what the store keeps.

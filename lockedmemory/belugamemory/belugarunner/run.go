@@ -1,6 +1,7 @@
 package belugarunner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -150,7 +151,7 @@ func (r *run) ask(ctx context.Context, beluga *runtime.Runner, input schema.Mess
 }
 
 // linger keeps the lease of a cancelled run until its worker and a Save under way have ended, or until a
-// loss or the latest time.
+// loss, a StopSession or the latest time.
 func (r *run) linger(beluga *runtime.Runner, latest time.Time) {
 	limited, cancel := context.WithDeadline(r.lease.Context(), latest)
 	defer cancel()
@@ -251,10 +252,15 @@ func (r *run) update(ctx context.Context, session *runtime.Session) error {
 	if r.own != nil && r.owns { // its Update is one write
 		ctx = lastwrite.Announce(ctx)
 	}
-	if err := r.lease.Err(); err != nil {
+	// ⚑ A lease that was asked is held: only this check refuses the Update of another service.
+	if err := cmp.Or(r.lease.Err(), context.Cause(r.lease.Context())); err != nil {
 		return codes.Of(opRun, fmt.Errorf("nothing was written: %w", err))
 	}
-	return r.sessions.Update(ctx, session)
+	if r.own != nil {
+		return r.sessions.Update(ctx, session)
+	}
+	// ⚑ The run of a StopSession does not wait for its worker. Its release waits for a step.
+	return r.lease.Guard(ctx, func(ctx context.Context) error { return r.sessions.Update(ctx, session) })
 }
 
 // Delete is not called by Beluga's Runner.

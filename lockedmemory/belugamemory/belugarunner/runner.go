@@ -53,8 +53,8 @@ type Runner struct {
 // and changes nothing.
 //
 // Runners and memories "locked" of this process share the connections of a URL, and a Locker if the
-// options of their locks are equal: namespace, TTL and Observer. Give such a memory neither "wait" nor
-// "max_hold".
+// options of their locks are equal: namespace, TTL, Interruptible and Observer. Give such a memory neither
+// "wait" nor "max_hold".
 //
 // A nil agent, an agent without an ID, and wrong options fail with core.ErrInvalidInput. A server that
 // refuses or does not answer fails with core.ErrProviderDown. Then nothing stays open.
@@ -189,6 +189,28 @@ func (r *Runner) begin() error {
 	}
 	r.open.Add(1)
 	return nil
+}
+
+// StopSession ends the run of a session, in any process, and the runs that wait for it: they yield
+// distlock.ErrInterrupted. Nothing of them is stored after StopSession has returned nil. A run that ignores
+// its context yields the error at once, too. The context ends at once with Options.Interruptible, else at
+// the next renewal. StopSession waits for the end of the run, at most the grace: with a grace of 0, the store
+// refuses the run.
+//
+// With Options.SessionService, the grace must be enough for the run to end. Otherwise StopSession fails with
+// distlock.ErrOutcomeUnknown. The runs that wait then go on. After an error, repeat the call. It fails with
+// core.ErrInvalidInput in the context of a run of the session, and over a quorum.
+func (r *Runner) StopSession(ctx context.Context, sessionID string, grace time.Duration) error {
+	const op = "belugarunner.stop_session"
+	if sessionID == "" {
+		return codes.Of(op, errEmptyID)
+	}
+	stop := r.turns.Stop
+	if r.own != nil {
+		stop = r.own.locked.Stop
+	}
+	_, err := stop(core.WithSessionID(ctx, sessionID), "", grace)
+	return codes.Of(op, err)
 }
 
 // Shutdown refuses new runs and ends those that wait for their session: they fail with

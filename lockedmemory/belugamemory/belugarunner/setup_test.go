@@ -9,6 +9,7 @@ import (
 
 	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/core"
+	"github.com/lookatitude/beluga-ai/v2/runtime"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
@@ -70,3 +71,8 @@ func Over(a agent.Agent, locker *distlock.Locker, opts *Options) (*Runner, error
 
 // AwaitWorkers waits for the ends of all runs and of their workers.
 func (r *Runner) AwaitWorkers() { r.open.Wait() }
+
+// UpdateUnder is the Update of the worker of a run that has the lease.
+func (r *Runner) UpdateUnder(lease *distlock.Lease, session *runtime.Session) error {
+	return (&run{Runner: r, lease: lease, sessionID: session.ID}).update(context.Background(), session)
+}

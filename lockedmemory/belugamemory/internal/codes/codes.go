@@ -20,6 +20,7 @@ const (
 	OutcomeUnknown core.ErrorCode = "outcome_unknown"
 	LockLost       core.ErrorCode = "lock_lost"
 	ShuttingDown   core.ErrorCode = "shutting_down"
+	Interrupted    core.ErrorCode = "interrupted"
 )
 
 // All lists the code of each error of this project. The first sentinel that matches decides.
@@ -28,8 +29,11 @@ var All = []struct {
 	Code     core.ErrorCode
 	message  string
 }{
+	{lockedmemory.ErrSuperseded, Interrupted, "a newer message came instead"},
+	{lockedmemory.ErrStopped, Interrupted, "the message was stopped"},
 	{distlock.ErrLost, LockLost, "the lease was lost"},
 	{distlock.ErrOutcomeUnknown, OutcomeUnknown, "the server did not answer, and the call may have taken effect"},
+	{distlock.ErrInterrupted, Interrupted, "the work was asked to end"},
 	{distlock.ErrClosed, ShuttingDown, "the memory or the Locker was closed"},
 	{distlock.ErrNotHeld, core.ErrInvalidInput, "the session's lock is not held"},
 	{distlock.ErrInvalidKey, core.ErrInvalidInput, "no valid session"},
