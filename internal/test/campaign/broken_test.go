@@ -28,6 +28,7 @@ const (
 	longTTL     = "long TTL"      // a lock that stays for longer than its TTL
 	noTurn      = "no turn"       // a lock around each Load and Save alone
 	stepwise    = "stepwise"      // a Replace that is a Clear and Appends
+	idleStop    = "idle Stop"     // a Stop that does nothing
 )
 
 func (p *process) broken() (t tools, err error) {

@@ -44,7 +44,7 @@ type plan struct {
 func planFor(on string, seed uint64, lasts time.Duration) plan {
 	p := plan{
 		on: on, works: mixed, seed: seed, lasts: lasts, ttl: time.Second, rotate: 10 * time.Second, calm: 500 * time.Millisecond,
-		workers: 4, proxied: 2, goroutines: 6,
+		workers: 4, proxied: 2, goroutines: 7,
 	}
 	if lasts > 3*time.Minute {
 		p.calm = 3 * time.Second
@@ -64,6 +64,7 @@ type campaign struct {
 	register  *register
 	ledger    *ledger
 	histories *histories
+	calls     *calls
 	slots     []*slot
 	windows   windows
 	watch     *leakcheck.Watch
@@ -98,6 +99,7 @@ func newCampaign(t *testing.T, p plan) *campaign {
 	c.startServers()
 	c.windows.ttl = p.ttl
 	c.register, c.ledger, c.histories = newRegister(c), newLedger(c), &histories{c: c, of: make(map[int]map[int64]*history.Op)}
+	c.calls = &calls{c: c, of: make(map[string]map[string]*stopCall)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	t.Cleanup(c.end)
 	var err error
@@ -147,6 +149,7 @@ func (c *campaign) run() {
 		c.register.sweep(now() - int64(c.plan.rotate) - int64(grace))
 		c.ledger.judgeUntil(now()-int64(grace), false)
 	})
+	every(2*time.Second, func() { c.calls.judgeUntil(now()-int64(grace), false, false) })
 	every(2*time.Second, func() { c.histories.checkUntil(epoch(now()-int64(grace), c.start, c.plan.rotate)) })
 	if c.service != nil {
 		c.masters, c.seen = c.service.State(), now()
@@ -159,6 +162,7 @@ func (c *campaign) run() {
 	close(done)
 	c.watches.Wait()
 	c.ledger.judgeUntil(now(), true)
+	c.calls.judgeUntil(now(), true, false)
 	c.histories.checkUntil(epoch(now(), c.start, c.plan.rotate) + 1)
 	c.attribute()
 }
@@ -388,6 +392,8 @@ func (c *campaign) receive(s *said) (a answer) {
 		c.register.trusted(s)
 	case sayAttempt:
 		c.ledger.add(s.Attempt)
+	case sayCall:
+		c.calls.add(s.Call)
 	case sayOperation:
 		c.histories.add(s)
 	case sayWrong:

@@ -115,6 +115,7 @@ func (c *campaign) client() redis.UniversalClient {
 func restartEmpty(c *campaign, h *hit) {
 	defer c.replaces()()
 	c.ledger.judgeSoFar()
+	c.calls.judgeUntil(now(), false, true)
 	master := c.masterFor(h)
 	key, spares := c.keyOf(master), c.sparedBy(master)
 	c.windows.spare(h.window, spares)

@@ -83,6 +83,8 @@ type tools struct {
 	locker *distlock.Locker
 	store  memory // the inner one
 	memory *locked
+	// interrupts are memories with the policy Interrupt, where the lock can ask.
+	interrupts []*locked
 }
 
 // work is the process: it works until the parent stops it or it is told to shut down. Serve would
@@ -210,6 +212,11 @@ func openStore(client redis.UniversalClient, pool *pgxpool.Pool, c *config) (mem
 
 func (p *process) furnish() error {
 	c := &p.config
+	mine := func() *distlock.Options {
+		o := options(namespace, c.TTL, 0)
+		o.Interruptible = slices.Contains(c.Works, "stop")
+		return o
+	}
 	t, err := p.broken()
 	if err != nil {
 		return err
@@ -219,14 +226,14 @@ func (p *process) furnish() error {
 	case p.pool != nil:
 		// The server may be down just now. New connects, as that of Redis does not.
 		servers.Within(10*time.Second, func() bool {
-			t.locker, err = pglock.New(context.Background(), p.pool, &pglock.Options{Options: *options(namespace, c.TTL, 0)})
+			t.locker, err = pglock.New(context.Background(), p.pool, &pglock.Options{Options: *mine()})
 			return !errors.Is(err, distlock.ErrUnavailable)
 		})
 	case p.nodes != nil:
 		// A node does not count before the largest TTL is over.
-		t.locker, err = redlock.New(p.nodes, &redlock.Options{Options: *options(namespace, c.TTL, 0), RestartDelay: c.TTL})
+		t.locker, err = redlock.New(p.nodes, &redlock.Options{Options: *mine(), RestartDelay: c.TTL})
 	default:
-		t.locker, err = redislock.New(p.client, options(namespace, c.TTL, 0))
+		t.locker, err = redislock.New(p.client, mine())
 	}
 	if err != nil {
 		return err
@@ -238,6 +245,15 @@ func (p *process) furnish() error {
 	}
 	if t.memory, err = lockedmemory.New(t.store, t.locker, lockedmemory.SessionKey, nil); err != nil {
 		return err
+	}
+	for _, grace := range []time.Duration{0, c.TTL / 5} {
+		if p.nodes == nil && slices.Contains(c.Works, "stop") {
+			m, err := lockedmemory.New(t.store, t.locker, lockedmemory.SessionKey, &lockedmemory.Options{Busy: lockedmemory.Interrupt, Grace: grace})
+			if err != nil {
+				return err
+			}
+			t.interrupts = append(t.interrupts, m)
+		}
 	}
 	p.tools = t
 	return nil
@@ -289,6 +305,8 @@ func (h *hand) work() {
 			h.hammer()
 		case h.does("election") && (h.n == 4 || len(h.config.Works) == 1):
 			h.electionWork()
+		case h.does("stop") && h.nodes == nil && (h.n == 6 || len(h.config.Works) == 1):
+			h.stopWork()
 		case h.does("lock") && (h.n%2 == 0 || !h.does("session") && !h.does("draft")):
 			h.leaseWork()
 		default:
@@ -462,6 +480,7 @@ const (
 	sayWrong                // something happened that should not
 	sayOperation            // an operation on a session of drafts begins, or has returned
 	sayAlive                // nothing but counts
+	sayCall                 // an Answer, a Stop or a Delete in a session of stops begins, or has returned
 )
 
 // said is what a worker says. The register answers each.
@@ -482,6 +501,7 @@ type said struct {
 	Counts         counts
 	Attempt        *attempt
 	Op             *history.Op
+	Call           *stopCall
 	Text           string
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	child.Serve(map[string]child.Work{"lock": child.Role(serveLock), "turns": child.Role(serveTurns)})
+	child.Serve(map[string]child.Work{"lock": child.Role(serveLock), "turns": child.Role(serveTurns), "answers": child.Role(serveAnswers)})
 	flag.Parse()
 	// The tests mostly wait, so more of them than processors can.
 	if err := flag.Set("test.parallel", "4"); err != nil {

@@ -15,6 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
@@ -148,16 +150,29 @@ var operations = map[string]operation{
 	"extend": func(ctx context.Context, _ *distlock.Locker, held *distlock.Lease, _ string) (*distlock.Lease, error) {
 		return held, held.Extend(ctx, time.Minute)
 	},
+	"ask": func(ctx context.Context, l *distlock.Locker, held *distlock.Lease, key string) (*distlock.Lease, error) {
+		_, err := fencing.Ask(ctx, l, key, driver.AskRequest{Fence: held.Fence()})
+		return held, err
+	},
 	"release": func(ctx context.Context, _ *distlock.Locker, held *distlock.Lease, _ string) (*distlock.Lease, error) {
 		return nil, held.Release(ctx)
 	},
+}
+
+// operations are those of the service.
+func (s *service) operations(t *testing.T) map[string]operation {
+	all := maps.Clone(operations)
+	if _, asks := driver.As[driver.Asker](fencing.Driver(s.locker(t))); !asks {
+		delete(all, "ask")
+	}
+	return all
 }
 
 // The context ends at the first, second, … read or write of a connection, on which everything takes
 // its time. The call returns at once, and what it may have left is gone soon.
 func cancelledAnywhere(t *testing.T, s *service) {
 	others := s.locker(t, withTTL(20*time.Second))
-	operations := maps.Clone(operations)
+	operations := s.operations(t)
 	operations["wait"] = waits(s)
 	for name, run := range operations {
 		t.Run(name, func(t *testing.T) {
@@ -207,7 +222,7 @@ func cancelledAnywhere(t *testing.T, s *service) {
 					case err == nil:
 					case errors.Is(err, context.Canceled) && count.Load() >= n:
 						cancelled++
-						if name == "extend" {
+						if name == "extend" || name == "ask" {
 							mustRelease(t, held)
 						}
 					default:
@@ -227,7 +242,7 @@ func cancelledAnywhere(t *testing.T, s *service) {
 
 // The request of a call that was cancelled reaches the server when everything is over.
 func cancelledPacketIsLate(t *testing.T, s *service) {
-	for name, run := range operations {
+	for name, run := range s.operations(t) {
 		key := "late-" + name
 		network := faultnet.NewNet(t)
 		l := s.locker(t, dialedBy(network.Dial), withTTL(20*time.Second))
@@ -258,7 +273,7 @@ func cancelledPacketIsLate(t *testing.T, s *service) {
 			s.gone(t, key)
 		}
 		packet.Release()
-		if name == "extend" {
+		if name == "extend" || name == "ask" {
 			mustRelease(t, held)
 		}
 		s.gone(t, key)

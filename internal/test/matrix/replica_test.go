@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/test/faultnet"
 	"github.com/belugalock/belugalock/internal/test/servers"
@@ -57,8 +58,9 @@ func replicaAnswers(t *testing.T, s *service) {
 	}
 	_, free := l.TryAcquire(t.Context(), key+"-free")
 	_, held := locker(t, client).TryAcquire(t.Context(), key)
+	_, ask := fencing.Ask(t.Context(), l, key, driver.AskRequest{})
 	for what, err := range map[string]error{
-		"TryAcquire of a free lock": free, "TryAcquire of a lock that is held": held,
+		"TryAcquire of a free lock": free, "TryAcquire of a lock that is held": held, "Ask": ask,
 		"Extend": kept.Extend(t.Context(), ttl), "RaiseToken": fencing.RaiseToken(t.Context(), kept, kept.Fence()+1),
 		"Release": released.Release(t.Context()),
 	} {

@@ -191,7 +191,7 @@ func (w *witness) measured() {
 		}
 	}
 	shown := strings.Join(found, "\n")
-	if len(found) != 8 || !strings.Contains(shown, `"SpanID"`) || !strings.Contains(shown, `"distlock.outcome"`) {
+	if len(found) != 9 || !strings.Contains(shown, `"SpanID"`) || !strings.Contains(shown, `"distlock.outcome"`) {
 		w.t.Errorf("%d metrics: this shows nothing: %s", len(found), shown)
 	}
 }

@@ -109,7 +109,10 @@ type locks struct {
 	point *point
 }
 
-var _ driver.Listener = (*locks)(nil)
+var _ interface {
+	driver.Listener
+	driver.Asker
+} = (*locks)(nil)
 
 func (d *locks) Capabilities() driver.Capabilities { return d.inner.Capabilities() }
 
@@ -140,6 +143,14 @@ func (d *locks) Release(ctx context.Context, req driver.ReleaseRequest) (driver.
 
 func (d *locks) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
 	return through(ctx, d.point, func(ctx context.Context) (driver.State, error) { return d.inner.Inspect(ctx, name) })
+}
+
+func (d *locks) Ask(ctx context.Context, req driver.AskRequest) (driver.AskReply, error) {
+	return through(ctx, d.point, func(ctx context.Context) (driver.AskReply, error) { return d.inner.(driver.Asker).Ask(ctx, req) })
+}
+
+func (d *locks) NotifyAsks(context.Context, string, func(is func(driver.Name) bool)) (stop func(), err error) {
+	return nil, errors.ErrUnsupported
 }
 
 func (d *locks) List(ctx context.Context, req driver.ListRequest) (driver.ListReply, error) {
@@ -182,6 +193,10 @@ func (d *sessions) Replace(ctx context.Context, r storedriver.Replace) (storedri
 
 func (d *sessions) Fork(ctx context.Context, f storedriver.Fork) (storedriver.Verdict, error) {
 	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Fork(ctx, f) })
+}
+
+func (d *sessions) Close(ctx context.Context, c storedriver.CloseRequest) (storedriver.CloseReply, error) {
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.CloseReply, error) { return d.Driver.Close(ctx, c) })
 }
 
 func (d *sessions) Clear(ctx context.Context, c storedriver.Clear) (storedriver.Verdict, error) {

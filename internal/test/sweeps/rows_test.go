@@ -6,10 +6,12 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 )
@@ -314,7 +316,7 @@ var storeRows = func() (rows []row) {
 			s.sweep(s.ctx, func(ctx context.Context) error { return s.save(ctx, appender{s.faulty.memory}, secret) })
 			s.judge()
 		}},
-		row{name: "answer", covers: "LockedMemory.Answer", run: func(s *scene) {
+		row{name: "answer", covers: "LockedMemory.Answer Store.Begin", run: func(s *scene) {
 			s.sweep(s.ctx, func(ctx context.Context) error { return s.save(ctx, answerer{s.faulty.memory}, secret) })
 			if s.err != nil { // the repetition stores it once
 				s.maybe = nil
@@ -357,6 +359,71 @@ var storeRows = func() (rows []row) {
 				s.Errorf("Fork: %v, and repeated: %v", s.err, again)
 			}
 			s.judge()
+		}},
+		row{name: "interrupt", covers: "Locker.Interrupt", run: func(s *scene) { // here, because a quorum has none
+			lease, err := s.sound.locker.Acquire(s.ctx, s.key)
+			s.must(err)
+			held := false
+			s.sweep(s.ctx, func(ctx context.Context) (err error) {
+				held, err = s.faulty.locker.Interrupt(ctx, s.key)
+				return err
+			})
+			if err := lease.Err(); held != (s.err == nil) || err != nil {
+				s.Errorf("held: %t, %v; the lease: %v", held, s.err, err)
+			}
+			s.must(lease.Release(s.ctx))
+			s.judge()
+		}},
+		row{name: "stop", covers: "LockedMemory.Stop Store.CloseMessage", run: func(s *scene) {
+			stop := func(ctx context.Context, in instance) error {
+				stored, err := in.memory.Stop(ctx, secret+"-id", 0)
+				if stored {
+					s.Error("Stop says that the answer is stored")
+				}
+				return err
+			}
+			_, err := s.sound.memory.Answer(s.ctx, secret+"-id", secret, func(context.Context) ([]string, error) {
+				s.sweep(s.ctx, func(ctx context.Context) error { return stop(ctx, s.faulty) })
+				return []string{answer(secret)}, nil
+			})
+			switch {
+			case err == nil && s.err != nil:
+				s.saved = append(s.saved, secret)
+			case !errors.Is(err, lockedmemory.ErrStopped):
+				s.Errorf("the answer: %v; Stop: %v", err, s.err)
+			default:
+				s.must(stop(s.ctx, s.sound))
+			}
+			s.judge()
+		}},
+		row{name: "answer-interrupts", covers: "LockedMemory.Answer Store.Arrive Store.Supersede", run: func(s *scene) {
+			memory, err := lockedmemory.New(s.faulty.store, s.faulty.locker, lockedmemory.FixedKey(s.key),
+				&lockedmemory.Options{Busy: lockedmemory.Interrupt, Wait: s.wait})
+			s.must(err)
+			begun, over, older := make(chan struct{}), atomic.Bool{}, make(chan error, 1)
+			go func() {
+				_, err := s.sound.memory.Answer(s.ctx, "older", "older", func(ctx context.Context) ([]string, error) {
+					close(begun)
+					lease, _ := lockedmemory.Lease(ctx)
+					servers.Within(time.Minute, func() bool {
+						info, _ := s.sound.locker.Inspect(s.ctx, s.key)
+						return over.Load() || info.Fence > lease.Fence()
+					})
+					return nil, distlock.ErrInterrupted
+				})
+				older <- err
+			}()
+			<-begun
+			s.sweep(s.ctx, func(ctx context.Context) error { return s.save(ctx, answerer{memory}, secret) })
+			over.Store(true)
+			if err := <-older; !errors.Is(err, lockedmemory.ErrSuperseded) && (s.err == nil || !errors.Is(err, distlock.ErrInterrupted)) {
+				s.Errorf("the older message: %v; the newer one: %v", err, s.err)
+			}
+			if s.err != nil {
+				s.maybe = nil
+				s.must(s.save(s.ctx, answerer{s.sound.memory}, secret))
+			}
+			s.judge(distlock.ErrNotAcquired)
 		}},
 		row{name: "turn", covers: "LockedMemory.Turn", run: func(s *scene) {
 			s.must(s.save(s.ctx, s.sound.memory, secret+" before"))
