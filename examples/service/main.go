@@ -47,7 +47,7 @@ import (
 type Message struct {
 	Role string // "user", "tool call", "tool result" or "assistant"
 	Text string
-	Cut  bool `json:",omitempty"` // the client left while the answer was streamed
+	Cut  bool `json:",omitempty"` // the client left, or a Stop came, while the answer was streamed
 }
 
 type service struct {
@@ -78,11 +78,11 @@ func run() error {
 		return err
 	}
 	defer flush()
-	locker, store, err := open(ctx, *lockURL, &distlock.Options{Namespace: "chat", TTL: *ttl, Observer: observer})
+	locker, store, err := open(ctx, *lockURL, &distlock.Options{Namespace: "chat", TTL: *ttl, Observer: observer, Interruptible: true})
 	if err != nil {
 		return err
 	}
-	memory, err := lockedmemory.New(store, locker, lockedmemory.SessionKey, &lockedmemory.Options{Wait: 30 * time.Second})
+	memory, err := lockedmemory.New(store, locker, lockedmemory.SessionKey, turns)
 	if err != nil {
 		return err
 	}
@@ -118,6 +118,7 @@ func shutDown(server *http.Server, locker *distlock.Locker) error {
 func (s *service) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /conversations/{id}", s.post)
+	mux.HandleFunc("POST /conversations/{id}/stop", s.stop)
 	mux.Handle("GET /conversations/{id}", http.TimeoutHandler(http.HandlerFunc(s.get), 5*time.Second, "")) // a silent store takes longer
 	mux.HandleFunc("GET /alive", func(http.ResponseWriter, *http.Request) {})                              // a lock service that is away is no reason to restart
 	mux.HandleFunc("GET /ready", s.ready)
@@ -169,7 +170,7 @@ func (s *service) post(w http.ResponseWriter, r *http.Request) {
 }
 
 // respond is the loop of the agent: it asks the model, calls tools, and returns what is to be stored. A
-// client that leaves ends the model's work; the part of the answer that it has seen is kept.
+// client that leaves ends the model's work, and so does a Stop: the words until then are kept.
 func respond(ctx, client context.Context, messages []Message, id string, events *events) ([]Message, error) {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -177,7 +178,8 @@ func respond(ctx, client context.Context, messages []Message, id string, events 
 	begin := len(messages)
 	for step := range 10 {
 		m, err := model(asking, messages, func(text string) { events.send("chunk", text) })
-		if err != nil && ctx.Err() == nil && client.Err() != nil && m.Text != "" {
+		stopped := context.Cause(ctx) == distlock.ErrInterrupted
+		if err != nil && (stopped || ctx.Err() == nil && client.Err() != nil) && m.Text != "" {
 			m.Cut, err = true, nil
 		}
 		if err != nil {
@@ -259,7 +261,7 @@ func (e *events) fail(err error) {
 	switch {
 	case is(distlock.ErrInvalidKey), is(lockedmemory.ErrInvalidID), is(sessionstore.ErrTooLarge), is(sessionstore.ErrCodec):
 		status = http.StatusBadRequest
-	case is(sessionstore.ErrIDConflict), is(lockedmemory.ErrAnswerGone):
+	case is(sessionstore.ErrIDConflict), is(lockedmemory.ErrAnswerGone), is(lockedmemory.ErrStopped):
 		status = http.StatusConflict
 	case is(distlock.ErrNotAcquired) && !is(context.Canceled): // SIGTERM ends waits
 		status = http.StatusTooManyRequests // the conversation is busy

@@ -292,9 +292,9 @@ func TestService_readiness(t *testing.T) {
 func TestService_statusSaysWhetherToRepeat(t *testing.T) {
 	for err, want := range map[error]int{
 		distlock.ErrInvalidKey: 400, lockedmemory.ErrInvalidID: 400, sessionstore.ErrTooLarge: 400, sessionstore.ErrCodec: 400,
-		sessionstore.ErrIDConflict: 409, lockedmemory.ErrAnswerGone: 409, distlock.ErrNotAcquired: 429,
+		sessionstore.ErrIDConflict: 409, lockedmemory.ErrAnswerGone: 409, lockedmemory.ErrSuperseded: 409, distlock.ErrNotAcquired: 429,
 		distlock.ErrInvalidOption: 500, errors.ErrUnsupported: 500, sessionstore.ErrBroken: 500,
-		distlock.ErrUnavailable: 503, distlock.ErrLost: 503, distlock.ErrOutcomeUnknown: 503, distlock.ErrClosed: 503,
+		distlock.ErrUnavailable: 503, distlock.ErrLost: 503, distlock.ErrOutcomeUnknown: 503, distlock.ErrClosed: 503, distlock.ErrInterrupted: 503,
 	} {
 		w := httptest.NewRecorder()
 		if (&events{w: w}).fail(fmt.Errorf("turn: %w", err)); w.Code != want {
