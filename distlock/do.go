@@ -101,7 +101,7 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 }
 
 // afterAsk returns the context of a step that begins under ctx, which an ask may have ended: that of this
-// lease or of one around it. Then only the deadline and the caller of ctx end the step.
+// lease or of one around it. Then only the deadline of ctx and the end of the lease end the step.
 func afterAsk(of context.Context) (context.Context, context.CancelFunc) {
 	if context.Cause(of) != ErrInterrupted {
 		return of, func() {}
