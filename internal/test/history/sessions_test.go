@@ -2,6 +2,7 @@ package history
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -220,7 +221,12 @@ func TestCheck_right(t *testing.T) {
 }
 
 func TestCheck_undecidedIsAnError(t *testing.T) {
-	if v, err := Check([]Op{load(5, 0, 1)}, time.Nanosecond); v != nil || !errors.Is(err, ErrUndecided) {
+	// Twelve Saves at once have 12! orders, and the Load fits none.
+	ops := []Op{load(5, 20, 21, "nobody's")}
+	for i := range 12 {
+		ops = append(ops, save(4, 0, 10, strconv.Itoa(i), OK))
+	}
+	if v, err := Check(ops, 10*time.Millisecond); v != nil || !errors.Is(err, ErrUndecided) {
 		t.Errorf("%v, %v", v, err)
 	}
 }

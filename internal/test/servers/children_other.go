@@ -15,3 +15,5 @@ func haveEnded([]int) bool { return true }
 func haveStopped([]int) bool { return true }
 
 func removeSharedMemory(int) {}
+
+func inMemory() string { return "" }

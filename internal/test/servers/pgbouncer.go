@@ -28,7 +28,7 @@ func StartPgBouncer(tb testing.TB, server *Postgres, mode string) *PgBouncer {
 			"run `make deps`, or install it, for example with `apt-get install pgbouncer` (%v)", err)
 	}
 	// On SIGQUIT all versions end at once; some wait for their clients on SIGTERM.
-	b := &PgBouncer{newUnprivileged(tb, "pgbouncer", syscall.SIGQUIT)}
+	b := &PgBouncer{newUnprivileged(tb, "pgbouncer", "", syscall.SIGQUIT)}
 	config := filepath.Join(b.dir, "pgbouncer.ini")
 	b.command = func([]string) (string, []string) {
 		text := fmt.Sprintf(`[databases]

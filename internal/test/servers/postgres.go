@@ -70,11 +70,11 @@ host replication postgres 127.0.0.1/32 trust
 host all         all      127.0.0.1/32 scram-sha-256
 `
 
-// newUnprivileged prepares a server that refuses to run as root.
-func newUnprivileged(tb testing.TB, program string, quit syscall.Signal) *daemon {
+// newUnprivileged prepares a server that refuses to run as root, with its files in a directory.
+func newUnprivileged(tb testing.TB, program, where string, quit syscall.Signal) *daemon {
 	tb.Helper()
 	// A test's own directory does not do: its parent is closed to other users.
-	dir, err := os.MkdirTemp("", "testservers")
+	dir, err := os.MkdirTemp(where, "testservers")
 	attr, refused := unprivileged()
 	if err := errors.Join(err, refused, giveAway(dir)); err != nil {
 		tb.Fatalf("directory of a %s: %v", program, err)
@@ -102,8 +102,12 @@ func newPostgres(tb testing.TB, settings []string) *Postgres {
 	if err != nil {
 		tb.Fatalf("%v", err)
 	}
+	where := inMemory()
+	if slices.Contains(settings, "fsync=on") {
+		where = os.TempDir()
+	}
 	// SIGINT is PostgreSQL's fast shutdown.
-	p := &Postgres{daemon: newUnprivileged(tb, "postgres", syscall.SIGINT), programs: programs, settings: slices.Clone(settings)}
+	p := &Postgres{daemon: newUnprivileged(tb, "postgres", where, syscall.SIGINT), programs: programs, settings: slices.Clone(settings)}
 	p.command = func([]string) (string, []string) {
 		args := []string{"-D", p.data(), "-p", strconv.Itoa(p.port)}
 		for _, setting := range slices.Concat(defaultSettings, p.settings) {
