@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -226,13 +227,11 @@ func (l *calls) add(c *stopCall) {
 // judgeUntil judges the sessions whose time was over before a moment; in the end all of them. With soFar, a
 // server is about to lose all of them: they are judged without the messages that are under way.
 func (l *calls) judgeUntil(moment int64, last, soFar bool) {
-	due := make(map[string][]*stopCall)
+	var due []string
 	l.mu.Lock()
-	for session, calls := range l.of {
+	for session := range l.of {
 		if last || soFar || epochOf(session) < epoch(moment, l.c.start, l.c.plan.rotate) {
-			for _, c := range calls {
-				due[session] = append(due[session], c)
-			}
+			due = append(due, session)
 		}
 	}
 	l.mu.Unlock()
@@ -246,8 +245,13 @@ func (l *calls) judgeUntil(moment int64, last, soFar bool) {
 		l.c.t.Fatal(err)
 	}
 	defer closing()
-	for session, calls := range due {
-		j := &stopJudge{c: l.c, memory: memory, session: session, calls: calls, soFar: soFar}
+	for _, session := range due {
+		all := func() []*stopCall {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return slices.Collect(maps.Values(l.of[session]))
+		}
+		j := &stopJudge{c: l.c, memory: memory, session: session, all: all, calls: all(), soFar: soFar}
 		if err = j.judge(); err == nil && !soFar {
 			l.mu.Lock()
 			delete(l.of, session)
@@ -263,6 +267,7 @@ type stopJudge struct {
 	c       *campaign
 	memory  *locked
 	session string
+	all     func() []*stopCall
 	calls   []*stopCall
 	soFar   bool
 }
@@ -298,6 +303,7 @@ func (j *stopJudge) judge() error {
 			stored[e.ID] = append(stored[e.ID], write)
 		}
 	}
+	j.calls = j.all() // ⚑ a Delete may have come since
 	for id, end := range ends {
 		j.message(id, end, all[id], stored[id])
 	}
