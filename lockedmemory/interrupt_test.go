@@ -3,6 +3,12 @@ package lockedmemory_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,6 +94,50 @@ func TestInterrupt_O_newestIsAnswered(t *testing.T) {
 			}
 		})
 	}
+}
+
+// With an After of 1.5 times the 95th percentile of an answer, messages that come every third of an answer
+// end few of the turns that have begun.
+func TestInterrupt_O_after_begunTurnsAreStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const messages, mean = 300, 3 * time.Second
+		random := rand.New(rand.NewPCG(1, 1))
+		var takes []time.Duration
+		for range messages {
+			takes = append(takes, time.Duration(float64(mean)*math.Exp(random.NormFloat64()/2-0.125)))
+		}
+		p95 := slices.Sorted(slices.Values(takes))[messages*95/100]
+		m := interrupting(t, newStoppable(t), lockedmemory.Options{After: p95 * 3 / 2})
+		var begun, stored, superseded atomic.Int32
+		var all sync.WaitGroup
+		for n, lasts := range takes {
+			all.Go(func() {
+				_, err := m[n%3].Answer(t.Context(), fmt.Sprint(n), "q", func(ctx context.Context) ([]string, error) {
+					begun.Add(1)
+					select {
+					case <-time.After(lasts):
+						return []string{"a"}, nil
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+				})
+				switch {
+				case err == nil:
+					stored.Add(1)
+				case errors.Is(err, lockedmemory.ErrSuperseded):
+					superseded.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+			time.Sleep(mean / 3)
+		}
+		all.Wait()
+		t.Logf("%d messages: %d turns begun, %d stored, %d messages superseded", messages, begun.Load(), stored.Load(), superseded.Load())
+		if stored.Load()*100 < begun.Load()*95 || superseded.Load() < messages/3 {
+			t.Error("too few of the begun turns were stored, or too many have begun")
+		}
+	})
 }
 
 // A repeated message waits for its own answer, however long that takes.

@@ -12,8 +12,8 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 62727,
-	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13786,
+	"lines of tests": 62778,
+	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13787,
 	"words of README.md and docs": 42738,
 	"words of CONTRIBUTING.md":    900,
 	"mutants":                     795,
