@@ -13,11 +13,11 @@ func Renew(o *distlock.Options, every time.Duration) *distlock.Options {
 	return o
 }
 
-// Rounds returns how many of n rounds a random test plays: a tenth under the race detector, which makes
+// Rounds returns how many of n rounds a random test plays: a fortieth under the race detector, which makes
 // a round cost five times as much, and all without it, as mutants and the last step of make test-all do.
 func Rounds(n int) int {
 	if raced {
-		return n / 10
+		return max(1, n/40)
 	}
 	return n
 }
