@@ -147,12 +147,16 @@ func (c *campaign) striker(of party, until time.Time) {
 		time.Sleep(h.pause)
 		if h.alone {
 			c.causeAlone(h)
-			continue
+		} else {
+			c.causeAmongOthers(h)
 		}
-		c.alone.RLock()
-		c.cause(h)
-		c.alone.RUnlock()
 	}
+}
+
+func (c *campaign) causeAmongOthers(h *hit) {
+	c.alone.RLock()
+	defer c.alone.RUnlock() // a failure of a server ends the goroutine
+	c.cause(h)
 }
 
 const maxHits = 10_000
