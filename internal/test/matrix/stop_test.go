@@ -79,6 +79,9 @@ func quantiles(all []time.Duration) (p50, p99 time.Duration) {
 // measureStop stops the message of a session, and returns when the call began and how long it took.
 func measureStop(t *testing.T, in *instance, key string) (began time.Time, took time.Duration) {
 	s := in.session(key, false)
+	if _, known, err := s.Answered(t.Context(), "m"); known || err != nil { // a service has its connections
+		t.Errorf("Answered of %s: %t, %v", key, known, err)
+	}
 	began = time.Now()
 	if stored, err := s.Stop(t.Context(), "m", 0); stored || err != nil {
 		t.Errorf("Stop of %s: %t, %v", key, stored, err)
