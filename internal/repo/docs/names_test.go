@@ -41,9 +41,9 @@ func TestDocs_namesExist(t *testing.T) {
 
 // known are names of other programs and modules that no file here has, and placeholders.
 var known = strings.Fields(`
-	REV OWNER host1 host2 host3 dirlock WithTranslationStrategy translation_strategy ConnMaxIdleTime ratelimit
+	REV OWNER host1 host2 host3 dirlock WithTranslationStrategy translation_strategy ratelimit
 	AcquireTraced NewLockedMemory runtime.Goexit defer agent.WithMemory core.App dragonfly mongodb sqlite archival neo4j memgraph
-	main.go log_statement auto_explain SERIALIZABLE CONCURRENTLY WAIT SAVE BGSAVE NOMASTERLINK SETNX setinfo SETINFO`)
+	main.go SERIALIZABLE WAIT SAVE BGSAVE NOMASTERLINK SETNX setinfo`)
 
 // names are what the files of the repository have, in all its modules. Packages of one name share an entry,
 // and so do types.

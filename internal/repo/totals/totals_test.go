@@ -12,10 +12,10 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 62783,
+	"lines of tests": 62773,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13787,
-	"words of README.md and docs": 42738,
-	"words of CONTRIBUTING.md":    900,
+	"words of README.md and docs": 40875,
+	"words of CONTRIBUTING.md":    806,
 	"mutants":                     795,
 }
 
