@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -17,18 +17,14 @@ var turns = &lockedmemory.Options{Wait: 30 * time.Second}
 func init() {
 	flag.DurationVar(&turns.Grace, "keep", time.Second, "how long a stopped turn has to store the words until then; 0: it stores none")
 	flag.DurationVar(&turns.After, "spare", 0, "with -busy interrupt, how old a turn becomes before the next message ends it")
-	flag.Func("busy", "what a message does while another one is answered: queue, refuse or interrupt (default queue)", func(name string) (err error) {
-		switch name {
-		case "queue":
-			turns.Busy = lockedmemory.Queue
-		case "refuse":
-			turns.Busy = lockedmemory.Refuse
-		case "interrupt":
-			turns.Busy = lockedmemory.Interrupt
-		default:
-			err = fmt.Errorf("want queue, refuse or interrupt")
+	flag.Func("busy", "what a message does while another one is answered: queue, refuse or interrupt (default queue)", func(name string) error {
+		busy, known := map[string]lockedmemory.BusyPolicy{
+			"queue": lockedmemory.Queue, "refuse": lockedmemory.Refuse, "interrupt": lockedmemory.Interrupt}[name]
+		if !known {
+			return errors.New("want queue, refuse or interrupt")
 		}
-		return err
+		turns.Busy = busy
+		return nil
 	})
 }
 

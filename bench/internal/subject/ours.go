@@ -30,48 +30,40 @@ func (observer) Start(ctx context.Context, _ *distlock.Operation) context.Contex
 func (observer) End(context.Context, *distlock.Operation)                         {}
 
 // acquires returns a Locker of this library as the subjects are.
-func acquires(locker *distlock.Locker) Locker {
-	return func(ctx context.Context, key string) (Held, error) { return locker.Acquire(ctx, key) }
+func acquires(locker *distlock.Locker, err error) (Locker, error) {
+	return func(ctx context.Context, key string) (Held, error) { return locker.Acquire(ctx, key) }, err
 }
 
-func (s *Setup) closeOurs(locker *distlock.Locker) {
-	s.onClose(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_ = locker.Close(ctx)
-	})
-}
-
-// onRedis makes a Locker of this library.
-func (s *Setup) onRedis(client *redis.Client) (*distlock.Locker, error) {
-	locker, err := redislock.New(client, &options)
+// ours notes to close a Locker of this library.
+func (s *Setup) ours(locker *distlock.Locker, err error) (*distlock.Locker, error) {
 	if err == nil {
-		s.closeOurs(locker)
+		s.onClose(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			_ = locker.Close(ctx)
+		})
 	}
 	return locker, err
 }
 
-// onPostgres makes a Locker of this library.
+func (s *Setup) onRedis(client *redis.Client) (*distlock.Locker, error) {
+	return s.ours(redislock.New(client, &options))
+}
+
 func (s *Setup) onPostgres(url string) (*distlock.Locker, *pgxpool.Pool, error) {
 	pool, err := s.pool(url)
 	if err != nil {
 		return nil, nil, err
 	}
-	locker, err := pglock.New(context.Background(), pool, &pglock.Options{Options: options})
-	if err == nil {
-		s.closeOurs(locker)
-	}
+	locker, err := s.ours(pglock.New(context.Background(), pool, &pglock.Options{Options: options}))
 	return locker, pool, err
 }
 
-func openOurs(s *Setup, addr string) (Locker, error) {
-	locker, err := s.onRedis(s.client(addr))
-	return acquires(locker), err
-}
+func openOurs(s *Setup, addr string) (Locker, error) { return acquires(s.onRedis(s.client(addr))) }
 
 func openOursPostgres(s *Setup, url string) (Locker, error) {
 	locker, _, err := s.onPostgres(url)
-	return acquires(locker), err
+	return acquires(locker, err)
 }
 
 // openOursQuorum opens the nodes without a delay after a restart: their servers are new.
@@ -80,9 +72,5 @@ func openOursQuorum(s *Setup, addrs string) (Locker, error) {
 	for addr := range strings.SplitSeq(addrs, ",") {
 		nodes = append(nodes, s.client(addr))
 	}
-	locker, err := redlock.New(nodes, &redlock.Options{RestartDelay: -1, Options: options})
-	if err == nil {
-		s.closeOurs(locker)
-	}
-	return acquires(locker), err
+	return acquires(s.ours(redlock.New(nodes, &redlock.Options{RestartDelay: -1, Options: options})))
 }

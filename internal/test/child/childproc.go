@@ -44,7 +44,7 @@ const pauseTimeout = 5 * time.Second
 // effect a moment later. Only Linux shows that moment. A process that has ended is an error, and so
 // is any process on a system without such signals.
 func Pause(p *os.Process, ended <-chan struct{}) error {
-	if err := p.Signal(sigStop); err != nil {
+	if err := p.Signal(SigStop); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(pauseTimeout); !stopped(p.Pid); time.Sleep(time.Millisecond) {
@@ -61,4 +61,4 @@ func Pause(p *os.Process, ended <-chan struct{}) error {
 }
 
 // Continue lets a paused process go on.
-func Continue(p *os.Process) error { return p.Signal(sigCont) }
+func Continue(p *os.Process) error { return p.Signal(SigCont) }

@@ -6,6 +6,6 @@ import "syscall"
 
 // This system has neither signal. Sending either returns an error.
 const (
-	sigStop = syscall.Signal(0x13)
-	sigCont = syscall.Signal(0x12)
+	SigStop = syscall.Signal(0x13)
+	SigCont = syscall.Signal(0x12)
 )

@@ -4,7 +4,8 @@ package child
 
 import "syscall"
 
+// The signals of Pause and Continue.
 const (
-	sigStop = syscall.SIGSTOP
-	sigCont = syscall.SIGCONT
+	SigStop = syscall.SIGSTOP
+	SigCont = syscall.SIGCONT
 )

@@ -44,14 +44,7 @@ type question struct {
 }
 
 func newLink(p *Proxy, client, server *net.TCPConn) *link {
-	l := &link{
-		proxy:    p,
-		client:   client,
-		server:   server,
-		requests: newStage(p),
-		replies:  newStage(p),
-		gone:     make(chan struct{}),
-	}
+	l := &link{proxy: p, client: client, server: server, requests: newStage(p), replies: newStage(p), gone: make(chan struct{})}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	return l
 }

@@ -33,7 +33,7 @@ type Proxy struct {
 	gate    sync.RWMutex
 	mode    mode
 	latency time.Duration
-	changed chan struct{} // closed and replaced when mode or latency changes
+	changed chan struct{} // closed and replaced by each change
 	drops   []*Dropped
 	holds   []*Held
 
@@ -62,13 +62,7 @@ func newProxy(tb testing.TB, target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{
-		tb:      tb,
-		target:  target,
-		addr:    listener.Addr().String(),
-		changed: make(chan struct{}),
-		links:   make(map[*link]struct{}),
-	}
+	p := &Proxy{tb: tb, target: target, addr: listener.Addr().String(), changed: make(chan struct{}), links: make(map[*link]struct{})}
 	p.listen(listener)
 	return p, nil
 }
@@ -157,17 +151,9 @@ func (p *Proxy) holding(request []byte) []*Held {
 	return holding
 }
 
-func (p *Proxy) drop(d *Dropped) {
-	p.gate.Lock()
-	defer p.gate.Unlock()
-	p.drops = append(p.drops, d)
-}
+func (p *Proxy) drop(d *Dropped) { p.change(func() { p.drops = append(p.drops, d) }) }
 
-func (p *Proxy) hold(h *Held) {
-	p.gate.Lock()
-	defer p.gate.Unlock()
-	p.holds = append(p.holds, h)
-}
+func (p *Proxy) hold(h *Held) { p.change(func() { p.holds = append(p.holds, h) }) }
 
 // Latency delays each request and each reply by d, so that a round trip takes 2d longer. It applies
 // at once, also to existing connections and to bytes on their way.

@@ -79,7 +79,6 @@ type Report struct {
 	Operations  map[Event]int            // that have ended; losses and scheduled renewals are among them
 	Lines       map[string]int           // log lines by message
 	StaleWrites int                      // writes that the store refused
-	Conflicts   int                      // turn IDs of other messages
 }
 
 // Holder is a turn that holds a lock.

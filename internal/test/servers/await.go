@@ -31,6 +31,15 @@ func Await(tb testing.TB, limit time.Duration, what string, done func() bool) {
 	}
 }
 
+// awaited is await for what check finds. If check finds nothing, the test fails.
+func awaited(tb testing.TB, what string, check func() (*Redis, error)) (found *Redis) {
+	tb.Helper()
+	if err := await(func() (err error) { found, err = check(); return err }); err != nil {
+		tb.Fatalf("%s: %v", what, err)
+	}
+	return found
+}
+
 // await polls until check returns nil. After settleTimeout it gives up, with what check complained
 // of last.
 func await(check func() error) (err error) {

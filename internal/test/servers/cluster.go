@@ -19,8 +19,8 @@ const (
 // Cluster is a Redis Cluster of three masters with a replica each. Its methods are safe for
 // concurrent use; they report failures to the test that started it.
 type Cluster struct {
+	group // masters and replicas
 	tb    testing.TB
-	nodes []*Redis
 	ids   map[string]*Redis // by node ID
 }
 
@@ -118,50 +118,32 @@ func (c *Cluster) meet() error {
 	return nil
 }
 
-// Addrs returns the hosts and ports of all nodes.
-func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
-
 // URL returns the nodes' addresses as a redis+cluster:// URL.
 func (c *Cluster) URL() string { return "redis+cluster://" + strings.Join(c.Addrs(), ",") }
-
-// Nodes returns masters and replicas. Their order stays the same.
-func (c *Cluster) Nodes() []*Redis { return slices.Clone(c.nodes) }
 
 // MasterOf returns the node that serves key: the one that all running nodes name, which may just
 // have died.
 func (c *Cluster) MasterOf(key string) *Redis {
 	c.tb.Helper()
 	slot := c.slotOf(key)
-	var master *Redis
-	if err := await(func() (err error) {
-		master, err = c.owner(slot)
-		return err
-	}); err != nil {
-		c.tb.Fatalf("master of slot %d: %v", slot, err)
-	}
-	return master
+	return awaited(c.tb, fmt.Sprintf("master of slot %d", slot), func() (*Redis, error) { return c.owner(slot) })
 }
 
 // ReplicaOf returns a running replica of a master, which itself may be dead.
 func (c *Cluster) ReplicaOf(master *Redis) *Redis {
 	c.tb.Helper()
-	var found *Redis
-	if err := await(func() error {
+	return awaited(c.tb, "replica of "+master.Addr(), func() (*Redis, error) {
 		for _, node := range running(without(c.nodes, master)) {
 			view, err := c.view(node)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if view[node].master == master {
-				found = node
-				return nil
+				return node, nil
 			}
 		}
-		return errors.New("no running node is its replica")
-	}); err != nil {
-		c.tb.Fatalf("replica of %s: %v", master.Addr(), err)
-	}
-	return found
+		return nil, errors.New("no running node is its replica")
+	})
 }
 
 // AwaitMaster waits for another master of key than old, which the test has killed or paused, and
@@ -170,21 +152,17 @@ func (c *Cluster) ReplicaOf(master *Redis) *Redis {
 func (c *Cluster) AwaitMaster(key string, old *Redis) *Redis {
 	c.tb.Helper()
 	slot := c.slotOf(key)
-	var master *Redis
-	if err := await(func() error {
+	return awaited(c.tb, fmt.Sprintf("await a new master of slot %d", slot), func() (*Redis, error) {
 		view, err := c.agreed()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		master = view.owner(slot)
+		master := view.owner(slot)
 		if master == nil || master == old {
-			return fmt.Errorf("slot %d has no other master", slot)
+			return nil, fmt.Errorf("slot %d has no other master", slot)
 		}
-		return master.writable(key)
-	}); err != nil {
-		c.tb.Fatalf("await a new master of slot %d: %v", slot, err)
-	}
-	return master
+		return master, master.writable(key)
+	})
 }
 
 func (c *Cluster) slotOf(key string) int {

@@ -178,7 +178,7 @@ func (d *daemon) Pause() {
 	// First the process that starts the others.
 	err := child.Pause(d.proc.cmd.Process, d.proc.exited)
 	children := childrenOf(d.proc.cmd.Process.Pid)
-	signalAll(children, sigStop)
+	signalAll(children, child.SigStop)
 	if err != nil || !Within(stopTimeout, func() bool { return haveStopped(children) }) {
 		d.tb.Errorf("pause %s: %v", d.program, err)
 		return
@@ -197,7 +197,7 @@ func (d *daemon) Resume() {
 }
 
 func (d *daemon) resume() error {
-	signalAll(childrenOf(d.proc.cmd.Process.Pid), sigCont)
+	signalAll(childrenOf(d.proc.cmd.Process.Pid), child.SigCont)
 	d.paused = false
 	return child.Continue(d.proc.cmd.Process)
 }

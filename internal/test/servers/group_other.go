@@ -4,11 +4,6 @@ package servers
 
 import "syscall"
 
-const (
-	sigStop = syscall.SIGKILL // there is no such signal
-	sigCont = syscall.SIGKILL
-)
-
 func ownGroup() *syscall.SysProcAttr { return nil }
 
 func unprivileged() (*syscall.SysProcAttr, error) { return nil, nil }

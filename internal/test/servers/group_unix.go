@@ -10,11 +10,6 @@ import (
 	"syscall"
 )
 
-const (
-	sigStop = syscall.SIGSTOP
-	sigCont = syscall.SIGCONT
-)
-
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // unprivileged starts a process as the user postgres if this one is root. The server is out of

@@ -8,14 +8,6 @@ import (
 	"time"
 )
 
-// MoveSlot moves key's slot, with all keys in it, to another master and returns that. All running
-// nodes know by then; the clients learn it by MOVED.
-func (c *Cluster) MoveSlot(key string) *Redis {
-	c.tb.Helper()
-	c.BeginMove(key)()
-	return c.MasterOf(key)
-}
-
 // BeginMove begins to move key's slot to another master, and moves those of the keys in it that are
 // named. Until finish has moved the rest and ended it,
 //
@@ -47,14 +39,15 @@ func (c *Cluster) BeginMove(key string, moved ...string) (finish func()) {
 // move is a slot on its way from one master to another.
 type move struct {
 	cluster  *Cluster
-	slot     string
+	number   int
+	slot     string // the number
 	from, to *Redis
 }
 
 func (c *Cluster) beginMove(key string, moved []string) (*move, error) {
 	c.tb.Helper()
-	from := c.MasterOf(key)
-	m := &move{cluster: c, slot: strconv.Itoa(c.slotOf(key)), from: from}
+	from, number := c.MasterOf(key), c.slotOf(key)
+	m := &move{cluster: c, number: number, slot: strconv.Itoa(number), from: from}
 	var view view
 	if err := await(func() (err error) { view, err = c.view(from); return err }); err != nil {
 		return nil, err
@@ -107,16 +100,12 @@ func (m *move) finish() error {
 			return fmt.Errorf("key %q: %w", key, err)
 		}
 	}
-	slot, err := strconv.Atoi(m.slot)
-	if err != nil {
-		return err
-	}
 	if err := m.announce(); err != nil {
 		return err
 	}
 	announced := time.Now()
 	return await(func() error {
-		owner, err := m.cluster.owner(slot)
+		owner, err := m.cluster.owner(m.number)
 		if err == nil && owner != m.to {
 			err = fmt.Errorf("the nodes still name %s", owner.Addr())
 		}

@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"slices"
 	"strings"
 	"testing"
 )
@@ -12,7 +11,7 @@ var Quorums = []string{"redlock3", "redlock5"}
 
 // Quorum is an odd number of independent redis-servers, each with its own data. Together they keep
 // the locks of distlock/redlock.
-type Quorum struct{ nodes []*Redis }
+type Quorum struct{ group }
 
 // StartQuorum starts n servers side by side. The args are those of StartRedis.
 func StartQuorum(tb testing.TB, n int, args ...string) *Quorum {
@@ -32,12 +31,6 @@ func RunQuorum(n int, args ...string) (q *Quorum, stop func(), err error) {
 
 // URL returns the servers as a redlock+redis:// URL of database 0.
 func (q *Quorum) URL() string { return "redlock+redis://" + strings.Join(q.Addrs(), ",") + "/0" }
-
-// Addrs returns the hosts and ports of the servers.
-func (q *Quorum) Addrs() []string { return addrs(q.nodes) }
-
-// Nodes returns the servers. Their order stays the same.
-func (q *Quorum) Nodes() []*Redis { return slices.Clone(q.nodes) }
 
 // Size returns how many servers are a quorum.
 func (q *Quorum) Size() int { return len(q.nodes)/2 + 1 }

@@ -25,8 +25,8 @@ var replicated = []string{
 // Sentinel is a master with two replicas and the three redis-sentinels that watch them. Its methods
 // are safe for concurrent use; they report failures to the test that started it.
 type Sentinel struct {
+	group     // the master and the replicas
 	tb        testing.TB
-	nodes     []*Redis
 	sentinels []*Redis
 }
 
@@ -126,9 +126,6 @@ func knowsAll(sentinel *Redis) error {
 	return nil
 }
 
-// MasterName returns the name of the master that the sentinels are asked for.
-func (s *Sentinel) MasterName() string { return masterName }
-
 // Addrs returns the sentinels' hosts and ports.
 func (s *Sentinel) Addrs() []string { return addrs(s.sentinels) }
 
@@ -137,43 +134,27 @@ func (s *Sentinel) URL() string {
 	return "redis+sentinel://" + strings.Join(s.Addrs(), ",") + "/0?master_name=" + masterName
 }
 
-// Sentinels returns the redis-sentinels. Two of them have to be left for a failover.
-func (s *Sentinel) Sentinels() []*Redis { return slices.Clone(s.sentinels) }
-
-// Nodes returns the master and the replicas. Their order stays the same.
-func (s *Sentinel) Nodes() []*Redis { return slices.Clone(s.nodes) }
-
 // Master returns the node that a majority of the sentinels names as the master now. It does not ask
 // the master, which may be dead.
 func (s *Sentinel) Master() *Redis {
 	s.tb.Helper()
-	var master *Redis
-	if err := await(func() (err error) {
-		master, err = s.named()
-		return err
-	}); err != nil {
-		s.tb.Fatalf("master of the Sentinel: %v", err)
-	}
-	return master
+	return awaited(s.tb, "master of the Sentinel", s.named)
 }
 
 // AwaitMaster waits for the master that replaces old, which the test has killed or paused, and
 // returns it: a majority of the sentinels names it, and it takes writes.
 func (s *Sentinel) AwaitMaster(old *Redis) *Redis {
 	s.tb.Helper()
-	var master *Redis
-	if err := await(func() (err error) {
-		switch master, err = s.named(); {
-		case err != nil:
-			return err
-		case master == old:
-			return fmt.Errorf("the sentinels still name %s", old.Addr())
+	return awaited(s.tb, "await another master than "+old.Addr(), func() (*Redis, error) {
+		master, err := s.named()
+		if err != nil {
+			return nil, err
 		}
-		return master.writable("servers:absent")
-	}); err != nil {
-		s.tb.Fatalf("await another master than %s: %v", old.Addr(), err)
-	}
-	return master
+		if master == old {
+			return nil, fmt.Errorf("the sentinels still name %s", old.Addr())
+		}
+		return master, master.writable("servers:absent")
+	})
 }
 
 // named returns the node that a majority of the sentinels, of those that run, names as the master.
@@ -220,8 +201,16 @@ func masterOf(sentinel *Redis) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-func addrs(servers []*Redis) []string {
-	var addrs []string
+// group is the servers that keep data.
+type group struct{ nodes []*Redis }
+
+// Nodes returns the servers. Their order stays the same.
+func (g group) Nodes() []*Redis { return slices.Clone(g.nodes) }
+
+// Addrs returns the hosts and ports of the servers.
+func (g group) Addrs() []string { return addrs(g.nodes) }
+
+func addrs(servers []*Redis) (addrs []string) {
 	for _, r := range servers {
 		addrs = append(addrs, r.Addr())
 	}

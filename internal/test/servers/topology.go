@@ -58,15 +58,15 @@ func StartTopology(tb testing.TB, name string, args ...string) *Topology {
 // MasterName returns the name that a client asks the sentinels for; empty without sentinels.
 func (t *Topology) MasterName() string {
 	if t.Sentinel != nil {
-		return t.Sentinel.MasterName()
+		return masterName
 	}
 	return ""
 }
 
-// Sentinels returns the redis-sentinels; nil without.
+// Sentinels returns the redis-sentinels; nil without. Two of them have to be left for a failover.
 func (t *Topology) Sentinels() []*Redis {
 	if t.Sentinel != nil {
-		return t.Sentinel.Sentinels()
+		return slices.Clone(t.Sentinel.sentinels)
 	}
 	return nil
 }
