@@ -12,7 +12,7 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 62773,
+	"lines of tests": 62780,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13697,
 	"words of README.md and docs": 40875,
 	"words of CONTRIBUTING.md":    806,
