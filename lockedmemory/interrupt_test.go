@@ -172,7 +172,8 @@ func TestInterrupt_O_deletedBeforeItIsRead(t *testing.T) {
 	})
 }
 
-// With a grace, an answer that comes within it is stored. Later, the message is superseded.
+// With a grace, an answer that comes within it is stored, also after a Stop of another message. Later, the
+// message is superseded.
 func TestInterrupt_O_grace(t *testing.T) {
 	for late, wait := range map[bool]time.Duration{false: time.Second, true: 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -181,6 +182,7 @@ func TestInterrupt_O_grace(t *testing.T) {
 			first := runs(t, m[0], "first")
 			next := answers(t, m[1], "next")
 			<-first.asked()
+			s.stops(t, "other", 0, false)
 			time.Sleep(wait)
 			first.leave("partial")
 			if err := <-first.ended; late {

@@ -54,7 +54,15 @@ func (m *LockedMemory[M, D]) stopMessage(ctx context.Context, op *distlock.Opera
 			return stored, err
 		}
 	}
-	reply, err := m.ask(ctx, op.Key, driver.AskRequest{Work: id})
+	var reply driver.AskReply
+	ask := func(work string) (err error) {
+		reply, err = m.ask(ctx, op.Key, driver.AskRequest{Work: work})
+		if reply.State.Held && !reply.Asked { // ⚑ other work, to which an Interrupt may have left a grace
+			reply.Fence = reply.Own
+		}
+		return err
+	}
+	err = ask(id)
 	asks := !errors.Is(err, errors.ErrUnsupported)
 	if err != nil && asks {
 		return false, err
@@ -67,7 +75,7 @@ func (m *LockedMemory[M, D]) stopMessage(ctx context.Context, op *distlock.Opera
 		return stored, err
 	}
 	if mark > reply.Fence { // ⚑ the lock has lost the grant of the work, in a failover
-		if reply, err = m.ask(ctx, op.Key, driver.AskRequest{}); err != nil {
+		if err = ask(""); err != nil {
 			return false, err
 		}
 		// ⚑ Not at the mark, which a later lease may have. In the block of a holder, the mark is of its local
@@ -78,7 +86,7 @@ func (m *LockedMemory[M, D]) stopMessage(ctx context.Context, op *distlock.Opera
 		_, _, err = m.store.CloseMessage(ctx, "", reply.Fence, 0)
 	}
 	if err == nil && grace > 0 { // ⚑ a repetition may have begun in the grace
-		if reply, err = m.ask(ctx, op.Key, driver.AskRequest{Work: id}); err == nil && reply.Asked {
+		if err = ask(id); err == nil && reply.Asked {
 			_, _, err = m.store.CloseMessage(ctx, "", reply.Fence, 0)
 		}
 	}

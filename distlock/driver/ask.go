@@ -35,6 +35,8 @@ type AskReply struct {
 	Asked bool
 	// Fence is the shown token of a held name, and the reserved token of a free name.
 	Fence int64
+	// Own is the token that the owner of a held name has. ⚑ An Ask before may have raised the shown one.
+	Own int64
 	// State describes the name before the call.
 	State State
 }

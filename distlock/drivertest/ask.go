@@ -54,6 +54,14 @@ func (s *subject) asked(fence int64) int64 {
 	return reply.Fence
 }
 
+// owns checks the token that a look shows as the owner's.
+func (s *subject) owns(want int64) {
+	s.tb.Helper()
+	if look := s.ask(0, "", 0); look.Own != want {
+		s.tb.Errorf("a look at a grant with the token %d: %+v", want, look)
+	}
+}
+
 // isAsked checks what an extend tells the owner, without a longer TTL.
 func (s *subject) isAsked(req driver.AcquireRequest, want bool) {
 	s.tb.Helper()
@@ -165,6 +173,7 @@ func testAskNext(t *testing.T, newDriver New) {
 		}
 		s.isAsked(req, false)
 		asked = s.asked(grant.Fence)
+		s.owns(grant.Fence)
 	}
 	if s.Capabilities().Queues {
 		first, second := s.queued(), s.queued()
@@ -238,6 +247,7 @@ func testAskRaise(t *testing.T, newDriver New) {
 	if kept := s.raised(req, grant.Fence); kept.Fence != grant.Fence || s.state().Fence != asked {
 		t.Errorf("a raise to the present token answered %+v, and the name shows %d, want %d", kept, s.state().Fence, asked)
 	}
+	s.owns(grant.Fence)
 	raised := s.raised(req, grant.Fence+1)
 	if raised.Fence <= asked || s.state().Fence != raised.Fence {
 		t.Errorf("a raise of a grant that was asked with %d: %+v, and the name shows %d", asked, raised, s.state().Fence)
@@ -249,6 +259,7 @@ func testAskRaise(t *testing.T, newDriver New) {
 	if again := s.asked(raised.Fence); again <= raised.FenceEnd {
 		t.Errorf("the token %d of an ask after a block up to %d", again, raised.FenceEnd)
 	}
+	s.owns(raised.Fence)
 }
 
 func testAskFree(t *testing.T, newDriver New) {

@@ -21,7 +21,7 @@ func (t *table) Ask(ctx context.Context, req driver.AskRequest) (driver.AskReply
 			return reply, fmt.Errorf("memlock: %w", driver.ErrFloor)
 		}
 		r := t.record(req.Name, now)
-		reply.State, reply.Fence = r.state(now), r.shown()
+		reply.State, reply.Fence, reply.Own = r.state(now), r.shown(), r.fence
 		reply.Asked = r.heldUnder(req.Fence) || r.isFor(req.Work)
 		if r.held && !reply.Asked {
 			return reply, nil

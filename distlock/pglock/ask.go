@@ -26,7 +26,7 @@ func (s *service) Ask(ctx context.Context, req driver.AskRequest) (driver.AskRep
 	reply, err := callOnRow(ctx, s, req.Name, func(row pgx.CollectableRow) (reply driver.AskReply, err error) {
 		var held bool
 		var g shown
-		err = row.Scan(&reply.Asked, &reply.Fence, &held, &g.fence, &g.waiters, &g.age, &g.remaining, &g.payload)
+		err = row.Scan(&reply.Asked, &reply.Fence, &reply.Own, &held, &g.fence, &g.waiters, &g.age, &g.remaining, &g.payload)
 		if err == nil && held {
 			reply.State, err = g.state()
 		}

@@ -18,6 +18,7 @@ func (d *lockDriver) Ask(ctx context.Context, req driver.AskRequest) (driver.Ask
 	reply := driver.AskReply{Asked: r.Text() == "asked", Fence: r.Number()}
 	rec, ttl, now := readRecord(r)
 	if r.End() == nil {
+		reply.Own = rec.token
 		reply.State, r.Err = rec.state(ttl, now, 0)
 	}
 	return reply, r.End()

@@ -36,6 +36,7 @@
 //   - CloseFirst: Stop(id) and Interrupt close before they ask. Asked work finds its message open.
 //   - Floor: Stop(id) shows the store the token of a free lock. An expired holder writes.
 //   - Mark: Stop(id) shows the store the token of its ask. The work writes without its message.
+//   - Own: of a holder that it does not ask, that is the holder's own token. A grace ends.
 //   - Older: Stop(id) shows more if the mark was above its ask. A lease lost in a failover writes.
 //   - Handed: unless the mark lies in the block of another holder. A local handoff's turn ends.
 //   - AskAgain: Stop(id) with a grace asks again at its end. A repeat begun in the grace writes.
@@ -290,7 +291,8 @@ func (w *world) grantNext() {
 // Otherwise the reply has the shown token.
 type askReply struct {
 	new, asked bool
-	fence, age int
+	fence, own int // own: the token of the holder
+	age        int
 	work       string
 }
 
@@ -298,7 +300,7 @@ type askReply struct {
 func (w *world) ask(fence int, work string, floor int) (reply askReply) {
 	w.send(func() {
 		g := &w.held
-		reply = askReply{asked: g.owner != 0, fence: g.shown, work: g.work, age: w.now - g.at}
+		reply = askReply{asked: g.owner != 0, fence: g.shown, own: g.token, work: g.work, age: w.now - g.at}
 		if reply.asked && (work == "" || g.work != work) && (fence == 0 || fence != g.shown && w.has("Cond")) {
 			reply.asked = false
 			return
@@ -583,7 +585,7 @@ func (p *player) work() {
 	case p.id == "" && p.asked:
 		p.result = interrupted
 	case p.id != "" && (p.result == stale || p.result.closed()):
-		p.check(p.result == stale || p.until <= p.now, "player %d is refused within its grace", p.uid)
+		p.check(p.until <= p.now || p.result == stale && (p.failedOver || !p.holds() || p.isStopped()), "player %d is refused within its grace", p.uid)
 		p.pause()
 		p.read()
 	}
@@ -697,14 +699,16 @@ func (w *world) stopMessage(id string, grace int) bool {
 		}
 	}
 	reply := w.ask(0, id, 0)
-	shown := when(reply.asked || w.has("Floor"), reply.fence, 0)
+	own := func(r askReply) int { return when(!r.new && w.has("Own"), r.own, r.fence) }
+	shown := when(reply.asked || w.has("Floor"), own(reply), 0)
 	w.waitForEnd(reply, grace)
 	c.mark = when(w.has("Mark"), shown, 0)
 	o, was := w.close(c)
-	if o != answered && was > reply.fence && w.has("Older") {
-		now := w.ask(0, "", 0)
-		if handed := !now.new && now.fence < was && was <= now.fence+block; !handed || !w.has("Handed") {
-			w.close(closing{mark: when(now.fence < was, was+1, now.fence)})
+	if o != answered && was > own(reply) && w.has("Older") {
+		reply = w.ask(0, "", 0)
+		now := own(reply)
+		if handed := !reply.new && now < was && was <= now+block; !handed || !w.has("Handed") {
+			w.close(closing{mark: when(now < was, was+1, now)})
 		}
 	}
 	if o != answered && grace > 0 && w.has("AskAgain") {
