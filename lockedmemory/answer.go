@@ -2,8 +2,6 @@ package lockedmemory
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -30,12 +28,6 @@ type superseded string
 func (e superseded) Error() string      { return string(e) }
 func (superseded) Is(target error) bool { return target == ErrStopped }
 
-// hashOf is storedriver.HashID. The lock shows it as the work of an Answer.
-func hashOf(id string) string {
-	sum := sha256.Sum256([]byte(id))
-	return hex.EncodeToString(sum[:16])
-}
-
 // Answer is a [LockedMemory.Turn] that asks fn for the answer to a question, and stores both as one exchange
 // under the ID of the question. If the ID is known, Answer returns the stored answer, and does not run fn.
 // So repeat it after an error, in any process. The question is not compared. To return a stored answer
@@ -53,12 +45,16 @@ func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 	if err := m.needsStore(OpAnswer); err != nil {
 		return nil, err
 	}
+	hash, err := m.store.HashOf(id)
+	if err != nil {
+		return nil, err
+	}
 	key, _ := m.key(ctx) // turn returns the error
 	begin, ended := m.store.Begin, false
 	if _, joins := m.locker.FromContext(ctx, key); joins { // ⚑ the lease is for other work
 		begin = m.store.Answered
 	}
-	of := message{id: id, hash: hashOf(id)}
+	of := message{hash: hash}
 	take := func(exchange Exchange[M], known bool, err error) error {
 		switch {
 		case err != nil || !known:
@@ -97,7 +93,7 @@ func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 			answer = messages
 		}
 		return err
-	}, of, append(opts[:len(opts):len(opts)], fencing.ForWork(of.hash))...)
+	}, of, append(opts[:len(opts):len(opts)], fencing.ForWork(hash))...)
 	if answer != nil { // it is stored, even if the lease was lost since
 		return answer, nil
 	}
@@ -106,11 +102,10 @@ func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 		return nil, err
 	}
 	ctx = withLease(ctx, nil)
-	var failed error
 	if ended { // ⚑ a Stop of the session did not see the message, which waited
-		_, _, failed = m.store.CloseMessage(ctx, hashOf(id), 0, 0)
+		_, _, _, _ = m.store.CloseMessage(ctx, hash, "", 0, 0, 0)
 	}
-	if _, _, closed := m.store.Answered(ctx, id); failed == nil && errors.Is(closed, ErrStopped) {
+	if _, _, closed := m.store.Answered(ctx, id); errors.Is(closed, ErrStopped) {
 		return nil, closed
 	}
 	return nil, err

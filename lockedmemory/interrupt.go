@@ -19,7 +19,7 @@ func (m *LockedMemory[M, D]) interrupting(of message) func(context.Context, stri
 			return m.locker.Do(ctx, key, fn, opts...)
 		}
 		if of.hash != "" {
-			if decided, err := m.store.Arrive(ctx, of.id); err != nil {
+			if _, decided, _, err := m.store.CloseMessage(ctx, "", of.hash, 0, 0, 0); err != nil {
 				return err
 			} else if decided {
 				return of.read(ctx)
@@ -48,7 +48,7 @@ func (m *LockedMemory[M, D]) interrupting(of message) func(context.Context, stri
 		err = m.locker.Do(waiting, key, func(ctx context.Context) (err error) {
 			if end(); !decided && of.hash != "" {
 				lease, _ := m.locker.FromContext(ctx, key)
-				decided, _, err = m.store.Supersede(ctx, "", of.hash, lease.Fence())
+				_, decided, _, err = m.store.CloseMessage(ctx, "", of.hash, lease.Fence(), 0, 0)
 			}
 			if decided || err != nil {
 				return err
@@ -92,14 +92,13 @@ func (m *LockedMemory[M, D]) endTurn(ctx context.Context, key, work, by string, 
 		if m.opts.Grace > 0 {
 			first = ""
 		}
-		decided, over, err := m.store.Supersede(ctx, first, by, shown+1)
-		if decided || over || err != nil {
+		if _, decided, _, err := m.store.CloseMessage(ctx, first, by, shown+1, 0, 0); decided || err != nil {
 			return decided
 		}
 	}
 	reply, err := m.ask(ctx, key, driver.AskRequest{Fence: shown})
 	if err == nil && reply.Asked && work != "" && m.opts.Grace > 0 && pause(ctx, m.opts.Grace) {
-		decided, _, _ = m.store.Supersede(ctx, work, by, reply.Fence+1)
+		_, decided, _, _ = m.store.CloseMessage(ctx, work, by, reply.Fence+1, 0, 0)
 	}
 	return decided
 }

@@ -35,7 +35,7 @@ func (m *LockedMemory[M, D]) Stop(ctx context.Context, id string, grace time.Dur
 		case err != nil:
 			return fmt.Errorf("%s: %w", OpStop, err)
 		case id != "":
-			stored, err = m.stopMessage(ctx, op, hashOf(id), grace)
+			stored, err = m.stopMessage(ctx, op, id, grace)
 		default:
 			stored, err = m.stopAll(ctx, op, grace)
 		}
@@ -47,10 +47,14 @@ func (m *LockedMemory[M, D]) Stop(ctx context.Context, id string, grace time.Dur
 	return stored && err == nil, err
 }
 
-// stopMessage is Stop of a message, by the hash of its ID.
+// stopMessage is Stop of a message.
 func (m *LockedMemory[M, D]) stopMessage(ctx context.Context, op *distlock.Operation, id string, grace time.Duration) (stored bool, err error) {
+	id, err = m.store.HashOf(id)
+	if err != nil {
+		return false, err
+	}
 	if grace == 0 { // ⚑ or a repetition begins after the ask
-		if stored, _, err = m.store.CloseMessage(ctx, id, 0, 0); stored || err != nil {
+		if stored, _, _, err = m.store.CloseMessage(ctx, id, "", 0, 0, 0); stored || err != nil {
 			return stored, err
 		}
 	}
@@ -70,7 +74,7 @@ func (m *LockedMemory[M, D]) stopMessage(ctx context.Context, op *distlock.Opera
 	m.awaitEnd(ctx, op, reply, grace)
 	// ⚑ The mark refuses what the work writes without its ID. Of a free lock, too: the work may not know
 	// that its lease has ended.
-	stored, mark, err := m.store.CloseMessage(ctx, id, reply.Fence, 0)
+	stored, _, mark, err := m.store.CloseMessage(ctx, id, "", 0, reply.Fence, 0)
 	if stored || err != nil || !asks {
 		return stored, err
 	}
@@ -83,11 +87,11 @@ func (m *LockedMemory[M, D]) stopMessage(ctx context.Context, op *distlock.Opera
 		if reply.Fence < mark && (!reply.State.Held || mark > reply.Fence+driver.FenceBlock) {
 			reply.Fence = mark + 1
 		}
-		_, _, err = m.store.CloseMessage(ctx, "", reply.Fence, 0)
+		_, _, _, err = m.store.CloseMessage(ctx, "", "", 0, reply.Fence, 0)
 	}
 	if err == nil && grace > 0 { // ⚑ a repetition may have begun in the grace
 		if err = ask(id); err == nil && reply.Asked {
-			_, _, err = m.store.CloseMessage(ctx, "", reply.Fence, 0)
+			_, _, _, err = m.store.CloseMessage(ctx, "", "", 0, reply.Fence, 0)
 		}
 	}
 	return false, err
@@ -96,35 +100,34 @@ func (m *LockedMemory[M, D]) stopMessage(ctx context.Context, op *distlock.Opera
 // stopAll is Stop without an ID. ⚑ If the mark was above the ask, a waiter from before the Stop may have been
 // granted since: the lock has lost a grant in a failover.
 func (m *LockedMemory[M, D]) stopAll(ctx context.Context, op *distlock.Operation, grace time.Duration) (stored bool, err error) {
-	floor := int64(0)
+	var req driver.AskRequest
 	for range stopTries {
-		reply, err := m.ask(ctx, op.Key, driver.AskRequest{Floor: floor})
-		for n := 1; n < stopTries && err == nil && reply.State.Held && !reply.Asked; n++ {
-			reply, err = m.ask(ctx, op.Key, driver.AskRequest{Fence: reply.Fence, Floor: floor})
-		}
+		reply, err := m.ask(ctx, op.Key, req)
 		if err != nil {
 			return false, err
 		}
+		if req.Fence = reply.Fence; reply.State.Held && !reply.Asked {
+			continue
+		}
 		over := m.awaitEnd(ctx, op, reply, grace)
-		grace = 0
-		if reply.State.Held && !reply.Asked || m.store == nil && !over {
+		if m.store == nil && over {
+			return false, nil
+		} else if m.store == nil {
 			break
 		}
-		if m.store == nil {
-			return false, nil
-		}
+		grace = 0
 		// ⚑ The work is that of the grant: a redelivery of its message would be answered.
-		isStored, mark, err := m.store.CloseMessage(ctx, reply.State.Metadata[driver.WorkKey], reply.Fence, reply.Fence)
+		isStored, _, mark, err := m.store.CloseMessage(ctx, reply.State.Metadata[driver.WorkKey], "", 0, reply.Fence, reply.Fence)
 		if stored = stored || isStored; err != nil || mark <= reply.Fence {
 			return stored, err
 		}
-		floor = mark + 1
+		req.Floor = mark + 1
 	}
 	return false, fmt.Errorf("%w: %s: the turn may not have ended yet: repeat the call", distlock.ErrOutcomeUnknown, OpStop)
 }
 
 // stopTries bounds how often a Stop asks, while other turns begin.
-const stopTries = 8
+const stopTries = 16
 
 // ask is fencing.Ask. A Stop without the lock has an unknown outcome: it may have closed the message.
 func (m *LockedMemory[M, D]) ask(ctx context.Context, key string, req driver.AskRequest) (driver.AskReply, error) {

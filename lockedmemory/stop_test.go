@@ -315,7 +315,7 @@ func TestStop_O_lockLost(t *testing.T) {
 				saves := func(n int64, want storedriver.Outcome) {
 					t.Helper()
 					v, err := s.sessions.Append(t.Context(), storedriver.Append{
-						Write:   storedriver.Write{Access: storedriver.Access{Session: session, Fence: fence, Since: fence}, N: n, Op: fmt.Sprintf("%032d", n)},
+						Write:   storedriver.Write{Access: storedriver.Access{Session: session, Fence: fence}, N: n, Op: fmt.Sprintf("%032d", n)},
 						Content: storedriver.Content{Messages: [][]byte{[]byte(`"m"`)}}})
 					if err != nil || v.Outcome != want {
 						t.Errorf("Stop(%q) of a lease that is %s ahead: %+v, %v; want outcome %d", id, ahead, v, err, want)

@@ -28,11 +28,11 @@ type sessionStore[M any] interface {
 	Answered(ctx context.Context, id string) (exchange Exchange[M], known bool, err error)
 	// Begin is Answered for the Answer that has taken the lease.
 	Begin(ctx context.Context, id string) (exchange Exchange[M], known bool, err error)
-	// CloseMessage needs no lease. hash is that of an ID, or empty. before is the mark before the call.
-	CloseMessage(ctx context.Context, hash string, mark, stop int64) (stored bool, before int64, err error)
-	// Arrive and Supersede need none either. by is the hash of the newer message.
-	Arrive(ctx context.Context, id string) (decided bool, err error)
-	Supersede(ctx context.Context, hash, by string, below int64) (decided, over bool, err error)
+	// HashOf returns the hash of a valid ID. The lock shows it as the work of an Answer.
+	HashOf(id string) (string, error)
+	// CloseMessage is Close of storedriver.Driver. stored says that the outcome is that of an answered message,
+	// and decided that it is that of an answered or closed one. before is the mark before the call.
+	CloseMessage(ctx context.Context, id, by string, below, mark, stop int64) (stored, decided bool, before int64, err error)
 	Last(ctx context.Context, n int) ([]Exchange[M], error)
 	Backward(ctx context.Context, before Place) iter.Seq2[Exchange[M], error]
 	Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error]

@@ -57,8 +57,8 @@ func (m *LockedMemory[M, D]) Turn(ctx context.Context, fn func(ctx context.Conte
 
 // message is the message of an Answer. The zero message is that of a Turn.
 type message struct {
-	id, hash string
-	read     func(ctx context.Context) error // takes the stored answer, or fails without one
+	hash string
+	read func(ctx context.Context) error // takes the stored answer, or fails without one
 }
 
 func (m *LockedMemory[M, D]) turn(ctx context.Context, name string, fn func(ctx context.Context) error,

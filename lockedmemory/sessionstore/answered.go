@@ -49,42 +49,27 @@ func (s *Store[M, D]) Begin(ctx context.Context, id string) (exchange lockedmemo
 	return s.Answered(ctx, id)
 }
 
-// CloseMessage is for lockedmemory's Stop. See Close of storedriver.Driver.
-func (s *Store[M, D]) CloseMessage(ctx context.Context, hash string, mark, stop int64) (stored bool, before int64, err error) {
-	reply, err := s.close(ctx, storedriver.CloseRequest{ID: hash, Mark: mark, Stop: stop})
-	return reply.ID == storedriver.Known, reply.Mark, err
+// HashOf is storedriver.HashID of an ID that is valid.
+func (*Store[M, D]) HashOf(id string) (string, error) {
+	return storedriver.HashID(id), validID(opClose, id)
 }
 
-// Arrive makes a message the newest of its session, if it has not arrived before. decided says that it is
-// answered or closed.
-func (s *Store[M, D]) Arrive(ctx context.Context, id string) (decided bool, err error) {
-	if err := validID(opClose, id); err != nil {
-		return false, err
-	}
-	reply, err := s.close(ctx, storedriver.CloseRequest{By: storedriver.HashID(id), Arrive: true})
-	return reply.By != storedriver.Done, err
-}
-
-// Supersede closes a message for a newer one, by, while the mark is below a token. hash and by are hashes of
-// IDs, or empty. decided says that by is answered or closed, perhaps by this call. over says that
-// nothing is left to interrupt: the message is answered, or a later lease has begun.
-func (s *Store[M, D]) Supersede(ctx context.Context, hash, by string, below int64) (decided, over bool, err error) {
-	reply, err := s.close(ctx, storedriver.CloseRequest{ID: hash, By: by, Superseded: true, Below: below})
-	return reply.By != storedriver.Done, reply.ID == storedriver.Known || reply.ID == storedriver.Later, err
-}
-
-func (s *Store[M, D]) close(ctx context.Context, c storedriver.CloseRequest) (reply storedriver.CloseReply, err error) {
+// CloseMessage is Close of storedriver.Driver, for lockedmemory. stored says that the Outcome is Known, and
+// decided that it is not Done.
+func (s *Store[M, D]) CloseMessage(ctx context.Context, id, by string, below, mark, stop int64,
+) (stored, decided bool, before int64, err error) {
 	r, err := s.request(ctx, opClose)
 	if err != nil {
-		return reply, err
+		return false, false, 0, err
 	}
+	var reply storedriver.CloseReply
 	if err = ctx.Err(); err != nil {
 		err = fmt.Errorf("%w: %w", driver.ErrNotDone, err)
 	} else {
-		c.Session = r.session
-		reply, err = s.driver.Close(ctx, c)
+		reply, err = s.driver.Close(ctx, storedriver.CloseRequest{Session: r.session, ID: id, By: by,
+			Below: below, Mark: mark, Stop: stop})
 	}
-	return reply, r.callError(err)
+	return reply.Outcome == storedriver.Known, reply.Outcome != storedriver.Done, reply.Mark, r.callError(err)
 }
 
 // maxID is the longest ID of a message, in bytes.

@@ -55,11 +55,14 @@ func (s *leaseState) access(lease *distlock.Lease) storedriver.Access {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fence := lease.Fence()
-	return storedriver.Access{
+	access := storedriver.Access{
 		Session: lease.Key(), Lease: lease, Fence: fence, FirstAccess: s.acceptedFence < fence,
-		AcceptedFence: s.acceptedFence, Awaited: fencing.Awaited(lease), Since: fencing.Since(lease),
-		HistoryUpTo: s.historyUpTo,
+		AcceptedFence: s.acceptedFence, Awaited: fencing.Awaited(lease), HistoryUpTo: s.historyUpTo,
 	}
+	if access.FirstAccess { // ⚑ later ones meet the mark
+		access.Since = fencing.Since(lease)
+	}
+	return access
 }
 
 // accept notes that the service has accepted a token, and the entries that the lease has read or

@@ -75,12 +75,11 @@ const (
 // outcome is what became of an access to the store, of a message, or of a player. No outcome: open.
 type outcome string
 
-// A lease is ended if it waited before a Stop(""). A Close is refused if by is decided, and it is
-// later if a later lease has begun.
+// A lease is ended if it waited before a Stop(""). A Close is refused if by is decided.
 const (
 	done, answered, stopped, superseded outcome = "done", "answered", "stopped", "superseded"
 	ended, stale, lost, interrupted     outcome = "ended", "stale", "lost", "interrupted"
-	refused, later                      outcome = "refused", "later"
+	refused                             outcome = "refused"
 )
 
 func (o outcome) closed() bool { return o == stopped || o == superseded }
@@ -358,7 +357,6 @@ type closing struct {
 	id, by            string
 	fate              outcome
 	below, mark, stop int
-	arrive            bool
 }
 
 // close returns the outcome of a Close, and the mark before. The order of its steps matters.
@@ -366,14 +364,14 @@ func (w *world) close(c closing) (result outcome, was int) {
 	w.send(func() {
 		was = w.mark
 		judges := (c.below > 0 || !w.has("JudgeBelow")) && w.has("Judge") && (c.id == "" || w.has("Overtake"))
-		if c.below > 0 && w.mark >= c.below && w.has("Below") {
-			result = later
-			return
-		}
 		if result = refused; c.by != "" && w.fates[c.by] != "" && w.has("ByRef") {
 			return
 		}
-		if c.arrive && (!w.arrived[c.by] || !w.has("Once")) {
+		if c.below > 0 && w.mark >= c.below && w.has("Below") {
+			result = done
+			return
+		}
+		if c.by != "" && c.below == 0 && (!w.arrived[c.by] || !w.has("Once")) {
 			w.arrived[c.by], w.newest = true, c.by
 		}
 		if judges && w.arrived[c.by] && w.newest != c.by && !w.fates[w.newest].closed() {
@@ -510,7 +508,7 @@ func (p *player) persist() (o outcome) {
 
 func (p *player) arrive() {
 	p.hasArrived = true
-	if o, _ := p.close(closing{by: p.id, arrive: true}); o == refused {
+	if o, _ := p.close(closing{by: p.id}); o == refused {
 		p.decided = p.fates[p.id]
 	}
 }
@@ -653,7 +651,7 @@ func (p *player) supersede(seen grant) {
 	if seen.work != "" && p.has("CloseFirst") {
 		o, _ := p.close(c)
 		p.decided = cmp.Or(p.decided, when(o == refused, p.fates[p.id], ""))
-		if o == refused || o == answered || o == later {
+		if o == refused {
 			return
 		}
 	}

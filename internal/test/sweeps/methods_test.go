@@ -15,7 +15,7 @@ import (
 var withoutService = []string{
 	"Locker.NewLock",
 	"Lease.Context", "Lease.Deadline", "Lease.Err", "Lease.Fence", "Lease.Key",
-	"Store.AcceptsLocker", "Store.Check",
+	"Store.AcceptsLocker", "Store.Check", "Store.HashOf",
 }
 
 func TestSweep_coversEveryMethod(t *testing.T) {

@@ -396,7 +396,7 @@ var storeRows = func() (rows []row) {
 			}
 			s.judge()
 		}},
-		row{name: "answer-interrupts", covers: "LockedMemory.Answer Store.Arrive Store.Supersede", run: func(s *scene) {
+		row{name: "answer-interrupts", covers: "LockedMemory.Answer Store.CloseMessage", run: func(s *scene) {
 			memory, err := lockedmemory.New(s.faulty.store, s.faulty.locker, lockedmemory.FixedKey(s.key),
 				&lockedmemory.Options{Busy: lockedmemory.Interrupt, Wait: s.wait})
 			s.must(err)

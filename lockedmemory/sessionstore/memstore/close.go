@@ -12,36 +12,33 @@ func (s *sessions) Close(_ context.Context, c storedriver.CloseRequest) (storedr
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sess := s.at(c.Session)
-	reply := storedriver.CloseReply{Mark: sess.mark.Fence}
-	if c.Below > 0 && reply.Mark >= c.Below {
-		reply.ID = storedriver.Later
-		return reply, nil
-	}
-	if reply.By = sess.fate(c.By); reply.By != storedriver.Done {
+	reply := storedriver.CloseReply{Outcome: sess.fate(c.By), Mark: sess.mark.Fence}
+	if reply.Outcome != storedriver.Done || c.Below > 0 && reply.Mark >= c.Below {
 		return reply, nil
 	}
 	by, until := sess.ids[c.By], time.Now().Add(s.keep.RememberIDs)
-	if c.Arrive && !by.arrived && c.By != "" {
+	if c.Below == 0 && !by.arrived && c.By != "" {
 		by = record{until: until, arrived: true}
 		sess.ids[c.By], sess.newest = by, c.By
 	}
 	newest := sess.fate(sess.newest)
 	if c.Below > 0 && by.arrived && sess.newest != c.By && (newest == storedriver.Done || newest == storedriver.Known) {
-		reply.By = storedriver.Superseded
-		sess.ids[c.By] = record{until: until, closed: reply.By}
+		reply.Outcome = storedriver.Superseded
+		sess.ids[c.By] = record{until: until, closed: reply.Outcome}
 		return reply, nil
 	}
 	sess.show(c.Mark)
 	sess.stopped = max(sess.stopped, c.Stop)
-	if c.ID == "" {
-		return reply, nil
-	}
-	if reply.ID = sess.fate(c.ID); reply.ID == storedriver.Done {
-		reply.ID = storedriver.Stopped
-		if c.Superseded {
-			reply.ID = storedriver.Superseded
+	fate := sess.fate(c.ID)
+	if c.ID != "" && fate == storedriver.Done {
+		fate = storedriver.Stopped
+		if c.Below > 0 {
+			fate = storedriver.Superseded
 		}
-		sess.ids[c.ID] = record{until: until, closed: reply.ID}
+		sess.ids[c.ID] = record{until: until, closed: fate}
+	}
+	if c.Below == 0 {
+		reply.Outcome = fate
 	}
 	return reply, nil
 }

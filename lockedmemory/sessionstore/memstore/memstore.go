@@ -126,7 +126,7 @@ func (s *sessions) expire(sess *session) bool {
 // for an unknown session.
 func (sess *session) barred(a storedriver.Access) storedriver.Verdict {
 	switch {
-	case a.FirstAccess && a.Since > 0 && a.Since < sess.stopped:
+	case a.Since > 0 && a.Since < sess.stopped:
 		return storedriver.Verdict{Outcome: storedriver.Ended}
 	case a.AcceptedFence > 0 && a.AcceptedFence < sess.mark.Fence && sess.mark.Fence < a.Fence:
 		return storedriver.Verdict{Outcome: storedriver.Stale, Mark: sess.mark}

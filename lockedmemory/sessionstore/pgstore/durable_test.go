@@ -42,7 +42,7 @@ func TestDurable_allWritesAndFirstReads(t *testing.T) {
 		check("a Replace")
 		r.is(storedriver.Done)(r.Clear(t.Context(), storedriver.Clear{Write: r.write("s", r.fence+1, 2)}))
 		check("a Clear")
-		returned(r.Close(t.Context(), storedriver.CloseRequest{Session: "s", ID: storedriver.HashID("id"), By: storedriver.HashID("by"), Arrive: true}))(t)
+		returned(r.Close(t.Context(), storedriver.CloseRequest{Session: "s", ID: storedriver.HashID("id"), By: storedriver.HashID("by")}))(t)
 		check("a Close")
 		lease := r.lease()
 		r.is(storedriver.Done)(r.last(t.Context(), lease, 1))

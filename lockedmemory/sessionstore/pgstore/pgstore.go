@@ -95,17 +95,9 @@ func scanVerdict(row pgx.CollectableRow) (v storedriver.Verdict, err error) {
 	return v, err
 }
 
-// since is where the wait of a lease began, for the first access of a token. ⚑ Later ones meet the mark.
-func since(a storedriver.Access) int64 {
-	if a.FirstAccess {
-		return a.Since
-	}
-	return 0
-}
-
 // access returns the first arguments of each function that writes.
 func (s *sessions) access(a storedriver.Access) []any {
-	return []any{s.keep.Namespace, a.Session, a.Fence, a.AcceptedFence, a.Awaited, since(a), a.FirstAccess, s.idle, s.limits}
+	return []any{s.keep.Namespace, a.Session, a.Fence, a.AcceptedFence, a.Awaited, a.Since, a.FirstAccess, s.idle, s.limits}
 }
 
 func (s *sessions) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {

@@ -98,8 +98,8 @@ func TestAppend_longSession_fewRows(t *testing.T) {
 	closes := func() {
 		t.Helper()
 		n++
-		c := storedriver.CloseRequest{Session: "long", ID: storedriver.HashID(fmt.Sprint(n)), By: storedriver.HashID(fmt.Sprint(-n)), Arrive: true, Below: 1 << 53}
-		if reply, err := d.Close(t.Context(), c); err != nil || reply.ID != storedriver.Stopped {
+		c := storedriver.CloseRequest{Session: "long", ID: storedriver.HashID(fmt.Sprint(n)), By: storedriver.HashID(fmt.Sprint(-n))}
+		if reply, err := d.Close(t.Context(), c); err != nil || reply.Outcome != storedriver.Stopped {
 			t.Fatalf("Close: %+v, %v", reply, err)
 		}
 	}

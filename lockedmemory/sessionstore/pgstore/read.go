@@ -19,7 +19,7 @@ func (s *sessions) Read(ctx context.Context, r storedriver.Read) (page storedriv
 		from.Fence = math.MaxInt64
 	}
 	id, key := idArgs(r.ID)
-	args := []any{s.keep.Namespace, r.Session, r.FirstAccess, r.Fence, r.AcceptedFence, r.Awaited, since(r.Access), s.idle, s.limits,
+	args := []any{s.keep.Namespace, r.Session, r.FirstAccess, r.Fence, r.AcceptedFence, r.Awaited, r.Since, s.idle, s.limits,
 		r.Backward, placeArg(from), limit + 1, id, key, r.Next, r.PinnedOnly} // one more shows if there is more
 	rows, err := postgres.Call(ctx, s.pool, scanRow, "read_v1", args...)
 	if err == nil && len(rows) == 0 {

@@ -12,13 +12,13 @@ func (s *sessions) Close(ctx context.Context, c storedriver.CloseRequest) (reply
 	id, _ := hex.DecodeString(c.ID) // both are hashes, see storedriver.HashID
 	by, _ := hex.DecodeString(c.By)
 	keys, args := s.access(storedriver.Access{Session: c.Session, Fence: c.Mark}, "", true)
-	args = append(args, string(id), string(by), c.Superseded, c.Arrive, c.Below, c.Stop, s.keep.RememberIDs.Milliseconds())
+	args = append(args, string(id), string(by), c.Below, c.Stop, s.keep.RememberIDs.Milliseconds())
 	cmd, _ := s.scripts.close.Run(ctx, s.redis, keys, args...)
 	words, err := cmd.Slice()
 	if err != nil {
 		return reply, s.explain(err)
 	}
 	r := replyOf(words)
-	reply.ID, reply.By, reply.Mark = storedriver.Outcome(r.Number()), storedriver.Outcome(r.Number()), r.Number()
+	reply.Outcome, reply.Mark = storedriver.Outcome(r.Number()), r.Number()
 	return reply, r.End()
 }

@@ -682,7 +682,7 @@ func (r *rightless) rare(when string) {
 		did(err)
 	}
 	_, err = d.Close(r.Context(), storedriver.CloseRequest{
-		Session: lease.Key(), ID: storedriver.HashID("closed"), By: storedriver.HashID("by"), Arrive: true, Mark: lease.Fence() + 4,
+		Session: lease.Key(), ID: storedriver.HashID("closed"), By: storedriver.HashID("by"), Mark: lease.Fence() + 4,
 	})
 	did(err)
 	if life := r.admin.PTTL(r.Context(), "session:{"+lease.Key()+"}:ids").Val(); life == -1 {

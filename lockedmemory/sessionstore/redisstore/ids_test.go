@@ -106,14 +106,14 @@ func TestIDs_O_refusedWrite_keepsTheArrival(t *testing.T) {
 		c.Session = s.key
 		reply, err := s.Close(t.Context(), c)
 		must(t, err)
-		return reply.By
+		return reply.Outcome
 	}
 	s.saves("1")
 	s.saves("2")
 	for _, isFirst := range []bool{true, false} {
 		old := storedriver.HashID(fmt.Sprint("old", isFirst))
 		for _, id := range []string{old, storedriver.HashID(fmt.Sprint("new", isFirst))} {
-			closing(storedriver.CloseRequest{By: id, Arrive: true})
+			closing(storedriver.CloseRequest{By: id})
 		}
 		s.access.FirstAccess = isFirst
 		s.save(fmt.Sprint("old", isFirst), 1, storedriver.Stale)

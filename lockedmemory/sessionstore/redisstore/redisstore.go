@@ -116,11 +116,8 @@ func (s *sessions) lock(a storedriver.Access) (key string, isPlain bool) {
 func (s *sessions) access(a storedriver.Access, owner string, frees bool) ([]string, []any) {
 	k := s.keys(a.Session)
 	lock, _ := s.lock(a)
-	awaited := strconv.FormatInt(a.Awaited, 10)
-	if a.FirstAccess && a.Since > 0 {
-		awaited += fmt.Sprint(":", a.Since)
-	}
-	args := append(make([]any, 0, 24), a.Fence, a.AcceptedFence, awaited, frees, lock != "", owner,
+	waits := fmt.Sprintf("%d:%d", a.Awaited, a.Since)
+	args := append(make([]any, 0, 24), a.Fence, a.AcceptedFence, waits, frees, lock != "", owner,
 		s.keep.IdleTTL.Milliseconds(), storedriver.KeepEmpty.Milliseconds(), s.keep.MaxExchanges, s.keep.MaxAge.Microseconds())
 	return []string{k.log, k.mark, cmp.Or(lock, k.mark), k.ids}, args
 }

@@ -38,8 +38,8 @@ type Access struct {
 	// Awaited is the token of the lock when the lease began to wait, see fencing.Awaited. Zero: none.
 	// If the session was deleted under a token between Awaited and Fence, the access is Deleted.
 	Awaited int64
-	// Since is the token at which the wait of the lease began, see fencing.Since. Zero: not known. If the
-	// session was stopped under a token above Since, the first access of a token is Ended.
+	// Since is the token at which the wait of the lease began, see fencing.Since. Zero: not known, or no
+	// FirstAccess. If the session was stopped under a token above Since, the access is Ended.
 	Since int64
 	// HistoryUpTo is the highest place that the lease has read or stored. Zero: none. If the session has no
 	// exchange now, and no Clear above that place says why, the access is Gone.
@@ -143,8 +143,6 @@ const (
 	Superseded
 	// Ended: the lease began to wait before a Stop of the session, see Access.Since. Nothing was written.
 	Ended
-	// Later: a later lease has begun, see CloseRequest.Below. Nothing was written.
-	Later
 )
 
 // Refuses reports whether the state of the session has refused a call, or a copy of it. An ID that is
@@ -161,31 +159,27 @@ func HashID(id string) string {
 // CloseRequest decides, without a lease, that a message is never answered. ID and By are hashes of IDs, see
 // HashID, or empty. The steps, in this order, are one atomic step:
 //
-//   - If Below is positive and the mark has a token of at least Below, the call does nothing: Later.
 //   - If By is answered or closed, the call does nothing more.
-//   - With Arrive, By arrives if it never has: it is the newest message of the session.
+//   - If Below is positive and the mark has a token of at least Below, the call does nothing more.
+//   - If Below is 0, By arrives if it never has: it is the newest message of the session.
 //   - If Below is positive, By has arrived and is not the newest, and the newest is not closed, then By is
 //     closed as superseded, and the call does nothing more.
 //   - The token of the mark rises to Mark, and the token of the last stop to Stop, if they are lower.
 //     ⚑ Without a check of ownership, also of a session of which nothing is known.
-//   - ID is closed, if it is not answered or closed: as superseded if Superseded, else as stopped.
+//   - ID is closed, if it is not answered or closed: as superseded if Below is positive, else as stopped.
 //
 // A closed ID, and an arrival, are remembered for Retention.RememberIDs. A copy of a call that arrives
 // late changes nothing that came later.
 type CloseRequest struct {
-	Session, ID, By    string
-	Superseded, Arrive bool
-	Below, Mark, Stop  int64
+	Session, ID, By   string
+	Below, Mark, Stop int64
 }
 
 // CloseReply answers a CloseRequest.
 type CloseReply struct {
-	// ID is Known if the ID was answered, or Stopped or Superseded as it was closed, by this call or before.
-	// It is Later as CloseRequest says, and Done without an ID.
-	ID Outcome
-	// By is Known, Stopped or Superseded if By is decided, and Done if it is open. The call did nothing
-	// for the ID then.
-	By Outcome
+	// Outcome is that of By if it is decided. Else it is that of ID if Below is 0, or Done. It is Known of an
+	// answered ID, and Stopped or Superseded of a closed one, by this call or before.
+	Outcome Outcome
 	// Mark is the token of the mark before the call.
 	Mark int64
 }

@@ -14,12 +14,11 @@ import (
 const (
 	done, known         = storedriver.Done, storedriver.Known
 	stopped, superseded = storedriver.Stopped, storedriver.Superseded
-	later, ended, stale = storedriver.Later, storedriver.Ended, storedriver.Stale
+	ended, stale        = storedriver.Ended, storedriver.Stale
 )
 
-// closing makes a Close, with the IDs of a request, and checks the reply. A reply that is Later says nothing
-// of By.
-func (i *instance) closing(what string, c storedriver.CloseRequest, id, by storedriver.Outcome, mark int64) {
+// closing makes a Close, with the IDs of a request, and checks the reply.
+func (i *instance) closing(what string, c storedriver.CloseRequest, want storedriver.Outcome, mark int64) {
 	i.Helper()
 	for _, each := range []*string{&c.ID, &c.By} {
 		if *each != "" {
@@ -31,19 +30,16 @@ func (i *instance) closing(what string, c storedriver.CloseRequest, id, by store
 	if errors.Is(err, errors.ErrUnsupported) {
 		i.Skip("the driver closes no message")
 	}
-	if id == later {
-		by = reply.By
-	}
-	if want := (storedriver.CloseReply{ID: id, By: by, Mark: mark}); err != nil || reply != want {
+	if want := (storedriver.CloseReply{Outcome: want, Mark: mark}); err != nil || reply != want {
 		i.Errorf("%s: Close: %+v, %v; want %+v", what, reply, err, want)
 	}
 }
 
-// fates checks what became of messages, by a Close that does nothing for a decided By.
+// fates checks what became of messages, by a Close that does nothing: the mark has its bound.
 func (i *instance) fates(what string, mark int64, fates map[string]storedriver.Outcome) {
 	i.Helper()
 	for id, fate := range fates {
-		i.closing(what+": "+id, storedriver.CloseRequest{By: id}, done, fate, mark)
+		i.closing(what+": "+id, storedriver.CloseRequest{By: id, Below: 1}, fate, mark)
 	}
 }
 
@@ -79,16 +75,16 @@ func closedMessages(h *harness) {
 	a := h.instance(nil, nil)
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
-		a.closing("an empty request", storedriver.CloseRequest{}, done, done, 0)
+		a.closing("an empty request", storedriver.CloseRequest{}, done, 0)
 		a.under(ctx, a.write(lease, 1), "answered", done)
 		mark := lease.Fence()
 		for range 2 {
-			a.closing("answered", storedriver.CloseRequest{ID: "answered"}, known, done, mark)
-			a.closing("stopped", storedriver.CloseRequest{ID: "stopped"}, stopped, done, mark)
-			a.closing("superseded", storedriver.CloseRequest{ID: "superseded", Superseded: true}, superseded, done, mark)
+			a.closing("answered", storedriver.CloseRequest{ID: "answered"}, known, mark)
+			a.closing("stopped", storedriver.CloseRequest{ID: "stopped"}, stopped, mark)
+			a.closing("superseded", storedriver.CloseRequest{ID: "superseded", Below: mark + 1}, done, mark)
 		}
-		a.closing("closed already", storedriver.CloseRequest{ID: "stopped", Superseded: true}, stopped, done, mark)
-		a.closing("closed already", storedriver.CloseRequest{ID: "superseded"}, superseded, done, mark)
+		a.closing("closed already", storedriver.CloseRequest{ID: "stopped", Below: mark + 1}, done, mark)
+		a.closing("closed already", storedriver.CloseRequest{ID: "superseded"}, superseded, mark)
 		stays := func() {
 			h.Helper()
 			for _, access := range []storedriver.Access{{}, a.write(lease, 1).Access} {
@@ -122,8 +118,8 @@ func closedMessages(h *harness) {
 func closedErrors(h *harness) {
 	d := &sentTwice{}
 	a := h.instance(nil, func(inner storedriver.Driver) storedriver.Driver { d.Driver = inner; return d })
-	a.closing("stopped", storedriver.CloseRequest{ID: "stopped"}, stopped, done, 0)
-	a.closing("superseded", storedriver.CloseRequest{ID: "superseded", Superseded: true}, superseded, done, 0)
+	a.closing("stopped", storedriver.CloseRequest{ID: "stopped"}, stopped, 0)
+	a.closing("superseded", storedriver.CloseRequest{ID: "superseded", Below: 1}, done, 0)
 	for id, want := range map[string]error{"stopped": lockedmemory.ErrStopped, "superseded": lockedmemory.ErrSuperseded} {
 		for _, between := range []func(){nil, func() {}} {
 			d.between = between
@@ -146,9 +142,9 @@ func closeRaisesMark(h *harness) {
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
 		fence := lease.Fence()
-		a.closing("an unknown session", storedriver.CloseRequest{Mark: fence + 5}, done, done, 0)
+		a.closing("an unknown session", storedriver.CloseRequest{Mark: fence + 5}, done, 0)
 		for range 2 {
-			a.closing("a lower mark", storedriver.CloseRequest{Mark: fence + 4}, done, done, fence+5)
+			a.closing("a lower mark", storedriver.CloseRequest{Mark: fence + 4}, done, fence+5)
 		}
 		a.under(ctx, a.write(lease, 1), "", stale)
 		a.reads(a.write(lease, 1).Access, "id", stale)
@@ -157,7 +153,7 @@ func closeRaisesMark(h *harness) {
 		if raised <= fence+5 {
 			h.Errorf("the lease has token %d", raised)
 		}
-		a.closing("a known session", storedriver.CloseRequest{ID: "id", Mark: raised + 5}, stopped, done, raised)
+		a.closing("a known session", storedriver.CloseRequest{ID: "id", Mark: raised + 5}, stopped, raised)
 		a.refused("Save", a.save(ctx, "late"), raised, raised+5)
 		a.refused("Clear", a.memory.Clear(ctx), raised, raised+5)
 		a.has(1)
@@ -166,7 +162,7 @@ func closeRaisesMark(h *harness) {
 	a.has(1, 2)
 }
 
-// The first access of a token fails if the lease began to wait before a stop. Later accesses meet the mark.
+// An access fails if the lease began to wait before a stop.
 func endedLeases(h *harness) {
 	a := h.instance(nil, nil)
 	a.mustSave(h.Context(), 1)
@@ -174,8 +170,8 @@ func endedLeases(h *harness) {
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
 		stop := lease.Fence() - 5
-		a.closing("stop", storedriver.CloseRequest{Stop: stop}, done, done, at.Fence)
-		a.closing("an earlier stop", storedriver.CloseRequest{Stop: stop - 5}, done, done, at.Fence)
+		a.closing("stop", storedriver.CloseRequest{Stop: stop}, done, at.Fence)
+		a.closing("an earlier stop", storedriver.CloseRequest{Stop: stop - 5}, done, at.Fence)
 		access := func(since int64) storedriver.Write {
 			w := a.write(lease, 1)
 			w.Since = since
@@ -201,9 +197,7 @@ func endedLeases(h *harness) {
 		for _, since := range []int64{0, stop, lease.Fence()} {
 			a.reads(access(since).Access, "id", done)
 		}
-		w := access(stop - 1)
-		w.FirstAccess = false
-		a.under(ctx, w, "id", done)
+		a.under(ctx, access(stop), "id", done)
 	})
 	a.has(1, "id")
 }
@@ -214,27 +208,26 @@ func closeHasConditions(h *harness) {
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
 		a.under(ctx, a.write(lease, 1), "answered", done)
-		a.closing("stopped", storedriver.CloseRequest{ID: "stopped"}, stopped, done, lease.Fence())
-		a.closing("superseded", storedriver.CloseRequest{ID: "superseded", Superseded: true}, superseded, done, lease.Fence())
 		mark := lease.Fence()
-		all := storedriver.CloseRequest{ID: "open", By: "by", Arrive: true, Superseded: true, Mark: mark + 3, Stop: mark + 3}
-		for _, below := range []int64{mark - 1, mark} {
-			all.Below = below
-			a.closing("the mark has the bound", all, later, done, mark)
+		a.closing("stopped", storedriver.CloseRequest{ID: "stopped"}, stopped, mark)
+		a.closing("superseded", storedriver.CloseRequest{ID: "superseded", Below: mark + 1}, done, mark)
+		all := storedriver.CloseRequest{ID: "open", By: "by", Mark: mark + 3, Stop: mark + 3}
+		for _, all.Below = range []int64{mark - 1, mark} {
+			a.closing("the mark has the bound", all, done, mark)
 		}
-		all.Below = mark + 1
-		for by, fate := range map[string]storedriver.Outcome{"answered": known, "stopped": stopped, "superseded": superseded} {
-			all.By = by
-			a.closing("By is "+by, all, done, fate, mark)
+		for _, all.Below = range []int64{0, mark + 1} {
+			for by, fate := range map[string]storedriver.Outcome{"answered": known, "stopped": stopped, "superseded": superseded} {
+				all.By = by
+				a.closing("By is "+by, all, fate, mark)
+			}
 		}
 		a.reads(a.write(lease, 1).Access, "open", done) // the mark is lower
 		old := a.write(lease, 1).Access
 		old.Since = mark - 1
 		a.reads(old, "open", done) // nothing was stopped
 		// Nothing has arrived, so nothing is judged.
-		a.closing("By is open", storedriver.CloseRequest{By: "by", ID: "last", Below: mark + 1}, stopped, done, mark)
 		all.By = "by"
-		a.closing("all at once", all, superseded, done, mark)
+		a.closing("all at once", all, done, mark)
 		a.fates("all at once", mark+3, map[string]storedriver.Outcome{"open": superseded, "by": done})
 	})
 	a.has("answered")
@@ -246,32 +239,34 @@ func arrivals(h *harness) {
 	a := h.instance(nil, nil)
 	arrive := func(by string, want storedriver.Outcome) {
 		h.Helper()
-		a.closing("the arrival of "+by, storedriver.CloseRequest{By: by, Arrive: true}, done, want, 0)
+		a.closing("the arrival of "+by, storedriver.CloseRequest{By: by}, want, 0)
 	}
-	judge := func(by, id string, wantID, wantBy storedriver.Outcome) {
+	judge := func(by, id string, want storedriver.Outcome) {
 		h.Helper()
-		a.closing("the judgement of "+by, storedriver.CloseRequest{By: by, ID: id, Superseded: true, Below: 1}, wantID, wantBy, 0)
+		a.closing("the judgement of "+by, storedriver.CloseRequest{By: by, ID: id, Below: 1}, want, 0)
 	}
-	judge("never", "", done, done)
+	judge("never", "", done)
 	arrive("1", done)
-	judge("1", "", done, done)
-	judge("never", "", done, done) // it has not arrived
+	judge("1", "", done)
+	judge("never", "", done) // it has not arrived
 	arrive("2", done)
-	arrive("1", done)                     // a copy is not the newest, and judges nothing
-	judge("1", "other", done, superseded) // an older message overtakes none
-	judge("2", "other", superseded, done) // the newest closes others
-	judge("2", "1", superseded, done)     // closed before
-	arrive("1", superseded)               // again
-	judge("2", "", done, done)            // a decided message has not arrived again
+	arrive("1", done)              // a copy is not the newest, and judges nothing
+	judge("1", "open", superseded) // an older message overtakes none
+	a.reads(storedriver.Access{}, "open", done)
+	judge("2", "other", done) // the newest closes others
+	a.reads(storedriver.Access{}, "other", superseded)
+	judge("2", "1", done)   // closed before
+	arrive("1", superseded) // again
+	judge("2", "", done)    // a decided message has not arrived again
 	arrive("3", done)
-	a.closing("3", storedriver.CloseRequest{ID: "3"}, stopped, done, 0)
-	judge("2", "", done, done) // the newest is closed
+	a.closing("3", storedriver.CloseRequest{ID: "3"}, stopped, 0)
+	judge("2", "", done) // the newest is closed
 	arrive("4", done)
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
 		a.under(ctx, a.write(lease, 1), "4", done)
 		mark := lease.Fence()
-		a.closing("2", storedriver.CloseRequest{By: "2", ID: "other2", Below: mark + 1}, done, superseded, mark)
+		a.closing("2", storedriver.CloseRequest{By: "2", ID: "other2", Below: mark + 1}, superseded, mark)
 		a.fates("at the end", mark, map[string]storedriver.Outcome{"never": done, "1": superseded, "2": superseded,
 			"3": stopped, "4": known, "other": superseded, "other2": done})
 	})
@@ -281,9 +276,9 @@ func arrivals(h *harness) {
 // Late copies of each kind of Close change nothing that came later.
 func lateCloses(h *harness) {
 	a := h.instance(nil, nil)
-	all := []storedriver.CloseRequest{{By: "old", Arrive: true}, {By: "new", Arrive: true}}
+	all := []storedriver.CloseRequest{{By: "old"}, {By: "new"}}
 	for _, c := range all {
-		a.closing("an arrival", c, done, done, 0)
+		a.closing("an arrival", c, done, 0)
 	}
 	a.turn(func(ctx context.Context) {
 		lease, _ := lockedmemory.Lease(ctx)
@@ -291,11 +286,10 @@ func lateCloses(h *harness) {
 		mark := lease.Fence()
 		for _, c := range []storedriver.CloseRequest{
 			{ID: "stopped", Mark: mark + 1, Stop: mark + 1},
-			{ID: "superseded", By: "new", Superseded: true, Below: mark + 2},
-			{ID: "late", By: "old", Superseded: true, Below: mark + 2},
+			{ID: "superseded", By: "new", Below: mark + 2},
+			{ID: "late", By: "old", Below: mark + 2},
 		} {
-			reply := map[string][2]storedriver.Outcome{"stopped": {stopped}, "superseded": {superseded}, "late": {done, superseded}}[c.ID]
-			a.closing(c.ID, c, reply[0], reply[1], mark)
+			a.closing(c.ID, c, map[string]storedriver.Outcome{"stopped": stopped, "late": superseded}[c.ID], mark)
 			all = append(all, c)
 			mark = max(mark, c.Mark)
 		}
@@ -329,9 +323,9 @@ func closedForgotten(h *harness) {
 	a := h.instance(&options{Retention: sessionstore.Retention{RememberIDs: remember}}, nil)
 	var mark int64
 	for id, deletes := range map[string]bool{"deleted": true, "expired": false} {
-		a.closing("the older", storedriver.CloseRequest{By: "old", Arrive: true}, done, done, mark)
-		a.closing("the newer", storedriver.CloseRequest{By: "new", Arrive: true}, done, done, mark)
-		a.closing("closed", storedriver.CloseRequest{ID: id}, stopped, done, mark)
+		a.closing("the older", storedriver.CloseRequest{By: "old"}, done, mark)
+		a.closing("the newer", storedriver.CloseRequest{By: "new"}, done, mark)
+		a.closing("closed", storedriver.CloseRequest{ID: id}, stopped, mark)
 		closed := time.Now()
 		a.reads(storedriver.Access{}, id, stopped)
 		if deletes {
@@ -346,10 +340,9 @@ func closedForgotten(h *harness) {
 			lease, _ := lockedmemory.Lease(ctx)
 			mark = lease.Fence()
 			old := storedriver.CloseRequest{By: "old", Below: mark + 1}
-			a.closing("not arrived", old, done, done, mark)
-			old.Arrive = true
-			a.closing("arrived again", old, done, done, mark)
-			a.closing("not arrived", storedriver.CloseRequest{By: "new", Below: mark + 1}, done, done, mark)
+			a.closing("not arrived", old, done, mark)
+			a.closing("arrived again", storedriver.CloseRequest{By: "old"}, done, mark)
+			a.closing("not arrived", storedriver.CloseRequest{By: "new", Below: mark + 1}, done, mark)
 		})
 		a.isUnder(h.Context(), id, id)
 	}

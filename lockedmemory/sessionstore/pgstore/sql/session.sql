@@ -4,7 +4,7 @@
 -- tables have grown. So the functions that a driver calls demand the indexes.
 --
 -- Outcomes are those of storedriver.Outcome: 0 done, 1 known, 2 conflict, 3 taken, 4 stale, 5 unowned, 6
--- gone, 7 range, 8 full, 9 deleted, 10 not empty, 11 stopped, 12 superseded, 13 ended, 14 later.
+-- gone, 7 range, 8 full, 9 deleted, 10 not empty, 11 stopped, 12 superseded, 13 ended.
 
 -- Locks the row of a session, and removes what has expired.
 -- ⚑ The row is locked before the clock is read: the call may have waited for the row.

@@ -48,8 +48,9 @@ local function open()
     return refusal
   end
   stopped = tonumber(stopped or '') or 0
-  local awaited, since = string.match(ARGV[3], '^(%d+):?(%d*)$')
-  if (tonumber(since) or stopped) < stopped then -- ⚑ before all else: the lease is to close its message
+  local awaited, since = string.match(ARGV[3], '(%d+):(%d+)')
+  since = tonumber(since)
+  if since > 0 and since < stopped then -- ⚑ before all else: the lease is to close its message
     return {ENDED}
   elseif is_between(accepted, mark_token) then
     return {STALE, mark_place}
