@@ -155,7 +155,7 @@ func inGuard(ctx context.Context, le *Lease) bool {
 }
 
 // join returns ctx with the lease in it, which also ends with ends, a context of the lease.
-func (le *Lease) join(ctx, ends context.Context) (context.Context, context.CancelCauseFunc) {
+func (le *Lease) join(ctx, ends context.Context) (context.Context, context.CancelFunc) {
 	if key := any(le.contextKey()); ctx.Value(key) != le {
 		ctx = context.WithValue(ctx, key, le)
 	}
@@ -164,7 +164,7 @@ func (le *Lease) join(ctx, ends context.Context) (context.Context, context.Cance
 		cancel(context.Cause(ends))
 	}
 	stop := context.AfterFunc(ends, func() { cancel(context.Cause(ends)) })
-	return ctx, func(cause error) { stop(); cancel(cause) }
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // run runs fn under the lease, and joins an interruption of the work or a loss of the lease to its error.
@@ -174,7 +174,7 @@ func (le *Lease) run(ctx context.Context, fn func(ctx context.Context) error) er
 		ends = le.ctx
 	}
 	work, leave := le.join(ctx, ends)
-	defer leave(nil)
+	defer leave()
 	err := fn(work)
 	if err != nil && context.Cause(ends) == ErrInterrupted && !errors.Is(err, ErrInterrupted) {
 		err = fmt.Errorf("%w: %w", ErrInterrupted, err)
