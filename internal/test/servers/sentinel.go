@@ -145,7 +145,7 @@ func (s *Sentinel) Master() *Redis {
 // returns it: a majority of the sentinels names it, and it takes writes.
 func (s *Sentinel) AwaitMaster(old *Redis) *Redis {
 	s.tb.Helper()
-	return awaited(s.tb, "await another master than "+old.Addr(), func() (*Redis, error) {
+	return awaited(s.tb, "await a new master of the Sentinel", func() (*Redis, error) {
 		master, err := s.named()
 		if err != nil {
 			return nil, err
