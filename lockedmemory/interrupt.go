@@ -37,9 +37,9 @@ func (m *LockedMemory[M, D]) interrupting(of message) func(context.Context, stri
 		defer leave()
 		looking, stop := context.WithCancel(ctx)
 		var looks sync.WaitGroup
-		decided := false
+		asked, decided := "", false
 		looks.Go(func() {
-			if decided = m.endTurns(looking, key, of.hash); decided {
+			if asked, decided = m.endTurns(looking, key, of.hash); decided {
 				leave()
 			}
 		})
@@ -48,7 +48,8 @@ func (m *LockedMemory[M, D]) interrupting(of message) func(context.Context, stri
 		err = m.locker.Do(waiting, key, func(ctx context.Context) (err error) {
 			if end(); !decided && of.hash != "" {
 				lease, _ := m.locker.FromContext(ctx, key)
-				_, decided, _, err = m.store.CloseMessage(ctx, "", of.hash, lease.Fence(), 0, 0)
+				// ⚑ The work that was asked may have failed in its grace.
+				_, decided, _, err = m.store.CloseMessage(ctx, asked, of.hash, lease.Fence(), 0, 0)
 			}
 			if decided || err != nil {
 				return err
@@ -66,8 +67,9 @@ func (m *LockedMemory[M, D]) interrupting(of message) func(context.Context, stri
 // lookEvery is how often a waiter with the policy Interrupt looks at the holder.
 const lookEvery = 250 * time.Millisecond
 
-// endTurns ends the turns that a message waits for, until ctx ends, or the message is decided.
-func (m *LockedMemory[M, D]) endTurns(ctx context.Context, key, by string) (decided bool) {
+// endTurns ends the turns that a message waits for, until ctx ends, or the message is decided. It returns the
+// work that it has asked last.
+func (m *LockedMemory[M, D]) endTurns(ctx context.Context, key, by string) (asked string, decided bool) {
 	for {
 		again := lookEvery
 		seen, err := m.ask(ctx, key, driver.AskRequest{})
@@ -75,11 +77,13 @@ func (m *LockedMemory[M, D]) endTurns(ctx context.Context, key, by string) (deci
 		case err != nil, !seen.State.Held, by != "" && work == by: // a copy of the message waits for its answer
 		case seen.State.Age < m.opts.After:
 			again = m.opts.After - seen.State.Age
-		case m.endTurn(ctx, key, work, by, seen.Fence):
-			return true
+		default:
+			if asked, decided = work, m.endTurn(ctx, key, work, by, seen.Fence); decided {
+				return asked, true
+			}
 		}
 		if !pause(ctx, again) {
-			return false
+			return asked, false
 		}
 	}
 }

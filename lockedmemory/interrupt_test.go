@@ -140,6 +140,27 @@ func TestInterrupt_O_after_begunTurnsAreStored(t *testing.T) {
 	})
 }
 
+// A turn that fails in its grace is superseded by the message that asked it.
+func TestInterrupt_O_failedInItsGrace_superseded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoppable(t)
+		m := interrupting(t, s, lockedmemory.Options{Grace: time.Second})
+		older := make(chan error, 1)
+		go func() {
+			older <- second(m[0].Answer(t.Context(), "older", "q", func(ctx context.Context) ([]string, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}))
+		}()
+		synctest.Wait()
+		must(t, <-answers(t, m[1], "newer"))
+		<-older // it ended before the newer message was granted
+		_, err := m[0].Answer(t.Context(), "older", "q", reply("again"))
+		isSuperseded(t, "older", err)
+		s.holds(t, "newer", "to newer")
+	})
+}
+
 // A repeated message waits for its own answer, however long that takes.
 func TestInterrupt_O_copyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
