@@ -31,14 +31,10 @@ func (m *LockedMemory[M, D]) Stop(ctx context.Context, id string, grace time.Dur
 			return fmt.Errorf("%s: a turn does not stop itself: %w", OpStop, &distlock.BusyError{Self: true})
 		}
 		err := ctx.Err()
-		switch {
-		case err != nil:
+		if err != nil {
 			return fmt.Errorf("%s: %w", OpStop, err)
-		case id != "":
-			stored, err = m.stopMessage(ctx, op, id, grace)
-		default:
-			stored, err = m.stopAll(ctx, op, grace)
 		}
+		stored, err = m.stop(ctx, op, id, grace)
 		if ended := ctx.Err(); err != nil && ended != nil && !errors.Is(err, distlock.ErrOutcomeUnknown) {
 			err = fmt.Errorf("%w: %s: %w: repeat the call", distlock.ErrOutcomeUnknown, OpStop, ended)
 		}
@@ -47,81 +43,52 @@ func (m *LockedMemory[M, D]) Stop(ctx context.Context, id string, grace time.Dur
 	return stored && err == nil, err
 }
 
-// stopMessage is Stop of a message.
-func (m *LockedMemory[M, D]) stopMessage(ctx context.Context, op *distlock.Operation, id string, grace time.Duration) (stored bool, err error) {
-	id, err = m.store.HashOf(id)
-	if err != nil {
-		return false, err
-	}
-	if grace == 0 { // ⚑ or a repetition begins after the ask
-		if stored, _, _, err = m.store.CloseMessage(ctx, id, "", 0, 0, 0); stored || err != nil {
+// stop is Stop. ⚑ If the mark was above that of the ask, its lease may still write: a repetition or a waiter
+// from before the Stop has begun since, or the lock has lost a grant in a failover.
+func (m *LockedMemory[M, D]) stop(ctx context.Context, op *distlock.Operation, id string, grace time.Duration) (stored bool, err error) {
+	var req driver.AskRequest
+	if id != "" {
+		if req.Work, err = m.store.HashOf(id); err == nil && grace == 0 { // ⚑ or a repetition begins after the ask
+			stored, _, _, err = m.store.CloseMessage(ctx, req.Work, "", 0, 0, 0)
+		}
+		if stored || err != nil {
 			return stored, err
 		}
 	}
-	var reply driver.AskReply
-	ask := func(work string) (err error) {
-		reply, err = m.ask(ctx, op.Key, driver.AskRequest{Work: work})
-		if reply.State.Held && !reply.Asked { // ⚑ other work, to which an Interrupt may have left a grace
-			reply.Fence = reply.Own
-		}
-		return err
-	}
-	err = ask(id)
-	asks := !errors.Is(err, errors.ErrUnsupported)
-	if err != nil && asks {
-		return false, err
-	}
-	m.awaitEnd(ctx, op, reply, grace)
-	// ⚑ The mark refuses what the work writes without its ID. Of a free lock, too: the work may not know
-	// that its lease has ended.
-	stored, _, mark, err := m.store.CloseMessage(ctx, id, "", 0, reply.Fence, 0)
-	if stored || err != nil || !asks {
-		return stored, err
-	}
-	if mark > reply.Fence { // ⚑ the lock has lost the grant of the work, in a failover
-		if err = ask(""); err != nil {
-			return false, err
-		}
-		// ⚑ Not at the mark, which a later lease may have. In the block of a holder, the mark is of its local
-		// handoff.
-		if reply.Fence < mark && (!reply.State.Held || mark > reply.Fence+driver.FenceBlock) {
-			reply.Fence = mark + 1
-		}
-		_, _, _, err = m.store.CloseMessage(ctx, "", "", 0, reply.Fence, 0)
-	}
-	if err == nil && grace > 0 { // ⚑ a repetition may have begun in the grace
-		if err = ask(id); err == nil && reply.Asked {
-			_, _, _, err = m.store.CloseMessage(ctx, "", "", 0, reply.Fence, 0)
-		}
-	}
-	return false, err
-}
-
-// stopAll is Stop without an ID. ⚑ If the mark was above the ask, a waiter from before the Stop may have been
-// granted since: the lock has lost a grant in a failover.
-func (m *LockedMemory[M, D]) stopAll(ctx context.Context, op *distlock.Operation, grace time.Duration) (stored bool, err error) {
-	var req driver.AskRequest
 	for range stopTries {
 		reply, err := m.ask(ctx, op.Key, req)
-		if err != nil {
+		asks := !errors.Is(err, errors.ErrUnsupported)
+		if err != nil && (asks || id == "") {
 			return false, err
 		}
-		if req.Fence = reply.Fence; reply.State.Held && !reply.Asked {
+		// ⚑ The mark refuses what the work writes without its ID. Of a free lock, too: the work may not know
+		// that its lease has ended.
+		closes, mark, stop, block := req.Work, reply.Fence, int64(0), int64(0)
+		switch other := reply.State.Held && !reply.Asked; {
+		case other && id == "":
+			req.Fence = reply.Fence
 			continue
+		case other: // ⚑ an Interrupt may have left it a grace
+			if mark = reply.Own; req.Floor > 0 { // ⚑ a mark in its block is of its local handoff
+				block = driver.FenceBlock
+			}
+			if req.Floor > mark+block {
+				mark = req.Floor
+			}
+		case id == "": // ⚑ a redelivery of its message would be answered
+			closes, stop = reply.State.Metadata[driver.WorkKey], mark
 		}
-		over := m.awaitEnd(ctx, op, reply, grace)
-		if m.store == nil && over {
+		if over := m.awaitEnd(ctx, op, reply, grace); m.store == nil && over {
 			return false, nil
 		} else if m.store == nil {
 			break
 		}
-		grace = 0
-		// ⚑ The work is that of the grant: a redelivery of its message would be answered.
-		isStored, _, mark, err := m.store.CloseMessage(ctx, reply.State.Metadata[driver.WorkKey], "", 0, reply.Fence, reply.Fence)
-		if stored = stored || isStored; err != nil || mark <= reply.Fence {
+		isStored, _, before, err := m.store.CloseMessage(ctx, closes, "", 0, mark, stop)
+		stored = stored || isStored
+		if err != nil || before <= mark+block || id != "" && (stored || !asks) {
 			return stored, err
 		}
-		req.Floor = mark + 1
+		grace, req.Floor = 0, before+1
 	}
 	return false, fmt.Errorf("%w: %s: the turn may not have ended yet: repeat the call", distlock.ErrOutcomeUnknown, OpStop)
 }

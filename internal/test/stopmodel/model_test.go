@@ -37,9 +37,8 @@
 //   - Floor: Stop(id) shows the store the token of a free lock. An expired holder writes.
 //   - Mark: Stop(id) shows the store the token of its ask. The work writes without its message.
 //   - Own: of a holder that it does not ask, that is the holder's own token. A grace ends.
-//   - Older: Stop(id) shows more if the mark was above its ask. A lease lost in a failover writes.
+//   - Older: Stop(id) repeats if the mark was above its ask. A repeat begun in the grace writes.
 //   - Handed: unless the mark lies in the block of another holder. A local handoff's turn ends.
-//   - AskAgain: Stop(id) with a grace asks again at its end. A repeat begun in the grace writes.
 //   - ShowID: Stop("") closes the work of the grant that it asked. A redelivery is answered.
 //   - EndedClose: an Answer ended by Stop("") closes its message. The message stays open.
 //   - Reread: in an Answer, the first access of a raised token reads the message. A closed one
@@ -680,64 +679,44 @@ func (w *world) waitForEnd(reply askReply, grace int) {
 func (w *world) stop() {
 	s, grace := &call{began: w.now, id: when(w.chance(.5), pick(w, w.messages...), "")}, pick(w, 0, 0, 12)
 	w.calls = append(w.calls, s)
-	if w.pause(); s.id != "" {
-		s.failed = !w.stopMessage(s.id, grace)
-	} else {
-		s.work, s.failed = w.stopAll(grace)
-	}
+	w.pause()
+	o, work := w.stopWork(s.id, grace)
+	s.work = when(s.id == "" && o == stopped, work, "")
+	s.failed = o == "" || s.id != "" && o == answered
 	s.returned = when(s.failed, 0, w.now)
 }
 
-// stopMessage is Stop with an ID. False: the message was answered first.
-func (w *world) stopMessage(id string, grace int) bool {
-	c := closing{id: id, fate: stopped}
-	if w.has("CloseFirst") && grace == 0 {
-		if o, _ := w.close(c); o == answered {
-			return false
+// stopWork returns what became of the work of the last grant that was asked, or "" if it gives up.
+func (w *world) stopWork(id string, grace int) (o outcome, work string) {
+	if id != "" && grace == 0 && w.has("CloseFirst") {
+		if o, _ := w.close(closing{id: id, fate: stopped}); o == answered {
+			return o, id
 		}
 	}
-	reply := w.ask(0, id, 0)
-	own := func(r askReply) int { return when(!r.new && w.has("Own"), r.own, r.fence) }
-	shown := when(reply.asked || w.has("Floor"), own(reply), 0)
-	w.waitForEnd(reply, grace)
-	c.mark = when(w.has("Mark"), shown, 0)
-	o, was := w.close(c)
-	if o != answered && was > own(reply) && w.has("Older") {
-		reply = w.ask(0, "", 0)
-		now := own(reply)
-		if handed := !reply.new && now < was && was <= now+block; !handed || !w.has("Handed") {
-			w.close(closing{mark: when(now < was, was+1, now)})
+	for n, fence, floor := 0, 0, 0; n < 16; n++ {
+		reply := w.ask(fence, id, floor)
+		c, own := closing{id: id, fate: stopped, mark: reply.fence}, 0 // own: the block of another holder
+		switch {
+		case !reply.new && id == "":
+			fence = reply.fence
+			continue
+		case !reply.new:
+			c.mark, own = when(w.has("Own"), reply.own, reply.fence), when(floor > 0 && w.has("Handed"), block, 0)
+			c.mark = when(floor > c.mark+own, floor, c.mark)
+		case id == "":
+			c.id, c.stop = when(w.has("ShowID"), reply.work, ""), reply.fence
 		}
-	}
-	if o != answered && grace > 0 && w.has("AskAgain") {
-		if reply := w.ask(0, id, 0); reply.asked {
-			w.close(closing{mark: reply.fence})
-		}
-	}
-	return o != answered
-}
-
-// stopAll is Stop without an ID. It returns the closed work, and whether the outcome is unknown.
-func (w *world) stopAll(grace int) (work string, unknown bool) {
-	for n, floor := 0, 0; n < 8; n++ {
-		reply := w.ask(0, "", floor)
-		for k := 0; k < 7 && !reply.new; k++ {
-			reply = w.ask(reply.fence, "", floor)
-		}
-		if !reply.new {
-			break
-		}
-		if n == 0 && grace > 0 {
-			w.waitForEnd(reply, grace)
-		}
-		c := closing{id: when(w.has("ShowID"), reply.work, ""), fate: stopped, mark: reply.fence, stop: reply.fence}
+		w.waitForEnd(reply, grace)
+		top := c.mark + own
+		c.mark = when(id == "" || w.has("Mark") && (reply.asked || w.has("Floor")), c.mark, 0)
 		o, was := w.close(c)
-		if was <= reply.fence || !w.has("Loop") {
-			return when(o == answered, "", reply.work), false
+		again := was > top && (id == "" && w.has("Loop") || id != "" && w.has("Older"))
+		if id != "" && o == answered || !again {
+			return when(o == answered, o, stopped), reply.work
 		}
-		floor = was + 1
+		grace, floor = 0, was+1
 	}
-	return "", true
+	return "", ""
 }
 
 func (w *world) check(kept bool, format string, values ...any) {

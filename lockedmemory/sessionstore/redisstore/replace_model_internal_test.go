@@ -98,7 +98,7 @@ func storeLocks() redisconn.Locks {
 func (m *editModel) chance(of int) bool { return m.random.IntN(of) == 0 }
 
 func (m *editModel) access(token int64) []any {
-	return []any{token, 0, 0, false, false, "", m.idle.Milliseconds(), storedriver.KeepEmpty.Milliseconds(), 0, 0}
+	return []any{token, 0, "0:0", false, false, "", m.idle.Milliseconds(), storedriver.KeepEmpty.Milliseconds(), 0, 0}
 }
 
 // send delivers a packet, and checks what it does.
