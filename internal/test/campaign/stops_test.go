@@ -303,7 +303,7 @@ func (j *stopJudge) judge() error {
 			stored[e.ID] = append(stored[e.ID], write)
 		}
 	}
-	j.calls = j.all() // ⚑ a Delete may have come since
+	j.calls = append(j.calls, j.all()...) // ⚑ a Delete may have come since
 	for id, end := range ends {
 		j.message(id, end, all[id], stored[id])
 	}
