@@ -113,9 +113,11 @@ func testAskKeeps(t *testing.T, newDriver New) {
 	req := s.request()
 	req.Holder, req.Metadata, req.TTL = "the holder", work("mine"), long/2
 	grant := s.granted(req)
+	time.Sleep(50 * time.Millisecond)
+	before := s.state().Age
 	asked := s.asked(grant.Fence)
 	state := s.state()
-	if !state.Held || state.Holder != "the holder" || state.Metadata[driver.WorkKey] != "mine" ||
+	if !state.Held || state.Age < before || state.Holder != "the holder" || state.Metadata[driver.WorkKey] != "mine" ||
 		state.Metadata["traceparent"] != "x" || state.TTL > long/2 || state.TTL < long/2-time.Minute {
 		t.Errorf("an asked grant of %s is shown as %+v", long/2, state)
 	}

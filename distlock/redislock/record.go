@@ -99,6 +99,8 @@ func (r record) state(ttl time.Duration, now int64, waiters int) (driver.State, 
 	since := r.last - driver.FenceBlock
 	if r.token == r.last { // a token ahead of the clock, by the surplus of keep
 		since = r.last - (r.keep - driver.FenceKeep).Microseconds()
+	} else if shown.Asked > 0 { // the last token is that of the ask
+		since = r.token
 	}
 	return driver.State{
 		Held: true, Holder: shown.Holder, Metadata: shown.Metadata, Fence: max(r.token, shown.Asked), TTL: left, Waiters: waiters,
