@@ -46,7 +46,7 @@ func (m *LockedMemory[M, D]) interrupting(of message) func(context.Context, stri
 		end := func() { stop(); looks.Wait() }
 		defer end()
 		err = m.locker.Do(waiting, key, func(ctx context.Context) (err error) {
-			if end(); !decided && of.hash != "" {
+			if end(); !decided && (asked != "" || of.hash != "") {
 				lease, _ := m.locker.FromContext(ctx, key)
 				// ⚑ The work that was asked may have failed in its grace.
 				_, decided, _, err = m.store.CloseMessage(ctx, asked, of.hash, lease.Fence(), 0, 0)
@@ -78,8 +78,11 @@ func (m *LockedMemory[M, D]) endTurns(ctx context.Context, key, by string) (aske
 		case seen.State.Age < m.opts.After:
 			again = m.opts.After - seen.State.Age
 		default:
-			if asked, decided = work, m.endTurn(ctx, key, work, by, seen.Fence); decided {
-				return asked, true
+			isAsked, decided := m.endTurn(ctx, key, work, by, seen.Fence)
+			if decided {
+				return "", true
+			} else if isAsked {
+				asked = work
 			}
 		}
 		if !pause(ctx, again) {
@@ -90,21 +93,22 @@ func (m *LockedMemory[M, D]) endTurns(ctx context.Context, key, by string) (aske
 
 // endTurn asks the holder that shows a token, and supersedes its message. ⚑ Without a grace, it closes first:
 // the work would find its message open. ⚑ A Close has a bound: a late copy would end a redelivery.
-func (m *LockedMemory[M, D]) endTurn(ctx context.Context, key, work, by string, shown int64) (decided bool) {
+func (m *LockedMemory[M, D]) endTurn(ctx context.Context, key, work, by string, shown int64) (asked, decided bool) {
 	if work != "" {
 		first := work
 		if m.opts.Grace > 0 {
 			first = ""
 		}
 		if _, decided, _, err := m.store.CloseMessage(ctx, first, by, shown+1, 0, 0); decided || err != nil {
-			return decided
+			return false, decided
 		}
 	}
 	reply, err := m.ask(ctx, key, driver.AskRequest{Fence: shown})
-	if err == nil && reply.Asked && work != "" && m.opts.Grace > 0 && pause(ctx, m.opts.Grace) {
+	asked = err == nil && reply.Asked
+	if asked && work != "" && m.opts.Grace > 0 && pause(ctx, m.opts.Grace) {
 		_, decided, _, _ = m.store.CloseMessage(ctx, work, by, reply.Fence+1, 0, 0)
 	}
-	return decided
+	return asked, decided
 }
 
 // pause reports whether ctx has lasted.

@@ -72,11 +72,18 @@ func (m *LockedMemory[M, D]) stop(ctx context.Context, op *distlock.Operation, i
 			if mark = reply.Own; req.Floor > 0 { // ⚑ a mark in its block is of its local handoff
 				block = driver.FenceBlock
 			}
-			if req.Floor > mark+block {
+			if req.Floor > mark+block+1 {
 				mark = req.Floor
 			}
 		case id == "": // ⚑ a redelivery of its message would be answered
 			closes, stop = reply.State.Metadata[driver.WorkKey], mark
+		}
+		waited := stop > 0 && grace > 0 && reply.Asked && m.store != nil
+		first := int64(0)
+		if waited { // ⚑ waiters from before the Stop begin no work in the grace, and later turns are left alone
+			if _, _, first, err = m.store.CloseMessage(ctx, "", "", 0, reply.Own, stop); err != nil {
+				return false, err
+			}
 		}
 		if over := m.awaitEnd(ctx, op, reply, grace); m.store == nil && over {
 			return false, nil
@@ -84,6 +91,9 @@ func (m *LockedMemory[M, D]) stop(ctx context.Context, op *distlock.Operation, i
 			break
 		}
 		isStored, _, before, err := m.store.CloseMessage(ctx, closes, "", 0, mark, stop)
+		if waited {
+			before = first
+		}
 		stored = stored || isStored
 		if err != nil || before <= mark+block || id != "" && (stored || !asks) {
 			return stored, err
@@ -116,7 +126,8 @@ func (m *LockedMemory[M, D]) awaitEnd(ctx context.Context, op *distlock.Operatio
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	for {
-		if info, err := m.locker.Inspect(ctx, op.Key); err == nil && info.Fence != asked.Fence {
+		// ⚑ Not the token that is shown: another ask raises it.
+		if seen, err := m.ask(ctx, op.Key, driver.AskRequest{}); err == nil && (!seen.State.Held || seen.Own != asked.Own) {
 			return true
 		}
 		if !pause(ctx, 50*time.Millisecond) {

@@ -429,6 +429,56 @@ func TestStop_O_session(t *testing.T) {
 	})
 }
 
+// A Stop of the session ends the waiters from before it. A caller that comes in its grace is answered.
+func TestStop_O_session_inTheGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoppable(t)
+		r := runs(t, s.other, "id")
+		before := make(chan error)
+		go func() {
+			before <- second(s.other.Answer(t.Context(), "before", "q", func(context.Context) ([]string, error) {
+				t.Error("a waiter from before the Stop began its work")
+				return []string{"a"}, nil
+			}))
+		}()
+		time.Sleep(time.Second)
+		stopped := make(chan bool)
+		go func() { s.stops(t, "", 10*time.Second, true); close(stopped) }()
+		synctest.Wait()
+		later := make(chan error)
+		go func() {
+			later <- second(s.memory.Answer(t.Context(), "later", "q2", func(context.Context) ([]string, error) {
+				<-stopped // it runs when the Stop sees that the turn has ended
+				return []string{"a2"}, nil
+			}))
+		}()
+		time.Sleep(310 * time.Millisecond) // between two looks
+		r.leave("a")
+		must(t, errors.Join(<-r.ended, <-later))
+		isStoppedError(t, <-before)
+		s.holds(t, "q", "a", "q2", "a2")
+	})
+}
+
+// Another ask does not end the grace of a Stop.
+func TestStop_O_grace_askedAgain(t *testing.T) {
+	for _, id := range []string{"id", ""} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStoppable(t)
+			r := runs(t, s.other, "id")
+			var stops sync.WaitGroup
+			for range 2 {
+				stops.Go(func() { s.stops(t, id, 900*time.Millisecond, true) })
+				time.Sleep(300 * time.Millisecond)
+			}
+			r.leave("a")
+			must(t, <-r.ended)
+			stops.Wait()
+			s.holds(t, "q", "a")
+		})
+	}
+}
+
 // Each way in which a Stop fails has its error.
 func TestStop_failure(t *testing.T) {
 	down, broken := fmt.Errorf("%w: down", driver.ErrNotDone), errors.New("no answer")

@@ -51,7 +51,7 @@ func (s *Store[M, D]) Begin(ctx context.Context, id string) (exchange lockedmemo
 
 // HashOf is storedriver.HashID of an ID that is valid.
 func (*Store[M, D]) HashOf(id string) (string, error) {
-	return storedriver.HashID(id), validID(opClose, id)
+	return storedriver.HashID(id), validID(opAnswered, id)
 }
 
 // CloseMessage is Close of storedriver.Driver, for lockedmemory. stored says that the Outcome is Known, and

@@ -706,10 +706,15 @@ func (w *world) stopWork(id string, grace int) (o outcome, work string) {
 		case id == "":
 			c.id, c.stop = when(w.has("ShowID"), reply.work, ""), reply.fence
 		}
+		first := -1
+		if c.stop > 0 && grace > 0 && reply.asked {
+			_, first = w.close(closing{fate: stopped, mark: reply.own, stop: c.stop})
+		}
 		w.waitForEnd(reply, grace)
 		top := c.mark + own
 		c.mark = when(id == "" || w.has("Mark") && (reply.asked || w.has("Floor")), c.mark, 0)
 		o, was := w.close(c)
+		was = when(first < 0, was, first)
 		again := was > top && (id == "" && w.has("Loop") || id != "" && w.has("Older"))
 		if id != "" && o == answered || !again {
 			return when(o == answered, o, stopped), reply.work
