@@ -51,8 +51,8 @@ func allIn(pids []int, states string) bool {
 // a few thousand.
 func removeSharedMemory(id int) { _, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) }
 
-// inMemory returns a directory with room for many databases, which no disk slows down. A new database is
-// 300 files. Empty: there is none.
+// inMemory returns a directory with room for many databases, which no disk slows down, or "". A new database
+// has 300 files.
 func inMemory() string {
 	const dir, room = "/dev/shm", 4 << 30
 	var fs unix.Statfs_t
