@@ -14,7 +14,7 @@ import (
 var limits = map[string]int{
 	"lines of tests": 62839,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13697,
-	"words of README.md and docs": 40869,
+	"words of README.md and docs": 40871,
 	"words of CONTRIBUTING.md":    806,
 	"mutants":                     799,
 }
