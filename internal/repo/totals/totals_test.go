@@ -16,7 +16,7 @@ var limits = map[string]int{
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13697,
 	"words of README.md and docs": 40871,
 	"words of CONTRIBUTING.md":    806,
-	"mutants":                     799,
+	"mutants":                     798,
 }
 
 var (
