@@ -1,9 +1,11 @@
 package lockedmemory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
@@ -14,7 +16,7 @@ import (
 var (
 	// ErrAnswerGone: the message was answered before, and its answer was trimmed, cleared or replaced since.
 	ErrAnswerGone = errors.New("lockedmemory: answered before, and the answer is gone")
-	// ErrInvalidID: the ID of a message is empty or longer than 512 bytes, or stands twice in a Replace.
+	// ErrInvalidID: the ID of a message is empty or longer than 512 bytes, or stands twice in one call.
 	ErrInvalidID = errors.New("lockedmemory: invalid message ID")
 	// ErrStopped: a Stop came before the answer was stored. The message is never answered.
 	ErrStopped = errors.New("lockedmemory: message stopped")
@@ -42,71 +44,208 @@ func (superseded) Is(target error) bool { return target == ErrStopped }
 // distlock.BusyError whose SameID is true says that another Answer is at work on the message.
 func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 	fn func(ctx context.Context) (answer []M, err error), opts ...distlock.CallOption) (answer []M, err error) {
-	if err := m.needsStore(OpAnswer); err != nil {
+	results, err := m.answer(ctx, OpAnswer, []Question[M]{{ID: id, Message: question}},
+		func(ctx context.Context, _ []Question[M]) ([]M, error) { return fn(ctx) }, opts)
+	if len(results) == 0 {
 		return nil, err
 	}
-	hash, err := m.store.HashOf(id)
-	if err != nil {
+	return results[0].Answer, results[0].Err
+}
+
+// Result is what became of a question.
+type Result[M any] struct {
+	Answer []M
+	Err    error
+}
+
+// AnswerAll is [LockedMemory.Answer] for several questions, of at most Options.MaxMessage together. In one turn, fn
+// gets those that are open, and returns one answer to all of them. The exchange has their messages, in order, and
+// then the answer. So each of their Answers, SaveOnces and AnswerAlls finds it. If a Stop closes one of them while fn
+// runs, fn runs again for the others.
+//
+// The results are in the order of the questions. Each has an answer or an error, as Answer would return it. An
+// error beside them says why questions are still open: repeat the call. Further errors: [ErrInvalidID] for an ID
+// that stands twice, and distlock.ErrInvalidOption with the policy [Interrupt].
+func (m *LockedMemory[M, D]) AnswerAll(ctx context.Context, questions []Question[M],
+	fn func(ctx context.Context, open []Question[M]) (answer []M, err error), opts ...distlock.CallOption) ([]Result[M], error) {
+	if m.opts.Busy == Interrupt { // ⚑ a copy of the second message would interrupt its own answer
+		return nil, fmt.Errorf("%s: %w: the BusyPolicy is Interrupt; nothing was written: use Queue or Refuse",
+			OpAnswerAll, distlock.ErrInvalidOption)
+	}
+	if len(questions) == 0 {
+		return nil, nil
+	}
+	return m.answer(ctx, OpAnswerAll, questions, fn, opts)
+}
+
+func (m *LockedMemory[M, D]) answer(ctx context.Context, name string, questions []Question[M],
+	fn func(ctx context.Context, open []Question[M]) ([]M, error), opts []distlock.CallOption) ([]Result[M], error) {
+	if err := m.needsStore(name); err != nil {
 		return nil, err
 	}
-	key, _ := m.key(ctx) // turn returns the error
-	begin, ended := m.store.Begin, false
+	a := &answers[M, D]{m: m, name: name, fn: fn, questions: questions, begin: m.store.Begin,
+		results: make([]Result[M], len(questions)), decided: make([]bool, len(questions))}
+	for i, q := range questions {
+		hash, err := m.store.HashOf(q.ID)
+		if err == nil && slices.Contains(a.hashes, hash) {
+			err = fmt.Errorf("%s: %w: that of question %d stands twice; nothing was written", name, ErrInvalidID, i+1)
+		}
+		if err != nil {
+			return nil, err
+		}
+		a.hashes = append(a.hashes, hash)
+	}
+	key, _ := m.key(ctx)                                   // turn returns the error
 	if _, joins := m.locker.FromContext(ctx, key); joins { // ⚑ the lease is for other work
-		begin = m.store.Answered
+		a.begin = m.store.Answered
 	}
-	of := message{hash: hash}
-	take := func(exchange Exchange[M], known bool, err error) error {
-		switch {
-		case err != nil || !known:
-			return err
-		case len(exchange.Messages) < 2:
-			return fmt.Errorf("%s: %w: the stored exchange has no answer; nothing was written", OpAnswer, ErrAnswerGone)
+	err := m.turn(ctx, name, func(ctx context.Context) error {
+		for range questions {
+			if again, err := a.try(ctx); !again {
+				return err
+			}
 		}
-		answer = exchange.Messages[1:]
-		return nil
+		return fmt.Errorf("%s: %w: other calls have decided questions; nothing was written: repeat the call", name, distlock.ErrInterrupted)
+	}, message{hash: a.hashes[0], read: a.readFirst}, append(opts[:len(opts):len(opts)], fencing.ForWork(a.hashes[0]))...)
+	if name == OpAnswerAll && errors.Is(err, ErrStopped) { // ⚑ another message is, as one that fn has answered
+		err = fmt.Errorf("%s: %w: %v", name, distlock.ErrInterrupted, err)
 	}
-	of.read = func(ctx context.Context) error {
-		exchange, known, err := m.store.Answered(withLease(ctx, nil), id)
-		if err == nil && !known {
-			err = fmt.Errorf("%s: %w: the session was deleted since the message was decided: repeat the call", OpAnswer, distlock.ErrInterrupted)
-		}
-		return take(exchange, known, err)
-	}
-	err = m.turn(ctx, OpAnswer, func(ctx context.Context) error {
-		exchange, known, err := begin(ctx, id)
-		if err = take(exchange, known, err); err != nil || known {
-			ended = errors.Is(err, distlock.ErrInterrupted)
-			return err
-		}
-		if err := m.store.Check(question); err != nil { // before fn is paid for
-			return err
-		}
-		messages, err := fn(ctx)
-		switch {
-		case err != nil:
-			return err
-		case len(messages) == 0:
-			return fmt.Errorf("%s: %w: the function returned no message; nothing was written: return an answer or an error",
-				OpAnswer, distlock.ErrInvalidOption)
-		}
-		if err = m.SaveOnce(ctx, id, append([]M{question}, messages...)...); err == nil {
-			answer = messages
-		}
+	return a.results, a.settle(ctx, err)
+}
+
+// answers is a call of Answer or AnswerAll.
+type answers[M, D any] struct {
+	m         *LockedMemory[M, D]
+	name      string
+	fn        func(ctx context.Context, open []Question[M]) ([]M, error)
+	questions []Question[M]
+	hashes    []string
+	results   []Result[M]
+	decided   []bool // the question has its result
+	begin     func(context.Context, string) (Exchange[M], bool, error)
+	ended     bool // the turn began to wait before a Stop of the session
+}
+
+// look reads what became of a question.
+func (a *answers[M, D]) look(ctx context.Context, i int, read func(context.Context, string) (Exchange[M], bool, error)) error {
+	exchange, known, err := read(ctx, a.questions[i].ID)
+	switch a.decided[i] = known; {
+	case !known:
 		return err
-	}, of, append(opts[:len(opts):len(opts)], fencing.ForWork(hash))...)
-	if answer != nil { // it is stored, even if the lease was lost since
-		return answer, nil
+	case err != nil:
+		a.results[i].Err = err
+	case len(exchange.Answer()) == 0:
+		a.results[i].Err = fmt.Errorf("%s: %w: the stored exchange has no answer; nothing was written", a.name, ErrAnswerGone)
+	default:
+		a.results[i].Answer = exchange.Answer()
 	}
-	isCut := errors.Is(err, distlock.ErrInterrupted) || errors.Is(err, distlock.ErrLost)
-	if !isCut || errors.Is(err, distlock.ErrOutcomeUnknown) {
-		return nil, err
+	return nil
+}
+
+// readFirst takes the result of the first question, which is decided, without a lease.
+func (a *answers[M, D]) readFirst(ctx context.Context) error {
+	err := a.look(withLease(ctx, nil), 0, a.m.store.Answered)
+	if err == nil && !a.decided[0] {
+		err = fmt.Errorf("%s: %w: the session was deleted since the message was decided: repeat the call", a.name, distlock.ErrInterrupted)
 	}
-	ctx = withLease(ctx, nil)
-	if ended { // ⚑ a Stop of the session did not see the message, which waited
-		_, _, _, _ = m.store.CloseMessage(ctx, hash, "", 0, 0, 0)
+	return cmp.Or(err, a.results[0].Err)
+}
+
+// try answers the open questions. again says that the store has refused, because one of them was decided.
+func (a *answers[M, D]) try(ctx context.Context) (again bool, err error) {
+	var open []Question[M]
+	var ids, superseded []string
+	var messages []M
+	for i, q := range a.questions {
+		read := a.m.store.Answered
+		if i == 0 {
+			read = a.begin
+		}
+		if !a.decided[i] && !a.listed(ctx, q.ID) {
+			if err := a.look(ctx, i, read); err != nil {
+				a.ended = errors.Is(err, distlock.ErrInterrupted)
+				return false, err
+			}
+		}
+		switch {
+		case a.decided[i] || q.Err != nil:
+		case q.Superseded:
+			superseded = append(superseded, q.ID)
+		default:
+			open, ids, messages = append(open, q), append(ids, q.ID), append(messages, q.Message)
+		}
 	}
-	if _, _, closed := m.store.Answered(ctx, id); errors.Is(closed, ErrStopped) {
-		return nil, closed
+	if len(open) == 0 {
+		if a.name == OpAnswer {
+			err = a.results[0].Err
+		}
+		return false, err
 	}
-	return nil, err
+	if err := a.m.store.Check(messages...); err != nil { // before fn is paid for
+		return false, err
+	}
+	answer, err := a.fn(ctx, open)
+	switch {
+	case err != nil:
+		return false, err
+	case len(answer) == 0:
+		return false, fmt.Errorf("%s: %w: the function returned no message; nothing was written: return an answer or an error",
+			a.name, distlock.ErrInvalidOption)
+	}
+	messages = append(messages, answer...)
+	if a.name == OpAnswer {
+		err = a.m.SaveOnce(ctx, ids[0], messages...)
+	} else {
+		err = a.m.storeStep(ctx, OpSaveOnce, func(ctx context.Context) error {
+			err := a.m.store.AppendAll(ctx, ids, superseded, messages...)
+			if again = refusalOf(err) == distlock.OutcomeConflict; again { // ⚑ a Stop is no conflict of IDs for an operator
+				err = fmt.Errorf("%w: %v", distlock.ErrInterrupted, err)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return again, err
+	}
+	for i, q := range a.questions {
+		switch {
+		case a.decided[i], q.Err != nil:
+		case q.Superseded:
+			a.results[i].Err, a.decided[i] = ErrSuperseded, true
+		default:
+			a.results[i].Answer, a.decided[i] = answer, true
+		}
+	}
+	return false, nil
+}
+
+// listed reports whether a Pending of the turn has returned a question. ⚑ An Answer always reads: its SaveOnce
+// cannot tell an answer that was stored after the list.
+func (a *answers[M, D]) listed(ctx context.Context, id string) (listed bool) {
+	if lease, ok := Lease(ctx); ok && a.name != OpAnswer {
+		_, listed = listedUnder(lease).LoadAndDelete(id)
+	}
+	return listed
+}
+
+// settle gives the open questions a result, after a turn that ended with err. It returns why they are open.
+func (a *answers[M, D]) settle(ctx context.Context, err error) (failure error) {
+	isCut := (errors.Is(err, distlock.ErrInterrupted) || errors.Is(err, distlock.ErrLost)) && !errors.Is(err, distlock.ErrOutcomeUnknown)
+	for i, q := range a.questions {
+		if !a.decided[i] && isCut {
+			ctx := withLease(ctx, nil)
+			if a.ended { // ⚑ a Stop of the session did not see the message, which waited
+				_, _, _, _ = a.m.store.CloseMessage(ctx, a.hashes[i], "", 0, 0, 0)
+			}
+			_ = a.look(ctx, i, a.m.store.Answered)
+		}
+		if a.decided[i] { // stored, even if the lease was lost since
+			continue
+		}
+		if a.results[i].Err = cmp.Or(q.Err, err); a.results[i].Err == nil {
+			a.results[i].Err = fmt.Errorf("%s: %w: the questions that come instead are decided: answer this one", a.name, distlock.ErrInterrupted)
+		}
+		failure = cmp.Or(failure, err, a.results[i].Err)
+	}
+	return failure
 }

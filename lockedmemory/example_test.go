@@ -212,3 +212,29 @@ func ExampleLockedMemory_Stop() {
 	// true
 	// [] <nil>
 }
+
+// Put accepts a message before it waits. A job finds the sessions with such messages, and answers all of one in one
+// turn. Package inbox does the same.
+func ExampleLockedMemory_AnswerAll() {
+	memory, ctx, closeAll := openMemory()
+	defer closeAll()
+	fmt.Println(memory.Put(ctx, "message-7", "Where is my order?"), memory.Put(ctx, "message-8", "It is number 12."))
+
+	for session, err := range memory.Inboxes(context.Background()) {
+		if err != nil {
+			panic(err)
+		}
+		ctx := lockedmemory.WithSession(context.Background(), session)
+		pending, err := memory.Pending(ctx)
+		if err != nil {
+			panic(err)
+		}
+		results, err := memory.AnswerAll(ctx, pending, func(_ context.Context, open []lockedmemory.Question[string]) ([]string, error) {
+			return []string{fmt.Sprint("To ", len(open), " messages: it comes tomorrow.")}, nil
+		})
+		fmt.Println(results[0].Answer, results[1].Answer, err)
+	}
+	// Output:
+	// <nil> <nil>
+	// [To 2 messages: it comes tomorrow.] [To 2 messages: it comes tomorrow.] <nil>
+}

@@ -9,7 +9,10 @@ import (
 type Exchange[M any] struct {
 	Messages []M
 	ID       string // of the message, see LockedMemory.SaveOnce; empty if there was none
-	Place    Place
+	// Also are the IDs of the further messages that the exchange answers, see LockedMemory.AnswerAll. Messages
+	// begins with all questions.
+	Also  []string
+	Place Place
 	// Pinned keeps the exchange, as a summary, beyond all limits. Set it in a Replace.
 	Pinned bool
 }
@@ -21,6 +24,9 @@ func (e Exchange[M]) Input() (m M) {
 	}
 	return m
 }
+
+// Answer returns the messages after the questions.
+func (e Exchange[M]) Answer() []M { return e.Messages[min(1+len(e.Also), len(e.Messages)):] }
 
 // Output returns the last message, or the zero value.
 func (e Exchange[M]) Output() (m M) {

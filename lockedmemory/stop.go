@@ -12,9 +12,9 @@ import (
 )
 
 // Stop ends the [LockedMemory.Answer] to a message for good, in any process: it returns [ErrStopped]. With an
-// empty id, Stop ends the turn that runs, with its message, and the turns and writes that wait. stored says
-// that the message was answered first. The context of fn ends with the cause distlock.ErrInterrupted. Until
-// the turn or the grace is over, Stop waits, and fn may store its answer.
+// empty id, Stop ends the turn that runs, with its message, the turns and writes that wait, and the messages that
+// are pending, see [LockedMemory.Put]. stored says that the message was answered first. The context of fn ends with
+// the cause distlock.ErrInterrupted. Until the turn or the grace is over, Stop waits, and fn may store its answer.
 //
 // After an error, repeat the call. distlock.ErrOutcomeUnknown also says that the lock does not answer, or
 // that without a session store, a turn goes on after the grace. Inside the turn itself, Stop fails with a
@@ -45,9 +45,10 @@ func (m *LockedMemory[M, D]) Stop(ctx context.Context, id string, grace time.Dur
 
 // stop is Stop. ⚑ If the mark was above that of the ask, its lease may still write: a repetition or a waiter
 // from before the Stop has begun since, or the lock has lost a grant in a failover.
-func (m *LockedMemory[M, D]) stop(ctx context.Context, op *distlock.Operation, id string, grace time.Duration) (stored bool, err error) {
+func (m *LockedMemory[M, D]) stop(ctx context.Context, op *distlock.Operation, id string, grace time.Duration) (stored bool, failure error) {
 	var req driver.AskRequest
 	if id != "" {
+		var err error
 		if req.Work, err = m.store.HashOf(id); err == nil && grace == 0 { // ⚑ or a repetition begins after the ask
 			stored, _, _, err = m.store.CloseMessage(ctx, req.Work, "", 0, 0, 0)
 		}
@@ -55,11 +56,24 @@ func (m *LockedMemory[M, D]) stop(ctx context.Context, op *distlock.Operation, i
 			return stored, err
 		}
 	}
-	for range stopTries {
+	for i := range stopTries {
 		reply, err := m.ask(ctx, op.Key, req)
 		asks := !errors.Is(err, errors.ErrUnsupported)
 		if err != nil && (asks || id == "") {
 			return false, err
+		}
+		if i == 0 && id == "" && m.store != nil { // ⚑ or a Sweep answers what this stops
+			pending, err := m.store.Pending(withLease(ctx, nil))
+			if err != nil {
+				return false, err
+			}
+			defer func() {
+				for _, q := range pending {
+					if hash, _ := m.store.HashOf(q.ID); failure == nil {
+						_, _, _, failure = m.store.CloseMessage(ctx, hash, "", 0, 0, 0)
+					}
+				}
+			}()
 		}
 		// ⚑ The mark refuses what the work writes without its ID. Of a free lock, too: the work may not know
 		// that its lease has ended.

@@ -18,7 +18,7 @@ import (
 type sessionStore[M any] interface {
 	// AcceptsLocker returns nil, or an error with the reason and the remedy.
 	AcceptsLocker(locker *distlock.Locker) error
-	// Check returns nil if the messages can be stored.
+	// Check returns nil if the questions can be stored, and leave room for their answer.
 	Check(messages ...M) error
 	Append(ctx context.Context, messages ...M) error
 	SaveOnce(ctx context.Context, id string, messages ...M) error
@@ -38,6 +38,11 @@ type sessionStore[M any] interface {
 	Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error]
 	Sessions(ctx context.Context) iter.Seq2[string, error]
 	Ping(ctx context.Context) (advice []string, err error)
+	// AppendAll is AppendAll of storedriver.Driver. With a Conflict, the outcome of the error says so.
+	AppendAll(ctx context.Context, ids, superseded []string, messages ...M) error
+	Put(ctx context.Context, id string, question M) error
+	Pending(ctx context.Context) ([]Question[M], error)
+	Inboxes(ctx context.Context) iter.Seq2[string, error]
 }
 
 // needsStore returns an error if the inner memory is no session store.

@@ -48,12 +48,17 @@ func storeCalls[D any](m *lockedmemory.LockedMemory[string, D]) (writes, reads m
 			_, err := m.Answer(ctx, "id", "q", func(context.Context) ([]string, error) { return []string{"a"}, nil })
 			return err
 		},
+		"answer_all": func(ctx context.Context) error {
+			_, err := m.AnswerAll(ctx, questions("a b"), asks(new([]string), "a"))
+			return err
+		},
 	}
 	reads = map[string]func(context.Context) error{
 		"answered": func(ctx context.Context) error { _, _, err := m.Answered(ctx, "id"); return err },
 		"last":     func(ctx context.Context) error { _, err := m.Last(ctx, 2); return err },
 		"backward": func(ctx context.Context) error { return pages(m.Backward(ctx, lockedmemory.Place{})) },
 		"forward":  func(ctx context.Context) error { return pages(m.Forward(ctx, lockedmemory.Place{})) },
+		"pending":  func(ctx context.Context) error { return second(m.Pending(ctx)) },
 	}
 	return writes, reads
 }
@@ -65,11 +70,14 @@ func TestSessionStore_otherMemory_unsupported(t *testing.T) {
 		down(s.faults)
 		writes, reads := storeCalls(s.a)
 		reads["ping"] = func(ctx context.Context) error { return second(s.a.Ping(ctx)) }
-		reads["sessions"] = func(ctx context.Context) (last error) {
-			for _, last = range s.a.Sessions(ctx) {
+		for name, names := range map[string]func(context.Context) iter.Seq2[string, error]{"sessions": s.a.Sessions, "inboxes": s.a.Inboxes} {
+			reads[name] = func(ctx context.Context) (last error) {
+				for _, last = range names(ctx) {
+				}
+				return last
 			}
-			return last
 		}
+		writes["put"] = func(ctx context.Context) error { return s.a.Put(ctx, "id", "q") }
 		for _, calls := range []map[string]func(context.Context) error{writes, reads} {
 			for name, call := range calls {
 				if err := call(t.Context()); !errors.Is(err, errors.ErrUnsupported) {
@@ -103,16 +111,18 @@ func TestSessionStore_S2_endedTurn_refused(t *testing.T) {
 	})
 }
 
-// The Observer sees each write by its name. An Answer is the turn around its Append.
+// The Observer sees each write by its name. An Answer and an AnswerAll are the turns around their write.
 func TestObserver_seesSessionStoreWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKept(t, distlock.Options{}, nil)
 		writes, _ := storeCalls(k.memory)
-		for _, name := range []string{"append", "answer", "replace", "delete"} {
+		for _, name := range []string{"append", "answer", "answer_all", "replace", "delete"} {
 			_ = writes[name](t.Context())
 		}
+		must(t, k.memory.Put(t.Context(), "put", "q"))
 		k.observer.saw(t, "lockedmemory.", lockedmemory.OpAppend+" done", lockedmemory.OpSaveOnce+" done", lockedmemory.OpAnswer+" done",
-			lockedmemory.OpReplace+" failed", lockedmemory.OpDelete+" done")
+			lockedmemory.OpSaveOnce+" done", lockedmemory.OpAnswerAll+" done", lockedmemory.OpReplace+" failed", lockedmemory.OpDelete+" done",
+			lockedmemory.OpPut+" done")
 		k.observer.saw(t, distlock.OpRaiseToken, distlock.OpRaiseToken+" done") // of the Delete
 	})
 }

@@ -26,6 +26,9 @@ const (
 	OpTurn     = "lockedmemory.turn"
 	OpAnswer   = "lockedmemory.answer" // a turn
 	OpStop     = "lockedmemory.stop"
+	OpPut      = "lockedmemory.put"
+
+	OpAnswerAll = "lockedmemory.answer_all" // a turn
 )
 
 // Errors alone name these operations.
@@ -36,6 +39,8 @@ const (
 	opForward  = "lockedmemory.forward"
 	opSessions = "lockedmemory.sessions"
 	opPing     = "lockedmemory.ping"
+	opPending  = "lockedmemory.pending"
+	opInboxes  = "lockedmemory.inboxes"
 )
 
 // Turn runs fn, one turn of the conversation, under the session's lease, which is renewed until fn

@@ -17,10 +17,11 @@
 //
 //	distlock.acquire     distlock.extend        distlock.release
 //	distlock.raise_token
-//	lockedmemory.turn    lockedmemory.answer    lockedmemory.load
-//	lockedmemory.save    lockedmemory.append
+//	lockedmemory.turn    lockedmemory.answer    lockedmemory.answer_all
+//	lockedmemory.load    lockedmemory.save      lockedmemory.append
 //	lockedmemory.replace lockedmemory.clear     lockedmemory.delete
 //	lockedmemory.fork    lockedmemory.save_once lockedmemory.stop
+//	lockedmemory.put
 //
 // A lost lease is the event distlock.lost on the span that was current when the lease was acquired. If
 // that span has ended, the event has a span distlock.lost of its own in the same trace.

@@ -103,7 +103,7 @@ func (m *metrics) end(ctx context.Context, op *distlock.Operation) {
 			with.handoff = op.Handoff
 		}
 		m.acquire.Record(ctx, op.Wait.Seconds(), m.optionsFor(with).record...)
-	case lockedmemory.OpTurn, lockedmemory.OpAnswer:
+	case lockedmemory.OpTurn, lockedmemory.OpAnswer, lockedmemory.OpAnswerAll:
 		if op.Outcome == distlock.OutcomeInterrupted {
 			m.interrupted.Add(ctx, 1, backend.add...)
 		}

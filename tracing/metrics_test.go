@@ -245,6 +245,7 @@ func TestMetrics_atMost24AttributeSets(t *testing.T) {
 		lockedmemory.OpSave:  {distlock.OutcomeStale},
 		lockedmemory.OpClear: {distlock.OutcomeConflict},
 		lockedmemory.OpTurn:  {distlock.OutcomeDone, distlock.OutcomeInterrupted},
+		lockedmemory.OpPut:   {distlock.OutcomeDone, distlock.OutcomeInterrupted},
 	} {
 		ops := []distlock.Operation{}
 		for _, outcome := range outcomes {

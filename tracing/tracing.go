@@ -230,7 +230,8 @@ func endAttributes(op *distlock.Operation) []attribute.KeyValue {
 		attrs = append(attrs, attribute.Bool("acquired", op.Outcome == distlock.OutcomeAcquired),
 			attribute.Float64("distlock.wait_ms", float64(op.Wait.Microseconds())/1000))
 	}
-	if op.Name == lockedmemory.OpTurn || op.Name == lockedmemory.OpAnswer {
+	switch op.Name {
+	case lockedmemory.OpTurn, lockedmemory.OpAnswer, lockedmemory.OpAnswerAll:
 		attrs = append(attrs, attribute.Float64("distlock.wait_ms", float64(op.Wait.Microseconds())/1000),
 			attribute.Float64("distlock.held_ms", float64(op.Held.Microseconds())/1000),
 			attribute.Int("lockedmemory.exchanges", op.Exchanges))

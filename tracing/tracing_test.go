@@ -366,6 +366,44 @@ func TestStop_interruptedTurn(t *testing.T) {
 	}
 }
 
+// A Stop of one question of an AnswerAll is nothing that an alert counts. The span is that of a turn.
+func TestAnswerAll_stoppedQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := sdkmetric.NewManualReader()
+		s := setupOn(t, memlock.NewDriver(), sdktrace.AlwaysSample(), &distlock.Options{},
+			tracing.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+		store, err := memstore.New(lockedmemory.FixedKey(session), sessionstore.JSON[string]{}, nil, nil)
+		must(t, err)
+		memory, err := lockedmemory.New(store, s.locker, lockedmemory.FixedKey(session), nil)
+		must(t, err)
+		must(t, memory.Put(t.Context(), "a", "q"))
+		pending, err := memory.Pending(t.Context())
+		must(t, err)
+		_, err = memory.AnswerAll(t.Context(), append(pending, lockedmemory.Question[string]{ID: "b", Message: "q"}),
+			func(ctx context.Context, open []lockedmemory.Question[string]) ([]string, error) {
+				if time.Sleep(time.Second); len(open) == 2 {
+					_, err := memory.Stop(t.Context(), "b", 0)
+					return []string{"a"}, err
+				}
+				return []string{"a"}, nil
+			})
+		must(t, err)
+		got := attributes(s.span(t, "lockedmemory.answer_all"))
+		if got["distlock.held_ms"].AsFloat64() != 2000 || got["lockedmemory.exchanges"].AsInt64() != 1 {
+			t.Errorf("the span of the AnswerAll has %v", got)
+		}
+		s.span(t, "lockedmemory.put")
+		for _, span := range s.spans.GetSpans() {
+			if span.Status.Code != codes.Unset {
+				t.Errorf("%s has the status %v", span.Name, span.Status)
+			}
+		}
+		if p := collect(t, reader)["sessionstore.conflicts backend=memory"]; p.sum != 0 {
+			t.Errorf("sessionstore.conflicts is %v", p.sum)
+		}
+	})
+}
+
 // A turn may have ended before its loss is reported. The trace still shows the loss.
 func TestLoss_afterTheHoldersSpan_ownSpan(t *testing.T) {
 	s := newSetup(t)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/belugalock/belugalock/distlock/driver"
-	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -40,13 +39,17 @@ func (s *Store[M, D]) Answered(ctx context.Context, id string) (exchange lockedm
 	return found[0], true, nil
 }
 
-// Begin is [Store.Answered] for an Answer that has taken the lease. The first access under each further token
-// of the lease reads the ID first.
+// Begin is [Store.Answered] for an Answer that has taken the lease. If the message is open, the first access under
+// each further token of the lease reads the ID first.
 func (s *Store[M, D]) Begin(ctx context.Context, id string) (exchange lockedmemory.Exchange[M], known bool, err error) {
-	if lease, ok := lockedmemory.Lease(ctx); ok {
-		fencing.Attach(lease, answerKey{}, func() any { return id })
+	exchange, known, err = s.Answered(ctx, id)
+	switch lease, ok := lockedmemory.Lease(ctx); {
+	case ok && known: // ⚑ the lease is for other messages, which this one does not refuse
+		answerOf(lease).Store(nil)
+	case ok && err == nil:
+		answerOf(lease).Store(&id)
 	}
-	return s.Answered(ctx, id)
+	return exchange, known, err
 }
 
 // HashOf is storedriver.HashID of an ID that is valid.

@@ -106,6 +106,10 @@ func (r *request) refusalError(outcome storedriver.Outcome) error {
 		return fmt.Errorf("%w: %s: nothing was written: fork into a session without an exchange, or clear it first",
 			ErrNotEmpty, r.op)
 	case storedriver.Full:
+		if r.op == opPut {
+			return fmt.Errorf("sessionstore: %s: %w: nothing was written: put it again when some questions are answered", r.op,
+				lockedmemory.ErrInboxFull)
+		}
 		return fmt.Errorf("%w: %s: nothing was written: the session has changed so often that there is no place for more: "+
 			"clear it", ErrFull, r.op)
 	case storedriver.Stopped:
@@ -116,6 +120,10 @@ func (r *request) refusalError(outcome storedriver.Outcome) error {
 		return fmt.Errorf("sessionstore: %s: %w: the turn began to wait before a Stop; nothing was written", r.op,
 			distlock.ErrInterrupted)
 	case storedriver.Deleted:
+		if r.op == opPut {
+			return fmt.Errorf("%w: %s: it was deleted during the call; nothing was written: repeat the call to start the session anew",
+				ErrDeleted, r.op)
+		}
 		return fmt.Errorf("%w: %s: it was deleted while this turn waited for it; nothing was written: "+
 			"begin a new turn to start the session anew", ErrDeleted, r.op)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"testing"
@@ -50,6 +51,18 @@ func (d *failing) over(t *testing.T, lock *distlock.Options) (*lockedmemory.Lock
 }
 
 func (d *failing) Sessions(ctx context.Context, _ string) ([]string, string, error) {
+	return nil, "", d.answer(ctx)
+}
+
+func (d *failing) Put(ctx context.Context, _ storedriver.Put) (storedriver.Verdict, error) {
+	return storedriver.Verdict{}, d.answer(ctx)
+}
+
+func (d *failing) Pending(ctx context.Context, _ storedriver.Access) (storedriver.Verdict, []storedriver.Item, error) {
+	return storedriver.Verdict{}, nil, d.answer(ctx)
+}
+
+func (d *failing) Inboxes(ctx context.Context, _ string) ([]string, string, error) {
 	return nil, "", d.answer(ctx)
 }
 
@@ -166,10 +179,12 @@ func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, wri
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		memory, store, _ := d.over(t, nil)
-		sessions := func(ctx context.Context) (err error) {
-			for _, err = range store.Sessions(ctx) {
+		names := func(of func(context.Context) iter.Seq2[string, error]) func(context.Context) error {
+			return func(ctx context.Context) (err error) {
+				for _, err = range of(ctx) {
+				}
+				return err
 			}
-			return err
 		}
 		for _, c := range []struct {
 			name  string
@@ -181,7 +196,10 @@ func eachCall(t *testing.T, d *failing, test func(t *testing.T, call string, wri
 			{"Clear", true, memory.Clear},
 			{"Load", false, func(ctx context.Context) error { return second(memory.Load(ctx, "")) }},
 			{"Search", false, func(ctx context.Context) error { return second(memory.Search(ctx, "q", 1)) }},
-			{"Sessions", false, sessions},
+			{"Sessions", false, names(store.Sessions)},
+			{"Put", true, func(ctx context.Context) error { return memory.Put(ctx, "id", "q") }},
+			{"Pending", false, func(ctx context.Context) error { return second(memory.Pending(ctx)) }},
+			{"Inboxes", false, names(store.Inboxes)},
 			{"Ping", false, func(ctx context.Context) error { return second(store.Ping(ctx)) }},
 		} {
 			synctest.Wait() // for calls whose callers have left

@@ -27,9 +27,9 @@ type placesKey struct{}
 // answerKey is that of the ID of an Answer among the attachments of the lease that it has taken.
 type answerKey struct{}
 
-// answerOf returns that ID, or "".
-func answerOf(lease *distlock.Lease) string {
-	return fencing.Attach(lease, answerKey{}, func() any { return "" }).(string)
+// answerOf returns that ID, or a nil pointer.
+func answerOf(lease *distlock.Lease) *atomic.Pointer[string] {
+	return fencing.Attach(lease, answerKey{}, func() any { return new(atomic.Pointer[string]) }).(*atomic.Pointer[string])
 }
 
 // stateOf returns the state of a store under a lease. ⚑ A lease that has ended counts as a lease that

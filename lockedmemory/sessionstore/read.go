@@ -190,7 +190,7 @@ func (s *Store[M, D]) decode(r *pageReader, entries []storedriver.Entry, words [
 		if !entry.Pinned && (entry.Place.Compare(r.oldest) < 0 || entry.Place.Fence < r.minFence) {
 			continue
 		}
-		e := lockedmemory.Exchange[M]{Place: entry.Place, ID: entry.ID, Pinned: entry.Pinned}
+		e := lockedmemory.Exchange[M]{Place: entry.Place, ID: entry.ID, Also: entry.Also, Pinned: entry.Pinned}
 		err := entry.Err
 		for i, text := range entry.Messages {
 			var m M

@@ -15,9 +15,9 @@ import (
 // exchanges get new places, with a Sub that no exchange there has had. So a place from before gives
 // [ErrRange].
 //
-// Give an exchange the Place and ID of an exchange in the range to keep it in the turn of that exchange:
-// [Store.Answered] finds it under the ID. The two are not compared. The Places must be in the order of the
-// history. Two may be equal, but no two IDs. An exchange without a Place loses its ID, and stands with the
+// Give an exchange the Place and the IDs of an exchange in the range to keep it in the turn of that exchange:
+// [Store.Answered] finds it under each ID. The two are not compared. The Places must be in the order of the
+// history. Two may be equal, but no two IDs. An exchange without a Place loses its IDs, and stands with the
 // exchange after it, or at the end of the range.
 //
 // A Pinned exchange, such as a summary, is kept by Options.Window and [Retention], but not by IdleTTL. A
@@ -47,24 +47,27 @@ func (s *Store[M, D]) Replace(ctx context.Context, from, to lockedmemory.Place,
 	for i := len(exchanges) - 1; i >= 0; i-- {
 		e := exchanges[i]
 		if e.Place == (lockedmemory.Place{}) {
-			e.Place, e.ID = next, ""
+			e.Place, e.ID, e.Also = next, "", nil
 		}
 		if !ofExchange(e.Place) || before(e.Place, from) || before(next, e.Place) {
 			return fmt.Errorf("%w: nothing was written: the Place of exchange %d, %+v, is outside the range or out of order, "+
 				"or no exchange can have it: give Places that were read", ErrRange, i+1, e.Place)
 		}
 		next = e.Place
-		if e.ID != "" {
-			if err := validID(opReplace, e.ID); err != nil {
+		for n, id := range append([]string{e.ID}, e.Also...) {
+			if n == 0 && id == "" && len(e.Also) == 0 {
+				continue
+			}
+			if err := validID(opReplace, id); err != nil {
 				return err
 			}
-			if ids[e.ID] {
-				return fmt.Errorf("sessionstore: %s: %w: exchange %d has the ID of a later one; nothing was written: "+
+			if ids[id] {
+				return fmt.Errorf("sessionstore: %s: %w: exchange %d has an ID twice, or that of a later one; nothing was written: "+
 					"give the ID to one exchange alone", opReplace, lockedmemory.ErrInvalidID, i+1)
 			}
-			ids[e.ID] = true
+			ids[id] = true
 		}
-		entries[i] = storedriver.Entry{Place: next, ID: e.ID, Pinned: e.Pinned}
+		entries[i] = storedriver.Entry{Place: next, ID: e.ID, Also: e.Also, Pinned: e.Pinned}
 		if entries[i].Messages, err = s.encode(e.Messages); err != nil {
 			return err
 		}

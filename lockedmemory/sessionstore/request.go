@@ -38,6 +38,7 @@ const (
 	opFork     operation = "fork"
 	opDelete   operation = "delete"
 	opClose    operation = "close a message"
+	opPut      operation = "put"
 
 	// Reads. A read may leave a mark, which changes no history.
 	opSource   operation = "fork: reading the history"
@@ -48,12 +49,14 @@ const (
 	opBackward operation = "backward"
 	opLast     operation = "last"
 	opSessions operation = "sessions"
+	opPending  operation = "pending"
+	opInboxes  operation = "inboxes"
 	opPing     operation = "ping"
 )
 
 // writes reports whether the caller asked for a change of the history.
 func (op operation) writes() bool {
-	return slices.Contains([]operation{opAppend, opSaveOnce, opClear, opReplace, opFork, opDelete, opClose}, op)
+	return slices.Contains([]operation{opAppend, opSaveOnce, opClear, opReplace, opFork, opDelete, opClose, opPut}, op)
 }
 
 // advice is what to do after an unknown outcome.
@@ -61,7 +64,7 @@ func (op operation) advice() string {
 	switch op {
 	case opSaveOnce:
 		return "repeat the call with the same ID and messages"
-	case opClose:
+	case opClose, opPut:
 		return "repeat the call"
 	}
 	return "load the history in a new turn to see whether it was carried out"
@@ -71,7 +74,7 @@ func (op operation) advice() string {
 func (s *Store[M, D]) request(ctx context.Context, op operation) (*request, error) {
 	key, err := s.key(ctx)
 	lease, _ := lockedmemory.Lease(ctx)
-	if op == opSource || op == opClose { // ⚑ the lease is that of the other session, or of another message
+	if op == opSource || op == opClose || op == opPut { // ⚑ the lease is that of the other session, or of another message
 		lease = nil
 	}
 	if err != nil {
@@ -86,7 +89,7 @@ func (s *Store[M, D]) requestFor(ctx context.Context, op operation, key string, 
 	case key == "":
 		err = fmt.Errorf("%w: the session is empty: put its ID into the context that the KeyFunc reads",
 			distlock.ErrInvalidKey)
-	case lease == nil && op.writes() && op != opClose:
+	case lease == nil && op.writes() && op != opClose && op != opPut:
 		err = fmt.Errorf("%w: the store writes under a lease alone: put lockedmemory.New in front of it", distlock.ErrNotHeld)
 	case lease != nil && lease.Key() != key:
 		err = fmt.Errorf("%w: the lease is for another session: give the store the KeyFunc that lockedmemory.New has",
@@ -115,8 +118,8 @@ func (r *request) underLease(do func(storedriver.Write) (storedriver.Verdict, er
 	_, _ = rand.Read(id[:]) // never fails, says crypto/rand
 	for range tries {
 		access := r.state.access(r.lease)
-		for id := answerOf(r.lease); access.FirstAccess && id != "" && id != r.id; access = r.state.access(r.lease) {
-			if err := r.reread(id); err != nil {
+		for id := answerOf(r.lease).Load(); access.FirstAccess && id != nil && *id != r.id; access = r.state.access(r.lease) {
+			if err := r.reread(*id); err != nil {
 				return err
 			}
 		}

@@ -9,13 +9,18 @@ import (
 // no order. A session that has an exchange during the whole iteration is yielded at least once, unless a
 // Redis restarts, fails over or moves slots. An error ends the sequence.
 func (s *Store[M, D]) Sessions(ctx context.Context) iter.Seq2[string, error] {
+	return allNames(ctx, opSessions, s.driver.Sessions)
+}
+
+// allNames yields the names of all pages of a list.
+func allNames(ctx context.Context, op operation, page func(context.Context, string) ([]string, string, error)) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		r := &request{ctx: ctx, op: opSessions}
+		r := &request{ctx: ctx, op: op}
 		for after, more := "", true; more; more = after != "" {
 			var names []string
 			err := ctx.Err()
 			if err == nil {
-				names, after, err = s.driver.Sessions(ctx, after)
+				names, after, err = page(ctx, after)
 			}
 			if err != nil {
 				yield("", r.callError(err))

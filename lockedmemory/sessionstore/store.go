@@ -70,27 +70,61 @@ func (s *Store[M, D]) SaveOnce(ctx context.Context, id string, messages ...M) er
 }
 
 func (s *Store[M, D]) append(ctx context.Context, op operation, id string, messages []M) error {
+	var content storedriver.Content
+	return s.appending(ctx, op, id, messages, func(w storedriver.Write, texts [][]byte) (storedriver.Verdict, error) {
+		if content.Messages = texts; id != "" && content.ID == "" {
+			content.ID, content.Digest = id, digest(texts)
+		}
+		return s.driver.Append(lastwrite.For(ctx, s), storedriver.Append{Write: w, Content: content})
+	})
+}
+
+// AppendAll is AppendAll of storedriver.Driver, for lockedmemory's AnswerAll.
+func (s *Store[M, D]) AppendAll(ctx context.Context, ids, superseded []string, messages ...M) error {
+	return s.appending(ctx, opSaveOnce, ids[0], messages, func(w storedriver.Write, texts [][]byte) (storedriver.Verdict, error) {
+		v, err := s.driver.AppendAll(ctx, storedriver.AppendAll{Write: w, Messages: texts, IDs: ids, Digest: digest(texts), Superseded: superseded})
+		for _, id := range superseded {
+			if err == nil && v.Outcome == storedriver.Known { // ⚑ the function may have stored its answer itself
+				_, err = s.driver.Close(ctx, storedriver.CloseRequest{Session: w.Session, ID: storedriver.HashID(id), Below: w.Fence + 1})
+				if err != nil { // ⚑ of no kind: the answer is stored
+					err = fmt.Errorf("closing a superseded message: %v", err)
+				}
+			}
+		}
+		return v, err
+	})
+}
+
+// appending writes the texts of messages under a lease. id is that of the exchange, if any.
+func (s *Store[M, D]) appending(ctx context.Context, op operation, id string, messages []M,
+	write func(w storedriver.Write, texts [][]byte) (storedriver.Verdict, error)) error {
 	r, err := s.request(ctx, op)
 	if err != nil {
 		return err
 	}
-	var content storedriver.Content
-	if content.Messages, err = s.encode(messages); err != nil {
+	r.id = id
+	texts, err := s.encode(messages)
+	if err != nil {
 		return err
 	}
-	if id != "" {
-		r.id, content.ID, content.Digest = id, id, digest(content.Messages)
-	}
-	ctx = lastwrite.For(ctx, s)
 	return r.underLease(func(w storedriver.Write) (storedriver.Verdict, error) {
 		r.seen = []storedriver.Entry{{Place: lockedmemory.Place{Fence: w.Fence, N: w.N}}}
-		return s.driver.Append(ctx, storedriver.Append{Write: w, Content: content})
+		return write(w, texts)
 	})
 }
 
-// Check is [Store.Append] as far as it does no I/O, for lockedmemory's Answer.
-func (s *Store[M, D]) Check(messages ...M) error {
-	_, err := s.encode(messages)
+// Check is [Store.Append] of questions as far as it does no I/O, for lockedmemory's Answer. An answer needs room
+// beside them.
+func (s *Store[M, D]) Check(questions ...M) error {
+	texts, err := s.encode(questions)
+	size := 0
+	for _, text := range texts {
+		size += len(text)
+	}
+	if err == nil && (size > s.opts.MaxMessage || len(texts) > maxMessages/2) {
+		err = fmt.Errorf("%w: %d questions have %d bytes together, at most %d and %d bytes are allowed; nothing was written: "+
+			"answer some of them first", ErrTooLarge, len(texts), size, maxMessages/2, s.opts.MaxMessage)
+	}
 	return err
 }
 

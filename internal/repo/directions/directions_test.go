@@ -41,6 +41,7 @@ var allowed = map[string][]string{
 	"internal/settings":                     {},
 	"internal/postgres":                     {"distlock", "distlock/driver", "github.com/jackc/pgx/v5/..."},
 	"lockedmemory":                          {"distlock", "distlock/driver", "distlock/fencing", "internal/lastwrite"},
+	"lockedmemory/inbox":                    {"distlock", "distlock/fencing", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver"},
 	"lockedmemory/sessionstore/storedriver": {"distlock", "lockedmemory"},
 	"lockedmemory/sessionstore":             {"distlock", "distlock/driver", "distlock/fencing", "internal/lastwrite", "lockedmemory", "lockedmemory/sessionstore/storedriver"},
 	"lockedmemory/sessionstore/memstore":    {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver"},

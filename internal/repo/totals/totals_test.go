@@ -12,11 +12,11 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 62839,
-	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13697,
-	"words of README.md and docs": 40871,
+	"lines of tests": 66454,
+	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13801,
+	"words of README.md and docs": 41995,
 	"words of CONTRIBUTING.md":    806,
-	"mutants":                     798,
+	"mutants":                     891,
 }
 
 var (

@@ -21,6 +21,7 @@ type kind struct {
 	hangs   bool // until its own context ends
 	cancels bool // the caller's context ends during the call
 	onwards bool // and so do all that follow, until the call has returned
+	dies    bool // and they have no effect, for the process is dead
 }
 
 // point counts the operations of the call, and spoils the n-th.
@@ -33,6 +34,7 @@ type point struct {
 	armed   bool
 	count   int
 	reached bool
+	after   int // how many operations came after the n-th
 }
 
 // arm makes the point count and spoil; a second arm goes on where the first has stopped.
@@ -51,6 +53,13 @@ func (p *point) wasReached() bool {
 	return p.reached
 }
 
+// isDead reports whether an operation of a dead process was hit.
+func (p *point) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kind.dies && p.after > 0
+}
+
 // hit counts an operation, and tells whether it is to fail.
 func (p *point) hit() bool {
 	p.mu.Lock()
@@ -63,7 +72,7 @@ func (p *point) hit() bool {
 	if this != p.n && (!p.kind.onwards || this < p.n) {
 		return false
 	}
-	p.reached = true
+	p.reached, p.after = true, this-p.n
 	if p.kind.cancels {
 		time.AfterFunc(time.Millisecond, p.cancel)
 	}
@@ -76,7 +85,7 @@ func through[T any](ctx context.Context, p *point, call func(context.Context) (T
 		return call(ctx)
 	}
 	var none T
-	if p.kind.effect {
+	if p.kind.effect && !p.isDead() {
 		if reply, err := call(ctx); err != nil {
 			return reply, err
 		}
@@ -166,7 +175,7 @@ func (d *locks) Listen(ctx context.Context, name driver.Name, owner string) (<-c
 	if !d.point.hit() {
 		return queue.Listen(ctx, name, owner)
 	}
-	if d.point.kind.effect {
+	if d.point.kind.effect && !d.point.isDead() {
 		if _, stop, err := queue.Listen(ctx, name, owner); err == nil {
 			stop() // a caller with an error will not
 		}
@@ -210,6 +219,30 @@ func (d *sessions) Read(ctx context.Context, r storedriver.Read) (storedriver.Pa
 func (d *sessions) Sessions(ctx context.Context, after string) (names []string, next string, err error) {
 	names, err = through(ctx, d.point, func(ctx context.Context) (names []string, err error) {
 		names, next, err = d.Driver.Sessions(ctx, after)
+		return names, err
+	})
+	return names, next, err
+}
+
+func (d *sessions) AppendAll(ctx context.Context, a storedriver.AppendAll) (storedriver.Verdict, error) {
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.AppendAll(ctx, a) })
+}
+
+func (d *sessions) Put(ctx context.Context, p storedriver.Put) (storedriver.Verdict, error) {
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Put(ctx, p) })
+}
+
+func (d *sessions) Pending(ctx context.Context, a storedriver.Access) (v storedriver.Verdict, items []storedriver.Item, err error) {
+	v, err = through(ctx, d.point, func(ctx context.Context) (v storedriver.Verdict, err error) {
+		v, items, err = d.Driver.Pending(ctx, a)
+		return v, err
+	})
+	return v, items, err
+}
+
+func (d *sessions) Inboxes(ctx context.Context, after string) (names []string, next string, err error) {
+	names, err = through(ctx, d.point, func(ctx context.Context) (names []string, err error) {
+		names, next, err = d.Driver.Inboxes(ctx, after)
 		return names, err
 	})
 	return names, next, err

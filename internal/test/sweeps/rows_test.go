@@ -13,7 +13,9 @@ import (
 	"github.com/belugalock/belugalock/distlock/fencing"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/inbox"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
 // row is a call. Each calls scene.sweep once, and then judge.
@@ -299,7 +301,8 @@ var storeRows = func() (rows []row) {
 			row{name: name, covers: "LockedMemory.Load Store.Load LockedMemory.Search Store.Search " +
 				"LockedMemory.Forward Store.Forward LockedMemory.Answered Store.Answered " +
 				"LockedMemory.Backward Store.Backward LockedMemory.Last Store.Last " +
-				"LockedMemory.Sessions Store.Sessions LockedMemory.Ping Store.Ping", run: func(s *scene) {
+				"LockedMemory.Sessions Store.Sessions LockedMemory.Ping Store.Ping " +
+				"LockedMemory.Pending Store.Pending LockedMemory.Inboxes Store.Inboxes", run: func(s *scene) {
 				s.must(s.save(s.ctx, s.faulty.memory, secret+" before"))
 				s.sweep(s.ctx, func(ctx context.Context) error { return read(ctx, s, 1) })
 				s.judge()
@@ -321,6 +324,17 @@ var storeRows = func() (rows []row) {
 			if s.err != nil { // the repetition stores it once
 				s.maybe = nil
 				s.must(s.save(s.ctx, answerer{s.sound.memory}, secret))
+			}
+			s.judge()
+		}},
+		row{name: "submit", covers: "LockedMemory.Put Store.Put LockedMemory.AnswerAll Store.AppendAll", run: func(s *scene) {
+			s.sweep(s.ctx, func(ctx context.Context) error { return s.save(ctx, submitter{s.faulty.memory}, secret) })
+			if s.err != nil { // it was pending, or the repetition puts it
+				s.maybe = nil
+				s.must(s.save(s.ctx, submitter{s.sound.memory}, secret))
+			}
+			if pending, err := s.sound.memory.Pending(s.ctx); err != nil || len(pending) > 0 {
+				s.Errorf("pending: %+v, %v", pending, err)
 			}
 			s.judge()
 		}},
@@ -483,6 +497,21 @@ func (a answerer) Save(ctx context.Context, input, output string) error {
 	return err
 }
 
+// submitter is a memory whose Save is a Submit.
+type submitter struct {
+	memory *lockedmemory.LockedMemory[string, string]
+}
+
+func (m submitter) Save(ctx context.Context, input, output string) error {
+	box, err := inbox.New(m.memory, nil)
+	if err == nil {
+		_, err = box.Submit(ctx, secret+"-id", input, func(context.Context, []lockedmemory.Question[string]) ([]string, error) {
+			return []string{output}, nil
+		})
+	}
+	return err
+}
+
 // replaces is a Replace of the exchange saved before. If it has failed, that exchange is there,
 // unless the outcome is unknown.
 func (s *scene) replaces(ctx context.Context, place lockedmemory.Place) error {
@@ -552,10 +581,37 @@ var reads = map[string]func(ctx context.Context, s *scene, exchanges int) error{
 		}
 		return s.all(n, 1, nil)
 	},
+	"pending": func(ctx context.Context, s *scene, _ int) error {
+		defer s.pends()()
+		pending, err := s.faulty.memory.Pending(ctx)
+		return s.all(len(pending), 1, err)
+	},
+	"inboxes": func(ctx context.Context, s *scene, _ int) error {
+		defer s.pends()()
+		n := 0
+		for name, err := range s.faulty.memory.Inboxes(ctx) {
+			if err != nil {
+				return s.all(0, 1, err)
+			}
+			if name == s.key {
+				n = 1
+			}
+		}
+		return s.all(n, 1, nil)
+	},
 	"ping": func(ctx context.Context, s *scene, _ int) error {
 		_, err := s.faulty.memory.Ping(ctx)
 		return err
 	},
+}
+
+// pends puts a question. over closes it, or all scenes would list it.
+func (s *scene) pends() (over func()) {
+	s.must(s.sound.memory.Put(s.ctx, "never", secret))
+	return func() {
+		_, _, _, err := s.sound.store.CloseMessage(s.ctx, storedriver.HashID("never"), "", 0, 0, 0)
+		s.must(err)
+	}
 }
 
 func (s *scene) each(found iter.Seq2[lockedmemory.Exchange[string], error], exchanges int) error {

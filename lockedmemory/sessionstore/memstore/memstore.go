@@ -57,6 +57,7 @@ type session struct {
 	revision int64
 	ids      map[string]record // by their hashes
 	newest   string            // the message that has arrived last, by its hash
+	inbox    []item            // by arrival
 	used     time.Time
 }
 
@@ -119,7 +120,10 @@ func (s *sessions) expire(sess *session) bool {
 		sess.mark, sess.op, sess.state, sess.deleted, sess.stopped = lockedmemory.Place{}, "", empty, 0, 0
 	}
 	maps.DeleteFunc(sess.ids, func(_ string, known record) bool { return time.Until(known.until) <= 0 })
-	return sess.mark == lockedmemory.Place{} && len(sess.ids) == 0
+	sess.inbox = slices.DeleteFunc(sess.inbox, func(i item) bool {
+		return time.Since(i.arrived) >= storedriver.InboxLife || sess.fate(storedriver.HashID(i.ID)) != storedriver.Done
+	})
+	return sess.mark == lockedmemory.Place{} && len(sess.ids) == 0 && len(sess.inbox) == 0
 }
 
 // barred refuses a lease that waited through a stop or a Delete, or that was overtaken, or that is too old
@@ -223,24 +227,35 @@ func (s *sessions) Append(_ context.Context, a storedriver.Append) (storedriver.
 	case fate != storedriver.Done:
 		s.raise(sess, a.Access) // refused or not: the ID is decided
 		return storedriver.Verdict{Outcome: fate}, nil
+	case a.ID == "":
+		return s.add(sess, a.Write, nil, a.Digest, a.Messages), nil
 	}
-	if sess.gone(a.Access) {
-		return storedriver.Verdict{Outcome: storedriver.Gone}, nil
+	return s.add(sess, a.Write, []string{a.ID}, a.Digest, a.Messages), nil
+}
+
+// add adds an exchange under IDs that are open.
+func (s *sessions) add(sess *session, w storedriver.Write, ids []string, digest [16]byte, messages [][]byte) storedriver.Verdict {
+	if sess.gone(w.Access) {
+		return storedriver.Verdict{Outcome: storedriver.Gone}
 	}
-	v, isCopy := s.take(sess, a.Write)
+	v, isCopy := s.take(sess, w)
 	if v.Outcome != storedriver.Done {
-		return v, nil
+		return v
 	}
-	place := lockedmemory.Place{Fence: a.Fence, N: a.N}
+	place := lockedmemory.Place{Fence: w.Fence, N: w.N}
+	e := storedriver.Entry{Place: place, Messages: cloned(messages)}
+	for i, id := range ids {
+		if sess.ids[storedriver.HashID(id)] = (record{digest: digest, place: place, until: time.Now().Add(s.keep.RememberIDs)}); i == 0 {
+			e.ID = id
+		} else {
+			e.Also = append(e.Also, id)
+		}
+	}
 	if !isCopy {
 		sess.state = begun
-		sess.entries = append(sess.entries, entry{
-			storedriver.Entry{Place: place, ID: a.ID, Messages: cloned(a.Messages)}, a.Op})
+		sess.entries = append(sess.entries, entry{e, w.Op})
 	}
-	if a.ID != "" {
-		sess.ids[id] = record{digest: a.Digest, place: place, until: time.Now().Add(s.keep.RememberIDs)}
-	}
-	return v, nil
+	return v
 }
 
 func (s *sessions) Replace(_ context.Context, r storedriver.Replace) (storedriver.Verdict, error) {
@@ -261,7 +276,7 @@ func (s *sessions) Clear(_ context.Context, c storedriver.Clear) (storedriver.Ve
 		sess.entries, sess.revision = nil, (sess.revision+1)%(lockedmemory.MaxSub/2) // half are free then
 		if c.Forget {
 			clear(sess.ids)
-			sess.newest, sess.deleted = "", c.Fence
+			sess.newest, sess.deleted, sess.inbox = "", c.Fence, nil
 		}
 		return storedriver.Done
 	})
@@ -373,7 +388,7 @@ func (s *sessions) Read(_ context.Context, r storedriver.Read) (storedriver.Page
 		switch {
 		case r.From != lockedmemory.Place{} && e.Place.Compare(r.From) != ahead,
 			r.PinnedOnly && !slices.Contains(r.Pinned, e.Place),
-			r.ID != "" && (e.ID != r.ID || e.Place.Fence != known.place.Fence || e.Place.N != known.place.N):
+			r.ID != "" && (e.ID != r.ID && !slices.Contains(e.Also, r.ID) || e.Place.Fence != known.place.Fence || e.Place.N != known.place.N):
 			continue
 		case len(page.Entries) == r.Limit && !r.PinnedOnly: // and there is more
 			page.Last = page.Entries[r.Limit-1].Place

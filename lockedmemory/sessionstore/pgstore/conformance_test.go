@@ -33,7 +33,7 @@ func TestConformance_locksBeside(t *testing.T) {
 	pool := connect(t, r.user("application"))
 	r.do(`GRANT USAGE ON SCHEMA belugalock TO application;
 		GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA belugalock TO application`)
-	for _, table := range []string{"session", "exchange", "known"} {
+	for _, table := range []string{"session", "exchange", "known", "pending"} {
 		if _, err := pool.Exec(t.Context(), "SELECT FROM belugalock."+table); err == nil {
 			t.Errorf("the application may read %s", table)
 		}

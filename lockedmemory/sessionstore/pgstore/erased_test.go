@@ -13,7 +13,8 @@ import (
 func (r *rig) tables() string {
 	r.Helper()
 	return r.do(`SELECT (SELECT string_agg(s::text, ' ') FROM session s),
-		(SELECT string_agg(e::text, ' ') FROM exchange e), (SELECT string_agg(k::text, ' ') FROM known k)`)
+		(SELECT string_agg(e::text, ' ') FROM exchange e), (SELECT string_agg(k::text, ' ') FROM known k),
+		(SELECT string_agg(p::text, ' ') FROM pending p)`)
 }
 
 // After a Clear, a Replace, a Delete and trimming, no table has the text.

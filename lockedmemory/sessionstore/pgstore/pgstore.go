@@ -153,17 +153,17 @@ func (s *sessions) Fork(ctx context.Context, f storedriver.Fork) (storedriver.Ve
 // replace makes a write of a kind of replace_v1.
 func (s *sessions) replace(ctx context.Context, kind string, r storedriver.Replace) (storedriver.Verdict, error) {
 	fences, ns, subs, of := []int64{}, []int64{}, []int64{}, []int64{}
-	ids, messages, pinned := [][]byte{}, [][]byte{}, []bool{}
+	ids, also, messages, pinned := [][]byte{}, [][]byte{}, [][]byte{}, []bool{}
 	for i, e := range r.New {
 		id, _ := idArgs(e.ID)
 		fences, ns, subs = append(fences, e.Place.Fence), append(ns, e.Place.N), append(subs, e.Place.Sub)
-		ids, pinned = append(ids, id), append(pinned, e.Pinned)
+		ids, also, pinned = append(ids, id), append(also, packed(e.Also)), append(pinned, e.Pinned)
 		for _, m := range e.Messages {
 			of, messages = append(of, int64(i+1)), append(messages, m)
 		}
 	}
 	args := append(s.access(r.Access), r.N, r.Op, kind, placeArg(r.HistoryUpTo), placeArg(r.From), placeArg(r.To), fences, ns, ids, pinned, subs,
-		of, notNull(messages), int64(lockedmemory.MaxSub))
+		of, notNull(messages), int64(lockedmemory.MaxSub), also)
 	return s.verdict(ctx, "replace_v1", args)
 }
 

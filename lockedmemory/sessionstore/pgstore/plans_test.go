@@ -42,7 +42,7 @@ func (r *rig) counting() (d storedriver.Driver, touched func() int) {
 		returned(pool.Exec(r.Context(), "SELECT pg_stat_force_next_flush()"))(r)
 		var now int
 		must(r, pool.QueryRow(r.Context(), `SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_user_tables
-			WHERE relname IN ('session', 'exchange', 'known')`).Scan(&now))
+			WHERE relname IN ('session', 'exchange', 'known', 'pending')`).Scan(&now))
 		defer func() { last = now }()
 		return now - last
 	}

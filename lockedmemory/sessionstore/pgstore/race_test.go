@@ -42,13 +42,19 @@ func (r *rig) behind(sql string, pause time.Duration, call func()) {
 	}
 	var waits sync.WaitGroup
 	waits.Go(call)
+	r.awaitLock()
+	time.Sleep(pause)
+	must(r, tx.Commit(r.Context()))
+	waits.Wait()
+}
+
+// awaitLock returns when a call waits for another transaction.
+func (r *rig) awaitLock() {
+	r.Helper()
 	servers.Await(r, 15*time.Second, "a call that waits", func() bool {
 		return r.do("SELECT count(*) FROM pg_stat_activity "+
 			"WHERE wait_event_type = 'Lock' AND datname = current_database()") == "1"
 	})
-	time.Sleep(pause)
-	must(r, tx.Commit(r.Context()))
-	waits.Wait()
 }
 
 // While a call waits for the row of the session, a later lease raises the mark. The call is stale,
@@ -71,6 +77,13 @@ func TestAppend_S2_markRaisedWhileWaiting_stale(t *testing.T) {
 				return r.Clear(t.Context(), storedriver.Clear{Write: r.write("s", r.fence, 3)})
 			},
 			"Load": func() (storedriver.Verdict, error) { return r.shows("s", r.fence) },
+			"answer to several": func() (storedriver.Verdict, error) {
+				return r.AppendAll(t.Context(), r.all("s", r.fence, 4, "a b", "c"))
+			},
+			"list": func() (storedriver.Verdict, error) {
+				v, _, err := r.Pending(t.Context(), r.write("s", r.fence, 1).Access)
+				return v, err
+			},
 		} {
 			r.do(fmt.Sprintf("UPDATE session SET fence = %d, op = NULL; UPDATE exchange SET op = NULL", r.fence))
 			r.behind(fmt.Sprintf("UPDATE session SET fence = %d", r.fence+1), 0, func() {
@@ -189,7 +202,11 @@ func TestSession_oddNames(t *testing.T) {
 		_, err3 := r.Read(t.Context(), storedriver.Read{Access: storedriver.Access{Session: name}, Limit: 1})
 		_, _, err4 := r.Sessions(t.Context(), name)
 		_, err5 := r.Close(t.Context(), storedriver.CloseRequest{Session: name})
-		for _, err := range []error{err, err2, err3, err4, err5} {
+		_, err6 := r.AppendAll(t.Context(), r.all(name, r.fence, 1, "a b", ""))
+		_, err7 := r.Put(t.Context(), storedriver.Put{Session: name, ID: "id"})
+		_, _, err8 := r.Pending(t.Context(), storedriver.Access{Session: name})
+		_, _, err9 := r.Inboxes(t.Context(), name)
+		for _, err := range []error{err, err2, err3, err4, err5, err6, err7, err8, err9} {
 			if !errors.Is(err, driver.ErrRefused) || driver.MayHaveEffect(err) {
 				t.Errorf("%q: %v", name, err)
 			}

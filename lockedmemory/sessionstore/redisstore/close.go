@@ -12,8 +12,8 @@ func (s *sessions) Close(ctx context.Context, c storedriver.CloseRequest) (reply
 	id, _ := hex.DecodeString(c.ID) // both are hashes, see storedriver.HashID
 	by, _ := hex.DecodeString(c.By)
 	keys, args := s.access(storedriver.Access{Session: c.Session, Fence: c.Mark}, "", true)
-	args = append(args, string(id), string(by), c.Below, c.Stop, s.keep.RememberIDs.Milliseconds())
-	cmd, _ := s.scripts.close.Run(ctx, s.redis, keys, args...)
+	args = append(args, s.keep.RememberIDs.Milliseconds(), string(id), string(by), c.Below, c.Stop)
+	cmd, _ := s.scripts.close.Run(ctx, s.redis, append(keys, s.keys(c.Session).inbox), args...)
 	words, err := cmd.Slice()
 	if err != nil {
 		return reply, s.explain(err)

@@ -22,6 +22,8 @@
 //	N:{K}:mark   the highest token that the session has seen; lives for 24 hours longer than the log
 //	N:{K}:ids    hashes of message IDs; lives for Retention.RememberIDs, and up to 1/32 longer
 //	N:{K}:stage  a new log, while a Replace copies it; lives for 60 s after a step
+//	N:{K}:inbox  questions that are pending; lives for 24 hours after the last Put
+//	N:inboxes    the sessions that may have an inbox; lives for 25 hours after the last Put
 //
 // To remove a session, use Delete. By hand, remove its log and leave the mark: it refuses older holders.
 //
@@ -39,9 +41,9 @@
 //
 // An ACL user needs ~<namespace>:* of the store and, for sessions, +evalsha +eval +time +get +set
 // +exists +pexpire +pttl +persist +unlink +rename +xadd +xlen +xrange +xrevrange +xdel +xtrim +xinfo|stream
-// +hget +hset +hdel +hrandfield; with one client for both, also what package redislock lists for the
-// lock. To list sessions it also needs +scan, and for the advice of Ping +config|get. In a Cluster,
-// go-redis itself also needs +cluster|slots +command.
+// +hget +hset +hdel +hrandfield +zadd +zrange +zremrangebyscore; with one client for both, also what
+// package redislock lists for the lock. To list sessions it also needs +scan, for Inboxes +zscan, and for
+// the advice of Ping +config|get. In a Cluster, go-redis itself also needs +cluster|slots +command.
 //
 // # miniredis
 //

@@ -69,6 +69,7 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 	const (
 		writes = "Save, first Save, SaveOnce, Clear, first Clear"
 		reads  = "Load, first Load, Search"
+		lists  = "Pending, first Pending, Inboxes"
 	)
 	command := func(words ...string) func(*ground) { return func(g *ground) { do(g, g.server, words...) } }
 	without := func(rights ...string) func(*ground) {
@@ -85,24 +86,29 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 				var op *net.OpError
 				return errors.As(g.client.Ping(g.Context()).Err(), &op) && op.Op == "dial"
 			})
-		}, map[string]error{writes: unavailable, reads: unavailable}, ""},
-		"each answer is lost": {func(g *ground) { g.lose(0) }, map[string]error{writes: unknown, "Stop": unknown, reads: unavailable}, ""},
+		}, map[string]error{writes: unavailable, "Put": unavailable, reads: unavailable, lists: unavailable}, ""},
+		"each answer is lost": {func(g *ground) { g.lose(0) }, map[string]error{writes: unknown, "Stop, Put": unknown, reads: unavailable, "Pending, first Pending": unavailable}, ""},
 		"an answer is lost, then no server": {func(g *ground) {
 			g.lose(1)
 			g.cutOff.Store(true)
-		}, map[string]error{writes: unknown, reads: unavailable}, ""},
-		"the memory is full":       {command("CONFIG", "SET", "maxmemory", "1"), map[string]error{"Save, first Save, SaveOnce, first Load": refused}, "maxmemory"},
-		"a replica":                {command("REPLICAOF", "127.0.0.1", "1"), map[string]error{writes: unavailable, "first Load, Stop": unavailable}, "master"},
-		"no right to write":        {without("-xadd"), map[string]error{writes: refused, "first Load": refused}, "xadd"},
-		"no right to scripts":      {without("-evalsha"), map[string]error{"first Save, SaveOnce, Clear, first Clear, first Load, Stop": refused}, "evalsha"},
+		}, map[string]error{writes: unknown, "Put": unknown, reads: unavailable, "Pending, first Pending": unavailable}, ""},
+		"the memory is full":       {command("CONFIG", "SET", "maxmemory", "1"), map[string]error{"Save, first Save, SaveOnce, AnswerAll, Put, first Load, first Pending": refused}, "maxmemory"},
+		"a replica":                {command("REPLICAOF", "127.0.0.1", "1"), map[string]error{writes: unavailable, "first Load, Stop, Put": unavailable, lists: unavailable}, "master"},
+		"no right to write":        {without("-xadd"), map[string]error{writes: refused, "AnswerAll, first Load, first Pending": refused}, "xadd"},
+		"no right to scripts":      {without("-evalsha"), map[string]error{"first Save, SaveOnce, AnswerAll, Clear, first Clear, first Load, Stop, Put, Pending": refused}, "evalsha"},
 		"no right to read":         {without("-xrange", "-xrevrange"), map[string]error{reads: refused}, "range"},
-		"no right to list":         {without("-scan"), map[string]error{"Sessions": refused}, "scan"},
-		"no right after the write": {without("-pexpire", "-unlink"), map[string]error{"first Save, Clear, first Clear": unknown, "SaveOnce, first Load, Stop": refused}, "right"},
-		"no right to note a turn":  {without("-hset"), map[string]error{"SaveOnce, Stop": refused}, "hset"},
+		"no right to list":         {without("-scan", "-zscan"), map[string]error{"Sessions, Inboxes": refused}, "scan"},
+		"no right to the index":    {without("-zadd", "-zremrangebyscore"), map[string]error{"Put, Inboxes": refused}, "right"},
+		"no right after the write": {without("-pexpire", "-unlink"), map[string]error{"first Save, Clear, first Clear": unknown, "SaveOnce, AnswerAll, first Load, first Pending, Stop, Put": refused}, "right"},
+		"no right to note a turn":  {without("-hset"), map[string]error{"SaveOnce, AnswerAll, Stop, Put": refused}, "hset"},
 		"data of another program": {func(g *ground) {
 			do(g, g.server, "DEL", g.log())
 			do(g, g.server, "SET", g.log(), "x")
-		}, map[string]error{writes: refused, reads: refused}, "Namespace"},
+			do(g, g.server, "SET", g.inbox(), "x")
+			do(g, g.server, "SET", "session:inboxes", "x")
+		}, map[string]error{writes: refused, "Put": refused, reads: refused, lists: refused}, "Namespace"},
+		"an item of another program": {func(g *ground) { do(g, g.server, "HSET", g.inbox(), "x", "x") },
+			map[string]error{"Put, Pending, first Pending": refused}, "Namespace"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -113,7 +119,7 @@ func TestStore_C_failedCall_kind(t *testing.T) {
 						must(t, g.memory.Save(t.Context(), "before", "the turn"))
 						g.turn(t, func(ctx context.Context) {
 							call, isFirst := strings.CutPrefix(name, "first ")
-							if !isFirst && call != "SaveOnce" && call != "Search" && call != "Sessions" {
+							if !isFirst && call != "SaveOnce" && call != "Search" && call != "Sessions" && call != "Inboxes" {
 								must(t, g.memory.Save(ctx, "before", "the call"))
 							}
 							c.fault(g)
@@ -302,6 +308,25 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 	}
 	_, err = closing("closed")
 	must(t, err)
+	saveAll := func(a storedriver.Access, all ...string) (storedriver.Verdict, error) {
+		return d.AppendAll(t.Context(), storedriver.AppendAll{Write: write(a), Messages: messages, IDs: all})
+	}
+	put := func(a storedriver.Access, deleted int64, id string) (storedriver.Verdict, error) {
+		return d.Put(t.Context(), storedriver.Put{Session: a.Session, Deleted: deleted, ID: id})
+	}
+	pending := func(a storedriver.Access) (storedriver.Verdict, error) {
+		v, _, err := d.Pending(t.Context(), a)
+		return v, err
+	}
+	crowded := storedriver.Access{Session: r.key + " with a large question", Lease: lease, Fence: stored.Fence}
+	_, err = save(crowded, "id", 0) // the log is there
+	must(t, err)
+	_, err = put(known, 0, "pending")
+	must(t, err)
+	_, err = d.Put(t.Context(), storedriver.Put{Session: crowded.Session, ID: "large", Question: make([]byte, storedriver.InboxBytes)})
+	must(t, err)
+	elsewhere, err := redisstore.NewDriver(newRig(t, replica).client, &storedriver.Retention{Namespace: "elsewhere"})
+	must(t, err)
 	do(t, replica, "REPLICAOF", "127.0.0.1", "1")
 	for what, call := range map[string]func() (storedriver.Verdict, error){
 		"SaveOnce with a known ID":    func() (storedriver.Verdict, error) { return save(known, "id", 0) },
@@ -316,6 +341,22 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 		},
 		"first Save after another one": func() (storedriver.Verdict, error) { return save(first, "", 0) },
 		"first Save, old token":        func() (storedriver.Verdict, error) { return save(old(first), "", 0) },
+		"AppendAll of a known ID":      func() (storedriver.Verdict, error) { return saveAll(known, "id") },
+		"AppendAll, one is known":      func() (storedriver.Verdict, error) { return saveAll(known, "new", "id") },
+		"AppendAll after a Save":       func() (storedriver.Verdict, error) { return saveAll(access, "id") },
+		"Put":                          func() (storedriver.Verdict, error) { return put(known, 0, "new") },
+		"Put, pending":                 func() (storedriver.Verdict, error) { return put(known, 0, "pending") },
+		"Put, answered":                func() (storedriver.Verdict, error) { return put(known, 0, "id") },
+		"Put, closed":                  func() (storedriver.Verdict, error) { return put(known, 0, "closed") },
+		"Put before a Delete":          func() (storedriver.Verdict, error) { return put(known, 7, "new") },
+		"Put into a full inbox":        func() (storedriver.Verdict, error) { return put(crowded, 0, "new") },
+		"Pending":                      func() (storedriver.Verdict, error) { return pending(access) },
+		"Pending, first access":        func() (storedriver.Verdict, error) { return pending(first) },
+		"Pending, without a lease":     func() (storedriver.Verdict, error) { return pending(storedriver.Access{Session: known.Session}) },
+		"Inboxes": func() (v storedriver.Verdict, err error) {
+			_, _, err = elsewhere.Inboxes(t.Context(), "")
+			return v, err
+		},
 		"Load, old token": func() (storedriver.Verdict, error) {
 			page, err := d.Read(t.Context(), storedriver.Read{Access: old(first), Limit: 1})
 			return page.Verdict, err
@@ -481,13 +522,13 @@ func TestFullMemory_L_waitingDelete_outlivesRefusedTurn(t *testing.T) {
 func TestStore_C_withoutARight(t *testing.T) {
 	t.Parallel()
 	ofStore, ofLock := servers.DocumentedRights(t, "doc.go"), servers.DocumentedRights(t, docOfLock)
-	all := slices.Concat(ofStore.Needed, ofLock.Needed)
+	all := slices.Concat(ofStore.Needed, ofStore.Lists, ofLock.Needed)
 	server := servers.StartRedis(t)
 	admin := newRig(t, server).client
 	for _, apart := range []bool{false, true} {
 		for i, missing := range ofStore.Needed {
 			t.Run(fmt.Sprintf("%s,apart=%t", missing, apart), func(t *testing.T) {
-				without := ofStore.Without(missing).Needed
+				without := slices.Concat(ofStore.Without(missing).Needed, ofStore.Lists)
 				user, locker, keys := fmt.Sprintf("store-%d-%t", i, apart), "locker", []string{"session"}
 				if apart {
 					servers.SetUser(t, server, locker, []string{"distlock"}, slices.Concat(ofLock.Needed, ofLock.Notified)...)
@@ -645,7 +686,49 @@ func (r *rightless) round(when string) {
 			}
 		}
 	})
+	r.asks(when)
 	r.rare(when)
+}
+
+// asks makes the calls of an inbox. A Put that is refused keeps nothing, and no key stays for ever.
+func (r *rightless) asks(when string) {
+	r.Helper()
+	must(r, r.admin.Del(r.Context(), "session:inboxes").Err())
+	items := func() int64 { return r.admin.HLen(r.Context(), r.inbox()).Val() }
+	for _, id := range []string{when + "-q1", when + "-q2", when + "-q1"} {
+		before := items()
+		err := r.try("Put", true, func() error { return r.memory.Put(r.Context(), id, id) })
+		if now := items(); errors.Is(err, distlock.ErrRefused) && now != before {
+			r.Errorf("Put of %s: %v, and there are %d items, %d before", id, err, now, before)
+		}
+	}
+	for _, key := range []string{r.inbox(), "session:inboxes"} {
+		if r.admin.PTTL(r.Context(), key).Val() == -1 {
+			r.Errorf("%s has no TTL", key)
+		}
+	}
+	_ = r.try("Inboxes", false, func() error { return calls["Inboxes"](r.Context(), r.rig) })
+	r.inTurn(func(ctx context.Context) {
+		_ = r.try("Pending in a turn", false, func() error { return calls["Pending"](ctx, r.rig) })
+	})
+	_ = r.try("Pending", false, func() error { return calls["Pending"](r.Context(), r.rig) })
+	question := []lockedmemory.Question[string]{{ID: when + "-q1", Message: when + "-q1"}}
+	err := r.try("AnswerAll", true, func() error {
+		results, err := r.memory.AnswerAll(r.Context(), question, func(context.Context, []lockedmemory.Question[string]) ([]string, error) {
+			return []string{"re: " + when + "-q1"}, nil
+		})
+		if err == nil {
+			err = results[0].Err
+		}
+		return err
+	})
+	r.expire(r.key)
+	if err == nil {
+		r.saved = append(r.saved, when+"-q1")
+	} else if errors.Is(err, distlock.ErrOutcomeUnknown) {
+		r.unknown = append(r.unknown, when+"-q1")
+	}
+	_ = r.try("Pending after an answer", false, func() error { return calls["Pending"](r.Context(), r.rig) })
 }
 
 // rare makes the calls of a driver that trim, refuse a place, and remove the ID of a refused

@@ -60,6 +60,21 @@ func (s *ids) save(id string, fence int64, want storedriver.Outcome) {
 	}
 }
 
+// saveAll stores an exchange under several IDs and a token.
+func (s *ids) saveAll(fence int64, want storedriver.Outcome, all ...string) {
+	s.Helper()
+	*s.fence++
+	a := s.access
+	a.Fence = fence
+	v, err := s.AppendAll(s.Context(), storedriver.AppendAll{
+		Write:    storedriver.Write{Access: a, N: 3, Op: fmt.Sprintf("%032x", *s.fence)},
+		Messages: [][]byte{{'m'}}, IDs: all, Digest: [16]byte{'d'},
+	})
+	if err != nil || v.Outcome != want {
+		s.Fatalf("%q under %d: %+v, %v; want %d", all, fence, v, err, want)
+	}
+}
+
 func (s *ids) saves(id string) {
 	s.Helper()
 	s.save(id, *s.fence+1, storedriver.Done)
@@ -81,7 +96,7 @@ func TestIDs_O_foreignRecord_refused(t *testing.T) {
 		"1 " + sound[2:], sound[:13] + "x" + sound[14:], strings.Repeat("x", 59),
 	} {
 		must(t, s.client.HSet(ctx, s.ids(), fieldOf("id"), record).Err())
-		for _, name := range []string{"SaveOnce", "Answered", "Answer", "Stop"} {
+		for _, name := range []string{"SaveOnce", "Answered", "Answer", "AnswerAll", "Put", "Stop"} {
 			call := func(ctx context.Context) error { return calls[name](ctx, s) }
 			for i, err := range []error{call(ctx), s.memory.Turn(ctx, call)} {
 				if !errors.Is(err, distlock.ErrRefused) || !strings.Contains(err.Error(), `ends in "ids"`) {
@@ -98,7 +113,7 @@ func TestIDs_O_foreignRecord_refused(t *testing.T) {
 	}
 }
 
-// A write that is refused leaves the arrival of its message.
+// A write that is refused leaves the arrivals of its messages.
 func TestIDs_O_refusedWrite_keepsTheArrival(t *testing.T) {
 	t.Parallel()
 	s := newIDs(t)
@@ -117,29 +132,33 @@ func TestIDs_O_refusedWrite_keepsTheArrival(t *testing.T) {
 		}
 		s.access.FirstAccess = isFirst
 		s.save(fmt.Sprint("old", isFirst), 1, storedriver.Stale)
+		s.saveAll(1, storedriver.Stale, "other", fmt.Sprint("old", isFirst))
 		if by := closing(storedriver.CloseRequest{By: old, Below: 3}); by != storedriver.Superseded {
 			t.Errorf("first access %t: outcome %d, want Superseded", isFirst, by)
 		}
 	}
 }
 
-// Replaced content is at sub-places of its place. The record does not change.
+// Replaced content is at sub-places of its place. The record does not change. Each ID of an exchange finds it.
 func TestIDs_replacedContent_isFound(t *testing.T) {
 	t.Parallel()
 	s := newIDs(t)
-	s.saves("id")
+	s.saveAll(1, storedriver.Done, "id", "id2", "id3")
 	must(t, s.client.XDel(t.Context(), s.log(), "1-3000000").Err())
-	for _, e := range [][2]string{{"1-3000001", ""}, {"1-3000002", "other"}, {"1-3000003", "id"}, {"1-4000000", "id"}} {
-		fields := []string{"op", strings.Repeat("0", 32), "m", "new"}
-		if e[1] != "" {
-			fields = append(fields, "id", e[1])
+	for _, e := range [][2]string{{"1-3000001", "id id"}, {"1-3000002", "id other id other2"}, {"1-3000003", "id id id id2 id id3 pin "}, {"1-4000000", "id id"}} {
+		fields := append([]string{"op", strings.Repeat("0", 32), "m", "new"}, strings.Split(e[1], " ")...)
+		if e[1] == "id id" && e[0] < "1-4" { // a message is no ID
+			fields = []string{"op", strings.Repeat("0", 32), "m", "id"}
 		}
 		must(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.log(), ID: e[0], Values: fields}).Err())
 	}
-	page, err := s.Read(s.Context(), storedriver.Read{Access: storedriver.Access{Session: s.key}, ID: "id", Limit: 1})
-	must(t, err)
-	if len(page.Entries) != 1 || page.Entries[0].Place.String() != "1-3000003" || !page.Known {
-		t.Errorf("%+v", page) // the content at 1-4000000 is that of a next exchange
+	for _, id := range []string{"id", "id2", "id3"} {
+		page, err := s.Read(s.Context(), storedriver.Read{Access: storedriver.Access{Session: s.key}, ID: id, Limit: 1})
+		must(t, err)
+		if len(page.Entries) != 1 || page.Entries[0].Place.String() != "1-3000003" || !page.Known || !page.Entries[0].Pinned ||
+			page.Entries[0].ID != "id" || !slices.Equal(page.Entries[0].Also, []string{"id2", "id3"}) {
+			t.Errorf("%s: %+v", id, page) // the content at 1-4000000 is that of a next exchange
+		}
 	}
 }
 
@@ -422,7 +441,11 @@ func run(t *testing.T, client redis.UniversalClient, d storedriver.Driver, acces
 				want = m.load(c.Write)
 			}
 		case "save":
-			v, err = d.Append(ctx, c.Append)
+			if c.ID != "" && step%2 == 0 { // of one message, it has the same rules
+				v, err = d.AppendAll(ctx, storedriver.AppendAll{Write: c.Write, Messages: c.Messages, IDs: []string{c.ID}, Digest: c.Digest})
+			} else {
+				v, err = d.Append(ctx, c.Append)
+			}
 			want = m.save(c.Write, c.Content)
 		case "clear":
 			v, err = d.Clear(ctx, storedriver.Clear{Write: c.Write})

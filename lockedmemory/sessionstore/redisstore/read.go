@@ -222,10 +222,13 @@ func parseEntry(place lockedmemory.Place, fields []any) (e storedriver.Entry, is
 		e.Pinned = true
 		n -= 2
 	}
-	if n >= 4 && text(n-2) == "id" && text(n-1) != "" {
+	for ; n >= 4 && text(n-2) == "id" && text(n-1) != ""; n -= 2 {
+		if e.ID != "" {
+			e.Also = append(e.Also, e.ID)
+		}
 		e.ID = text(n - 1)
-		n -= 2
 	}
+	slices.Reverse(e.Also)
 	for i := 2; i < n && text(i) == "m"; i += 2 {
 		e.Messages = append(e.Messages, []byte(text(i+1)))
 	}

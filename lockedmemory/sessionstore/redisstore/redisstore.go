@@ -9,6 +9,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -78,14 +79,15 @@ type sessions struct {
 	redis   *redisconn.Transport
 	scripts scripts
 	keep    storedriver.Retention
+	apart   atomic.Bool // the index is in another slot than a session
 }
 
 // keys are the keys of a session. They share their hash tag with the keys of its lock.
-type keys struct{ log, mark, ids, stage string }
+type keys struct{ log, mark, ids, stage, inbox string }
 
 func (s *sessions) keys(session string) keys {
 	prefix := rediskeys.Prefix(s.keep.Namespace, session)
-	return keys{prefix + "log", prefix + "mark", prefix + "ids", prefix + "stage"}
+	return keys{prefix + "log", prefix + "mark", prefix + "ids", prefix + "stage", prefix + "inbox"}
 }
 
 // field is that of an ID among all of a session. An ID may be any text.

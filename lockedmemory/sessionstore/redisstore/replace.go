@@ -16,7 +16,8 @@ import (
 
 func (s *sessions) Clear(ctx context.Context, c storedriver.Clear) (v storedriver.Verdict, err error) {
 	keys, args := s.access(c.Access, "", true)
-	keys, args = append(keys, s.keys(c.Session).stage), append(args, seq(lockedmemory.Place{N: c.N}), c.Op, c.Forget)
+	k := s.keys(c.Session)
+	keys, args = append(keys, k.stage, k.inbox), append(args, seq(lockedmemory.Place{N: c.N}), c.Op, c.Forget)
 	cmd, replayed := s.scripts.clear.Run(ctx, s.redis, keys, args...)
 	v, _, err = parseVerdict(cmd)
 	v.Replayed = replayed
@@ -161,6 +162,9 @@ func entryWords(e storedriver.Entry) (words []any, size int) {
 	}
 	if e.ID != "" {
 		words = append(words, "id", e.ID)
+	}
+	for _, id := range e.Also {
+		words = append(words, "id", id)
 	}
 	if e.Pinned {
 		words = append(words, "pin", "")

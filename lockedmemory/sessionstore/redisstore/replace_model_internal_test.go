@@ -581,6 +581,7 @@ func FuzzEntries(f *testing.F) {
 	op := strings.Repeat("0f", 16)
 	for i, fields := range [][8]string{
 		{"op", op, "m", "q", "m", "a"}, {"op", op, "m", "q", "id", "x"}, {"op", op, "id", "x", "m", "q"},
+		{"op", op, "m", "q", "id", "x", "id", "y"}, {"op", op, "m", "q", "id", "", "id", "y"},
 		{"mark", ""}, {"swap", op}, {"mark", "x"}, {"swap", "x"}, {"mark", "", "more", "x"}, {"op", op}, {"op", op, "m", "q", "m", "q", "id", "a"},
 		{"op", op, "m", "\x00\xff\r\n", "m", "*1\r\n"}, {"m", "q", "m", "a"}, {"", "", "", "", "", "", "", ""}, {"op", op, "m", "q", "id", "x", "no", "1"},
 		{"op", op, "m", "q", "id", "", "", ""}, {"op", op, "id", "x"}, {"op", op, "m", "q", "m", "a", "m", "r"},
@@ -643,7 +644,7 @@ func check(t *testing.T, place lockedmemory.Place, texts []string, fields []any)
 		t.Errorf("%q: its place is %s, not %s", texts, entry.Place, place)
 	}
 	if entry.Err != nil {
-		if entry.Messages != nil || entry.ID != "" || entry.Size != len(strings.Join(texts, "")) {
+		if entry.Messages != nil || entry.Also != nil || entry.ID != "" || entry.Size != len(strings.Join(texts, "")) {
 			t.Errorf("%q: %+v with an error", texts, entry)
 		}
 		return
@@ -655,6 +656,9 @@ func check(t *testing.T, place lockedmemory.Place, texts []string, fields []any)
 	}
 	if entry.ID != "" {
 		kept = append(kept, "id", entry.ID)
+	}
+	for _, id := range entry.Also {
+		kept = append(kept, "id", id)
 	}
 	if entry.Pinned {
 		kept = append(kept, "pin", texts[len(texts)-1])

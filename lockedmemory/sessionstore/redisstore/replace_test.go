@@ -474,9 +474,10 @@ func TestErased_O_afterDelete_everyKeyExpires(t *testing.T) {
 	if found := r.keysWith(t, texts...); len(found) < 4 || r.client.Exists(t.Context(), r.stage()).Val() == 0 {
 		t.Fatalf("this tests nothing: %q", found)
 	}
+	must(t, r.memory.Put(t.Context(), "id-put", "question"))
 	must(t, r.memory.Delete(t.Context()))
 	check("after the Delete")
-	for _, key := range []string{r.log(), r.ids(), r.stage()} {
+	for _, key := range []string{r.log(), r.ids(), r.stage(), r.inbox()} {
 		if r.client.Exists(t.Context(), key).Val() > 0 {
 			t.Errorf("after the Delete there is %s", key)
 		}

@@ -116,6 +116,7 @@ func (r *rig) log() string   { return "session:{" + r.key + "}:log" }
 func (r *rig) mark() string  { return "session:{" + r.key + "}:mark" }
 func (r *rig) ids() string   { return "session:{" + r.key + "}:ids" }
 func (r *rig) stage() string { return "session:{" + r.key + "}:stage" }
+func (r *rig) inbox() string { return "session:{" + r.key + "}:inbox" }
 func (r *rig) lock() string  { return "distlock:{" + r.key + "}:lock" }
 
 // expire ends the lock as its TTL would. The record outlives the lock.
@@ -161,6 +162,22 @@ var calls = map[string]func(context.Context, *rig) error{
 	"Answer": func(ctx context.Context, r *rig) error {
 		_, err := r.memory.Answer(ctx, "id", "q", func(context.Context) ([]string, error) { return nil, errAsked })
 		return err
+	},
+	"AnswerAll": func(ctx context.Context, r *rig) error {
+		results, err := r.memory.AnswerAll(ctx, []lockedmemory.Question[string]{{ID: "id", Message: "q"}, {ID: "id2", Message: "q2"}},
+			func(context.Context, []lockedmemory.Question[string]) ([]string, error) { return []string{"a"}, nil })
+		if err == nil && len(results) > 0 {
+			err = results[0].Err
+		}
+		return err
+	},
+	"Put":     func(ctx context.Context, r *rig) error { return r.memory.Put(ctx, "id", "q") },
+	"Pending": func(ctx context.Context, r *rig) error { _, err := r.memory.Pending(ctx); return err },
+	"Inboxes": func(ctx context.Context, r *rig) (last error) {
+		for _, err := range r.memory.Inboxes(ctx) {
+			last = err
+		}
+		return last
 	},
 	"Clear":              func(ctx context.Context, r *rig) error { return r.memory.Clear(ctx) },
 	"Delete":             func(ctx context.Context, r *rig) error { return r.memory.Delete(ctx) },

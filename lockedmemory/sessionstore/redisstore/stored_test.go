@@ -286,7 +286,7 @@ func TestReplace_step_atMost50Entries(t *testing.T) {
 	}
 }
 
-// Redis does not stop to free long keys that were removed: the log, the turn IDs, and a staging.
+// Redis does not stop to free long keys that were removed: the log, the turn IDs, the inbox, and a staging.
 func TestRemovedKeys_freedInBackground(t *testing.T) {
 	t.Parallel()
 	server := servers.StartRedis(t)
@@ -297,7 +297,7 @@ func TestRemovedKeys_freedInBackground(t *testing.T) {
 		want int // keys
 	}{
 		"Clear":   {r.memory.Clear, 2},
-		"Delete":  {r.memory.Delete, 3},
+		"Delete":  {r.memory.Delete, 4},
 		"Replace": {func(ctx context.Context) error { return r.store.Replace(ctx, at, at) }, 2},
 	} {
 		r.client.Del(t.Context(), r.log(), r.mark())
@@ -305,6 +305,7 @@ func TestRemovedKeys_freedInBackground(t *testing.T) {
 		must(t, r.client.Copy(t.Context(), r.log(), r.stage(), 0, true).Err())
 		for n := range 1000 {
 			must(t, r.client.HSet(t.Context(), r.ids(), fmt.Sprint(n), "").Err())
+			must(t, r.client.HSet(t.Context(), r.inbox(), fmt.Sprint(n), "").Err())
 		}
 		before := info(t, server, "lazyfreed_objects")
 		must(t, r.memory.Turn(t.Context(), c.call))
@@ -426,14 +427,14 @@ func TestMarks_O_unknownForm_refusesEachCall(t *testing.T) {
 		must(t, s.client.Del(ctx, s.mark()).Err())
 		must(t, s.client.Do(ctx, put...).Err())
 		keys := func() (all []string) {
-			for _, key := range []string{s.log(), s.mark(), s.stage(), s.ids()} {
+			for _, key := range []string{s.log(), s.mark(), s.stage(), s.ids(), s.inbox()} {
 				all = append(all, s.client.Dump(ctx, key).Val())
 			}
 			return all
 		}
 		before := keys()
 		for name, call := range calls {
-			if name == "Sessions" { // it reads no mark
+			if name == "Sessions" || name == "Inboxes" { // they read no mark
 				continue
 			}
 			if err := call(ctx, s); !errors.Is(err, distlock.ErrRefused) ||

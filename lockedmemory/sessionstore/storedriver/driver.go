@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -11,8 +12,10 @@ import (
 
 // Entry is one stored exchange.
 type Entry struct {
-	Place    lockedmemory.Place
-	ID       string // of the message; empty if there was none
+	Place lockedmemory.Place
+	ID    string // of the message; empty if there was none
+	// Also are the IDs of the further messages that the exchange answers, see AppendAll.
+	Also     []string
 	Messages [][]byte
 	Pinned   bool // no limit removes it
 	// Err says that the entry is broken, or that another program has written it. Then only Place and
@@ -69,6 +72,51 @@ type Content struct {
 	Digest [16]byte // of Messages
 }
 
+// AppendAll writes an entry that answers several messages. It is refused as an Append is. If all IDs are known
+// with the digest, it is Known. Otherwise, if one of them is known or closed, it is a Conflict, and writes
+// nothing. Else one step remembers the IDs, writes the entry, closes the superseded messages that are open, and
+// removes all of them from the inbox.
+type AppendAll struct {
+	Write
+	Messages [][]byte
+	IDs      []string // at least one: that of the entry, and its Also
+	Digest   [16]byte // of Messages
+	// Superseded are IDs of messages that the entry does not answer.
+	Superseded []string
+}
+
+// Put keeps a question in the inbox of a session for InboxLife, without a lease. The rules, in this order:
+//
+//   - If the token of the last Delete is not Deleted, the outcome is Deleted, with that token as the Mark.
+//     ⚑ So a copy that arrives late puts nothing into a session that was deleted since.
+//   - If the ID is known or closed, the outcome says so, and nothing is kept.
+//   - If the ID is pending, the outcome is Done, and the question stays as it is.
+//   - If the inbox has InboxMax questions, or would have more than InboxBytes of IDs and questions, the outcome is
+//     Full. An empty inbox takes any question.
+//   - The question arrives after all others of the inbox, by the clock of the service.
+//
+// Expired questions count for nothing.
+type Put struct {
+	Session  string
+	Deleted  int64
+	ID       string
+	Question []byte
+}
+
+// The bounds of an inbox.
+const (
+	InboxLife  = 24 * time.Hour
+	InboxMax   = 100
+	InboxBytes = 1 << 20
+)
+
+// Item is a question that is pending: in the inbox for less than InboxLife, and neither known nor closed.
+type Item struct {
+	ID       string
+	Question []byte
+	Age      time.Duration // since its Put
+}
+
 // Replace removes a range of entries and puts others in their place, in one step that readers see
 // whole.
 type Replace struct {
@@ -85,7 +133,7 @@ type Replace struct {
 // Clear removes all entries.
 type Clear struct {
 	Write
-	// Forget also removes the IDs: the call is a Delete. The session keeps the token of its last Delete, see
+	// Forget also removes the IDs and the inbox: the call is a Delete. The session keeps the token of its last Delete, see
 	// Access.Awaited.
 	Forget bool
 }
@@ -102,7 +150,7 @@ type Fork struct {
 type Verdict struct {
 	Outcome Outcome
 	// Mark is the highest place the session has seen, with Stale. Of a Read that is Done, its token alone
-	// counts, see Retention.Since.
+	// counts, see Retention.Since. Of a Put that is Deleted, the token of the last Delete.
 	Mark lockedmemory.Place
 	// Replayed says that the client may have sent the request more than once.
 	Replayed bool
@@ -131,9 +179,11 @@ const (
 	Gone
 	// Range: the session has no entry at Replace.From or Replace.To. Nothing was written.
 	Range
-	// Full: the session has no sub-place left for Replace.New, until a Clear. Nothing was written.
+	// Full: the session has no sub-place left for Replace.New, until a Clear, or its inbox has no room. Nothing
+	// was written.
 	Full
-	// Deleted: the session was deleted while the lease waited, see Access.Awaited. Nothing was written.
+	// Deleted: the session was deleted while the lease waited, see Access.Awaited, or since the token that a Put
+	// names. Nothing was written.
 	Deleted
 	// NotEmpty: the session has an entry, so it takes no Fork. Nothing was written.
 	NotEmpty
@@ -166,7 +216,8 @@ func HashID(id string) string {
 //     closed as superseded, and the call does nothing more.
 //   - The token of the mark rises to Mark, and the token of the last stop to Stop, if they are lower.
 //     ⚑ Without a check of ownership, also of a session of which nothing is known.
-//   - ID is closed, if it is not answered or closed: as superseded if Below is positive, else as stopped.
+//   - ID is closed, if it is not answered or closed: as superseded if Below is positive, else as stopped. It is
+//     no item of the inbox any more.
 //
 // A closed ID, and an arrival, are remembered for Retention.RememberIDs. A copy of a call that arrives
 // late changes nothing that came later.
@@ -252,6 +303,17 @@ type Driver interface {
 	// the first page; next is empty after the last page. The order is the driver's. A service answers in
 	// bounded pages. A page may be empty with a next page.
 	Sessions(ctx context.Context, after string) (names []string, next string, err error)
+	// AppendAll writes an entry that answers several messages.
+	AppendAll(ctx context.Context, a AppendAll) (Verdict, error)
+	// Put keeps a question. Without memory in the service, it writes nothing.
+	Put(ctx context.Context, p Put) (Verdict, error)
+	// Pending returns the items of a session by their arrival, and removes the others. With a first access, it
+	// shows the token and refuses as a Read does; without a lease, the Access has its Session alone, and a
+	// service without memory answers.
+	Pending(ctx context.Context, a Access) (Verdict, []Item, error)
+	// Inboxes returns a page of the names of the sessions that may have an item, in the manner of Sessions. A
+	// session whose Put was accepted before the first page is on a page, unless it has no item by then.
+	Inboxes(ctx context.Context, after string) (names []string, next string, err error)
 	// Ping returns nil if the service answers a read. The advice, for operators, is on settings of
 	// the service that harm sessions, one sentence each.
 	Ping(ctx context.Context) (advice []string, err error)

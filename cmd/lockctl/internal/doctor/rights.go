@@ -20,7 +20,7 @@ type right struct {
 var lost = map[Level]string{
 	Problem: "Operations fail.",
 	Warning: "Waiters are not notified, so they poll.",
-	Note:    "lockctl list or Ping of the store shows less.",
+	Note:    "lockctl list or Ping of the store shows less, or an inbox is not swept.",
 }
 
 const scriptTries = "EVALSHA 0000000000000000000000000000000000000000 1 KEY\nEVAL return 1 KEY\n"
@@ -40,8 +40,9 @@ func rightsOf(s *redisServer) []right {
 	case s.store:
 		all(Problem, scriptTries+"TIME\nGET KEY\nSET KEY v XX\nEXISTS KEY\nPEXPIRE KEY 1\nPTTL KEY\nPERSIST KEY\n"+
 			"UNLINK KEY\nRENAME KEY KEY\nXADD KEY NOMKSTREAM * f v\nXLEN KEY\nXRANGE KEY - +\nXREVRANGE KEY + -\n"+
-			"XDEL KEY 0-1\nXTRIM KEY MAXLEN 0\nXINFO STREAM KEY\nHGET KEY f\nHSET KEY f v f\nHDEL KEY f\nHRANDFIELD KEY")
-		all(Note, "SCAN 0 COUNT 1\nCONFIG GET maxmemory-policy")
+			"XDEL KEY 0-1\nXTRIM KEY MAXLEN 0\nXINFO STREAM KEY\nHGET KEY f\nHSET KEY f v f\nHDEL KEY f\nHRANDFIELD KEY\n"+
+			"ZADD KEY XX 1 m\nZRANGE KEY 0 0\nZREMRANGEBYSCORE KEY 0 0")
+		all(Note, "SCAN 0 COUNT 1\nZSCAN KEY 0\nCONFIG GET maxmemory-policy")
 	case s.topology == quorum:
 		all(Problem, scriptTries+"GET KEY\nGETEX KEY\nSET KEY v XX\nPEXPIRE KEY 1\nPTTL KEY\nTIME\nINFO server")
 		all(Warning, "PUBLISH CHANNEL -\nSUBSCRIBE CHANNEL")

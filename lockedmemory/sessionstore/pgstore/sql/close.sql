@@ -35,6 +35,7 @@ BEGIN
   IF p_id IS NOT NULL THEN
     fate := coalesce(nullif({schema}.session_fate_v1(s, p_id), 0),
       {schema}.session_know_v1(s, p_id, p_id, CASE WHEN p_below > 0 THEN 12 ELSE 11 END, 0, p_remember));
+    DELETE FROM {schema}.pending WHERE namespace = p_namespace AND name = p_name AND id = p_id;
     outcome := CASE WHEN p_below = 0 THEN fate ELSE 0 END;
   END IF;
 END $$;

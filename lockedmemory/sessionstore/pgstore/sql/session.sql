@@ -55,6 +55,11 @@ CREATE FUNCTION {schema}.session_fate_v1(s {schema}.session, p_id uuid) RETURNS 
   RETURN (SELECT CASE WHEN n > 0 THEN 1 ELSE fence END FROM {schema}.known
     WHERE session = s.id AND id = p_id AND until > clock_timestamp());
 
+-- Reports whether a question that has arrived at a time is pending.
+CREATE FUNCTION {schema}.session_pends_v1(s {schema}.session, p_id uuid, p_arrived timestamptz, p_life interval)
+RETURNS boolean LANGUAGE sql
+  RETURN p_arrived > clock_timestamp() - p_life AND coalesce({schema}.session_fate_v1(s, p_id), 0) = 0;
+
 -- Remembers an ID, see known. Returns p_fence.
 CREATE FUNCTION {schema}.session_know_v1(s {schema}.session, p_id uuid, p_digest uuid, p_fence bigint, p_n bigint,
   p_remember interval) RETURNS bigint

@@ -33,6 +33,7 @@ CREATE TABLE {schema}.exchange (
   id       bytea,             -- of the message; null without one
   messages bytea[] NOT NULL,
   pinned   boolean NOT NULL DEFAULT false,
+  also     bytea,             -- further IDs, each behind its length in two bytes; null without one
   PRIMARY KEY (session, fence, n, sub)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
   toast.autovacuum_vacuum_scale_factor = 0.02, toast.autovacuum_vacuum_threshold = 1000);
@@ -51,3 +52,16 @@ CREATE TABLE {schema}.known (
   n       bigint NOT NULL,
   PRIMARY KEY (session, id)
 );
+
+-- A question in the inbox of a session. ⚑ It does not refer to the row of the session, which may go before.
+CREATE TABLE {schema}.pending (
+  namespace  text COLLATE "C" NOT NULL,
+  name       text COLLATE "C" NOT NULL,
+  id         uuid NOT NULL,   -- as in known
+  arrived    timestamptz NOT NULL,
+  message_id bytea NOT NULL,
+  question   bytea NOT NULL,
+  PRIMARY KEY (namespace, name, id)
+);
+
+CREATE INDEX pending_arrived ON {schema}.pending (arrived);

@@ -2,7 +2,7 @@
 -- other parts define functions alone.
 --
 -- KEYS  1 the log   2 the mark   3 the session's lock, or the mark again   4 the IDs
---       5 the staging key, of a Clear, Replace or Fork
+--       5 the staging key, of a Clear, Replace or Fork; the others are with their script
 -- ARGV  1 token   2 AcceptedFence of storedriver.Access   3 its <Awaited>:<Since>
 --       4 '1' if the script frees memory   5 '1' if the lock is on this Redis
 --       6 the owner for which the script also releases the lock, or ''

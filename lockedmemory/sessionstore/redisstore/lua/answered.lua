@@ -17,6 +17,9 @@ repeat
   entry = redis.call('XRANGE', KEYS[1], from, place .. '999999', 'COUNT', 1)[1]
   local words = entry and entry[2]
   local last = entry and (words[#words - 1] == 'pin' and #words - 2 or #words)
+  while entry and words[last - 1] == 'id' and words[last] ~= ARGV[2] do
+    last = last - 2
+  end
   from = entry and '(' .. entry[1]
-until not entry or words[last - 1] == 'id' and words[last] == ARGV[2]
+until not entry or words[last - 1] == 'id'
 return {1, {entry}}

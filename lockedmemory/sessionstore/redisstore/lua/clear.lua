@@ -1,7 +1,8 @@
--- Removes all exchanges, and for a Delete the IDs, too. The mark keeps the place, so Redis refuses earlier
--- writes that come late.
+-- Removes all exchanges, and for a Delete the IDs and the inbox, too. The mark keeps the place, so Redis
+-- refuses earlier writes that come late.
 --
 -- KEYS, ARGV, Reply: see access.lua.
+-- KEYS  6 the inbox
 -- ARGV  11 seq   12 op   13 '1' for a Delete
 local n, op, deletes = ARGV[11], ARGV[12], ARGV[13] == '1'
 local place = token .. '-' .. n
@@ -30,6 +31,6 @@ revision, pins = (revision + 1) % 499999, '' -- half of the sub-places are free 
 deleted = deletes and token or deleted
 set_mark(place, 'e', deletes and '' or op)
 if not failed then
-  run('UNLINK', log, stage, deletes and ids or stage) -- ⚑ the staging key has a copy
+  run('UNLINK', log, stage, deletes and ids or stage, deletes and KEYS[6] or stage) -- ⚑ the staging key has a copy
 end
 return result()

@@ -1,29 +1,17 @@
 -- Decides an ID and raises the mark, without a lease. The token is that to which it raises.
 --
--- KEYS, ARGV: see access.lua.
--- ARGV  11, 12 fields of the ID and of By of storedriver.CloseRequest, or ''   13 Below   14 Stop
---       15 RememberIDs in ms
+-- KEYS, ARGV: see access.lua. records.lua stands before.
+-- KEYS  5 the inbox
+-- ARGV  11 RememberIDs in ms   12, 13 fields of the ID and of By of storedriver.CloseRequest, or ''
+--       14 Below   15 Stop
 -- Reply {outcome, token of the mark before}; an error, see calls.lua
-local id, by, below, stop, remember = ARGV[11], ARGV[12], tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15])
+local inbox, id, by, below, stop = KEYS[5], ARGV[12], ARGV[13], tonumber(ARGV[14]), tonumber(ARGV[15])
 local NEWEST = string.rep('0', 16) -- the field of the message that has arrived last; the digest is its field
 
-local refusal = open()
-local mark, now = tonumber(mark_token or 0), clock()
+refusal = open()
+local mark = tonumber(mark_token or 0)
 if refusal then
   return refusal
-end
-
-local function look(field)
-  local known, foreign, outcome = known_of(redis.call('HGET', ids, field), now)
-  refusal = refusal or foreign
-  return outcome, known
-end
-
--- keep writes a record without an exchange, whose digest begins with a text.
-local function keep(field, text)
-  local refused = write_id(field, text .. string.rep('0', RECORD - UNTIL - 1 - #text), now, remember)
-  failed = refused and (remove_id(field) or refused.err) or failed -- remove_id returns nothing
-  written = written or not refused
 end
 
 local outcome, arrived = look(by)
@@ -54,5 +42,8 @@ if id ~= '' and fate == DONE then
   fate = below > 0 and SUPERSEDED or STOPPED
   keep(id, below > 0 and '>' or '!')
   prune(id, now)
+end
+if id ~= '' and not failed then -- ⚑ the item of an open message stays
+  run('HDEL', inbox, id)
 end
 return failed and result() or {below == 0 and fate or DONE, mark}
