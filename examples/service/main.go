@@ -36,6 +36,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/memlock"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/inbox"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/memstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
@@ -53,7 +54,8 @@ type Message struct {
 type service struct {
 	memory   *lockedmemory.LockedMemory[Message, Message]
 	locker   *distlock.Locker
-	stopping context.Context // ends at SIGTERM: no new turn begins
+	stopping context.Context                // ends at SIGTERM: no new turn begins
+	inbox    *inbox.Inbox[Message, Message] // nil without -inbox
 }
 
 var (
@@ -92,7 +94,13 @@ func run() error {
 	}
 	slog.Info("listening on http://" + listener.Addr().String())
 
-	server := &http.Server{Handler: (&service{memory, locker, ctx}).routes(), ReadHeaderTimeout: 10 * time.Second}
+	s := &service{memory: memory, locker: locker, stopping: ctx}
+	sweeps, err := s.openInbox()
+	if err != nil {
+		return errors.Join(err, listener.Close(), locker.Close(context.Background()))
+	}
+	defer sweeps.Wait()
+	server := &http.Server{Handler: s.routes(), ReadHeaderTimeout: 10 * time.Second}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {
@@ -117,7 +125,11 @@ func shutDown(server *http.Server, locker *distlock.Locker) error {
 
 func (s *service) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /conversations/{id}", s.post)
+	post := s.post
+	if s.inbox != nil {
+		post = s.submit
+	}
+	mux.HandleFunc("POST /conversations/{id}", post)
 	mux.HandleFunc("POST /conversations/{id}/stop", s.stop)
 	mux.Handle("GET /conversations/{id}", http.TimeoutHandler(http.HandlerFunc(s.get), 5*time.Second, "")) // a silent store takes longer
 	mux.HandleFunc("GET /alive", func(http.ResponseWriter, *http.Request) {})                              // a lock service that is away is no reason to restart
@@ -135,17 +147,16 @@ func session(ctx context.Context, r *http.Request) context.Context {
 // when it sends the message again, to any instance: then it gets the answer that is stored.
 func (s *service) post(w http.ResponseWriter, r *http.Request) {
 	events := &events{w: w}
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
-	id := r.Header.Get("Idempotency-Key")
-	if err != nil || id == "" || !utf8.Valid(text) {
-		events.fail(fmt.Errorf("%w: a message needs a text in UTF-8 and an Idempotency-Key", distlock.ErrInvalidKey))
+	id, question, err := message(w, r)
+	if err != nil {
+		events.fail(err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(session(context.WithoutCancel(r.Context()), r), 5*time.Minute)
 	defer cancel()
 	begins := context.AfterFunc(s.stopping, cancel) // SIGTERM ends the wait, not the turn
 	defer begins()
-	question, asked := Message{Role: "user", Text: string(text)}, false
+	asked := false
 	answer, err := s.memory.Answer(ctx, id, question, func(ctx context.Context) ([]Message, error) {
 		if asked = true; !begins() {
 			return nil, distlock.ErrClosed
@@ -167,6 +178,16 @@ func (s *service) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	events.send("complete", answer[len(answer)-1]) // replaces the text of the chunks
+}
+
+// message reads a message and its ID.
+func message(w http.ResponseWriter, r *http.Request) (id string, question Message, err error) {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+	id = r.Header.Get("Idempotency-Key")
+	if err != nil || id == "" || !utf8.Valid(text) {
+		err = fmt.Errorf("%w: a message needs a text in UTF-8 and an Idempotency-Key", distlock.ErrInvalidKey)
+	}
+	return id, Message{Role: "user", Text: string(text)}, err
 }
 
 // respond is the loop of the agent: it asks the model, calls tools, and returns what is to be stored. A
@@ -247,6 +268,9 @@ type events struct {
 }
 
 func (e *events) send(name string, data any) {
+	if e.w == nil { // a Sweep has no client
+		return
+	}
 	e.w.Header().Set("Content-Type", "text/event-stream")
 	e.begun = true
 	text, _ := json.Marshal(data)
@@ -263,7 +287,7 @@ func (e *events) fail(err error) {
 		status = http.StatusBadRequest
 	case is(sessionstore.ErrIDConflict), is(lockedmemory.ErrAnswerGone), is(lockedmemory.ErrStopped):
 		status = http.StatusConflict
-	case is(distlock.ErrNotAcquired) && !is(context.Canceled): // SIGTERM ends waits
+	case is(distlock.ErrNotAcquired) && !is(context.Canceled), is(lockedmemory.ErrInboxFull): // SIGTERM ends waits
 		status = http.StatusTooManyRequests // the conversation is busy
 	case is(distlock.ErrInvalidOption), is(errors.ErrUnsupported), is(sessionstore.ErrBroken):
 		status = http.StatusInternalServerError // a repetition fails, too

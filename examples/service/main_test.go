@@ -74,7 +74,7 @@ func local(t *testing.T, stopping context.Context) (http.Handler, *distlock.Lock
 	if err != nil {
 		t.Fatal(err)
 	}
-	return (&service{memory, locker, stopping}).routes(), locker
+	return (&service{memory: memory, locker: locker, stopping: stopping}).routes(), locker
 }
 
 // post sends a message to a service in this process.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -90,16 +91,21 @@ func TestService_stopElsewhere_keepsNothing(t *testing.T) {
 	}
 }
 
+// flagsWith returns the flags of the command of the page that has a flag, and then others.
+func flagsWith(t *testing.T, flag string, more ...string) (flags []string) {
+	for _, c := range docs.Commands(t, "go", "run", "./examples/service") {
+		if c.Page == "docs/howto/stop.md" && slices.Contains(c.Words, flag) {
+			flags = append(c.Words[3:], more...)
+		}
+	}
+	return flags
+}
+
 // The command of the page. The instance that answers is killed, and two messages come: the newest is
 // answered, and the other ones never.
 func TestService_newestMessageInterrupts(t *testing.T) {
 	lock := servers.SharedRedis(t).URL()
-	var flags []string
-	for _, c := range docs.Commands(t, "go", "run", "./examples/service") {
-		if c.Page == "docs/howto/stop.md" {
-			flags = append(c.Words[3:], "-lock", lock, "-spare", "0", "-ttl", "4s")
-		}
-	}
+	flags := flagsWith(t, "-busy", "-lock", lock, "-spare", "0", "-ttl", "4s")
 	p, at1 := start(t, lock, "500ms", flags...)
 	_, at2 := start(t, lock, "1ms", flags...)
 	_, at3 := start(t, lock, "1ms", flags...)
