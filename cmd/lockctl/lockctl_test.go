@@ -177,7 +177,7 @@ var oneVoice = regexp.MustCompile(`^lockctl: .*; see lockctl[ a-z]* -h\n$`)
 
 func TestHelp_fits80Columns(t *testing.T) {
 	for _, line := range []string{"", "list", "show", "release", "stop", "doctor", "session", "session list",
-		"session show", "session verify", "session delete"} {
+		"session show", "session inbox", "session verify", "session delete"} {
 		fits(t, 80, lockctl(t, append(strings.Fields(line), "-h")...).is(t, 0, "Usage:").out)
 	}
 }

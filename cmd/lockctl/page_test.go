@@ -76,7 +76,7 @@ func (s scene) endLocks(t *testing.T) {
 func TestPage_namesFieldsAndCodes(t *testing.T) {
 	text, err := os.ReadFile(page)
 	must(t, err)
-	for _, value := range []any{lock{}, waiter{}, exchange{}, verdict{}, problem{}} {
+	for _, value := range []any{lock{}, waiter{}, exchange{}, question{}, verdict{}, problem{}} {
 		kind := reflect.TypeOf(value)
 		for i := range kind.NumField() {
 			name, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ",")

@@ -38,6 +38,13 @@ var promises = map[string]struct {
 	},
 	"session show KEY":   {prints: []string{"PLACE  GRANTED  ID", "order-1"}, mistyped: "the session has no exchange"},
 	"session verify KEY": {prints: []string{"No problem was found."}, mistyped: "the session has no exchange"},
+	"session inbox KEY": {
+		before: func(t *testing.T, s scene) {
+			must(t, newChat(t, s.server.URL(), sceneKey).Put(t.Context(), "order-2", []byte("a text")))
+		},
+		prints:   []string{"AGE  ID", "order-2"},
+		mistyped: "nothing is pending",
+	},
 	"session fork KEY TO": {
 		prints: []string{"Copied."},
 		after: func(t *testing.T, s scene) {

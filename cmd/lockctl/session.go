@@ -60,7 +60,7 @@ func (t *tool) sessionCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(t.sessionListCommand(), t.sessionShowCommand(), t.verifyCommand(), t.sessionForkCommand(),
-		t.sessionDeleteCommand())
+		t.sessionInboxCommand(), t.sessionDeleteCommand())
 	return cmd
 }
 
