@@ -29,6 +29,8 @@ const (
 	noTurn      = "no turn"       // a lock around each Load and Save alone
 	stepwise    = "stepwise"      // a Replace that is a Clear and Appends
 	idleStop    = "idle Stop"     // a Stop that does nothing
+	lostPut     = "lost Put"      // a Put that is acknowledged and not made
+	firstKnown  = "first known"   // an exchange of several questions that is stored under the first alone
 )
 
 func (p *process) broken() (t tools, err error) {
@@ -119,6 +121,14 @@ func (s *edited) Replace(ctx context.Context, from, to lockedmemory.Place, with 
 		}
 	}
 	return err
+}
+
+type firstOnly struct {
+	*sessionstore.Store[message, message]
+}
+
+func (s *firstOnly) AppendAll(ctx context.Context, ids, superseded []string, messages ...message) error {
+	return s.Store.AppendAll(ctx, ids[:1], superseded, messages...)
 }
 
 // apart is a turn without a lock around all of it.

@@ -44,7 +44,7 @@ type plan struct {
 func planFor(on string, seed uint64, lasts time.Duration) plan {
 	p := plan{
 		on: on, works: mixed, seed: seed, lasts: lasts, ttl: time.Second, rotate: 10 * time.Second, calm: 500 * time.Millisecond,
-		workers: 4, proxied: 2, goroutines: 7,
+		workers: 4, proxied: 2, goroutines: 8,
 	}
 	if lasts > 3*time.Minute {
 		p.calm = 3 * time.Second

@@ -7,6 +7,7 @@
 //	make faults MINUTES=5 FLAGS="-faults chaos" # strikes at exact moments of turns, and killed masters
 //	make faults MINUTES=5 FLAGS="-faults none"  # many processes compete for few locks
 //	make faults MINUTES=5 WORK=stop             # turns are stopped and interrupted
+//	make faults MINUTES=5 WORK=inbox            # questions are put, answered together and swept
 //	make faults MINUTES=5 WORK=beluga           # runs of Beluga's Runner
 //	make faults MINUTES=30 WORK=soak            # a steady load: does anything grow?
 //
@@ -17,8 +18,9 @@
 // Begin to read in run_test.go and campaign_test.go. The parent, which is the test's process,
 // starts the servers, the workers and the faults (strikes_test.go and the files named faults). The
 // parent keeps the register of critical sections (register_test.go) and the ledger of turns
-// (ledger_test.go), and judges both, and the calls of stops_test.go. Workers (worker_test.go,
-// leases_test.go, turns_test.go, drafts_test.go, stops_test.go) report over a Unix socket.
+// (ledger_test.go), and judges both, and the calls of stops_test.go and inbox_test.go. Workers
+// (worker_test.go, leases_test.go, turns_test.go, drafts_test.go, stops_test.go, inbox_test.go) report
+// over a Unix socket.
 // broken_test.go has defective workers, each of which a run must find.
 //
 // The rules, their windows and their limits stand in docs/design/campaign.md.

@@ -151,9 +151,10 @@ func makes(works, on string, lasts time.Duration, seed uint64, hits string) stri
 }
 
 func (c *campaign) enough() error {
-	of := map[string]string{"lock": sections, "session": "acknowledged: turn", "draft": "drafts", "election": "terms", "stop": "stop: answers, answered"}
+	of := map[string]string{"lock": sections, "session": "acknowledged: turn", "draft": "drafts", "election": "terms", "stop": "stop: answers, answered",
+		"inbox": "inbox: submits, answered"}
 	for _, work := range c.plan.works {
-		if work == "stop" && c.sessions != nil { // a quorum has none
+		if (work == "stop" || work == "inbox") && c.sessions != nil { // a quorum has none
 			continue
 		}
 		if c.counted(of[work]) == 0 && !c.plan.hammers {
@@ -221,20 +222,24 @@ func TestCampaign_findsWhatIsBroken(t *testing.T) {
 		noTurn:      {2 * time.Second, "", []string{"stale"}, nil, false},
 		stepwise:    {3 * time.Second, "", []string{"history"}, nil, false},
 		idleStop:    {2 * time.Second, "", []string{"stop"}, nil, false},
+		lostPut:     {2 * time.Second, "", []string{"inbox"}, nil, false},
+		firstKnown:  {2 * time.Second, "", []string{"inbox"}, nil, false},
 	}
 	sideBySide(t, 4, slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Compare(all[b].lasts, all[a].lasts) }), func(t *testing.T, name string) {
 		test, kinds := all[name], make(map[string]int)
 		for try := range uint64(10) { // a fault may come at a bad moment, or the machine may stand
 			p := planFor("node", try, test.lasts)
 			p.broken, p.faults, p.strikes, p.until, p.workers = name, []string{test.faults}, 5, test.until, 3
-			p.works, p.goroutines = mixed[:len(mixed)-1], 6
+			p.works, p.goroutines = mixed[:len(mixed)-2], 6
 			switch name {
 			case longTTL:
 				p.strikes = 1
 			case lateNotice: // a cut is felt by few
 				p.strikes = 12
-			case idleStop: // the only one that the last workload is to find
+			case idleStop: // what the last workloads are to find
 				p.works = []string{"stop"}
+			case lostPut, firstKnown:
+				p.works = []string{"inbox"}
 			}
 			c := newCampaign(t, p)
 			c.run()

@@ -30,6 +30,7 @@ type stopCall struct {
 	Begun, Got, Ended int64 // Got: fn began
 	End, Error        string
 	Write             string // of the answer
+	place             lockedmemory.Place
 }
 
 const ( // What, and End of any call
@@ -53,7 +54,7 @@ func endOf(err error) string {
 		end string
 	}{
 		{lockedmemory.ErrSuperseded, superseded}, {lockedmemory.ErrStopped, stopped}, {distlock.ErrInterrupted, interrupted},
-		{lockedmemory.ErrAnswerGone, gone},
+		{lockedmemory.ErrAnswerGone, gone}, {lockedmemory.ErrInboxFull, full},
 	} {
 		if errors.Is(err, of.err) {
 			return of.end
@@ -73,32 +74,41 @@ func (h *hand) call(c *stopCall, do func() (end string, err error)) string {
 	if c.End == open {
 		h.ended(err, false)
 	}
-	h.counts[fmt.Sprintf("stop: %s, %s", c.What, c.End)]++
+	h.counts[fmt.Sprintf("%s: %s, %s", workOn(c.Session), c.What, c.End)]++
 	h.tell(&said{What: sayCall, Call: c})
 	return c.End
 }
 
-// stopWork makes one call on a session of stops: a tenth are Stops, and a tenth of the Answers interrupt.
+// stopWork makes one call on a session of stops: a tenth of the Answers interrupt.
 func (h *hand) stopWork() {
 	if _, plain := h.store.(*document); plain {
 		return
 	}
-	n := h.rng.IntN(stopSessions)
+	n, what := h.rng.IntN(stopSessions), answers
+	if h.rng.IntN(9) == 0 {
+		what = interrupts
+	}
+	h.messageWork(stopOf(h.epoch(), n), n == stopSessions-1, 1, what, h.answerMessage)
+}
+
+// messageWork makes one call on a session: a tenth of a part are Stops, few are Deletes and edits, and do makes the
+// others. So many times more messages are under way.
+func (h *hand) messageWork(session string, deleted bool, part int, what string, do func(context.Context, *stopCall) (string, error)) {
 	ctx, cancel := h.limited()
 	defer cancel()
-	c := &stopCall{Session: stopOf(h.epoch(), n), What: answers}
-	ctx = lockedmemory.WithSession(ctx, c.Session)
+	c := &stopCall{Session: session, What: what}
+	ctx = lockedmemory.WithSession(ctx, session)
 	message := func(back int) string {
 		return fmt.Sprint("m", (now()-h.config.Start)/int64(arrival)-int64(h.rng.IntN(back)))
 	}
-	switch kind := h.rng.IntN(80); {
+	switch kind := h.rng.IntN(80 * part); {
 	case kind < 8:
 		if c.What = stops; h.rng.IntN(3) > 0 {
 			c.ID = message(8)
 		}
 		h.call(c, func() (string, error) { return h.stop(ctx, c.ID) })
 		return
-	case kind == 8 && n == stopSessions-1:
+	case kind == 8 && deleted:
 		c.What = deletes
 		h.call(c, func() (string, error) { return answered, h.memory.Delete(ctx) })
 		return
@@ -107,13 +117,11 @@ func (h *hand) stopWork() {
 			h.ended(err, err == nil)
 		}
 		return
-	case kind < 20:
-		c.What = interrupts
 	}
-	c.ID = message(4)
+	c.ID = message(4 * part)
 	for try, end := 0, open; end == open && try < 3 && ctx.Err() == nil && h.ctx.Err() == nil; try++ {
 		again := *c // the parent has the other
-		end = h.call(&again, func() (string, error) { return h.answerMessage(ctx, &again) })
+		end = h.call(&again, func() (string, error) { return do(ctx, &again) })
 		h.rest(between(h.rng, 0, 20*time.Millisecond))
 	}
 }
@@ -281,6 +289,11 @@ func (j *stopJudge) judge() error {
 			all[c.ID] = append(all[c.ID], c)
 		}
 	}
+	if j.isInbox() {
+		if err := j.sweep(ctx); err != nil {
+			return err
+		}
+	}
 	ends := make(map[string]*stopCall)
 	for id, calls := range all {
 		if j.soFar && slices.ContainsFunc(calls, func(c *stopCall) bool { return c.Ended == 0 || c.End == open }) {
@@ -299,8 +312,16 @@ func (j *stopJudge) judge() error {
 	stored := make(map[string][]string)
 	for _, e := range exchanges {
 		write := e.Messages[len(e.Messages)-1].Write
-		if j.entry(e.ID, write); e.ID != "" {
-			stored[e.ID] = append(stored[e.ID], write)
+		ids := slices.DeleteFunc(append([]string{e.ID}, e.Also...), func(id string) bool { return id == "" })
+		j.entry(ids, write)
+		for n, id := range ids {
+			stored[id] = append(stored[id], write)
+			if end := ends[id]; j.isInbox() && (e.Messages[n].Write != id || end != nil && end.End == answered && end.place != e.Place && !j.soFar) {
+				j.blame(j.begun(), "%+v stands under %q, which is %+v", e, id, end)
+			}
+		}
+		if len(ids) > 1 {
+			j.c.count("inbox: exchanges of several questions", 1)
 		}
 	}
 	j.calls = append(j.calls, j.all()...) // ⚑ a Delete may have come since
@@ -316,8 +337,8 @@ func (j *stopJudge) settle(ctx context.Context, id string) (*stopCall, error) {
 	exchange, known, err := j.memory.Answered(ctx, id)
 	switch {
 	case known && err == nil:
-		c.Write = exchange.Messages[1].Write
-	case err == nil && j.soFar:
+		c.Write, c.place = exchange.Answer()[0].Write, exchange.Place
+	case err == nil && (j.soFar || j.isInbox()):
 		c.End = open
 	case err == nil:
 		j.c.count("stop: settled in the end", 1)
@@ -347,25 +368,27 @@ func (c *stopCall) overlaps(from, until int64) bool {
 }
 
 // entry judges one stored exchange: no Stop had returned that concerns its work when its write began.
-func (j *stopJudge) entry(id, write string) {
+func (j *stopJudge) entry(ids []string, write string) {
 	var of string
 	var run, begun, got, sent int64
-	if _, err := fmt.Sscanf(write, "%s %d %d %d %d", &of, &run, &begun, &got, &sent); err != nil || id != "" && id != of {
-		j.blame(0, "a strange exchange %q under %q", write, id)
+	if _, err := fmt.Sscanf(write, "%s %d %d %d %d", &of, &run, &begun, &got, &sent); err != nil || len(ids) > 0 && ids[0] != of {
+		j.blame(0, "a strange exchange %q under %q", write, ids)
 		return
+	} else if len(ids) == 0 && !j.isInbox() { // there, the work of a Sweep goes on without the message
+		ids = []string{of}
 	}
 	for _, s := range j.calls {
 		if s.What != stops || s.End != stopped && (s.End != answered || s.ID != "") || s.Ended >= sent {
 			continue
 		}
 		switch {
-		case s.ID == of && j.deleted(s.Begun): // it was open again
-		case s.ID == of, s.ID == "" && got < s.Begun:
-			j.blame(min(begun, s.Begun), "%q stands under %q, although %+v", write, id, *s)
+		case slices.Contains(ids, s.ID) && j.deleted(s.Begun): // it was open again
+		case slices.Contains(ids, s.ID), s.ID == "" && (got < s.Begun || j.pended(ids, s.Begun)):
+			j.blame(min(begun, s.Begun), "%q stands under %q of %q, although %+v", write, ids, of, *s)
 		case s.ID == "" && begun < s.Begun-int64(atOnce): // see the limits in docs/howto/stop.md
 			j.c.count("stop: waiters that outlived one", 1)
 			if j.c.windows.others(nil, begun, s.Ended) == nil && j.c.watch.Stalled(time.Unix(0, begun), time.Unix(0, s.Ended)) < atOnce/4 {
-				j.blame(min(begun, s.Begun), "%q stands under %q, and waited long before %+v", write, id, *s)
+				j.blame(min(begun, s.Begun), "%q stands under %q, and waited long before %+v", write, ids, *s)
 			}
 		}
 	}
@@ -387,14 +410,18 @@ func (j *stopJudge) message(id string, end *stopCall, calls []*stopCall, stored 
 		j.blame(from, "%s is %s %q, stored as %q: %s", id, end.End, end.Write, stored, text)
 	}
 	deleted := j.deleted(from)
-	j.c.count("stop: messages "+end.End, 1)
+	j.c.count(workOn(j.session)+": messages "+end.End, 1)
 	if len(stored) > 1 || end.End == answered && len(stored) != 1 && !deleted && !j.soFar || end.End == stopped && len(stored) > 0 {
 		blame("its final state contradicts the history")
 	}
 	for _, c := range calls {
-		closed := c.End == stopped || c.End == superseded
+		closed, until := c.End == stopped || c.End == superseded, c.Ended
 		switch {
+		case c.End == removed && !j.deleted(0):
+			blame(fmt.Sprintf("no Delete explains what run %d was told at %d", c.Run, c.Ended))
 		case deleted: // it is open again
+		case c.End == accepted && end.End == open:
+			blame("it was accepted, and is not answered")
 		case c.End == answered && (end.End != answered || c.Write != "" && c.Write != end.Write), closed && end.End != stopped:
 			blame(fmt.Sprintf("another state than run %d was told at %d", c.Run, c.Ended))
 		case c.Got != 0 && slices.ContainsFunc(calls, func(s *stopCall) bool {
@@ -402,18 +429,21 @@ func (j *stopJudge) message(id string, end *stopCall, calls []*stopCall, stored 
 		}):
 			blame(fmt.Sprintf("it ran again, at %d", c.Got))
 		}
-		since, ask := from, c.End == interrupted
+		if c.End == accepted && end.End == stopped && !deleted {
+			closed, until = true, now()
+		}
+		since, ask := from, c.End == interrupted && !j.isInbox() // there, a Stop of another question may have been the cause
 		if ask {
 			since = c.Begun
 		}
 		explained := slices.ContainsFunc(j.calls, func(s *stopCall) bool {
 			switch {
 			case s.What == stops && s.ID == id:
-				return s.Begun < c.Ended
-			case s.What == interrupts && s.ID != id:
-				return c.End != stopped && s.overlaps(since, c.Ended)
+				return s.Begun < until
+			case s.What == interrupts && s.ID != id, s.What == newests:
+				return c.End != stopped && s.overlaps(since, until)
 			}
-			return s.What == stops && s.ID == "" && c.End != superseded && s.overlaps(since, c.Ended)
+			return s.What == stops && s.ID == "" && c.End != superseded && s.overlaps(since, until)
 		})
 		if c.What != stops && (ask && !deleted || closed) && !explained {
 			blame(fmt.Sprintf("no call explains the %s of run %d at %d", c.End, c.Run, c.Ended))
@@ -426,15 +456,15 @@ func (j *stopJudge) blame(since int64, format string, args ...any) {
 	if f := j.c.windows.forgetful(j.session, since, now()); f != nil {
 		j.c.mu.Lock()
 		defer j.c.mu.Unlock()
-		j.c.stat(f).apart["stop"]++
+		j.c.stat(f).apart[workOn(j.session)]++
 		return
 	}
-	j.c.blame(&finding{kind: "stop", key: j.session, at: max(since, j.c.start), never: true, text: j.session + ": " + fmt.Sprintf(format, args...)})
+	j.c.blame(&finding{kind: workOn(j.session), key: j.session, at: max(since, j.c.start), never: true, text: j.session + ": " + fmt.Sprintf(format, args...)})
 }
 
 // memory is one for the parent.
 func (c *campaign) memory() (m *locked, over func(), err error) {
-	p, closing := &process{config: config{TTL: c.plan.ttl}}, func() {}
+	p, closing := &process{config: config{TTL: c.plan.ttl, Works: c.plan.works}}, func() {}
 	if c.postgres != nil {
 		if p.pool, err = openPostgres(c.database.URL(), nil); err != nil {
 			return nil, nil, err

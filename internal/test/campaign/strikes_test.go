@@ -64,7 +64,7 @@ var (
 )
 
 // mixed are the workloads that the hands of each worker have side by side.
-var mixed = []string{"lock", "session", "draft", "election", "stop"}
+var mixed = []string{"lock", "session", "draft", "election", "stop", "inbox"}
 
 // chaos are the faults of -faults chaos.
 var chaos = []string{
@@ -235,7 +235,7 @@ func (c *campaign) proxied(h *hit) *slot { return c.slots[h.victim%c.plan.proxie
 // it holds none.
 func (c *campaign) await(h *hit, run int, keys []string, bar time.Duration) {
 	for _, key := range keys {
-		if strings.Contains(key, "/stop-") { // all waiters may have left
+		if strings.Contains(key, "/stop-") || strings.Contains(key, "/inbox-") { // all waiters may have left
 			bar = 0
 		}
 		c.register.await(&wait{h: h, key: key, since: now(), not: run, bar: bar})
@@ -377,9 +377,9 @@ func TestShrink(t *testing.T) {
 		blame []string
 		want  string
 	}{
-		{all[3:4], "L is found with 1 faults: make faults WORK=lock,session,draft,election,stop ON=node MINUTES=0.0833 SEED=1 HITS=worker-3"},
-		{[]string{all[0], all[4], all[5]}, "L is found with 3 faults: make faults WORK=lock,session,draft,election,stop ON=node MINUTES=0.0833 SEED=1 HITS=worker-0,worker-4,worker-5"},
-		{nil, "L is found without any fault: make faults WORK=lock,session,draft,election,stop ON=node MINUTES=0.0833 SEED=1 HITS=none"},
+		{all[3:4], "L is found with 1 faults: make faults WORK=lock,session,draft,election,stop,inbox ON=node MINUTES=0.0833 SEED=1 HITS=worker-3"},
+		{[]string{all[0], all[4], all[5]}, "L is found with 3 faults: make faults WORK=lock,session,draft,election,stop,inbox ON=node MINUTES=0.0833 SEED=1 HITS=worker-0,worker-4,worker-5"},
+		{nil, "L is found without any fault: make faults WORK=lock,session,draft,election,stop,inbox ON=node MINUTES=0.0833 SEED=1 HITS=none"},
 		{[]string{"worker-9"}, "L was not found again with 6 faults around it"},
 	} {
 		text := c.fewest(&finding{kind: "L", at: now()}, func(some []*hit) bool {

@@ -33,6 +33,7 @@ import (
 	"github.com/belugalock/belugalock/internal/test/pace"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
+	"github.com/belugalock/belugalock/lockedmemory/inbox"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
@@ -85,6 +86,7 @@ type tools struct {
 	memory *locked
 	// interrupts are memories with the policy Interrupt, where the lock can ask.
 	interrupts []*locked
+	boxes      []*inbox.Inbox[message, message] // see inboxWork
 }
 
 // work is the process: it works until the parent stops it or it is told to shut down. Serve would
@@ -204,8 +206,11 @@ func openStore(client redis.UniversalClient, pool *pgxpool.Pool, c *config) (mem
 		return &document{client: client}, nil
 	}
 	store, err := redisstore.New(client, lockedmemory.SessionKey, codec{}, nil, nil)
-	if c.Broken == stepwise {
+	switch c.Broken {
+	case stepwise:
 		return &edited{store}, err
+	case firstKnown:
+		return &firstOnly{store}, err
 	}
 	return store, err
 }
@@ -214,7 +219,7 @@ func (p *process) furnish() error {
 	c := &p.config
 	mine := func() *distlock.Options {
 		o := options(namespace, c.TTL, 0)
-		o.Interruptible = slices.Contains(c.Works, "stop")
+		o.Interruptible = slices.Contains(c.Works, "stop") || slices.Contains(c.Works, "inbox")
 		return o
 	}
 	t, err := p.broken()
@@ -254,6 +259,13 @@ func (p *process) furnish() error {
 			}
 			t.interrupts = append(t.interrupts, m)
 		}
+	}
+	for _, o := range boxes {
+		box, err := inbox.New(t.memory, &o)
+		if err != nil {
+			return err
+		}
+		t.boxes = append(t.boxes, box)
 	}
 	p.tools = t
 	return nil
@@ -307,6 +319,8 @@ func (h *hand) work() {
 			h.electionWork()
 		case h.does("stop") && h.nodes == nil && (h.n == 6 || len(h.config.Works) == 1):
 			h.stopWork()
+		case h.does("inbox") && h.nodes == nil && (h.n == 7 || len(h.config.Works) == 1):
+			h.inboxWork()
 		case h.does("lock") && (h.n%2 == 0 || !h.does("session") && !h.does("draft")):
 			h.leaseWork()
 		default:
@@ -480,7 +494,7 @@ const (
 	sayWrong                // something happened that should not
 	sayOperation            // an operation on a session of drafts begins, or has returned
 	sayAlive                // nothing but counts
-	sayCall                 // an Answer, a Stop or a Delete in a session of stops begins, or has returned
+	sayCall                 // a call in a session of stops or of an inbox begins, or has returned
 )
 
 // said is what a worker says. The register answers each.
