@@ -145,9 +145,6 @@ func (a *answers[M, D]) look(ctx context.Context, i int, read func(context.Conte
 // readFirst takes the result of the first question, which is decided, without a lease.
 func (a *answers[M, D]) readFirst(ctx context.Context) error {
 	err := a.look(withLease(ctx, nil), 0, a.m.store.Answered)
-	if err == nil && !a.decided[0] {
-		err = fmt.Errorf("%s: %w: the session was deleted since the message was decided: repeat the call", a.name, distlock.ErrInterrupted)
-	}
 	return cmp.Or(err, a.results[0].Err)
 }
 
@@ -242,8 +239,9 @@ func (a *answers[M, D]) settle(ctx context.Context, err error) (failure error) {
 		if a.decided[i] { // stored, even if the lease was lost since
 			continue
 		}
+		// Without an error, the questions that come instead were decided before, or a Delete came.
 		if a.results[i].Err = cmp.Or(q.Err, err); a.results[i].Err == nil {
-			a.results[i].Err = fmt.Errorf("%s: %w: the questions that come instead are decided: answer this one", a.name, distlock.ErrInterrupted)
+			a.results[i].Err = fmt.Errorf("%s: %w: the message is open: repeat the call", a.name, distlock.ErrInterrupted)
 		}
 		failure = cmp.Or(failure, err, a.results[i].Err)
 	}
