@@ -22,6 +22,8 @@ TAGS := browser
 
 # A module is tested as its users get it, never through a workspace file.
 export GOWORK := off
+# Without the paths of this machine in it, a build serves all clones, and the consumers of a rehearsed release.
+export GOFLAGS := -trimpath
 
 # $(call each,COMMAND) runs a command in every module and stops at the first failure; $(call in,MODULES,COMMAND) does it in some.
 each = $(call in,$(MODULES),$(1))

@@ -14,7 +14,7 @@ import (
 var limits = map[string]int{
 	"lines of tests": 66454,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13801,
-	"words of README.md and docs": 41995,
+	"words of README.md and docs": 42027,
 	"words of CONTRIBUTING.md":    806,
 	"mutants":                     891,
 }
