@@ -93,6 +93,22 @@ func ExampleLockedMemory_Answer() {
 	// It is in Oslo. true <nil>
 }
 
+// An agent that stores its exchange itself: a repeated message gets the stored one.
+func ExampleLockedMemory_Once() {
+	memory, ctx, closeAll := openMemory()
+	defer closeAll()
+
+	for range 2 {
+		stored, err := memory.Once(ctx, "message-7", func(ctx context.Context) error {
+			return memory.SaveOnce(ctx, "message-7", "Where is my parcel?", "It is in Oslo.")
+		})
+		fmt.Println(stored, err)
+	}
+	// Output:
+	// [] <nil>
+	// [Where is my parcel? It is in Oslo.] <nil>
+}
+
 // The user asks for another answer to the last question.
 func ExampleLockedMemory_Replace() {
 	memory, ctx, closeAll := openMemory()

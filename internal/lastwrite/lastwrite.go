@@ -32,8 +32,13 @@ func Announce(ctx context.Context) context.Context {
 	return context.WithValue(ctx, announcedKey{}, true)
 }
 
+// Withdraw returns a context that is none of [Announce], for a write that is not the last.
+func Withdraw(ctx context.Context) context.Context {
+	return context.WithValue(ctx, announcedKey{}, false)
+}
+
 // Announced reports whether ctx is one of [Announce].
-func Announced(ctx context.Context) bool { return ctx.Value(announcedKey{}) != nil }
+func Announced(ctx context.Context) bool { return ctx.Value(announcedKey{}) == true }
 
 type callKey struct{}
 

@@ -119,9 +119,10 @@ func exchangeOf(turn schema.Turn) (exchange []schema.Message, err error) {
 	return exchange, nil
 }
 
-// addTools adds the calls and results of the run to the metadata of the session's last turn.
-func (r *run) addTools(session *runtime.Session) error {
-	if !r.asked.Load() || len(r.tools) == 0 || len(session.Turns) == 0 {
+// addTools adds the calls and results of the run to the metadata of the session's last turn. ⚑ Those of a message
+// with an ID, too, without a History: a repetition needs them.
+func (r *run) addTools(session *runtime.Session, replayed bool) error {
+	if !r.asked.Load() && !replayed || len(r.tools) == 0 || len(session.Turns) == 0 {
 		return nil
 	}
 	var lines [][]byte

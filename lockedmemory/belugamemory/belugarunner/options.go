@@ -47,6 +47,10 @@ type Options struct {
 	// session.Turns, and [History] gives them to the model. Older turns stay stored. Default: 4000.
 	History int
 
+	// MessageID is the key of the message ID in the metadata of an input: a string of 1 to 512 bytes. An input
+	// without the key has no ID. Default: "message_id". With a SessionService, no ID is read.
+	MessageID string
+
 	Plugins  []runtime.Plugin  // of Beluga, for all runs, in this order
 	AgentID  string            // of the agent that sessions belong to; default: the ID() of the agent
 	Observer distlock.Observer // of the locks and the sessions, a pointer as that of tracing.New; default: none
@@ -64,6 +68,8 @@ func (o *Options) withDefaults() (Options, error) {
 	case s.SessionService != nil && (s.Store != "" || s.IdleTTL != 0 || s.MaxTurns != 0):
 		return s, codes.Invalid("Options.Store, IdleTTL and MaxTurns are for the sessions of the Runner: " +
 			"leave them out, or leave out SessionService")
+	case s.SessionService != nil && s.MessageID != "":
+		return s, codes.Invalid("Options.MessageID needs the sessions of the Runner: leave it out, or leave out SessionService")
 	case slices.ContainsFunc(s.Plugins, isNil[runtime.Plugin]):
 		return s, codes.Invalid("Options.Plugins has a nil plugin: leave it out")
 	case s.MaxHold < 0 || s.History < 0:
@@ -71,6 +77,7 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	s.MaxHold = cmp.Or(s.MaxHold, 10*time.Minute)
 	s.History = cmp.Or(s.History, 4000)
+	s.MessageID = cmp.Or(s.MessageID, "message_id")
 	return s, nil
 }
 

@@ -21,13 +21,18 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 )
 
-const opRun = "belugarunner.run"
+// The operations of a run without and with the ID of a message, which makes its repetition safe.
+const (
+	opRun     = "belugarunner.run"
+	opRunOnce = "belugarunner.run_once"
+)
 
 // run is one run of a session. Its worker is that of Beluga's Runner, and reads and stores the session.
 type run struct {
 	*Runner
 	outer *run // around this one, or nil
-	ID    string
+	op    string
+	ID    string // of the session. ⚑ That of the message stays out: contexts have the run.
 	lease *distlock.Lease
 	owns  bool // the lease is of this run; otherwise a Turn or a Do around the run has it
 
@@ -64,20 +69,27 @@ func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Messag
 	if err := codes.TypedNil(input); err != nil {
 		return nil, err
 	}
+	id, input, err := r.idOf(input)
+	if err != nil {
+		return nil, err
+	}
 	if err := r.begin(); err != nil {
 		return nil, err
 	}
-	run := &run{Runner: r, outer: runOf(ctx), ID: sessionID}
+	run := &run{Runner: r, outer: runOf(ctx), ID: sessionID, op: opRun}
+	if id != "" {
+		run.op = opRunOnce
+	}
 	// ⚑ Each run has a runtime.Runner of its own, whose Shutdown returns when the worker of this run has
 	// ended. Nothing else shows this end.
-	beluga := runtime.NewRunner(watchedAgent{r.agent, run}, runtime.WithSessionService(runSessions{run}),
+	beluga := runtime.NewRunner(watchedAgent{r.agent, run}, runtime.WithSessionService(runSessions{run, id}),
 		runtime.WithPlugins(append(slices.Clip(r.opts.Plugins), historyPlugin{run})...))
 	results := make(chan result, 2) // the first is returned
 	go func() {
 		defer r.open.Done()
 		var events []agent.Event
 		latest := time.Now() // of the release
-		err := r.underLease(ctx, run, func(work context.Context) (err error) {
+		stored, err := r.underLease(ctx, run, id, func(work context.Context) (err error) {
 			latest = time.Now().Add(r.opts.MaxHold)
 			events, err = run.ask(work, beluga, input)
 			if err != nil && ctx.Err() != nil {
@@ -86,7 +98,10 @@ func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Messag
 			}
 			return err
 		})
-		results <- result{events, err}
+		if stored != nil {
+			events, err = r.replay(stored)
+		}
+		results <- result{events, codes.Of(run.op, err)}
 		if err != nil { // the worker may be at work after a loss
 			limited, cancel := context.WithDeadline(context.Background(), latest)
 			defer cancel()
@@ -100,8 +115,9 @@ func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Messag
 	return first.events, nil
 }
 
-// underLease calls work under the session's lease. A Shutdown ends the wait for the lease, and not the work.
-func (r *Runner) underLease(ctx context.Context, run *run, work codes.Step) error {
+// underLease calls work under the session's lease, unless an answer to the message is stored. A Shutdown ends the
+// wait for the lease, and not the work.
+func (r *Runner) underLease(ctx context.Context, run *run, id string, work codes.Step) (stored [][]byte, err error) {
 	ctx = core.WithSessionID(ctx, run.ID)
 	key, _ := belugamemory.SessionKey(ctx)
 	_, within := r.locker.FromContext(ctx, key)
@@ -109,7 +125,13 @@ func (r *Runner) underLease(ctx context.Context, run *run, work codes.Step) erro
 	defer cancel()
 	stop := context.AfterFunc(r.closing, cancel)
 	began := false
-	err := codes.Under(opRun, func(step codes.Step) error { return r.turns.Turn(waiting, step) },
+	err = codes.Under(run.op, func(step codes.Step) (err error) {
+		if id == "" {
+			return r.turns.Turn(waiting, step)
+		}
+		stored, err = r.turns.Once(waiting, id, step)
+		return err
+	},
 		func(ctx context.Context) error {
 			if began = stop(); !began {
 				return errShutDown(opRun)
@@ -122,10 +144,10 @@ func (r *Runner) underLease(ctx context.Context, run *run, work codes.Step) erro
 			}
 			return work(context.WithValue(ctx, runKey{}, run))
 		})
-	if !began && ctx.Err() == nil && r.closing.Err() != nil {
-		return errShutDown(opRun)
+	if stored == nil && !began && ctx.Err() == nil && r.closing.Err() != nil {
+		return nil, errShutDown(opRun)
 	}
-	return codes.Of(opRun, err)
+	return stored, err
 }
 
 // has reports whether the run, or a run around it, has the lease.
@@ -137,7 +159,7 @@ func (r *run) has(lease *distlock.Lease) bool {
 func (r *run) ask(ctx context.Context, beluga *runtime.Runner, input schema.Message) (events []agent.Event, err error) {
 	for event, err := range beluga.Run(ctx, r.ID, input) {
 		if err != nil {
-			return nil, codes.Inside(opRun, err)
+			return nil, codes.Inside(r.op, err)
 		}
 		events = append(events, event)
 	}
@@ -196,7 +218,10 @@ func (a watchedAgent) Stream(ctx context.Context, input string, opts ...agent.Op
 
 // runSessions is the session service of a run. Beluga's worker calls Get, else Create, and Update, once and
 // last.
-type runSessions struct{ run *run }
+type runSessions struct {
+	run *run
+	id  string // of the message, or ""
+}
 
 func (s runSessions) Get(ctx context.Context, sessionID string) (*runtime.Session, error) {
 	r := s.run
@@ -211,11 +236,19 @@ func (s runSessions) Get(ctx context.Context, sessionID string) (*runtime.Sessio
 	case err != nil || session == nil:
 	case session.ID != sessionID:
 		err = codes.Of(opRun, codes.Invalid("the service returned a session with another ID: give the run the ID of the session"))
-	case session.AgentID != "" && session.AgentID != r.opts.AgentID:
-		err = codes.Of(opRun, codes.Invalid("the session belongs to the agent %q, and this is the Runner of %q: "+
-			"use another session ID, or give the Runner the old ID with Options.AgentID", session.AgentID, r.opts.AgentID))
+	default:
+		err = r.ofAgent(session)
 	}
 	return r.read(session, err)
+}
+
+// ofAgent fails for a session of another agent.
+func (r *Runner) ofAgent(session *runtime.Session) error {
+	if session.AgentID == "" || session.AgentID == r.opts.AgentID {
+		return nil
+	}
+	return codes.Of(opRun, codes.Invalid("the session belongs to the agent %q, and this is the Runner of %q: "+
+		"use another session ID, or give the Runner the old ID with Options.AgentID", session.AgentID, r.opts.AgentID))
 }
 
 func (s runSessions) Create(ctx context.Context, _ string) (*runtime.Session, error) {
@@ -231,7 +264,7 @@ func (r *run) read(session *runtime.Session, err error) (*runtime.Session, error
 }
 
 func (s runSessions) Update(ctx context.Context, session *runtime.Session) error {
-	err := s.run.update(ctx, session)
+	err := s.run.update(ctx, session, s.id)
 	s.run.stored = err == nil
 	if known := new(core.Error); err != nil && (!errors.As(err, &known) || core.IsRetryable(err) && !codes.Own(err)) {
 		s.run.failure = core.NewError(opRun, belugamemory.ErrOutcomeUnknown, "the Update failed; the turn is stored or not", err)
@@ -241,12 +274,12 @@ func (s runSessions) Update(ctx context.Context, session *runtime.Session) error
 	return err
 }
 
-func (r *run) update(ctx context.Context, session *runtime.Session) error {
+func (r *run) update(ctx context.Context, session *runtime.Session, id string) error {
 	if session.ID != r.sessionID {
 		return codes.Of(opRun, codes.Invalid("a plugin has changed the ID of the session; nothing was written: "+
 			"leave session.ID as it is, and give the run the ID"))
 	}
-	if err := r.addTools(session); err != nil {
+	if err := r.addTools(session, id != ""); err != nil {
 		return codes.Of(opRun, err)
 	}
 	if r.own != nil && r.owns { // its Update is one write
@@ -257,7 +290,11 @@ func (r *run) update(ctx context.Context, session *runtime.Session) error {
 		return codes.Of(opRun, fmt.Errorf("nothing was written: %w", err))
 	}
 	if r.own != nil {
-		return r.sessions.Update(ctx, session)
+		op := opUpdate
+		if id != "" {
+			op = opRunOnce
+		}
+		return r.own.update(ctx, op, session, id)
 	}
 	// ⚑ The run of a StopSession does not wait for its worker. Its release waits for a step.
 	return r.lease.Guard(ctx, func(ctx context.Context) error { return r.sessions.Update(ctx, session) })

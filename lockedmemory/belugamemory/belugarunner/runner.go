@@ -30,7 +30,7 @@ type Runner struct {
 	opts     Options
 	agent    agent.Agent
 	locker   *distlock.Locker
-	turns    *lockedmemory.LockedMemory[struct{}, struct{}]
+	turns    *lockedmemory.LockedMemory[[]byte, struct{}]
 	sessions runtime.SessionService
 	own      *sessionService // nil with Options.SessionService
 	servers  services.Servers
@@ -101,31 +101,35 @@ func (r *Runner) connect(url string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := r.lockWith(locker); err != nil || r.sessions != nil {
-		return err
+	if r.sessions != nil {
+		return r.lockWith(locker, noMemory{})
 	}
 	kept, err := r.servers.Sessions.Sessions(r.opts.ofSessions(), true)
 	if err != nil {
 		return err
 	}
-	if r.own, err = newSessionService(kept, locker, r.opts.Wait); err != nil {
+	if r.own, err = newSessionService(kept, locker, r.opts.Wait); err == nil {
+		err = r.lockWith(locker, r.own.store)
+	}
+	if err != nil {
 		return err
 	}
 	r.sessions = r.own
 	return r.servers.AskSessions(r.own.locked.Ping)
 }
 
-// lockWith lets the runs follow each other under a Locker.
-func (r *Runner) lockWith(locker *distlock.Locker) (err error) {
+// lockWith lets the runs follow each other under a Locker. ⚑ The policy is for runs alone: a Delete would
+// interrupt them.
+func (r *Runner) lockWith(locker *distlock.Locker, store lockedmemory.Memory[[]byte, struct{}]) (err error) {
 	r.locker = locker
-	r.turns, err = lockedmemory.New[struct{}, struct{}](noMemory{}, locker, belugamemory.SessionKey,
+	r.turns, err = lockedmemory.New(store, locker, belugamemory.SessionKey,
 		&lockedmemory.Options{Wait: r.opts.Wait, Busy: r.opts.Busy})
 	return err
 }
 
-// noMemory is not called: the lock of a run is that of a turn without a memory.
+// noMemory is not called: with Options.SessionService, the lock of a run is that of a turn without a memory.
 type noMemory struct {
-	lockedmemory.Memory[struct{}, struct{}]
+	lockedmemory.Memory[[]byte, struct{}]
 }
 
 // isNil reports whether v is nil, or a nil pointer, function, map or list of its type.
@@ -149,6 +153,12 @@ func isNil[T any](v T) bool {
 // distlock.ErrLost.
 //
 // The context of the agent names the session. Saves of memories over the same Locker are part of the run.
+// With a message ID in the metadata of the input, see Options.MessageID, the message is answered once: a
+// repetition waits for the run under way, and yields the events of the stored answer: the calls and results of
+// tools, the text, and done. The agent is not asked. So repeat a run after an error, in any process. After
+// lockedmemory.ErrAnswerGone, the answer was trimmed, or replaced by a plugin. The message that plugins, the
+// agent and the session get has no ID.
+//
 // A run inside a [belugamemory.Memory.Turn] of its session uses the lease of the turn. A run inside another
 // run of its session is refused. Every iteration is a separate run.
 //

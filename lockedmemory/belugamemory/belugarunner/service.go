@@ -19,6 +19,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/internal/lastwrite"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
@@ -31,7 +32,8 @@ import (
 type sessionService struct {
 	locker *distlock.Locker
 	locked *lockedmemory.LockedMemory[[]byte, struct{}]
-	known  sync.Map // of weak.Pointer[runtime.Session] to version
+	store  *sessionstore.Store[[]byte, struct{}] // of locked
+	known  sync.Map                              // of weak.Pointer[runtime.Session] to version
 }
 
 // newSessionService makes a service. It refuses a driver whose sessions other processes see, but not the
@@ -45,8 +47,10 @@ func newSessionService(d storedriver.Driver, locker *distlock.Locker, wait time.
 	if err != nil {
 		return nil, err
 	}
-	return &sessionService{locker: locker, locked: locked}, nil
+	return &sessionService{locker: locker, locked: locked, store: store}, nil
 }
+
+const opUpdate = "belugarunner.update"
 
 const (
 	maxSession = 64 << 20 // of the turns that one Update stores
@@ -90,7 +94,7 @@ func (s *sessionService) Create(ctx context.Context, agentID string) (*runtime.S
 		}
 		lease := s.leaseIn(ctx)
 		v := version{id: id, lease: lease, writes: writes(lease).Load()}
-		if v, err = s.write(ctx, session, v); err == nil {
+		if v, err = s.write(ctx, session, v, ""); err == nil {
 			s.keep(session, v)
 		}
 		return err
@@ -154,7 +158,11 @@ func (s *sessionService) newestFirst(ctx context.Context, budget int) iter.Seq2[
 // under this lease, after another Update since, and for a TenantID or ID that was changed. If the session
 // was deleted, it fails with core.ErrNotFound. After [belugamemory.ErrOutcomeUnknown], call Get again.
 func (s *sessionService) Update(ctx context.Context, session *runtime.Session) error {
-	const op = "belugarunner.update"
+	return s.update(ctx, opUpdate, session, "")
+}
+
+// update is Update. With the ID of a message, the session's last turn is its answer.
+func (s *sessionService) update(ctx context.Context, op string, session *runtime.Session, id string) error {
 	if session == nil {
 		return codes.Of(op, codes.Invalid("the session is nil: give the one that Get has returned"))
 	}
@@ -181,7 +189,7 @@ func (s *sessionService) Update(ctx context.Context, session *runtime.Session) e
 	}
 	updated := *session
 	updated.UpdatedAt = time.Now().UTC()
-	v, err := s.write(ctx, &updated, v)
+	v, err := s.write(ctx, &updated, v, id)
 	if err == nil {
 		s.keep(session, v)
 		return nil
@@ -211,8 +219,9 @@ func (s *sessionService) Delete(ctx context.Context, sessionID string) error {
 	return codes.Of(op, err)
 }
 
-// write stores a session whose stored state is v, and returns its new state.
-func (s *sessionService) write(ctx context.Context, session *runtime.Session, v version) (version, error) {
+// write stores a session whose stored state is v, and returns its new state. ⚑ A Replace records no ID. So the
+// answer to a message comes first: after a crash between the two, a repetition returns it.
+func (s *sessionService) write(ctx context.Context, session *runtime.Session, v version, id string) (version, error) {
 	head, turns, digests, err := encodeSession(session)
 	if err != nil {
 		return v, err
@@ -226,10 +235,20 @@ func (s *sessionService) write(ctx context.Context, session *runtime.Session, v 
 		return v, fmt.Errorf("%w: the session was updated since it was read; nothing was written: call Get again",
 			distlock.ErrLost)
 	}
-	if same == len(v.turns) {
+	switch appends, last := same == len(v.turns), len(turns)-1; {
+	case id == "" && appends:
 		err = s.locked.Append(ctx, joined(head, turns[same:]))
-	} else {
-		err = s.replace(ctx, v.oldest, head, turns)
+	case id == "":
+		err = s.replace(ctx, v.oldest, head, turns, "")
+	case appends:
+		err = s.locked.SaveOnce(ctx, id, joined(head, turns[same:]))
+	default:
+		if err = s.locked.SaveOnce(lastwrite.Withdraw(ctx), id, joined(head, turns[last:])); err != nil {
+			break
+		}
+		if err = s.replace(ctx, v.oldest, head, turns[:last], id); err != nil {
+			err = fmt.Errorf("%w: the answer is stored, and earlier turns may be as before: %w", distlock.ErrOutcomeUnknown, err)
+		}
 	}
 	if err != nil {
 		if !errors.Is(err, distlock.ErrOutcomeUnknown) { // nothing was written
@@ -242,12 +261,15 @@ func (s *sessionService) write(ctx context.Context, session *runtime.Session, v 
 }
 
 // replace stores a changed history from the exchange at oldest on in one step, in pieces, each of which
-// has the head.
-func (s *sessionService) replace(ctx context.Context, oldest lockedmemory.Place, head []byte, turns [][]byte) error {
+// has the head. The exchange under an ID stays.
+func (s *sessionService) replace(ctx context.Context, oldest lockedmemory.Place, head []byte, turns [][]byte, id string) error {
 	var first, last lockedmemory.Place
 	for exchange, err := range s.locked.Backward(ctx, lockedmemory.Place{}) {
 		if err != nil {
 			return err
+		}
+		if id != "" && exchange.ID == id {
+			continue
 		}
 		if exchange.Place.Compare(oldest) < 0 {
 			break

@@ -64,7 +64,7 @@ func second[T any](_ T, err error) error { return err }
 func Over(a agent.Agent, locker *distlock.Locker, opts *Options) (*Runner, error) {
 	r, err := newRunner(a, opts)
 	if err == nil {
-		err = r.lockWith(locker)
+		err = r.lockWith(locker, noMemory{})
 	}
 	return r, err
 }
@@ -74,5 +74,5 @@ func (r *Runner) AwaitWorkers() { r.open.Wait() }
 
 // UpdateUnder is the Update of the worker of a run that has the lease.
 func (r *Runner) UpdateUnder(lease *distlock.Lease, session *runtime.Session) error {
-	return (&run{Runner: r, lease: lease, sessionID: session.ID}).update(context.Background(), session)
+	return (&run{Runner: r, lease: lease, sessionID: session.ID}).update(context.Background(), session, "")
 }

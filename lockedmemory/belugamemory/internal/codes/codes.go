@@ -58,7 +58,7 @@ var All = []struct {
 }
 
 // named lists the calls with an ID, which makes their repetition safe.
-var named = map[string]bool{"belugamemory.answer": true, "belugamemory.save_once": true}
+var named = map[string]bool{"belugamemory.answer": true, "belugamemory.save_once": true, "belugarunner.run_once": true}
 
 // of returns the code of the error of this project in err. op is the call that failed.
 func of(op string, err error) (code core.ErrorCode, message string, known bool) {

@@ -21,8 +21,8 @@ if has_id then
 end
 
 -- After the first access of its lease, a SaveOnce needs neither mark nor state: the Stream refuses its
--- place. Most calls inside a turn end here.
-if has_id and not known and not is_first then
+-- place. Most calls inside a turn end here, but not one that also releases the lock.
+if has_id and not known and not is_first and owner == '' then
   local added
   refusal = write_id(id, record, now, remember)
   if not refusal then
