@@ -119,21 +119,27 @@ func exchangeOf(turn schema.Turn) (exchange []schema.Message, err error) {
 	return exchange, nil
 }
 
-// addTools adds the calls and results of the run to the metadata of the session's last turn. ⚑ Those of a message
-// with an ID, too, without a History: a repetition needs them.
-func (r *run) addTools(session *runtime.Session, replayed bool) error {
-	if !r.asked.Load() && !replayed || len(r.tools) == 0 || len(session.Turns) == 0 {
+// addMetadata adds to the metadata of the session's last turn: that the run was stopped, and its calls and results.
+// ⚑ Those of a message with an ID, too, without a History: a repetition needs them.
+func (r *run) addMetadata(session *runtime.Session, replayed bool) error {
+	metadata := map[string]any{}
+	if r.cut {
+		metadata[Stopped] = true
+	}
+	if (r.asked.Load() || replayed) && len(r.tools) > 0 {
+		var lines [][]byte
+		for _, message := range r.tools {
+			line, err := belugamemory.Codec{}.Encode(message)
+			if err != nil {
+				return fmt.Errorf("%w: nothing was written: a tool: %w", sessionstore.ErrCodec, err)
+			}
+			lines = append(lines, line)
+		}
+		metadata[toolsKey] = string(bytes.Join(lines, []byte("\n")))
+	}
+	if len(metadata) == 0 || len(session.Turns) == 0 {
 		return nil
 	}
-	var lines [][]byte
-	for _, message := range r.tools {
-		line, err := belugamemory.Codec{}.Encode(message)
-		if err != nil {
-			return fmt.Errorf("%w: nothing was written: a tool: %w", sessionstore.ErrCodec, err)
-		}
-		lines = append(lines, line)
-	}
-	metadata := map[string]any{toolsKey: string(bytes.Join(lines, []byte("\n")))}
 	turn := &session.Turns[len(session.Turns)-1]
 	maps.Copy(metadata, turn.Metadata)
 	turn.Metadata = metadata
@@ -156,7 +162,11 @@ func (p historyPlugin) BeforeTurn(
 }
 
 func (p historyPlugin) AfterTurn(_ context.Context, _ *runtime.Session, events []agent.Event) ([]agent.Event, error) {
-	p.run.tools = toolsOf(events)
+	missing := noResult
+	if p.run.cut {
+		missing = "stopped"
+	}
+	p.run.tools = toolsOf(events, missing)
 	return events, nil
 }
 
@@ -165,8 +175,8 @@ func (historyPlugin) OnError(_ context.Context, err error) error { return err }
 // noResult stands for a result that is missing: models refuse a call without one.
 const noResult = "no result: the call was refused, or a plugin has removed its result"
 
-// toolsOf returns the calls in events, each with its result.
-func toolsOf(events []agent.Event) (tools []schema.Message) {
+// toolsOf returns the calls in events, each with its result, or with a text that stands for a missing one.
+func toolsOf(events []agent.Event, missing string) (tools []schema.Message) {
 	agents := map[string]*openCalls{} // those of a team work at the same time
 	for _, event := range events {
 		of := agents[event.AgentID]
@@ -177,7 +187,7 @@ func toolsOf(events []agent.Event) (tools []schema.Message) {
 		isResult := event.ToolResult != nil || event.Type == agent.EventToolResult
 		if call := event.ToolCall; call != nil && !(isResult && of.index(call.ID) >= 0) {
 			of.settle()
-			of.calls = append(of.calls, schema.NewToolMessage(call.ID, noResult))
+			of.calls = append(of.calls, schema.NewToolMessage(call.ID, missing))
 			tools = append(tools, &schema.AIMessage{ToolCalls: []schema.ToolCall{*call}}, of.calls[len(of.calls)-1])
 		}
 		if isResult {

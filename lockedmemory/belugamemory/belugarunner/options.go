@@ -29,11 +29,18 @@ type Options struct {
 	TTL       time.Duration           // how long a session stays held after its instance has died; default 30 s
 	Wait      time.Duration           // as lockedmemory.Options.Wait, also of a Create or Delete outside a run
 	Busy      lockedmemory.BusyPolicy // what a run does while its session is busy; default Queue
+	Grace     time.Duration           // of lockedmemory.Interrupt, to store what KeepPartial keeps; default: none
+	After     time.Duration           // of lockedmemory.Interrupt: the age from which it ends a run; default: none
 	MaxHold   time.Duration           // the lease of a cancelled run ends at this age; default 10 min
 
 	// Interruptible ends the context of a run at once when it is stopped, by a subscription of the Locker.
 	// Default: at the next renewal.
 	Interruptible bool
+
+	// KeepPartial stores the events of a run that is stopped or interrupted, up to that moment, if the grace
+	// lasts. The turn and the done event have [Stopped] in their metadata, and a call without a result has the
+	// result "stopped". Default: nothing of the run is stored. It needs the sessions of the Runner.
+	KeepPartial bool
 
 	// IdleTTL is how long a session is kept after its last run: 1 s or more, in whole milliseconds.
 	// Default: for ever. Runners of one process agree on it for a URL and namespace.
@@ -68,8 +75,9 @@ func (o *Options) withDefaults() (Options, error) {
 	case s.SessionService != nil && (s.Store != "" || s.IdleTTL != 0 || s.MaxTurns != 0):
 		return s, codes.Invalid("Options.Store, IdleTTL and MaxTurns are for the sessions of the Runner: " +
 			"leave them out, or leave out SessionService")
-	case s.SessionService != nil && s.MessageID != "":
-		return s, codes.Invalid("Options.MessageID needs the sessions of the Runner: leave it out, or leave out SessionService")
+	case s.SessionService != nil && (s.MessageID != "" || s.KeepPartial):
+		return s, codes.Invalid("Options.MessageID and KeepPartial need the sessions of the Runner: " +
+			"leave them out, or leave out SessionService")
 	case slices.ContainsFunc(s.Plugins, isNil[runtime.Plugin]):
 		return s, codes.Invalid("Options.Plugins has a nil plugin: leave it out")
 	case s.MaxHold < 0 || s.History < 0:

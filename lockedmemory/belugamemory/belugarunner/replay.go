@@ -82,6 +82,9 @@ func (r *Runner) replay(stored [][]byte) (events []agent.Event, err error) {
 		}
 	}
 	done := agent.Event{Type: agent.EventDone, AgentID: r.opts.AgentID}
+	if turn.Metadata[Stopped] == true {
+		done.Metadata = map[string]any{Stopped: true}
+	}
 	if turn.Output != nil {
 		done.Text = belugamemory.Codec{}.Text(turn.Output)
 	}

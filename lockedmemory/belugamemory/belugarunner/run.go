@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -40,6 +39,11 @@ type run struct {
 	past      []schema.Turn // of this session
 	asked     atomic.Bool   // a model has a History
 	tools     []schema.Message
+
+	keeps   bool          // its events, if it is stopped
+	cut     bool          // by a stop; as the outcome below
+	pumping atomic.Bool   // the agent was asked
+	pumped  chan struct{} // closed when the agent has ended
 
 	// ⚑ The worker writes the outcome. Nothing reads it before the worker's end.
 	hidden  error // of Get, Create or the agent, which a plugin may hide
@@ -76,7 +80,7 @@ func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Messag
 	if err := r.begin(); err != nil {
 		return nil, err
 	}
-	run := &run{Runner: r, outer: runOf(ctx), ID: sessionID, op: opRun}
+	run := &run{Runner: r, outer: runOf(ctx), ID: sessionID, op: opRun, pumped: make(chan struct{})}
 	if id != "" {
 		run.op = opRunOnce
 	}
@@ -91,6 +95,11 @@ func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Messag
 		latest := time.Now() // of the release
 		stored, err := r.underLease(ctx, run, id, func(work context.Context) (err error) {
 			latest = time.Now().Add(r.opts.MaxHold)
+			if run.keeps {
+				kept, end := run.afterAsk(work, ctx)
+				defer end()
+				work = kept
+			}
 			events, err = run.ask(work, beluga, input)
 			if err != nil && ctx.Err() != nil {
 				results <- result{err: err}
@@ -102,10 +111,16 @@ func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Messag
 			events, err = r.replay(stored)
 		}
 		results <- result{events, codes.Of(run.op, err)}
-		if err != nil { // the worker may be at work after a loss
-			limited, cancel := context.WithDeadline(context.Background(), latest)
-			defer cancel()
+		limited, cancel := context.WithDeadline(context.Background(), latest)
+		defer cancel()
+		if err != nil || stored != nil { // the worker may be at work after a loss
 			_ = beluga.Shutdown(limited)
+		}
+		if run.pumping.Load() { // ⚑ an agent that was cut: a Shutdown would close the connections of its tools
+			select {
+			case <-run.pumped:
+			case <-limited.Done():
+			}
 		}
 	}()
 	first := <-results
@@ -138,6 +153,7 @@ func (r *Runner) underLease(ctx context.Context, run *run, id string, work codes
 			}
 			run.lease, _ = r.locker.FromContext(ctx, key)
 			run.owns = !within
+			run.keeps = r.opts.KeepPartial && run.owns
 			if run.outer.has(run.lease) {
 				return codes.Invalid("a run of this session is around the call, and its Update would take back the " +
 					"inner turn: ask the inner agent without a run, or give it its own session")
@@ -146,6 +162,10 @@ func (r *Runner) underLease(ctx context.Context, run *run, id string, work codes
 		})
 	if stored == nil && !began && ctx.Err() == nil && r.closing.Err() != nil {
 		return nil, errShutDown(opRun)
+	}
+	if began && run.wasAsked() && errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrOutcomeUnknown) {
+		// ⚑ The stop came first. After a loss, a client would repeat the message.
+		err = codes.Of(run.op, fmt.Errorf("%w: its events came too late to be stored: %v", distlock.ErrInterrupted, err))
 	}
 	return stored, err
 }
@@ -190,30 +210,6 @@ func (r *run) unstored() error {
 	}
 	return core.NewError(opRun, code, "the run has ended without an Update, and a plugin has hidden its error; "+
 		"its turn is not stored", r.hidden)
-}
-
-// watchedAgent is the agent of a run.
-type watchedAgent struct {
-	agent.Agent
-	run *run
-}
-
-// Stream releases the lease if the agent panics, which ends the process. ⚑ It does not recover, so that the
-// trace of the panic shows the agent.
-func (a watchedAgent) Stream(ctx context.Context, input string, opts ...agent.Option) iter.Seq2[agent.Event, error] {
-	return func(yield func(agent.Event, error) bool) {
-		panics := true
-		defer func() {
-			if panics && a.run.owns {
-				_ = a.run.lease.Release(context.WithoutCancel(ctx))
-			}
-		}()
-		a.Agent.Stream(ctx, input, opts...)(func(event agent.Event, err error) bool {
-			a.run.hidden = err
-			return yield(event, err)
-		})
-		panics = false
-	}
 }
 
 // runSessions is the session service of a run. Beluga's worker calls Get, else Create, and Update, once and
@@ -279,14 +275,18 @@ func (r *run) update(ctx context.Context, session *runtime.Session, id string) e
 		return codes.Of(opRun, codes.Invalid("a plugin has changed the ID of the session; nothing was written: "+
 			"leave session.ID as it is, and give the run the ID"))
 	}
-	if err := r.addTools(session, id != ""); err != nil {
+	if err := r.addMetadata(session, id != ""); err != nil {
 		return codes.Of(opRun, err)
 	}
 	if r.own != nil && r.owns { // its Update is one write
 		ctx = lastwrite.Announce(ctx)
 	}
 	// ⚑ A lease that was asked is held: only this check refuses the Update of another service.
-	if err := cmp.Or(r.lease.Err(), context.Cause(r.lease.Context())); err != nil {
+	err := r.lease.Err()
+	if !r.keeps {
+		err = cmp.Or(err, context.Cause(r.lease.Context()))
+	}
+	if err != nil {
 		return codes.Of(opRun, fmt.Errorf("nothing was written: %w", err))
 	}
 	if r.own != nil {

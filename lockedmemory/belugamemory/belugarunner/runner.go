@@ -123,7 +123,7 @@ func (r *Runner) connect(url string) (err error) {
 func (r *Runner) lockWith(locker *distlock.Locker, store lockedmemory.Memory[[]byte, struct{}]) (err error) {
 	r.locker = locker
 	r.turns, err = lockedmemory.New(store, locker, belugamemory.SessionKey,
-		&lockedmemory.Options{Wait: r.opts.Wait, Busy: r.opts.Busy})
+		&lockedmemory.Options{Wait: r.opts.Wait, Busy: r.opts.Busy, Grace: r.opts.Grace, After: r.opts.After})
 	return err
 }
 
@@ -202,8 +202,9 @@ func (r *Runner) begin() error {
 }
 
 // StopSession ends the run of a session, in any process, and the runs that wait for it: they yield
-// distlock.ErrInterrupted. Nothing of them is stored after StopSession has returned nil. A run that ignores
-// its context yields the error at once, too. The context ends at once with Options.Interruptible, else at
+// distlock.ErrInterrupted, or lockedmemory.ErrStopped for a message with an ID, which is never answered. With
+// Options.KeepPartial, the run stores its events so far, within the grace, and yields them. Nothing of the runs is
+// stored after StopSession has returned nil. A run that ignores its context ends at once, too. The context ends at once with Options.Interruptible, else at
 // the next renewal. StopSession waits for the end of the run, at most the grace: with a grace of 0, the store
 // refuses the run.
 //
@@ -215,12 +216,24 @@ func (r *Runner) StopSession(ctx context.Context, sessionID string, grace time.D
 	if sessionID == "" {
 		return codes.Of(op, errEmptyID)
 	}
-	stop := r.turns.Stop
-	if r.own != nil {
-		stop = r.own.locked.Stop
-	}
-	_, err := stop(core.WithSessionID(ctx, sessionID), "", grace)
+	_, err := r.turns.Stop(core.WithSessionID(ctx, sessionID), "", grace)
 	return codes.Of(op, err)
+}
+
+// StopMessage ends the run of the message with an ID, in any process: the run yields lockedmemory.ErrStopped or
+// distlock.ErrInterrupted, and the message is never answered, also if it waits or comes later. stored says that
+// its answer is stored, whole or partial. See lockedmemory.LockedMemory.Stop. With Options.SessionService it fails
+// with errors.ErrUnsupported.
+func (r *Runner) StopMessage(ctx context.Context, sessionID, messageID string, grace time.Duration) (stored bool, err error) {
+	switch {
+	case sessionID == "":
+		err = errEmptyID
+	case messageID == "":
+		err = lockedmemory.ErrInvalidID
+	default:
+		stored, err = r.turns.Stop(core.WithSessionID(ctx, sessionID), messageID, grace)
+	}
+	return stored, codes.Of("belugarunner.stop_message", err)
 }
 
 // Shutdown refuses new runs and ends those that wait for their session: they fail with

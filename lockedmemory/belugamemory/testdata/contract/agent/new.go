@@ -61,9 +61,20 @@ const (
 	timeout       = 5 * time.Minute
 )
 
-// Stream sends the model the input alone, without the history of a session. From the third call on,
-// the model sees each tool call and its result twice or more, as with Beluga 2.13.2.
+// Stream panics if a consumer returns false before an error, as with Beluga 2.13.2: its executor yields on.
 func (a *BaseAgent) Stream(ctx context.Context, input string, opts ...Option) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		for event, err := range a.execute(ctx, input, opts...) {
+			if !yield(event, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// execute sends the model the input alone, without the history of a session. From the third call on,
+// the model sees each tool call and its result twice or more, as with Beluga 2.13.2.
+func (a *BaseAgent) execute(ctx context.Context, input string, opts ...Option) iter.Seq2[Event, error] {
 	config := a.config
 	for _, opt := range opts {
 		opt(&config)
@@ -93,19 +104,14 @@ func (a *BaseAgent) Stream(ctx context.Context, input string, opts ...Option) it
 				return
 			}
 			if len(answer.ToolCalls) == 0 {
-				if yield(Event{Type: EventText, AgentID: a.id, Text: answer.Text()}, nil) {
-					yield(Event{Type: EventDone, AgentID: a.id, Text: answer.Text()}, nil)
-				}
+				yield(Event{Type: EventText, AgentID: a.id, Text: answer.Text()}, nil)
+				yield(Event{Type: EventDone, AgentID: a.id, Text: answer.Text()}, nil)
 				return
 			}
 			for _, call := range answer.ToolCalls {
-				if !yield(Event{Type: EventToolCall, AgentID: a.id, ToolCall: &call}, nil) {
-					return
-				}
+				yield(Event{Type: EventToolCall, AgentID: a.id, ToolCall: &call}, nil)
 				result := execute(ctx, config.tools, call)
-				if !yield(Event{Type: EventToolResult, AgentID: a.id, ToolResult: result}, nil) {
-					return
-				}
+				yield(Event{Type: EventToolResult, AgentID: a.id, ToolResult: result}, nil)
 				observed = append(observed, &schema.AIMessage{ToolCalls: []schema.ToolCall{call}}, schema.NewToolMessage(call.ID, textOf(result)))
 			}
 			messages = append(messages, observed...)
