@@ -16,6 +16,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/test/migrated"
 	"github.com/belugalock/belugalock/internal/test/servers"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
@@ -181,6 +182,13 @@ func TestNew_refusesWrongInput(t *testing.T) {
 		"a typed nil plugin":    {opts: belugarunner.Options{Plugins: []runtime.Plugin{(*hooks)(nil)}}, text: "Plugins"},
 		"a service and a store": {text: "leave out SessionService", opts: belugarunner.Options{
 			SessionService: runtime.NewInMemorySessionService(), Store: url}},
+		"a service and an ID": {text: "leave out SessionService", opts: belugarunner.Options{
+			SessionService: runtime.NewInMemorySessionService(), MessageID: "id"}},
+		"a service that keeps events": {text: "leave out SessionService", opts: belugarunner.Options{
+			SessionService: runtime.NewInMemorySessionService(), KeepPartial: true}},
+		"a service with Interrupt": {text: "Interrupt needs a session store", opts: belugarunner.Options{
+			SessionService: runtime.NewInMemorySessionService(), Busy: lockedmemory.Interrupt}},
+		"a grace":             {opts: belugarunner.Options{Busy: lockedmemory.Interrupt, Grace: time.Hour}, text: "Grace"},
 		"no policy":           {opts: belugarunner.Options{Busy: 7}, text: "Busy"},
 		"a typed nil service": {opts: belugarunner.Options{SessionService: (*heedless)(nil)}, text: "SessionService"},
 		"no history":          {opts: belugarunner.Options{History: -1}, text: "History"},

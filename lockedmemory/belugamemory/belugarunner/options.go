@@ -37,6 +37,15 @@ type Options struct {
 	// Default: at the next renewal.
 	Interruptible bool
 
+	// Stream yields each event when the agent sends it, and done after the turn is stored. If the store refuses
+	// the turn, the stream ends with an error and without done: what the reader saw is not kept. Plugins see the
+	// events later, and what they change is stored, but not streamed. So leave Stream off if a plugin removes
+	// text that no user may see. A reader that leaves does not end its run: the run goes on to be stored, at most
+	// for MaxHold. But a run that still waits, or that is inside a Turn or a run, ends with its reader.
+	Stream bool
+	// EndWithReader ends the run of a reader that leaves, with Stream, too.
+	EndWithReader bool
+
 	// KeepPartial stores the events of a run that is stopped or interrupted, up to that moment, if the grace
 	// lasts. The turn and the done event have [Stopped] in their metadata, and a call without a result has the
 	// result "stopped". Default: nothing of the run is stored. It needs the sessions of the Runner.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/lastwrite"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/internal/codes"
 )
@@ -40,6 +41,8 @@ type run struct {
 	asked     atomic.Bool   // a model has a History
 	tools     []schema.Message
 
+	feed    *feed         // to the reader
+	goesOn  bool          // without its reader
 	keeps   bool          // its events, if it is stopped
 	cut     bool          // by a stop; as the outcome below
 	pumping atomic.Bool   // the agent was asked
@@ -64,9 +67,9 @@ type result struct {
 	err    error
 }
 
-// turn runs the agent under the session's lease. It returns after the release, or as soon as ctx has ended:
-// then the lease is kept in the background until the worker has ended, see docs/design/beluga-runner.md.
-func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Message) ([]agent.Event, error) {
+// start runs the agent under the session's lease. The first result comes after the release, or as soon as the reader
+// has left. Then the lease is kept in the background until the worker has ended, see docs/design/beluga-runner.md.
+func (r *Runner) start(reader context.Context, sessionID string, input schema.Message, feed *feed) (<-chan result, error) {
 	if sessionID == "" {
 		return nil, errEmptyID
 	}
@@ -80,7 +83,7 @@ func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Messag
 	if err := r.begin(); err != nil {
 		return nil, err
 	}
-	run := &run{Runner: r, outer: runOf(ctx), ID: sessionID, op: opRun, pumped: make(chan struct{})}
+	run := &run{Runner: r, outer: runOf(reader), ID: sessionID, op: opRun, feed: feed, pumped: make(chan struct{})}
 	if id != "" {
 		run.op = opRunOnce
 	}
@@ -88,20 +91,20 @@ func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Messag
 	// ended. Nothing else shows this end.
 	beluga := runtime.NewRunner(watchedAgent{r.agent, run}, runtime.WithSessionService(runSessions{run, id}),
 		runtime.WithPlugins(append(slices.Clip(r.opts.Plugins), historyPlugin{run})...))
-	results := make(chan result, 2) // the first is returned
+	results := make(chan result, 3) // the first is read
 	go func() {
 		defer r.open.Done()
 		var events []agent.Event
 		latest := time.Now() // of the release
-		stored, err := r.underLease(ctx, run, id, func(work context.Context) (err error) {
+		stored, err := r.underLease(reader, run, id, func(work context.Context) (err error) {
 			latest = time.Now().Add(r.opts.MaxHold)
-			if run.keeps {
-				kept, end := run.afterAsk(work, ctx)
+			if run.keeps || run.goesOn {
+				detached, end := run.detached(work, reader, latest, results)
 				defer end()
-				work = kept
+				work = detached
 			}
 			events, err = run.ask(work, beluga, input)
-			if err != nil && ctx.Err() != nil {
+			if err != nil && reader.Err() != nil {
 				results <- result{err: err}
 				run.linger(beluga, latest)
 			}
@@ -109,6 +112,12 @@ func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Messag
 		})
 		if stored != nil {
 			events, err = r.replay(stored)
+		}
+		if asked := run.pumping.Load(); r.opts.Stream && asked { // ⚑ also if a replay follows
+			events = slices.DeleteFunc(events, func(e agent.Event) bool { return e.Type != agent.EventDone })
+		}
+		if feed.close(); err != nil { // as of a loss that the release finds
+			events = nil
 		}
 		results <- result{events, codes.Of(run.op, err)}
 		limited, cancel := context.WithDeadline(context.Background(), latest)
@@ -123,11 +132,7 @@ func (r *Runner) turn(ctx context.Context, sessionID string, input schema.Messag
 			}
 		}
 	}()
-	first := <-results
-	if first.err != nil {
-		return nil, first.err
-	}
-	return first.events, nil
+	return results, nil
 }
 
 // underLease calls work under the session's lease, unless an answer to the message is stored. A Shutdown ends the
@@ -154,6 +159,11 @@ func (r *Runner) underLease(ctx context.Context, run *run, id string, work codes
 			run.lease, _ = r.locker.FromContext(ctx, key)
 			run.owns = !within
 			run.keeps = r.opts.KeepPartial && run.owns
+			_, inside := lockedmemory.Lease(waiting)
+			run.goesOn = r.opts.Stream && !r.opts.EndWithReader && run.owns && !inside // ⚑ the parent may be stopped
+			if err := waiting.Err(); err != nil && run.goesOn {
+				return err
+			}
 			if run.outer.has(run.lease) {
 				return codes.Invalid("a run of this session is around the call, and its Update would take back the " +
 					"inner turn: ask the inner agent without a run, or give it its own session")

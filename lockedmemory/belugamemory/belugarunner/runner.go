@@ -144,7 +144,7 @@ func isNil[T any](v T) bool {
 }
 
 // Run waits for the session, runs the agent on the input, and yields the events after the turn is stored
-// and the session is free, or one error. A session that does not exist is created with this ID. An empty ID
+// and the session is free, or one error. With Options.Stream, it yields each event at once. A session that does not exist is created with this ID. An empty ID
 // fails with distlock.ErrInvalidKey. The tenant of ctx owns the session.
 //
 // If the session cannot be stored, Run yields the error and no event. An error of another service that is
@@ -171,14 +171,29 @@ func isNil[T any](v T) bool {
 // belugamemory.ErrShuttingDown and distlock.ErrClosed.
 func (r *Runner) Run(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
-		events, err := r.turn(ctx, sessionID, input)
+		reader, leave := context.WithCancel(ctx)
+		defer leave()
+		feed := newFeed()
+		defer feed.leave()
+		results, err := r.start(reader, sessionID, input, feed)
 		if err != nil {
 			yield(agent.Event{}, codes.Of(opRun, err))
 			return
 		}
-		for _, event := range events {
-			if !yield(event, nil) {
-				return
+		for ended := false; !ended; {
+			var last result
+			select {
+			case <-feed.more:
+			case last = <-results:
+				ended = true
+			}
+			for _, event := range append(feed.take(), last.events...) {
+				if !yield(event, nil) {
+					return
+				}
+			}
+			if last.err != nil {
+				yield(agent.Event{}, codes.Of(opRun, last.err))
 			}
 		}
 	}

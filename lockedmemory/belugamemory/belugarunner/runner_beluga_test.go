@@ -69,6 +69,32 @@ func TestNew_L_agentsOfBeluga(t *testing.T) {
 	}
 }
 
+// A team of Beluga is streamed, and stopped while its second member works. A repetition gets the first one's answer.
+func TestStop_O_onBeluga_team(t *testing.T) {
+	both(t, func(t *testing.T, deaf bool) {
+		synctest.Test(t, func(t *testing.T) {
+			slow := newThinks()
+			member := agent.New("own", agent.WithPlanner(planner(func(ctx context.Context, input string) (string, error) {
+				if !deaf {
+					close(slow.goOn)
+					defer func() { <-ctx.Done() }()
+				}
+				return slow.agent(ctx, input)
+			})))
+			team := runtime.NewTeam(runtime.WithAgents(answers(echo), member))
+			r := newKeeper(t, team, belugarunner.Options{Stream: true})
+			ended := begins(t, r, "s", named("1", "q"))
+			<-slow.begun
+			must(t, r.StopSession(t.Context(), "s", time.Second))
+			(<-ended).is(t, "text:answer to q done: done:answer to q(stopped)")
+			tells(t, r, "s", named("1", "q"), replayed+"(stopped)")
+			if deaf {
+				close(slow.goOn)
+			}
+		})
+	})
+}
+
 // A hook of Beluga refuses the call of a tool without an event.
 func TestHistory_onBeluga_hooks(t *testing.T) {
 	m := &asked{}

@@ -53,6 +53,9 @@ func (a watchedAgent) Stream(ctx context.Context, input string, opts ...agent.Op
 				if it.event.Type == agent.EventText {
 					text += it.event.Text
 				}
+				if r.opts.Stream && it.err == nil && it.event.Type != agent.EventDone {
+					r.feed.add(it.event) // ⚑ here, not in the pump: a reader would see what a cut does not store
+				}
 				if some = true; !yield(it.event, it.err) {
 					<-r.pumped
 					return
@@ -108,27 +111,35 @@ func (r *run) wasAsked() bool {
 	return r.keeps && context.Cause(r.lease.Context()) == distlock.ErrInterrupted
 }
 
-// afterAsk returns the context of the worker of a run that keeps its events. It ends with that of the caller, and
-// with the lease. ⚑ An ask does not end it, or plugins would not see the events: it then lasts as the lease.
-func (r *run) afterAsk(work, caller context.Context) (context.Context, func()) {
+// detached returns the context of the worker of a run that keeps its events, or goes on without its reader. It ends
+// with the lease, and with the reader, or at the latest time after the reader has left. ⚑ The ask of a run that keeps
+// its events does not end it, or plugins would not see them: it then lasts as the lease.
+func (r *run) detached(work, reader context.Context, latest time.Time, results chan<- result) (context.Context, func()) {
 	ended, end := context.WithCancelCause(context.WithoutCancel(work))
 	ctx, cancel := ended, context.CancelFunc(func() {})
-	if at, ok := work.Deadline(); ok {
+	if at, ok := work.Deadline(); ok && !r.goesOn {
 		ctx, cancel = context.WithDeadline(ended, at)
 	}
-	context.AfterFunc(caller, func() {
-		if caller.Err() != context.DeadlineExceeded { // that of ctx says so
-			end(context.Cause(caller))
+	until := func(at time.Time) {
+		select {
+		case <-time.After(time.Until(at)):
+		case <-ctx.Done():
 		}
+	}
+	stays := context.AfterFunc(reader, func() {
+		if r.goesOn {
+			results <- result{err: reader.Err()}
+			until(latest)
+		} else if reader.Err() == context.DeadlineExceeded { // that of ctx says so
+			return
+		}
+		end(reader.Err())
 	})
 	context.AfterFunc(r.lease.Context(), func() {
 		if r.wasAsked() {
-			select {
-			case <-time.After(time.Until(r.lease.Deadline())):
-			case <-ctx.Done():
-			}
+			until(r.lease.Deadline())
 		}
 		end(context.Cause(r.lease.Context()))
 	})
-	return ctx, func() { cancel(); end(nil) }
+	return ctx, func() { stays(); cancel(); end(nil) }
 }
