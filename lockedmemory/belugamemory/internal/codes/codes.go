@@ -40,6 +40,7 @@ var All = []struct {
 	{distlock.ErrInvalidOption, core.ErrInvalidInput, "invalid configuration"},
 	{sessionstore.ErrIDConflict, core.ErrInvalidInput, "not stored"},
 	{lockedmemory.ErrInvalidID, core.ErrInvalidInput, "not stored"},
+	{lockedmemory.ErrInboxFull, core.ErrTimeout, "the inbox is full"},
 	{sessionstore.ErrTooLarge, core.ErrInvalidInput, "not stored"},
 	{sessionstore.ErrFull, core.ErrInvalidInput, "not replaced"},
 	{sessionstore.ErrCodec, core.ErrInvalidInput, "a message cannot be stored"},
