@@ -32,7 +32,7 @@ func Announce(ctx context.Context) context.Context {
 	return context.WithValue(ctx, announcedKey{}, true)
 }
 
-// Withdraw returns a context that is none of [Announce], for a write that is not the last.
+// Withdraw undoes [Announce]: the write of the context is not the last.
 func Withdraw(ctx context.Context) context.Context {
 	return context.WithValue(ctx, announcedKey{}, false)
 }

@@ -144,8 +144,9 @@ func isNil[T any](v T) bool {
 }
 
 // Run waits for the session, runs the agent on the input, and yields the events after the turn is stored
-// and the session is free, or one error. With Options.Stream, it yields each event at once. A session that does not exist is created with this ID. An empty ID
-// fails with distlock.ErrInvalidKey. The tenant of ctx owns the session.
+// and the session is free, or one error. With Options.Stream, it yields each event at once. A session that does
+// not exist is created with this ID. An empty ID fails with distlock.ErrInvalidKey. The tenant of ctx owns the
+// session.
 //
 // If the session cannot be stored, Run yields the error and no event. An error of another service that is
 // no core.Error, or has a retryable code, gets the code [belugamemory.ErrOutcomeUnknown]. An error that a
@@ -219,8 +220,8 @@ func (r *Runner) begin() error {
 // StopSession ends the run of a session, in any process, and the runs that wait for it: they yield
 // distlock.ErrInterrupted, or lockedmemory.ErrStopped for a message with an ID, which is never answered. With
 // Options.KeepPartial, the run stores its events so far, within the grace, and yields them. Nothing of the runs is
-// stored after StopSession has returned nil. A run that ignores its context ends at once, too. The context ends at once with Options.Interruptible, else at
-// the next renewal. StopSession waits for the end of the run, at most the grace: with a grace of 0, the store
+// stored after StopSession has returned nil. A run that ignores its context ends at once, too. The context ends
+// at once with Options.Interruptible, else at the next renewal. StopSession waits for the end of the run, at most the grace: with a grace of 0, the store
 // refuses the run.
 //
 // With Options.SessionService, the grace must be enough for the run to end. Otherwise StopSession fails with
