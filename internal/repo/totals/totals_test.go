@@ -12,7 +12,7 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 67928,
+	"lines of tests": 67948,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13801,
 	"words of README.md and docs": 42891,
 	"words of CONTRIBUTING.md":    806,

@@ -327,6 +327,14 @@ var storeRows = func() (rows []row) {
 			}
 			s.judge()
 		}},
+		row{name: "once", covers: "LockedMemory.Once", run: func(s *scene) {
+			s.sweep(s.ctx, func(ctx context.Context) error { return s.save(ctx, once{s.faulty.memory}, secret) })
+			if s.err != nil { // the repetition stores it once
+				s.maybe = nil
+				s.must(s.save(s.ctx, once{s.sound.memory}, secret))
+			}
+			s.judge()
+		}},
 		row{name: "submit", covers: "LockedMemory.Put Store.Put LockedMemory.AnswerAll Store.AppendAll", run: func(s *scene) {
 			s.sweep(s.ctx, func(ctx context.Context) error { return s.save(ctx, submitter{s.faulty.memory}, secret) })
 			if s.err != nil { // it was pending, or the repetition puts it
@@ -493,6 +501,18 @@ type answerer struct {
 func (a answerer) Save(ctx context.Context, input, output string) error {
 	_, err := a.memory.Answer(ctx, secret+"-id", input, func(context.Context) ([]string, error) {
 		return []string{output}, nil
+	})
+	return err
+}
+
+// once is a memory whose Save is a Once.
+type once struct {
+	memory *lockedmemory.LockedMemory[string, string]
+}
+
+func (o once) Save(ctx context.Context, input, output string) error {
+	_, err := o.memory.Once(ctx, secret+"-id", func(ctx context.Context) error {
+		return o.memory.SaveOnce(ctx, secret+"-id", input, output)
 	})
 	return err
 }
