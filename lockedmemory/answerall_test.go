@@ -139,7 +139,7 @@ func (s *stoppable) puts(t *testing.T, ids string) {
 	}
 }
 
-// What is decided is returned, and the function gets the rest. A second call, in another order, finds all.
+// Decided questions have their answers, and the function gets the others. A second call, in another order, finds all.
 func TestAnswerAll_O_known(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStoppable(t)

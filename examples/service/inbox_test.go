@@ -9,8 +9,8 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-// The command of the page. An instance dies in its answer, and its clients do not come back. The next instance
-// answers what was accepted, once.
+// The command of the page. An instance dies in its answer, and its clients do not come back. The next
+// instance answers the accepted messages once.
 func TestService_inbox_deadInstance(t *testing.T) {
 	lock := servers.SharedRedis(t).URL()
 	flags := flagsWith(t, "-inbox", "-lock", lock, "-ttl", "1s")

@@ -92,9 +92,9 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// A process dies at each of its requests of a Submit, on the way there or back, while another one submits the same
-// question, or its own. Then a third one sweeps. A question whose Put was accepted is answered once, others at
-// most once. All callers get what is stored. Nothing is left.
+// A process dies at each request of its Submit, before or after it. Another process submits the same question,
+// or its own. Then a third one sweeps. An accepted question is answered once, others at most once. All callers
+// get the stored answer, and no question is pending.
 func TestSubmit_killed(t *testing.T) {
 	redis.SetLogger(silent{})
 	t.Run("memory", func(t *testing.T) {
@@ -306,7 +306,7 @@ func patiently(t *testing.T, do func() error) {
 	}
 }
 
-// judge compares what is stored with what the callers have got. left is 1 if a question is pending. In a Cluster, a
+// judge compares the stored answers with those of the callers. left is 1 if a question is pending. In a Cluster, a
 // Sweep may have removed the session from the index before a Put that no caller knows to be accepted.
 func (s *submitted) judge(t *testing.T, memory *lockedmemory.LockedMemory[string, string]) (several, left int) {
 	ctx := lockedmemory.WithSession(t.Context(), s.session)
