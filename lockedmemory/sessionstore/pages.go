@@ -52,7 +52,8 @@ func (r *pageReader) pages(req storedriver.Read, limit int) iter.Seq[[]storedriv
 			}
 			if !r.paged {
 				r.noteFirst(page)
-			} else if r.err = r.changed(page, false); r.err != nil {
+			}
+			if r.err = r.changed(page, page.Changed); r.err != nil {
 				return
 			}
 			r.size = max(r.size/4, leastSize)
@@ -81,10 +82,10 @@ func (r *pageReader) noteFirst(page storedriver.Page) {
 	r.minFence = r.driver.Retention().Since(page.Mark.Fence)
 }
 
-// changed returns an error if a page lacks entries, or does not belong to the pages before: the history was
+// changed returns an error if a page is not whole, or does not belong to the pages before: the history was
 // replaced or cleared, or the last entry read was trimmed, perhaps with a part of its turn that was not read.
-func (r *pageReader) changed(page storedriver.Page, lacks bool) error {
-	if lacks || page.Revision != r.revision || r.lastRead != (lockedmemory.Place{}) && r.lastRead.Compare(page.Oldest) < 0 {
+func (r *pageReader) changed(page storedriver.Page, torn bool) error {
+	if torn || page.Revision != r.revision || r.lastRead != (lockedmemory.Place{}) && r.lastRead.Compare(page.Oldest) < 0 {
 		return fmt.Errorf("%w: %s: while it was read, it was cleared, replaced or trimmed: begin again", ErrChanged, r.op)
 	}
 	return nil

@@ -37,8 +37,9 @@ func (s *sessions) read(ctx context.Context, r storedriver.Read) (page storedriv
 		load := s.scripts.load.Command(ctx, keys, args...)
 		add(load, func() (err error) { page.Verdict, _, err = parseVerdict(load.Cmd); return err })
 	}
-	// ⚑ The revision is read before the first page, and after each later one.
-	mark := redis.NewCmd(ctx, "get", k.mark)
+	// ⚑ The revision is read before the first page, and after each later one. A first page that is read backward
+	// may lack pinned entries: they are those of its moment if the revision behind it is the same.
+	mark, behind := redis.NewCmd(ctx, "get", k.mark), redis.NewCmd(ctx, "get", k.mark)
 	if !r.Next {
 		add(mark, func() error { return parseMark(&page, mark) })
 	}
@@ -68,8 +69,16 @@ func (s *sessions) read(ctx context.Context, r storedriver.Read) (page storedriv
 		oldest := redis.NewCmd(ctx, "xrange", k.log, "-", "+", "count", 1+len(r.Pinned))
 		add(oldest, func() (err error) { page.Oldest, err = firstPlace(oldest, r.Pinned); return err })
 	}
-	if r.Next {
+	switch {
+	case r.Next:
 		add(mark, func() error { return parseMark(&page, mark) })
+	case r.Backward:
+		add(behind, func() error {
+			var after storedriver.Page
+			err := parseMark(&after, behind)
+			page.Changed = after.Revision != page.Revision
+			return err
+		})
 	}
 	if err := s.redis.Send(ctx, k.log, cmds...); err != nil {
 		return page, err

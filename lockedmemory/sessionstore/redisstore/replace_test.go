@@ -19,6 +19,7 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/redisstore"
 )
 
 // places returns the places of the history.
@@ -111,6 +112,34 @@ func TestForward_O_replacedAmidPage_whole(t *testing.T) {
 				t.Errorf("page %d, from %d, called %t: %v, %q", page, begin, called.Load(), failed, read)
 			}
 		}
+	}
+}
+
+// Between the mark and the entries of a Load with a Window, all of the history becomes a summary, and new
+// exchanges leave no room for it. The Load returns one of the two histories.
+func TestLoad_O_replacedAmidPage_whole(t *testing.T) {
+	t.Parallel()
+	proxy := faultnet.New(t, servers.SharedServer().Addr())
+	r, writer := newRig(t, proxy), newRig(t)
+	save := func(ctx context.Context, text string) {
+		for range 6 {
+			must(t, writer.memory.Save(ctx, text, text))
+		}
+	}
+	save(t.Context(), "old")
+	all := writer.places(t)
+	summary := exchange("summary")
+	summary.Pinned = true
+	called := writer.amid(proxy, "get", func() {
+		must(t, writer.memory.Replace(t.Context(), all[0], all[5], summary))
+		save(t.Context(), "new")
+	})
+	view, err := redisstore.New(r.client, lockedmemory.FixedKey(r.key), sessionstore.JSON[string]{}, nil,
+		&sessionstore.Options{Window: 1})
+	must(t, err)
+	got, err := view.Load(t.Context(), "")
+	if want := []string{"summary", "new", "new"}; err != nil || !called.Load() || !slices.Equal(got, want) {
+		t.Errorf("called %t: %v, %q, want %q", called.Load(), err, got, want)
 	}
 }
 

@@ -451,7 +451,7 @@ func TestMarks_O_unknownForm_refusesEachCall(t *testing.T) {
 // amid calls f once: between a command about a session and the XRANGE of a pipeline, whichever comes first.
 func (r *rig) amid(proxy *faultnet.Proxy, command string, f func()) (called *atomic.Bool) {
 	called = new(atomic.Bool)
-	is, ofSession, reads := faultnet.Containing("\r\n"+command+"\r\n"), faultnet.Containing("session:{"), faultnet.Containing("xrange")
+	is, ofSession, reads := faultnet.Containing("\r\n"+command+"\r\n"), faultnet.Containing("session:{"), faultnet.Containing("range\r\n")
 	executed := func(command string) string {
 		_, stats, _ := strings.Cut(r.client.Info(context.Background(), "commandstats").Val(), "cmdstat_"+command+":calls=")
 		calls, _, _ := strings.Cut(stats, ",")

@@ -269,6 +269,8 @@ type Page struct {
 	// Revision changes with each Replace, Fork and Clear. It is that of the moment of the entries or
 	// before, and with Read.Next of that moment or later.
 	Revision int64
+	// Changed says that the entries and Pinned may be of two moments. The caller begins again.
+	Changed bool
 	// Pinned are the places of the pinned entries, in order, as of Revision. It may have places of a session
 	// that has expired since.
 	Pinned []lockedmemory.Place
