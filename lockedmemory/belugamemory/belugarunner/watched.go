@@ -105,7 +105,7 @@ func (a watchedAgent) pump(ctx context.Context, input string, opts []agent.Optio
 	close(a.run.pumped)
 }
 
-// wasAsked reports whether a run that keeps its events was asked to end. ⚑ The lease says so: the context of a run
+// wasAsked reports whether a run that keeps its events was asked to end. The lease says so: the context of a run
 // inside another one also ends with a stop of that.
 func (r *run) wasAsked() bool {
 	return r.keeps && context.Cause(r.lease.Context()) == distlock.ErrInterrupted
