@@ -40,8 +40,8 @@ deps: ## Make sure the servers that the tests start are installed
 	@scripts/deps.sh
 
 # make test leaves out these packages and the tests of these names. They look for the unexpected,
-# show recipes, rehearse a release, need several servers, break their server, or show that tests of an
-# application can use miniredis. make test-all runs just those.
+# show recipes, rehearse a release, need several servers, break their server, compile all mutants, or show that
+# tests of an application can use miniredis. make test-all runs just those.
 PROGRAMS := examples/recipes internal/repo/release internal/test/privacy examples/flocklock
 MEASURING := internal/test/campaign internal/test/sweeps
 EXPLORING := $(PROGRAMS) $(MEASURING)
@@ -49,7 +49,7 @@ WORDS := [Ss]entinel|[Cc]luster|[Pp]gBouncer|[Ss]tandby|[Rr]edlock[35]|_ownServe
 # Cases of the suite of stores that do not depend on where the locks are. make test runs them
 # where the locks are beside.
 ELSEWHERE := O_answer|O_append|O_cursors|O_fork|O_ids|O_limits|O_maxAge|O_pinned|O_replace|answer|entries|ids_|idle|max|pages|pinned|queries|sessions|badInput
-SEVERAL := $(WORDS)|^TestFaults$$/^(sentinel|cluster|postgres|standby|redlock[35])$$|^TestTopology/^(sentinel|cluster)$$|^TestOpen_tls/^(sentinel|cluster)$$|^TestConformance$$/^5Nodes$$|^TestConformance_locksElsewhere$$/^($(ELSEWHERE))
+SEVERAL := $(WORDS)|^TestFaults$$/^(sentinel|cluster|postgres|standby|redlock[35])$$|^TestTopology/^(sentinel|cluster)$$|^TestOpen_tls/^(sentinel|cluster)$$|^TestConformance$$/^5Nodes$$|^TestConformance_locksElsewhere$$/^($(ELSEWHERE))|^TestMutants_compile$$
 
 # make check vets. A linker that leaves the tables of debuggers out is sooner done. No goroutine outlives the
 # tests of a package, so the race detector need not wait a second for it.
@@ -75,7 +75,7 @@ test: deps ## Run the tests of each package with the race detector, on one Redis
 test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, quorums, PgBouncer, a standby, random faults, Beluga's contract, dashboards, each benchmark once
 	@scripts/deps.sh prometheus
 	$(GOTEST) $(AT_ONCE) -run '$(SEVERAL)' $(SPREAD)
-	go test -vet=off -count=1 -run '$(SEVERAL)' ./internal/repo/docs
+	go test -vet=off -count=1 -run '$(SEVERAL)' ./internal/repo/docs ./internal/repo/mutants
 	@# Programs wait more than they work. The others measure how soon things happen, so each has the machine to itself.
 	$(GOTEST) -p 2 $(PROGRAMS:%=./%/...)
 	$(GOTEST) -p 1 $(MEASURING:%=./%/...)
@@ -117,7 +117,8 @@ bench: deps ## Compare with other lock libraries, in one run; FLAGS=-quick: a sh
 
 .PHONY: microbench
 microbench: deps ## Run the benchmarks of the drivers that need no comparison; FLAGS="-benchtime 1x"
-	go test -vet=off -ldflags=-w -run '^$$' -bench . $(FLAGS) $$(grep -rl --include='*_test.go' '^func Benchmark' distlock lockedmemory | sed 's,^\(.*\)/.*,./\1,' | sort -u)
+	go test -vet=off -ldflags=-w -run '^$$' -bench . $(FLAGS) $$(grep -rl --include='*_test.go' --exclude-dir=belugamemory '^func Benchmark' distlock lockedmemory | sed 's,^\(.*\)/.*,./\1,' | sort -u)
+	$(CONTRACT) go test -vet=off -ldflags=-w -run '^$$' -bench . $(FLAGS) ./lockedmemory/belugamemory/belugarunner
 
 .PHONY: fuzz
 fuzz: ## Look for names, replies, messages and entries that break the drivers, FUZZTIME (1m) each
