@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,61 +21,116 @@ import (
 // newAgent makes an agent with a tool, whose model gets up to 4000 tokens of the chat. Any other
 // llm.ChatModel can stand in the place of the scripted one.
 func newAgent(delay time.Duration) agent.Agent {
-	model := belugarunner.History(scripted{delay})
-	return agent.New("assistant", agent.WithLLM(model), agent.WithTools([]tool.Tool{
+	model := belugarunner.History(pieces{scripted{delay: delay}})
+	return writing{agent.New("assistant", agent.WithLLM(model), agent.WithTools([]tool.Tool{
 		tool.NewFuncTool("order", "Tells when an order arrives", arrival),
-	}))
+	}))}
+}
+
+// writing is an agent whose text comes in the pieces of its model. An agent of Beluga 2.13.2 sends one text for
+// each answer of the model.
+type writing struct{ agent.Agent }
+
+type pieceKey struct{}
+
+func (a writing) Stream(ctx context.Context, input string, opts ...agent.Option) iter.Seq2[agent.Event, error] {
+	return func(yield func(agent.Event, error) bool) {
+		inPieces := false
+		ctx := context.WithValue(ctx, pieceKey{}, func(text string) {
+			inPieces = true
+			yield(agent.Event{Type: agent.EventText, AgentID: a.ID(), Text: text}, nil)
+		})
+		a.Agent.Stream(ctx, input, opts...)(func(event agent.Event, err error) bool {
+			return inPieces && event.Type == agent.EventText || yield(event, err)
+		})
+	}
+}
+
+// pieces is a model that gives its text to the agent while it writes.
+type pieces struct{ llm.ChatModel }
+
+func (m pieces) Generate(ctx context.Context, messages []schema.Message, opts ...llm.GenerateOption) (*schema.AIMessage, error) {
+	text, calls := "", []schema.ToolCall(nil)
+	for chunk, err := range m.Stream(ctx, messages, opts...) {
+		if err != nil {
+			return nil, err
+		}
+		if write, ok := ctx.Value(pieceKey{}).(func(string)); ok && chunk.Delta != "" {
+			write(chunk.Delta)
+		}
+		text, calls = text+chunk.Delta, append(calls, chunk.ToolCalls...)
+	}
+	answer := schema.NewAIMessage(text)
+	answer.ToolCalls = calls
+	return answer, nil
+}
+
+func (m pieces) BindTools(tools []schema.ToolDefinition) llm.ChatModel {
+	return pieces{m.ChatModel.BindTools(tools)}
 }
 
 type order struct {
 	ID string `json:"id" description:"The number of the order" required:"true"`
 }
 
-func arrival(ctx context.Context, o order) (*tool.Result, error) {
-	progress(ctx, "looking for order "+o.ID)
-	return tool.TextResult("Order " + o.ID + " arrives on Friday."), nil
+func arrival(_ context.Context, o order) (*tool.Result, error) {
+	return tool.TextResult(fmt.Sprintf("Order %s arrives on Friday, says instance %d.", o.ID, os.Getpid())), nil
 }
 
 // scripted is a model that calls the tool for a question with a number, and repeats its result. For
 // a question about "that order" it repeats the last result of the chat.
-type scripted struct{ delay time.Duration }
+type scripted struct {
+	llm.ChatModel // nil: pieces does not use Generate
+	delay         time.Duration
+}
 
-var number = regexp.MustCompile(`\d+`)
+var (
+	number = regexp.MustCompile(`\d+`)
+	word   = regexp.MustCompile(` ?[^ ]+`)
+)
 
-func (m scripted) Generate(ctx context.Context, messages []schema.Message, _ ...llm.GenerateOption) (*schema.AIMessage, error) {
-	select {
-	case <-time.After(m.delay):
-	case <-ctx.Done(): // the client is gone, or the lease is lost
-		return nil, context.Cause(ctx)
+// Stream waits before each call and each word.
+func (m scripted) Stream(ctx context.Context, messages []schema.Message, _ ...llm.GenerateOption) iter.Seq2[schema.StreamChunk, error] {
+	return func(yield func(schema.StreamChunk, error) bool) {
+		for _, chunk := range respond(messages) {
+			select {
+			case <-time.After(m.delay):
+			case <-ctx.Done(): // the run was stopped, or the lease is lost
+				yield(schema.StreamChunk{}, context.Cause(ctx))
+				return
+			}
+			if !yield(chunk, nil) {
+				return
+			}
+		}
 	}
+}
+
+func respond(messages []schema.Message) []schema.StreamChunk {
 	switch last := messages[len(messages)-1].(type) {
 	case *schema.ToolMessage:
-		return schema.NewAIMessage(last.Text()), nil
+		return words(last.Text())
 	case *schema.HumanMessage:
 		if strings.Contains(last.Text(), "that order") {
 			for _, earlier := range slices.Backward(messages) {
 				if result, ok := earlier.(*schema.ToolMessage); ok {
-					return schema.NewAIMessage(result.Text()), nil
+					return words(result.Text())
 				}
 			}
 		}
 		if id := number.FindString(last.Text()); id != "" {
-			return &schema.AIMessage{ToolCalls: []schema.ToolCall{{ID: "call-1", Name: "order", Arguments: fmt.Sprintf(`{"id":%q}`, id)}}}, nil
+			call := schema.ToolCall{ID: "call-1", Name: "order", Arguments: fmt.Sprintf(`{"id":%q}`, id)}
+			return []schema.StreamChunk{{ToolCalls: []schema.ToolCall{call}}}
 		}
 	}
-	return schema.NewAIMessage("Which order?"), nil
+	return words("Which order?")
 }
 
-// Stream is not called: the planner of the agent uses Generate.
-func (m scripted) Stream(ctx context.Context, messages []schema.Message, _ ...llm.GenerateOption) iter.Seq2[schema.StreamChunk, error] {
-	return func(yield func(schema.StreamChunk, error) bool) {
-		answer, err := m.Generate(ctx, messages)
-		if err != nil {
-			yield(schema.StreamChunk{}, err)
-			return
-		}
-		yield(schema.StreamChunk{Delta: answer.Text(), FinishReason: "stop"}, nil)
+func words(text string) (chunks []schema.StreamChunk) {
+	for _, w := range word.FindAllString(text, -1) {
+		chunks = append(chunks, schema.StreamChunk{Delta: w})
 	}
+	return chunks
 }
 
 func (m scripted) BindTools([]schema.ToolDefinition) llm.ChatModel { return m }

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,15 +22,17 @@ import (
 
 // balancer starts two instances, and each of them again after its death.
 type balancer struct {
+	flags     []string        // of each instance
 	addresses [2]atomic.Value // a string
-	listened  atomic.Bool     // an instance has
+	processes [2]atomic.Pointer[os.Process]
+	listened  atomic.Bool // an instance has
 	requests  atomic.Uint64
 	stop      func()
 }
 
 // startInstances calls giveUp if an instance has ended three times, and none has listened: a flag is wrong.
-func startInstances(giveUp func(error)) *balancer {
-	b := &balancer{}
+func startInstances(flags []string, giveUp func(error)) *balancer {
+	b := &balancer{flags: flags}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for i := range b.addresses {
@@ -58,7 +61,7 @@ func (b *balancer) instance(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(program, append(os.Args[1:], "-instance")...)
+	cmd := exec.Command(program, b.flags...)
 	cmd.Stderr = os.Stderr
 	input, err := cmd.StdinPipe()
 	if err != nil {
@@ -71,6 +74,7 @@ func (b *balancer) instance(ctx context.Context, i int) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+	b.processes[i].Store(cmd.Process)
 	defer context.AfterFunc(ctx, func() { _ = input.Close() })()
 	if address, err := bufio.NewReader(output).ReadString('\n'); err == nil {
 		b.addresses[i].Store(strings.TrimSpace(address))
@@ -78,8 +82,6 @@ func (b *balancer) instance(ctx context.Context, i int) error {
 	}
 	return cmd.Wait()
 }
-
-var errNoInstance = errors.New("no instance accepts a connection")
 
 // dial connects to the next instance that accepts a connection.
 func (b *balancer) dial(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -92,46 +94,31 @@ func (b *balancer) dial(ctx context.Context, network, _ string) (net.Conn, error
 			return conn, nil
 		}
 	}
-	return nil, errNoInstance
+	return nil, errors.New("no instance accepts a connection")
 }
 
-// handler never sends a message twice: a dead instance may have stored it.
+// handler never sends a message twice: its client does, under its ID. ⚑ The stream of a dead instance breaks off.
 func (b *balancer) handler() http.Handler {
-	return &httputil.ReverseProxy{
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /instances/{pid}/kill", b.kill)
+	mux.Handle("/", &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: "instance"}) },
 		Transport: &http.Transport{DialContext: b.dial, DisableKeepAlives: true},
-		ModifyResponse: func(r *http.Response) error {
-			if r.Header.Get("Content-Type") == "text/event-stream" {
-				r.Body = &brokenOff{ReadCloser: r.Body}
-			}
-			return nil
-		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			if !errors.Is(err, errNoInstance) {
-				http.Error(w, gone, http.StatusBadGateway)
-				return
-			}
+		ErrorLog:  log.New(io.Discard, "", 0), // the log has the ends of instances
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, errNoInstance.Error()+": send the message again", http.StatusServiceUnavailable)
+			http.Error(w, "no instance answers: send the message again, under its ID", http.StatusServiceUnavailable)
 		},
-	}
+	})
+	return mux
 }
 
-const gone = "the instance is gone, and the message may be stored: look at the chat before you send it again"
-
-// brokenOff ends a stream of events that breaks off with an event of its own.
-type brokenOff struct {
-	io.ReadCloser
-	last io.Reader
-}
-
-func (b *brokenOff) Read(p []byte) (int, error) {
-	if b.last != nil {
-		return b.last.Read(p)
+// kill ends an instance by SIGKILL, so that the page and the tour can show it.
+func (b *balancer) kill(w http.ResponseWriter, r *http.Request) {
+	for i := range b.processes {
+		if p := b.processes[i].Load(); p != nil && strconv.Itoa(p.Pid) == r.PathValue("pid") && p.Kill() == nil {
+			return
+		}
 	}
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
-		b.last, err = strings.NewReader("\n\nevent: error\ndata: \""+gone+"\"\n\n"), nil
-	}
-	return n, err
+	http.Error(w, "there is no such instance", http.StatusNotFound)
 }

@@ -3,6 +3,7 @@ module github.com/belugalock/belugalock/examples/beluga
 go 1.25.7
 
 require (
+	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/belugalock/belugalock v0.0.0-00010101000000-000000000000
 	github.com/belugalock/belugalock/lockedmemory/belugamemory v0.0.0-00010101000000-000000000000
 	github.com/lookatitude/beluga-ai/v2 v2.13.2
@@ -23,6 +24,7 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/redis/go-redis/v9 v9.22.0 // indirect
+	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.46.0 // indirect
 	go.opentelemetry.io/otel/exporters/stdout/stdouttrace v1.45.0 // indirect

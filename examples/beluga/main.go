@@ -16,9 +16,11 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/trace"
@@ -33,15 +35,17 @@ var usage string
 type settings struct {
 	listen, server, otlp string
 	ttl, delay           time.Duration
+	tour                 bool
 }
 
 func main() {
 	var s settings
 	flag.StringVar(&s.listen, "listen", "localhost:8080", "")
-	flag.StringVar(&s.server, "server", "redis://localhost:6379", "")
+	flag.StringVar(&s.server, "server", "", "")
 	flag.StringVar(&s.otlp, "otlp", "", "")
 	flag.DurationVar(&s.ttl, "ttl", 2*time.Second, "")
-	flag.DurationVar(&s.delay, "model-delay", time.Second, "")
+	flag.DurationVar(&s.delay, "model-delay", 400*time.Millisecond, "")
+	flag.BoolVar(&s.tour, "tour", false, "")
 	instance := flag.Bool("instance", false, "") // the balancer starts its instances with this flag
 	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage) }
 	flag.Parse()
@@ -72,7 +76,10 @@ func answer(s settings) error {
 	if err != nil {
 		return err
 	}
-	runner, err := belugarunner.New(newAgent(s.delay), s.server, &belugarunner.Options{TTL: s.ttl, Observer: observer})
+	opts := belugarunner.WithStream()
+	opts.TTL, opts.Observer = s.ttl, observer
+	opts.Interruptible, opts.KeepPartial = true, true // a stop takes effect at once, and keeps the text until then
+	runner, err := belugarunner.New(newAgent(s.delay), s.server, opts)
 	if err != nil {
 		return err
 	}
@@ -90,16 +97,34 @@ func answer(s settings) error {
 
 // balance starts the instances and sends each request to one of them.
 func balance(s settings) error {
+	if s.server == "" {
+		redis, err := miniredis.Run()
+		if err != nil {
+			return err
+		}
+		defer redis.Close()
+		redis.ClockTTL(true) // or no lock would ever expire
+		s.server = "redis://" + redis.Addr()
+	}
 	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, giveUp := context.WithCancelCause(interrupted)
-	b := startInstances(giveUp)
+	b := startInstances(append(os.Args[1:], "-instance", "-server", s.server), giveUp)
 	defer b.stop()
-	err := serve(ctx, s.listen, b.handler(), func(address string) { log.Printf("listening on http://%s", address) })
-	if interrupted.Err() == nil {
-		err = cmp.Or(context.Cause(ctx), err)
+	var touring sync.WaitGroup
+	var toured error
+	err := serve(ctx, s.listen, b.handler(), func(address string) {
+		log.Printf("listening on http://%s", address)
+		if s.tour {
+			touring.Go(func() { toured = tour(ctx, "http://"+address, os.Stdout); giveUp(nil) })
+		}
+	})
+	giveUp(err) // the first call counts
+	touring.Wait()
+	if why := context.Cause(ctx); interrupted.Err() == nil && why != context.Canceled {
+		err = why
 	}
-	return err
+	return cmp.Or(toured, err)
 }
 
 // serve answers requests until ended, and then those that have begun.

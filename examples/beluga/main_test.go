@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
 
@@ -43,7 +43,8 @@ func TestMain(m *testing.M) {
 type program struct {
 	cmd     *exec.Cmd
 	address string
-	log     strings.Builder // until ended
+	out     strings.Builder // until ended, as the log
+	log     strings.Builder
 	ended   chan struct{}
 }
 
@@ -54,6 +55,7 @@ func start(t *testing.T, args ...string) *program {
 	must(t, err)
 	p := &program{cmd: exec.Command(self, append([]string{"-listen", "127.0.0.1:0"}, args...)...), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), asProgram+"=yes", "GORACE=atexit_sleep_ms=0")
+	p.cmd.Stdout = &p.out
 	output, err := p.cmd.StderrPipe()
 	must(t, err)
 	must(t, p.cmd.Start())
@@ -95,7 +97,7 @@ func serving(t *testing.T, args ...string) *program {
 	p := start(t, args...)
 	servers.Await(t, time.Minute, "both instances answer", func() bool {
 		for range 2 {
-			if status, _ := p.get(t, "none"); status != http.StatusNotFound {
+			if status, _ := p.request(t, http.MethodGet, "none", ""); status != http.StatusNotFound {
 				return false
 			}
 		}
@@ -104,20 +106,15 @@ func serving(t *testing.T, args ...string) *program {
 	return p
 }
 
-func (p *program) get(t *testing.T, chat string) (int, string) {
-	t.Helper()
-	return p.request(t, http.MethodGet, chat, "")
-}
+// client is the client of a chat.
+func (p *program) client(chat string) client { return client{"http://" + p.address, "/chats/" + chat} }
 
-func (p *program) post(t *testing.T, chat, question string) (int, string) {
-	t.Helper()
-	return p.request(t, http.MethodPost, chat, question)
-}
-
+// request sends a question under itself as its ID.
 func (p *program) request(t *testing.T, method, chat, question string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+p.address+"/chats/"+chat, strings.NewReader(question))
 	must(t, err)
+	r.Header.Set(messageID, question)
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Error(err)
@@ -136,7 +133,7 @@ func TestReadme_commandsPrintTheirOutput(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("README.md")
 	must(t, err)
-	p := serving(t, "-server", servers.StartRedis(t).URL())
+	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "200ms")
 	script := "set -e\n"
 	var want []string // of each block
 	for _, block := range regexp.MustCompile("(?s)```(bash|output)\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
@@ -153,7 +150,7 @@ func TestReadme_commandsPrintTheirOutput(t *testing.T) {
 	printed, err := shell.Output()
 	must(t, err)
 	blocks := strings.Split(regexp.MustCompile(`instance \d+`).ReplaceAllString(string(printed), "instance 4711"), "end of block\n")
-	if len(want) != 6 || len(blocks) != 7 {
+	if len(want) != 8 || len(blocks) != 9 {
 		t.Fatalf("%d blocks have printed\n%s", len(want), printed)
 	}
 	for i, text := range want {
@@ -173,16 +170,16 @@ func TestService_messagesAtOnce_noneIsLost(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range messages {
 		all.Go(func() {
-			status, text := p.post(t, "1", fmt.Sprintf("Where is order %d?", i))
-			if status != http.StatusOK || !strings.HasSuffix(text, fmt.Sprintf("event: done\ndata: \"Order %d arrives on Friday.\"\n\n", i)) {
+			status, text := p.request(t, http.MethodPost, "1", fmt.Sprintf("Where is order %d?", i))
+			if status != http.StatusOK || !strings.Contains(text, fmt.Sprintf("event: done\ndata: {\"text\":\"Order %d arrives on Friday, ", i)) {
 				t.Errorf("message %d: %d, %s", i, status, text)
 			}
 		})
 	}
 	all.Wait()
-	_, text := p.get(t, "1")
+	_, text := p.request(t, http.MethodGet, "1", "")
 	for i := range messages {
-		if n := strings.Count(text, fmt.Sprintf("Where is order %d? → Order %d arrives on Friday.\n", i, i)); n != 1 {
+		if n := strings.Count(text, fmt.Sprintf("Where is order %d? → Order %d arrives on Friday, ", i, i)); n != 1 {
 			t.Errorf("message %d is stored %d times", i, n)
 		}
 	}
@@ -190,14 +187,12 @@ func TestService_messagesAtOnce_noneIsLost(t *testing.T) {
 
 func TestService_terminated_finishesItsAnswers(t *testing.T) {
 	t.Parallel()
-	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "500ms")
-	response, err := http.Post("http://"+p.address+"/chats/1", "text/plain", strings.NewReader("Where is order 7?"))
-	must(t, err) // the answer has begun: its first event is here
-	defer response.Body.Close()
-	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	text, err := io.ReadAll(response.Body)
-	if err != nil || !strings.Contains(string(text), "event: done\n") {
-		t.Errorf("%v, %s", err, text)
+	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "100ms")
+	r, err := p.client("1").send(t.Context(), http.MethodPost, "/chats/1", "1", "Where is order 7?", func(string) error {
+		return p.cmd.Process.Signal(syscall.SIGTERM)
+	})
+	if err != nil || r.Type != "done" {
+		t.Errorf("%v, %s", err, r.body)
 	}
 	<-p.ended
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
@@ -205,15 +200,163 @@ func TestService_terminated_finishesItsAnswers(t *testing.T) {
 	}
 }
 
-func TestService_redisDown_saysThatNothingIsStored(t *testing.T) {
+// The tour is each promise of this program, and fails if one is broken.
+func TestTour_isAsItShouldBe(t *testing.T) {
+	t.Parallel()
+	for _, server := range []string{servers.StartRedis(t).URL(), ""} { // "": the Redis in the program
+		t.Run("server="+server, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, "-server", server, "-tour", "-model-delay", "200ms")
+			<-p.ended
+			lines := strings.Split(strings.TrimSpace(p.out.String()), "\n")
+			if code := p.cmd.ProcessState.ExitCode(); code != 0 || len(lines) != 5 {
+				t.Errorf("the exit code is %d, and the output\n%s", code, &p.out)
+			}
+			for _, line := range lines {
+				if utf8.RuneCountInString(line) > 80 {
+					t.Errorf("too long for a terminal: %s", line)
+				}
+			}
+		})
+	}
+}
+
+// A service without any promise: each message is answered and stored again, whole, and without a stop.
+func TestTour_brokenService_isWrong(t *testing.T) {
+	t.Parallel()
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		question, _ := io.ReadAll(r.Body)
+		w.Header().Set("Instance", "4711")
+		if r.Method == http.MethodPost && len(question) > 0 {
+			const text = "event: text\ndata: {\"text\":\"instance 4711\"}\n\n"
+			fmt.Fprint(w, text, text, text, "event: done\ndata: {\"text\":\"instance 4711\"}\n\n")
+			return
+		}
+		for i := range 8 {
+			fmt.Fprintf(w, "Where is order %d? → instance 4711\n", i/2+1)
+		}
+	}))
+	t.Cleanup(broken.Close)
+	var out strings.Builder
+	err := tour(t.Context(), broken.URL, &out)
+	if n := strings.Count(out.String(), "WRONG: "); err == nil || n != 4 { // it does stream
+		t.Errorf("%v, %d lines are wrong:\n%s", err, n, &out)
+	}
+}
+
+// Two deliveries at once, and one later: one of them runs the agent, and has its pieces.
+func TestService_repeated_isAnsweredOnce(t *testing.T) {
+	t.Parallel()
+	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "20ms")
+	replies := make([]reply, 3)
+	deliver := func(i int) {
+		var err error
+		if replies[i], err = p.client("1").answer(t.Context(), "1", "Where is order 7?", nil); err != nil {
+			t.Error(err)
+		}
+	}
+	var all sync.WaitGroup
+	all.Go(func() { deliver(0) })
+	all.Go(func() { deliver(1) })
+	all.Wait()
+	deliver(2)
+	ran := 0
+	for _, r := range replies {
+		if r.Type != "done" || r.Text != replies[0].Text || r.Text == "" {
+			t.Errorf("the client got %s", r.body)
+		}
+		if r.pieces > 1 {
+			ran++
+		}
+	}
+	if ran != 1 {
+		t.Errorf("the agent ran %d times", ran)
+	}
+	must(t, p.client("1").shows(t.Context(), "Where is order 7?", replies[0].Text))
+}
+
+func TestService_streams_doneAfterStored(t *testing.T) {
+	t.Parallel()
+	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "100ms")
+	during := "?"
+	r, err := p.client("1").send(t.Context(), http.MethodPost, "/chats/1", "1", "Where is order 7?", func(string) error {
+		_, during = p.request(t, http.MethodGet, "1", "")
+		return nil
+	})
+	must(t, err)
+	if during != "" || r.Type != "done" {
+		t.Errorf("in mid-stream the chat was %q, and then came %s", during, r.body)
+	}
+	if _, text := p.request(t, http.MethodGet, "1", ""); !strings.Contains(text, " → "+r.Text+"\n") {
+		t.Errorf("after done, the chat is %s", text)
+	}
+}
+
+// What the client saw is not kept.
+func TestService_redisDiesInMidStream_errorHasCode(t *testing.T) {
+	t.Parallel()
+	redis := servers.StartRedis(t)
+	p := serving(t, "-server", redis.URL()+"?max_retries=-1", "-model-delay", "20ms")
+	r, err := p.client("1").send(t.Context(), http.MethodPost, "/chats/1", "1", "Where is order 7?", func(string) error {
+		redis.Kill()
+		return nil
+	})
+	known := r.Code == core.ErrProviderDown || r.Code == belugamemory.ErrLockLost
+	if err != nil || r.Type != "error" || !r.Again || !known {
+		t.Errorf("%v, %s", err, r.body)
+	}
+}
+
+// With an ID and without one, the other instance stops the run. The stopped message is answered with the same words.
+func TestService_stopElsewhere_keepsPartial(t *testing.T) {
+	t.Parallel()
+	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "200ms")
+	for chat, stopped := range map[string]string{"message": "1", "session": ""} {
+		t.Run(chat, func(t *testing.T) {
+			c := p.client(chat)
+			var stop reply
+			r, err := c.answer(t.Context(), "1", "Where is order 7?", func(string) (err error) {
+				stop, err = c.send(t.Context(), http.MethodPost, c.chat+"/stop", stopped, "", nil)
+				return err
+			})
+			if err != nil || !r.Stopped || strings.HasSuffix(r.Text, ".") || stop.instance == r.instance {
+				t.Errorf("%v, instance %s was stopped by %s: %s", err, r.instance, stop.instance, r.body)
+			}
+			if (stop.body == "{\"stored\":true}\n") != (stopped != "") {
+				t.Errorf("the stop has answered %q", stop.body)
+			}
+			must(t, c.shows(t.Context(), "Where is order 7?", r.Text+" (stopped)"))
+			again, err := c.answer(t.Context(), "1", "Where is order 7?", nil)
+			if err != nil || !again.Stopped || again.Text != r.Text || again.pieces > 1 {
+				t.Errorf("%v, the repeated message got %s", err, again.body)
+			}
+		})
+	}
+}
+
+// A stop can be faster than its message.
+func TestService_stopFirst_messageIsNeverAnswered(t *testing.T) {
+	t.Parallel()
+	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "200ms")
+	c := p.client("1")
+	if stop, err := c.send(t.Context(), http.MethodPost, c.chat+"/stop", "1", "", nil); err != nil || stop.body != "{\"stored\":false}\n" {
+		t.Errorf("%v, %s", err, stop.body)
+	}
+	r, err := c.send(t.Context(), http.MethodPost, c.chat, "1", "Hello", nil)
+	if err != nil || r.Type != "error" || r.Code != belugamemory.ErrInterrupted || r.Again {
+		t.Errorf("%v, %s", err, r.body)
+	}
+}
+
+func TestService_redisDown_saysToTryAgain(t *testing.T) {
 	t.Parallel()
 	redis := servers.StartRedis(t)
 	p := serving(t, "-server", redis.URL()+"?max_retries=-1", "-model-delay", "0s")
 	redis.Kill()
-	if status, text := p.post(t, "1", "Hello"); status != http.StatusOK || !strings.Contains(text, "event: error\ndata: \"nothing is stored") {
+	if status, text := p.request(t, http.MethodPost, "1", "Hello"); status != http.StatusOK || !strings.Contains(text, `{"code":"provider_unavailable","again":true}`) {
 		t.Errorf("%d, %s", status, text)
 	}
-	if status, text := p.get(t, "1"); status != http.StatusServiceUnavailable {
+	if status, text := p.request(t, http.MethodGet, "1", ""); status != http.StatusServiceUnavailable {
 		t.Errorf("%d, %s", status, text)
 	}
 }
@@ -221,10 +364,11 @@ func TestService_redisDown_saysThatNothingIsStored(t *testing.T) {
 func TestService_wrongInput(t *testing.T) {
 	t.Parallel()
 	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "0s")
-	if status, text := p.post(t, "1", ""); status != http.StatusBadRequest {
+	if status, text := p.request(t, http.MethodPost, "1", ""); status != http.StatusBadRequest {
 		t.Errorf("no question: %d, %s", status, text)
 	}
-	if _, text := p.post(t, "%0A", "Hello"); !strings.Contains(text, "event: error\ndata: \"nothing is stored, and") {
+	if _, text := p.request(t, http.MethodPost, "%0A", "Hello"); !strings.Contains(text, `event: error
+data: {"code":"invalid_input"}`) {
 		t.Errorf("the ID of the chat is a line break: %s", text)
 	}
 }
@@ -273,7 +417,7 @@ func TestBalancer_instanceDiesEarly_doesNotSendTwice(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	b.handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/chats/1", strings.NewReader("Hello")))
-	if w.Code != http.StatusBadGateway || !strings.Contains(w.Body.String(), gone) || requests.Load() != 1 {
+	if w.Code != http.StatusServiceUnavailable || requests.Load() != 1 {
 		t.Errorf("%d after %d requests: %s", w.Code, requests.Load(), w.Body)
 	}
 }
@@ -288,7 +432,7 @@ func TestService_otlp_sendsSpans(t *testing.T) {
 	}))
 	t.Cleanup(collector.Close)
 	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "0s", "-otlp", collector.URL)
-	p.post(t, "1", "Hello")
+	p.request(t, http.MethodPost, "1", "Hello")
 	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	<-p.ended
 	if traces.Load() == 0 {
@@ -296,40 +440,26 @@ func TestService_otlp_sendsSpans(t *testing.T) {
 	}
 }
 
-func TestMeaning_ofErrors(t *testing.T) {
+func TestFailure_ofErrors(t *testing.T) {
 	t.Parallel()
 	coded := func(code core.ErrorCode, cause error) error { return core.NewError("", code, "", cause) }
 	for _, c := range []struct {
 		err  error
-		want string
+		want event
 	}{
-		{coded(core.ErrTimeout, distlock.ErrNotAcquired), "nothing is stored: send"},
-		{coded(core.ErrProviderDown, distlock.ErrUnavailable), "nothing is stored: send"},
-		{coded(belugamemory.ErrShuttingDown, distlock.ErrClosed), "nothing is stored: send"},
-		{coded(belugamemory.ErrLockLost, distlock.ErrLost), "the message may be stored"},
-		{coded(belugamemory.ErrOutcomeUnknown, distlock.ErrOutcomeUnknown), "the message may be stored"},
-		{coded(core.ErrAuth, distlock.ErrRefused), "nothing is stored, and"},
-		{coded(core.ErrInvalidInput, distlock.ErrInvalidKey), "nothing is stored, and"},
-		{errors.New("the model is broken"), "nothing is stored, and"},
+		{coded(core.ErrTimeout, distlock.ErrNotAcquired), event{Code: core.ErrTimeout, Again: true}},
+		{coded(core.ErrProviderDown, distlock.ErrUnavailable), event{Code: core.ErrProviderDown, Again: true}},
+		{coded(belugamemory.ErrOutcomeUnknown, distlock.ErrOutcomeUnknown), event{Code: belugamemory.ErrOutcomeUnknown, Again: true}},
+		{coded(belugamemory.ErrShuttingDown, distlock.ErrClosed), event{Code: belugamemory.ErrShuttingDown, Again: true}},
+		{coded(belugamemory.ErrLockLost, distlock.ErrLost), event{Code: belugamemory.ErrLockLost, Again: true}},
+		{coded(belugamemory.ErrInterrupted, distlock.ErrInterrupted), event{Code: belugamemory.ErrInterrupted}},
+		{coded(core.ErrAuth, distlock.ErrRefused), event{Code: core.ErrAuth}},
+		{coded(core.ErrInvalidInput, distlock.ErrInvalidKey), event{Code: core.ErrInvalidInput}},
+		{errors.New("the model is broken"), event{Code: "failed"}},
 	} {
-		if got := meaning(c.err); !strings.HasPrefix(got, c.want) {
-			t.Errorf("%v: %q, want %q", c.err, got, c.want)
+		if c.want.Type = "error"; failure(c.err) != c.want {
+			t.Errorf("%v: %+v, want %+v", c.err, failure(c.err), c.want)
 		}
-	}
-}
-
-// A tool of a cancelled run may still report its progress.
-func TestProgress_afterTheRequest_writesNothing(t *testing.T) {
-	t.Parallel()
-	w := httptest.NewRecorder()
-	out := &stream{w: w}
-	ctx := context.WithValue(t.Context(), streamKey{}, out)
-	progress(ctx, "one")
-	out.close()
-	before := w.Body.Len()
-	progress(ctx, "two")
-	if before == 0 || w.Body.Len() != before {
-		t.Errorf("the client got %s", w.Body)
 	}
 }
 
