@@ -91,7 +91,7 @@ test-beluga: deps ## Test what imports Beluga against the real one, where it can
 	$(call in,$(BELUGA),go test -race -tags beluga -count=1 -timeout 10m ./... && go mod tidy -diff)
 
 .PHONY: test-browser
-test-browser: ## Look at the page of the example in a real browser
+test-browser: ## Look at the pages of the examples in a real browser
 	@scripts/deps.sh browser
 	cd examples/agent/browsertest && go test -tags browser -count=1 -timeout 4m ./...
 

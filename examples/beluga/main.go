@@ -90,7 +90,7 @@ func answer(s settings) error {
 	}()
 	signal.Ignore(os.Interrupt) // Ctrl-C reaches all processes of a terminal: the balancer ends first
 	err = serve(ended, "127.0.0.1:0", (&service{runner}).handler(), func(address string) { fmt.Println(address) })
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // also for runs whose clients have left
 	defer cancel()
 	return errors.Join(err, runner.Shutdown(ctx), flush(ctx))
 }

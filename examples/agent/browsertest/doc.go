@@ -7,5 +7,5 @@
 //
 // observe.js and view_test.go say what a test sees. checks_test.go, chats_test.go and
 // pictures_test.go check it against the terminal. broken_test.go breaks the page in many ways and
-// wants that a check finds each of them.
+// wants that a check finds each of them. beluga_test.go uses the page of examples/beluga.
 package browsertest

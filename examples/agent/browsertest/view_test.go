@@ -133,7 +133,7 @@ func (o *observation) picture(id string) (picture, bool) {
 }
 
 // browser starts Chromium with a profile of its own, and stops it when the test ends. It can reach
-// nothing but files.
+// nothing but files and this machine.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	temp, err := os.MkdirTemp("", "belugalock-browsertest-")
@@ -144,7 +144,7 @@ func browser(t *testing.T) context.Context {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.Env("TMPDIR="+temp), // Chromium leaves things there
 		chromedp.Flag("headless", "new"),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND"),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
 		chromedp.Flag("disable-component-update", true))
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // the sandbox refuses root
