@@ -124,7 +124,7 @@ func balance(s settings) error {
 	if why := context.Cause(ctx); interrupted.Err() == nil && why != context.Canceled {
 		err = why
 	}
-	return cmp.Or(toured, err)
+	return cmp.Or(err, toured)
 }
 
 // serve answers requests until ended, and then those that have begun.

@@ -234,7 +234,7 @@ func TestTour_brokenService_isWrong(t *testing.T) {
 	t.Cleanup(broken.Close)
 	var out strings.Builder
 	err := tour(t.Context(), broken.URL, &out)
-	if n := strings.Count(out.String(), "WRONG: "); err == nil || n != 4 { // it does stream
+	if n := strings.Count(out.String(), "WRONG: "); err == nil || n < 4 { // it may be a stream
 		t.Errorf("%v, %d lines are wrong:\n%s", err, n, &out)
 	}
 }
