@@ -287,22 +287,22 @@ func TestOnce_O_killedAtEachRequest(t *testing.T) {
 
 // If the answer to the write is lost, the same run again is safe, and its error says so.
 func TestOnce_O_unknownOutcome_repeatable(t *testing.T) {
-	t.Parallel()
-	url, proxy := through(t, servers.StartRedis(t).URL())
-	var writes atomic.Bool
-	r := newRunner(t, answers(func(ctx context.Context, input string) (string, error) {
-		writes.Store(true)
-		return echo(ctx, input)
-	}), url, belugarunner.Options{TTL: time.Second, Namespace: "unknown"})
-	dropped := proxy.DropReplies(func([]byte) bool { return writes.Load() })
-	err := second(told(t.Context(), r, "s", named("1", "q")))
-	refusedWith(t, err, core.ErrProviderDown, distlock.ErrOutcomeUnknown)
-	if !core.IsRetryable(err) || !belugamemory.Retryable(err) {
-		t.Errorf("%v is not retryable", err)
+	for lost, again := range map[string]string{`"agent_id"`: "text:answer to q", "answer to q": replayed} {
+		t.Run(lost, func(t *testing.T) {
+			t.Parallel()
+			url, proxy := through(t, servers.StartRedis(t).URL())
+			r := newRunner(t, answers(echo), url, belugarunner.Options{TTL: time.Second, Namespace: "unknown"})
+			dropped := proxy.DropReplies(faultnet.Containing(lost))
+			err := second(told(t.Context(), r, "s", named("1", "q")))
+			refusedWith(t, err, core.ErrProviderDown, distlock.ErrOutcomeUnknown)
+			if !core.IsRetryable(err) || !belugamemory.Retryable(err) {
+				t.Errorf("%v is not retryable", err)
+			}
+			dropped.Stop()
+			tells(t, r, "s", named("1", "q"), again)
+			said(t, r, "s", "q")
+		})
 	}
-	dropped.Stop()
-	tells(t, r, "s", named("1", "q"), replayed)
-	said(t, r, "s", "q")
 }
 
 // A plugin that changes earlier turns takes their IDs from them. The changes and the answer are stored.

@@ -258,7 +258,11 @@ func (r *Runner) ofAgent(session *runtime.Session) error {
 }
 
 func (s runSessions) Create(ctx context.Context, _ string) (*runtime.Session, error) {
-	return s.run.read(s.run.sessions.Create(ctx, s.run.opts.AgentID))
+	session, err := s.run.sessions.Create(ctx, s.run.opts.AgentID)
+	if s.id != "" && errors.Is(err, distlock.ErrOutcomeUnknown) { // the message is open, whether the session is there or not
+		err = codes.Of(opRunOnce, errors.Unwrap(err))
+	}
+	return s.run.read(session, err)
 }
 
 // read notes the session that the worker has read.
