@@ -75,7 +75,7 @@ var all = []scenario{
 			atMost("cross_calls_per_acquisition", 1, "calls_per_acquisition", subject.Ours, ""),
 			atLeast("cross_min_max_share", 0.8, "min_max_share", subject.Ours, ""),
 		}},
-	{"handoff", "two processes, one key: from release in one to the grant in the other",
+	{"handoff", "two Lockers, one key: from the release of one to the grant of the other",
 		Rounds{N: 3, Window: 1200 * ms}, handoff, []Ratio{
 			atMost("handoff_vs_rtt", 3, "p50_us", subject.Ours, ping),
 		}},
@@ -125,7 +125,7 @@ func Names() (names []string) {
 
 // Roles returns what other processes do for the scenarios, for child.Serve.
 func Roles() map[string]child.Work {
-	return map[string]child.Work{crowdRole: child.Role(crowd), relayRole: child.Role(relay)}
+	return map[string]child.Work{crowdRole: child.Role(crowd)}
 }
 
 // start starts n processes in a role, and returns when all are ready. The second result closes them.

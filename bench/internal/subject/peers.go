@@ -31,9 +31,6 @@ func openBsm(s *Setup, addr string, retry time.Duration) (Locker, error) {
 	}, nil
 }
 
-// redsyncPause is the longest pause of its default delay, 50 to 250 ms at random.
-const redsyncPause = 250 * time.Millisecond
-
 // openRedsync opens redsync with its defaults, on one node or several. But it does not give up after
 // 32 tries, because the other subjects do not.
 func openRedsync(s *Setup, addrs string) (Locker, error) {

@@ -104,13 +104,6 @@ var Sent = map[string][]string{
 	Rueidislock: {"client|caching", "evalsha"},
 }
 
-// Pause returns the subject's longest fixed pause between two tries, 0 if it has none. A scenario
-// that looks at a waiter should choose a random moment of that pause. Otherwise it always meets the
-// same part of it.
-func Pause(name string) time.Duration {
-	return map[string]time.Duration{Bsm: bsmRetry, BsmEager: bsmEagerRetry, Redsync: redsyncPause}[name]
-}
-
 func (s *Setup) client(addr string) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	s.onClose(func() { _ = client.Close() })
