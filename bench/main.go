@@ -30,14 +30,11 @@ var usage string
 
 // config is what the flags say.
 type config struct {
-	only         []string
-	quick, check bool
-	chart        string           // a file
-	rounds       *scenario.Rounds // of tests
+	only   []string
+	quick  bool
+	chart  string           // a file
+	rounds *scenario.Rounds // of tests
 }
-
-// errMissed: -check was given, and a bar is missed. The tables say which.
-var errMissed = errors.New("bars are missed")
 
 func main() {
 	child.Serve(scenario.Roles())
@@ -68,7 +65,6 @@ func parse(args []string) (cfg config, err error) {
 	flags.SetOutput(io.Discard)
 	only := flags.String("only", strings.Join(scenario.Names(), ","), "")
 	flags.BoolVar(&cfg.quick, "quick", false, "")
-	flags.BoolVar(&cfg.check, "check", false, "")
 	flags.StringVar(&cfg.chart, "chart", "", "")
 	if err := flags.Parse(args); err != nil {
 		return cfg, err
@@ -141,8 +137,5 @@ func run(ctx context.Context, cfg config, out, progress io.Writer) error {
 		}
 	}
 	failed = append(failed, writeTables(out, about, outcomes))
-	if cfg.check && missed(outcomes) > 0 {
-		failed = append(failed, errMissed)
-	}
 	return errors.Join(failed...)
 }

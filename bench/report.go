@@ -11,18 +11,6 @@ import (
 	"github.com/belugalock/belugalock/bench/internal/scenario"
 )
 
-// missed returns how many ratios miss their bar.
-func missed(outcomes []*scenario.Outcome) (n int) {
-	for _, o := range outcomes {
-		for _, ratio := range o.Ratios {
-			if !ratio.Met() {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // across is how many columns a table has at most, so that it fits a terminal.
 const across = 4
 
@@ -52,17 +40,19 @@ func writeTables(w io.Writer, about string, outcomes []*scenario.Outcome) error 
 			fmt.Fprintln(t)
 		}
 	}
+	missed := 0
 	fmt.Fprintln(t, "\nratios")
 	for _, o := range outcomes {
 		for _, ratio := range o.Ratios {
-			verdict := "missed"
-			if ratio.Met() {
-				verdict = "met"
+			verdict := "met"
+			if !ratio.Met() {
+				verdict = "missed"
+				missed++
 			}
 			row(ratio.Key, ratio.Against, show(ratio.Spread), ratio.Sign+" "+short(ratio.Limit), verdict)
 		}
 	}
-	fmt.Fprintf(t, "bars missed: %d\n", missed(outcomes))
+	fmt.Fprintf(t, "bars missed: %d\n", missed)
 	return t.Flush()
 }
 

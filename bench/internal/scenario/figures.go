@@ -34,10 +34,10 @@ type Figures map[string][]float64
 
 func (f Figures) add(subject string, value float64) { f[subject] = append(f[subject], value) }
 
-// Ratio compares two subjects by a figure. Or it is the figure of one subject alone.
+// Ratio compares two subjects by a figure.
 type Ratio struct {
 	Key     string // as "serial_vs_raw"
-	Against string // the other subject; empty: none
+	Against string // the other subject
 	Spread
 
 	// The limit is the bar that this library sets itself: the median should be at least that, or at most.

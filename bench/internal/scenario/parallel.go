@@ -34,7 +34,7 @@ func throughput(goroutines int, shared bool, names ...string) func(context.Conte
 				}
 				var rate float64
 				var acquired int64
-				_, took, err := b.during(ctx, name, func() (err error) {
+				took, err := b.during(ctx, name, func() (err error) {
 					rate, acquired, err = rush(ctx, lockers[name], keys, b.pace.Settle, b.pace.Window)
 					return err
 				})

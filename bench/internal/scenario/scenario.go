@@ -71,9 +71,6 @@ var all = []scenario{
 		Rounds{N: 3, Window: 1000 * ms, Settle: 250 * ms}, contest(8, 1*ms, subject.Contended()...), []Ratio{
 			atLeast("cross_vs_ideal", 0.93, "per_s", subject.Ours, subject.Ideal),
 			atMost("cross_p99_wait_vs_fair", 2, "p99_wait_ms", subject.Ours, subject.Ideal),
-			atMost("cross_max_wait_vs_fair", 4, "max_wait_ms", subject.Ours, subject.Ideal),
-			atMost("cross_calls_per_acquisition", 1, "calls_per_acquisition", subject.Ours, ""),
-			atLeast("cross_min_max_share", 0.8, "min_max_share", subject.Ours, ""),
 		}},
 	{"handoff", "two Lockers, one key: from the release of one to the grant of the other",
 		Rounds{N: 3, Window: 1200 * ms}, handoff, []Ratio{

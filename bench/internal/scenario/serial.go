@@ -38,7 +38,7 @@ func serial(names ...string) func(context.Context, *Bench) (*Outcome, error) {
 			taken, served := map[string][]time.Duration{}, map[string]time.Duration{}
 			for sweep, end := 0, time.Now().Add(b.pace.Window); time.Now().Before(end) || sweep == 0; sweep++ {
 				for _, name := range rotated(order, sweep) {
-					_, took, err := b.during(ctx, name, func() (err error) {
+					took, err := b.during(ctx, name, func() (err error) {
 						taken[name], err = pairs(ctx, lockers[name], "serial-"+name, taken[name])
 						return err
 					})
@@ -77,41 +77,41 @@ func pairs(ctx context.Context, acquire subject.Locker, key string, times []time
 	return times, nil
 }
 
-// during runs do, and returns how many commands the subject has sent to Redis in this time, and for how
-// long Redis has run them. Both are 0 on other servers.
-func (b *Bench) during(ctx context.Context, name string, do func() error) (calls int64, took time.Duration, err error) {
-	callsBefore, before, err := b.served(ctx, name)
+// during runs do, and returns for how long Redis has run the commands of the subject in this time. It is 0 on
+// other servers.
+func (b *Bench) during(ctx context.Context, name string, do func() error) (took time.Duration, err error) {
+	before, err := b.served(ctx, name)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	if err := do(); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	calls, took, err = b.served(ctx, name)
-	return calls - callsBefore, took - before, err
+	after, err := b.served(ctx, name)
+	return after - before, err
 }
 
 // served is what during compares.
-func (b *Bench) served(ctx context.Context, name string) (calls int64, took time.Duration, err error) {
+func (b *Bench) served(ctx context.Context, name string) (took time.Duration, err error) {
 	if b.addr(name) != b.Addr || subject.Sent[name] == nil {
-		return 0, 0, nil
+		return 0, nil
 	}
 	client := redis.NewClient(&redis.Options{Addr: b.Addr})
 	defer client.Close()
 	info, err := client.Info(ctx, "commandstats").Result()
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	for _, command := range subject.Sent[name] {
 		_, after, found := strings.Cut(info, "\ncmdstat_"+command+":")
 		if !found {
 			continue // not yet called
 		}
-		var n, micros int64
-		if _, err := fmt.Sscanf(after, "calls=%d,usec=%d", &n, &micros); err != nil {
-			return 0, 0, fmt.Errorf("%s in Redis: %w", command, err)
+		var calls, micros int64
+		if _, err := fmt.Sscanf(after, "calls=%d,usec=%d", &calls, &micros); err != nil {
+			return 0, fmt.Errorf("%s in Redis: %w", command, err)
 		}
-		calls, took = calls+n, took+time.Duration(micros)*time.Microsecond
+		took += time.Duration(micros) * time.Microsecond
 	}
-	return calls, took, nil
+	return took, nil
 }
