@@ -134,8 +134,7 @@ pictures: deps ## Draw docs/pictures again, from real runs: the report page, a w
 	@scripts/deps.sh browser
 	@scripts/deps.sh prometheus
 	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; pictures="$(abspath docs/pictures)"; \
-	go run ./examples/agent -chaos -report "$$dir/report.html"; \
-	(cd examples/agent/browsertest && go run ./picture "$$dir/report.html" "$$pictures"); \
+	(cd examples/agent/browsertest && go test -tags browser -count=1 -timeout 4m -run TestPictures . -args -pictures "$$pictures"); \
 	(cd docs/dashboards/check && go test -count=1 -run TestPrometheus . -args -plays 9 -record "$$dir/panels.json"); \
 	cd bench && go run ./drawchart "$$dir/panels.json" "$$pictures/dashboard.svg"
 

@@ -165,6 +165,14 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
+func themed(theme string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}}
+		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, media)
+		return err
+	})
+}
+
 // look opens a file in a tab of its own, with scripts forbidden, and says what is seen there. Then
 // it opens it again with scripts allowed, to see whether that is the same.
 func look(t *testing.T, browser context.Context, file string, v view) *observation {
@@ -199,15 +207,11 @@ func look(t *testing.T, browser context.Context, file string, v view) *observati
 				return err
 			}
 			forbidden := emulation.SetScriptExecutionDisabledParams{Value: !scripts}
-			if _, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, forbidden); err != nil {
-				return err
-			}
-			media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: v.theme}}}
-			_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, media)
+			_, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, forbidden)
 			return err
 		})
 	}
-	if err := chromedp.Do(tab, chromedp.EmulateViewport(v.width, 900), open(false), chromedp.Navigate(address)); err != nil {
+	if err := chromedp.Do(tab, chromedp.EmulateViewport(v.width, 900), themed(v.theme), open(false), chromedp.Navigate(address)); err != nil {
 		t.Fatal(err)
 	}
 	seen, err := chromedp.Run(tab, chromedp.Evaluate[observation](observe))
