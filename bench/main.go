@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/chart"
@@ -87,35 +88,15 @@ func run(ctx context.Context, cfg config, out, progress io.Writer) error {
 	bench := &scenario.Bench{Quick: cfg.quick, Rounds: cfg.rounds, Progress: func(text string) {
 		fmt.Fprintf(progress, "%4.0fs  %s\n", time.Since(began).Seconds(), text)
 	}}
-	s, stop, err := servers.Run()
+	versions, stop, err := servers.ForProgram(func(tb testing.TB) string { return start(tb, bench, cfg.only) })
 	if err != nil {
 		return err
 	}
 	defer stop()
-	bench.Addr = s.Addr()
-	versions := "Redis " + s.Info("redis_version")
-	if slices.ContainsFunc(cfg.only, scenario.NeedsPostgres) {
-		p, stop, err := servers.RunPostgres("fsync=on")
-		if err != nil {
-			return err
-		}
-		defer stop()
-		bench.Postgres = p.URL("postgres")
+	if bench.Postgres != "" {
 		if err := subject.PreparePostgres(ctx, bench.Postgres); err != nil {
 			return fmt.Errorf("tables in PostgreSQL: %w", err)
 		}
-		version, _ := p.Do("SHOW server_version")
-		versions += " and PostgreSQL " + version
-	}
-	if slices.ContainsFunc(cfg.only, scenario.NeedsQuorum) {
-		q, stop, err := servers.RunQuorum(7)
-		if err != nil {
-			return err
-		}
-		defer stop()
-		q.Nodes()[5].Kill()
-		q.Nodes()[6].Pause()
-		bench.Quorum = q.Addrs()
 	}
 	about := fmt.Sprintf("%d CPUs, %s on loopback, %s; quick: %t, %s",
 		runtime.NumCPU(), versions, runtime.Version(), cfg.quick, began.Format("2 January 2006"))
@@ -138,4 +119,22 @@ func run(ctx context.Context, cfg config, out, progress io.Writer) error {
 	}
 	failed = append(failed, writeTables(out, about, outcomes))
 	return errors.Join(failed...)
+}
+
+// start starts the servers of the scenarios, and returns their versions.
+func start(tb testing.TB, bench *scenario.Bench, only []string) (versions string) {
+	s := servers.StartRedis(tb)
+	bench.Addr, versions = s.Addr(), "Redis "+s.Info("redis_version")
+	if slices.ContainsFunc(only, scenario.NeedsPostgres) {
+		p := servers.StartPostgres(tb, "fsync=on")
+		version, _ := p.Do("SHOW server_version")
+		bench.Postgres, versions = p.URL("postgres"), versions+" and PostgreSQL "+version
+	}
+	if slices.ContainsFunc(only, scenario.NeedsQuorum) {
+		q := servers.StartQuorum(tb, 7)
+		q.Nodes()[5].Kill()
+		q.Nodes()[6].Pause()
+		bench.Quorum = q.Addrs()
+	}
+	return versions
 }

@@ -67,7 +67,7 @@ func (p *process) gone() bool {
 
 // newDaemon prepares a server and its cleanup.
 func newDaemon(tb testing.TB, program, dir string, quit syscall.Signal) *daemon {
-	d := &daemon{tb: tb, program: program, dir: dir, quit: quit}
+	d := &daemon{tb: tb, program: program, dir: dir, quit: quit, attr: ownGroup()}
 	tb.Cleanup(func() {
 		d.Kill()
 		if d.proc != nil && tb.Failed() {

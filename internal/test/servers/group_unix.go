@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
+// ownGroup keeps a server out of reach of a Ctrl-C in the terminal: it would end in the middle of the work.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// unprivileged starts a process as the user postgres if this one is root. The server is out of
-// reach of a Ctrl-C in the terminal: PostgreSQL would end in the middle of a test.
+// unprivileged starts a process as the user postgres if this one is root.
 func unprivileged() (*syscall.SysProcAttr, error) {
 	attr := ownGroup()
 	uid, gid, err := postgresUser()

@@ -58,11 +58,6 @@ func StartPostgres(tb testing.TB, settings ...string) *Postgres {
 	return p
 }
 
-// RunPostgres is StartPostgres for a program that is no test. The server runs until stop is called.
-func RunPostgres(settings ...string) (p *Postgres, stop func(), err error) {
-	return run(func(tb testing.TB) *Postgres { return StartPostgres(tb, settings...) })
-}
-
 // hostAccess is pg_hba.conf, which initdb has written for the user of the server. A password comes in
 // clear: SCRAM costs a client under the race detector more than all other work of a connection.
 const hostAccess = `

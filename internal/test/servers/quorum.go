@@ -24,11 +24,6 @@ func StartQuorum(tb testing.TB, n int, args ...string) *Quorum {
 	return q
 }
 
-// RunQuorum is StartQuorum for a program that is no test. The servers run until stop is called.
-func RunQuorum(n int, args ...string) (q *Quorum, stop func(), err error) {
-	return run(func(tb testing.TB) *Quorum { return StartQuorum(tb, n, args...) })
-}
-
 // URL returns the servers as a redlock+redis:// URL of database 0.
 func (q *Quorum) URL() string { return "redlock+redis://" + strings.Join(q.Addrs(), ",") + "/0" }
 

@@ -45,17 +45,6 @@ func StartRedis(tb testing.TB, args ...string) *Redis {
 	return r
 }
 
-// Run is StartRedis for a program that is not a test. A Ctrl-C in the terminal reaches the program
-// alone. Stop ends the server and removes its files.
-func Run(args ...string) (r *Redis, stop func(), err error) {
-	return run(func(tb testing.TB) *Redis {
-		r := newServer(tb, "redis-server", args)
-		r.attr = ownGroup()
-		launch(tb, r)
-		return r
-	})
-}
-
 // newServer prepares a server and its cleanup. It fails the test if the program is not installed.
 func newServer(tb testing.TB, program string, args []string) *Redis {
 	tb.Helper()

@@ -91,8 +91,9 @@ type forTests struct {
 	cleanup []func()
 }
 
-// run starts servers for a program that is no test. They run until stop is called.
-func run[S any](start func(tb testing.TB) S) (servers S, stop func(), err error) {
+// ForProgram starts servers for a program that is no test. They run until stop is called, which removes their
+// files.
+func ForProgram[S any](start func(tb testing.TB) S) (servers S, stop func(), err error) {
 	var owner forTests
 	defer func() {
 		if failure := recover(); failure != nil {

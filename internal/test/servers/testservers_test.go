@@ -44,8 +44,11 @@ func TestStartRedis_saysWhatIsMissingAndHowToGetIt(t *testing.T) {
 	}
 }
 
-func TestRun_answersUntilStop(t *testing.T) {
-	r, stop, err := Run()
+func TestForProgram_answersUntilStop(t *testing.T) {
+	start := func(args ...string) (*Redis, func(), error) {
+		return ForProgram(func(tb testing.TB) *Redis { return StartRedis(tb, args...) })
+	}
+	r, stop, err := start()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +61,7 @@ func TestRun_answersUntilStop(t *testing.T) {
 	if _, err := os.Stat(r.dir); !os.IsNotExist(err) {
 		t.Errorf("its directory is left: %v", err)
 	}
-	if _, _, err := Run("--no-such-option", "1"); err == nil || !strings.Contains(err.Error(), "no-such-option") {
+	if _, _, err := start("--no-such-option", "1"); err == nil || !strings.Contains(err.Error(), "no-such-option") {
 		t.Errorf("%v: want the server's log", err)
 	}
 }
