@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 
@@ -48,7 +49,7 @@ var quoted = regexp.MustCompile("`([^`]+)`")
 func TestCollector_answersTheQuestionsOfThePage(t *testing.T) {
 	c := startCollector(t)
 	x := &telemetry{t: t, to: c}
-	scene, err := incidents.Play(t, servers.SharedServer().Addr(), incidents.Options{Telemetry: x.of})
+	scene, err := incidents.Play(t, servers.SharedServer().Addr(), 2*time.Second, x.of)
 	must(t, err)
 	t.Cleanup(func() { must(t, scene.Close(context.Background())) })
 	x.flush()

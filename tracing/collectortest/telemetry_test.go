@@ -31,7 +31,7 @@ type telemetry struct {
 	log bytes.Buffer
 }
 
-// of is incidents.Options.Telemetry.
+// of is the telemetry of an instance.
 func (x *telemetry) of(instance string) incidents.Telemetry {
 	t := x.t
 	t.Helper()

@@ -81,10 +81,8 @@ func play(t *testing.T) run {
 	redis := servers.StartRedis(t)
 	stale := 0
 	for n := range *plays {
-		scene, err := incidents.Play(t, redis.Addr(), incidents.Options{
-			Telemetry: func(instance string) incidents.Telemetry { return telemetry[instance] },
-			Hold:      time.Duration(min(n+1, *plays-n)) * time.Second,
-		})
+		scene, err := incidents.Play(t, redis.Addr(), time.Duration(min(n+1, *plays-n))*time.Second,
+			func(instance string) incidents.Telemetry { return telemetry[instance] })
 		must(t, err)
 		r.scene = scene
 		stale += scene.StaleWrites

@@ -19,7 +19,7 @@ const behind = 5
 // contention plays the slow turn. On a slow machine it repeats the turn, with a short hold, until a lock
 // was handed off within a process.
 func (s *stage) contention(ctx context.Context) error {
-	err := s.slowTurn(ctx, s.opts.Hold)
+	err := s.slowTurn(ctx, s.hold)
 	for n := 0; err == nil && !s.watch.handedOff(distlock.HandoffLocal); n++ {
 		if n == 100 {
 			return fmt.Errorf("incidents: no local handoff in %d turns", n)

@@ -3,7 +3,7 @@
 // failed renewals, a stuck holder. The Report of the scene has the facts, so that a test can compare the
 // received telemetry with them.
 //
-//	scene, err := incidents.Play(t, server.Addr(), incidents.Options{Telemetry: of})
+//	scene, err := incidents.Play(t, server.Addr(), 2*time.Second, telemetryOf)
 //	// ... compare scene.Report with the received telemetry ...
 //	err = scene.Close(ctx)
 //
@@ -26,18 +26,10 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 )
 
-// Options configure [Play].
-type Options struct {
-	// Telemetry returns the telemetry of an instance. Play calls it once for each of [Instances]. Nil: none.
-	Telemetry func(instance string) Telemetry
-	// Hold is how long the slow turn holds its session once its waiters queue. Default 2 s.
-	Hold time.Duration
-}
-
-// Telemetry is what one instance reports to. Each field may be nil.
+// Telemetry is what one instance reports to.
 type Telemetry struct {
 	Observer distlock.Observer
-	Logger   *slog.Logger
+	Logger   *slog.Logger // nil: none
 	Tracer   trace.Tracer // makes a span "message" around each message that waits or is waited for
 }
 
@@ -54,7 +46,7 @@ const (
 
 // The sessions of the scene, by their incident.
 const (
-	Slow        = "slow-turn"        // a turn holds it for Options.Hold; five others queue
+	Slow        = "slow-turn"        // a turn holds it for the time given to Play; five others queue
 	Stuck       = "stuck-turn"       // one turn holds it until Close; waiters time out, leave or still wait
 	Lost        = "lost-lease"       // the lock expires under a turn
 	Outage      = "failed-renewals"  // renewals fail and recover during a turn
@@ -116,7 +108,8 @@ type stage struct {
 	tb        testing.TB
 	admin     *redis.Client
 	namespace string
-	opts      Options
+	hold      time.Duration
+	telemetry func(instance string) Telemetry
 	instances map[string]*instance
 	watch     *watch
 
@@ -129,18 +122,17 @@ type stage struct {
 }
 
 // Play plays the scene on the Redis at addr, where no other scene may play at that time: all have one
-// namespace, because metrics have it as an attribute. It returns an error if an incident did not happen;
-// then nothing is left to close.
-func Play(tb testing.TB, addr string, opts Options) (*Scene, error) {
+// namespace, because metrics have it as an attribute. The slow turn holds its session for the time hold once its
+// waiters queue. Play asks once for the telemetry of each of [Instances]. It returns an error if an incident
+// did not happen; then nothing is left to close.
+func Play(tb testing.TB, addr string, hold time.Duration, telemetry func(instance string) Telemetry) (*Scene, error) {
 	ctx := tb.Context()
-	if opts.Hold == 0 {
-		opts.Hold = 2 * time.Second
-	}
 	s := &stage{
 		tb:        tb,
 		admin:     redis.NewClient(&redis.Options{Addr: addr}),
 		namespace: "incidents",
-		opts:      opts,
+		hold:      hold,
+		telemetry: telemetry,
 		instances: make(map[string]*instance),
 		watch:     newWatch(),
 	}

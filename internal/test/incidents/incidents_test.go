@@ -27,22 +27,20 @@ func TestMain(m *testing.M) {
 // span is what the report knows of a span.
 type span struct{ instance, name, key, outcome string }
 
-// The report has a span for each operation, and the link of each waiter shows the holder of the report.
-func TestPlay_reportIsThatOfTheSpans(t *testing.T) {
+// Each incident happens. The report has a span for each operation, and the link of each waiter shows the holder
+// of the report.
+func TestPlay_everythingHappensAndIsReported(t *testing.T) {
 	server := servers.StartRedis(t)
 	exporters := make(map[string]*tracetest.InMemoryExporter)
-	scene, err := incidents.Play(t, server.Addr(), incidents.Options{
-		Hold: 100 * time.Millisecond,
-		Telemetry: func(instance string) incidents.Telemetry {
-			exporters[instance] = tracetest.NewInMemoryExporter()
-			provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporters[instance]))
-			observer, err := tracing.New(tracing.WithTracerProvider(provider))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return incidents.Telemetry{Observer: observer, Tracer: provider.Tracer("application"),
-				Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
-		},
+	scene, err := incidents.Play(t, server.Addr(), 100*time.Millisecond, func(instance string) incidents.Telemetry {
+		exporters[instance] = tracetest.NewInMemoryExporter()
+		provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporters[instance]))
+		observer, err := tracing.New(tracing.WithTracerProvider(provider))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return incidents.Telemetry{Observer: observer, Tracer: provider.Tracer("application"),
+			Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -78,20 +76,6 @@ func TestPlay_reportIsThatOfTheSpans(t *testing.T) {
 			t.Errorf("the trace %s has the links %v, want one to the holder of %+v", w.Trace, links[w.Trace], w)
 		}
 	}
-	if err := scene.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if left, err := server.Do("KEYS", "*"); err != nil || left != "" {
-		t.Errorf("the scene has left %q, %v", left, err)
-	}
-}
-
-// Each incident happens, whatever the telemetry.
-func TestPlay_everythingHappens(t *testing.T) {
-	scene, err := incidents.Play(t, servers.SharedServer().Addr(), incidents.Options{Hold: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
 	outcomes := make(map[distlock.Outcome]int)
 	for e, n := range scene.Operations {
 		outcomes[e.Outcome] += n
@@ -116,5 +100,8 @@ func TestPlay_everythingHappens(t *testing.T) {
 	}
 	if err := scene.Close(t.Context()); err != nil {
 		t.Error(err)
+	}
+	if left, err := server.Do("KEYS", "*"); err != nil || left != "" {
+		t.Errorf("the scene has left %q, %v", left, err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/redislock"
@@ -31,15 +30,9 @@ type instance struct {
 }
 
 func newInstance(s *stage, addr, name string) (*instance, error) {
-	var to Telemetry
-	if s.opts.Telemetry != nil {
-		to = s.opts.Telemetry(name)
-	}
+	to := s.telemetry(name)
 	if to.Logger == nil {
 		to.Logger = slog.New(slog.DiscardHandler)
-	}
-	if to.Tracer == nil {
-		to.Tracer = noop.NewTracerProvider().Tracer("")
 	}
 	i := &instance{name: name, net: faultnet.NewNet(s.tb), tracer: to.Tracer}
 	i.client = redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, Dialer: i.net.Dial,
