@@ -5,8 +5,6 @@
 package recipetest
 
 import (
-	"bufio"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -57,16 +55,11 @@ func Start(tb testing.TB, args ...string) *Process {
 	cmd := exec.Command(os.Args[0], args...)
 	// Without this setting, the race detector lets every process sleep for a second before its end.
 	cmd.Env = append(os.Environ(), asProgram+"=yes", "GORACE=atexit_sleep_ms=0")
-	out, in, err := os.Pipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	cmd.Stdout, cmd.Stderr = in, in
 	p := &Process{tb: tb, ended: make(chan struct{})}
-	if err := child.Start(cmd, func() { p.read(out); p.err = cmd.Wait(); close(p.ended) }); err != nil {
+	cmd.Stdout, cmd.Stderr = p, p
+	if err := child.Start(cmd, func() { p.err = cmd.Wait(); close(p.ended) }); err != nil {
 		tb.Fatal(err)
 	}
-	_ = in.Close() // the program has a copy
 	p.Process = cmd.Process
 	tb.Cleanup(func() {
 		_ = p.Kill()
@@ -78,16 +71,14 @@ func Start(tb testing.TB, args ...string) *Process {
 	return p
 }
 
-func (p *Process) read(out io.ReadCloser) {
-	defer out.Close()
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		p.mu.Lock()
-		p.output.WriteString(lines.Text() + "\n")
-		p.mu.Unlock()
-	}
+// Write takes the output of the program.
+func (p *Process) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.output.Write(text)
 }
 
-// Output returns the lines of stdout and stderr until now.
+// Output returns what the program has written to stdout and stderr until now.
 func (p *Process) Output() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,12 +90,13 @@ func (p *Process) Await(text string) (rest string) {
 	p.tb.Helper()
 	servers.Await(p.tb, 30*time.Second, "the program prints "+text, func() bool {
 		ended := p.hasEnded()
-		_, after, found := strings.Cut(p.Output(), text)
-		if ended && !found {
+		_, after, _ := strings.Cut(p.Output(), text)
+		line, _, whole := strings.Cut(after, "\n")
+		if ended && !whole {
 			p.tb.Fatalf("the program ends without printing %q: %v", text, p.err)
 		}
-		rest, _, _ = strings.Cut(after, "\n")
-		return found
+		rest = line
+		return whole
 	})
 	return rest
 }
