@@ -15,7 +15,8 @@ import (
 // knows no lock.
 type list struct {
 	*server
-	name string
+	name           string
+	history.Memory // nil: the example neither searches nor clears
 }
 
 // Save appends both messages, one after the other, so messages of other instances can come between.
@@ -67,11 +68,3 @@ func (l list) Load(ctx context.Context, _ string) ([]history.Message, error) {
 }
 
 func (l list) key() string { return l.run + ":list:" + l.name }
-
-// Search is not supported: the example does not search.
-func (l list) Search(context.Context, string, int) ([]history.Message, error) {
-	return nil, errors.ErrUnsupported
-}
-
-// Clear is not supported: the example clears no history.
-func (l list) Clear(context.Context) error { return errors.ErrUnsupported }

@@ -90,7 +90,7 @@ func conversation(session int) string { return fmt.Sprint("conversation-", sessi
 
 // listOf is the list of a conversation. Each run has its own.
 func listOf(s *server, locked report.Locked, session int) list {
-	return list{s, fmt.Sprint(locked, "-", session)}
+	return list{server: s, name: fmt.Sprint(locked, "-", session)}
 }
 
 // stored returns a conversation at the end of a run.
