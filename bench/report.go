@@ -11,9 +11,6 @@ import (
 	"github.com/belugalock/belugalock/bench/internal/scenario"
 )
 
-// across is how many columns a table has at most, so that it fits a terminal.
-const across = 4
-
 // writeTables writes tables for each scenario and one of the ratios.
 func writeTables(w io.Writer, about string, outcomes []*scenario.Outcome) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -22,22 +19,19 @@ func writeTables(w io.Writer, about string, outcomes []*scenario.Outcome) error 
 	for _, o := range outcomes {
 		columns := slices.DeleteFunc(slices.Clone(o.Columns), func(c scenario.Column) bool { return len(c.Values) == 0 })
 		fmt.Fprintf(t, "\n%s: %s; rounds: %d\n", o.Name, o.Title, o.Rounds)
-		for some := range slices.Chunk(columns, across) {
-			line := []string{""}
-			for _, c := range some {
-				line = append(line, c.Heading)
+		heads := []string{""}
+		for _, c := range columns {
+			heads = append(heads, c.Heading)
+		}
+		row(heads...)
+		for _, name := range o.Subjects {
+			line := []string{name}
+			for _, c := range columns {
+				if line = append(line, ""); c.Values[name] != nil {
+					line[len(line)-1] = show(scenario.SpreadOf(c.Values[name]))
+				}
 			}
 			row(line...)
-			for _, name := range o.Subjects {
-				line := []string{name}
-				for _, c := range some {
-					if line = append(line, ""); c.Values[name] != nil {
-						line[len(line)-1] = show(scenario.SpreadOf(c.Values[name]))
-					}
-				}
-				row(line...)
-			}
-			fmt.Fprintln(t)
 		}
 	}
 	missed := 0
