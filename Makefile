@@ -136,7 +136,7 @@ pictures: deps ## Draw docs/pictures again, from real runs: the report page, a w
 	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; pictures="$(abspath docs/pictures)"; \
 	(cd examples/agent/browsertest && go test -tags browser -count=1 -timeout 4m -run TestPictures . -args -pictures "$$pictures"); \
 	(cd docs/dashboards/check && go test -count=1 -run TestPrometheus . -args -plays 9 -record "$$dir/panels.json"); \
-	cd bench && go run ./drawchart "$$dir/panels.json" "$$pictures/dashboard.svg"
+	cd bench && go test -count=1 -run TestPanels ./internal/chart -args -panels "$$dir/panels.json" -svg "$$pictures/dashboard.svg"
 
 .PHONY: mutants
 mutants: deps ## Take out the guards of the code, one at a time: does a test notice? ONLY=regexp; SINCE=recent MINUTES=5: a sample

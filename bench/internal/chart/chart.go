@@ -1,4 +1,5 @@
-// Package chart draws curves as SVG files: panels of them, side by side.
+// Package chart draws curves as SVG files: panels of them, side by side. With flags, its test draws the panels
+// of the dashboard, for make pictures.
 package chart
 
 import (

@@ -29,7 +29,7 @@ import (
 
 var (
 	plays  = flag.Int("plays", 2, "how often the incidents are played: an increase needs a sample from before")
-	record = flag.String("record", "", "the file that receives the data of all panels, for bench/drawchart")
+	record = flag.String("record", "", "the file that receives the data of all panels, which a test of bench/internal/chart draws")
 )
 
 func TestMain(m *testing.M) {
