@@ -3,9 +3,9 @@
 // Package flocklock keeps locks in a directory of files, for the processes of one user on one
 // machine. It is a toy that shows how small a driver can be: see docs/howto/new-backend.md.
 //
-// Each name has one file with its record in JSON. A call locks that file with flock, and renames
-// the new record over it. The directory has to exist on a local file system. The driver never
-// removes the file of a name.
+// Each name has one file with its record in JSON. A call locks the directory with flock, and renames the
+// new record over the old one. The directory has to exist on a local file system. The driver never removes
+// the file of a name.
 package flocklock
 
 import (
@@ -14,7 +14,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -47,7 +46,7 @@ func (d *Driver) Capabilities() driver.Capabilities {
 
 // Acquire implements driver.Driver.
 func (d *Driver) Acquire(ctx context.Context, req driver.AcquireRequest) (driver.AcquireReply, error) {
-	return step(ctx, d, req.Name, true, func(r *record, now int64) (driver.AcquireReply, bool, error) {
+	return step(ctx, d, req.Name, func(r *record, now int64) (driver.AcquireReply, bool, error) {
 		reply := r.acquire(req, now)
 		return reply, reply.Outcome == driver.Granted, nil
 	})
@@ -55,7 +54,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.AcquireRequest) (driver
 
 // Raise implements driver.Driver.
 func (d *Driver) Raise(ctx context.Context, req driver.RaiseRequest) (driver.RaiseReply, error) {
-	return step(ctx, d, req.Name, false, func(r *record, now int64) (driver.RaiseReply, bool, error) {
+	return step(ctx, d, req.Name, func(r *record, now int64) (driver.RaiseReply, bool, error) {
 		return r.raise(req, now)
 	})
 }
@@ -64,7 +63,7 @@ func (d *Driver) Raise(ctx context.Context, req driver.RaiseRequest) (driver.Rai
 func (d *Driver) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driver.ExtendReply {
 	replies := make([]driver.ExtendReply, len(reqs))
 	for i, req := range reqs {
-		held, err := step(ctx, d, req.Name, false, func(r *record, now int64) (bool, bool, error) {
+		held, err := step(ctx, d, req.Name, func(r *record, now int64) (bool, bool, error) {
 			held := r.extend(req, now)
 			return held, held, nil
 		})
@@ -75,7 +74,7 @@ func (d *Driver) Extend(ctx context.Context, reqs []driver.ExtendRequest) []driv
 
 // Release implements driver.Driver.
 func (d *Driver) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseReply, error) {
-	return step(ctx, d, req.Name, req.Tombstone > 0, func(r *record, now int64) (driver.ReleaseReply, bool, error) {
+	return step(ctx, d, req.Name, func(r *record, now int64) (driver.ReleaseReply, bool, error) {
 		changed := r.release(req, now)
 		return driver.ReleaseReply{Released: r.Released == req.Owner}, changed, nil
 	})
@@ -83,7 +82,7 @@ func (d *Driver) Release(ctx context.Context, req driver.ReleaseRequest) (driver
 
 // Inspect implements driver.Driver.
 func (d *Driver) Inspect(ctx context.Context, name driver.Name) (driver.State, error) {
-	return step(ctx, d, name, false, func(r *record, now int64) (driver.State, bool, error) {
+	return step(ctx, d, name, func(r *record, now int64) (driver.State, bool, error) {
 		return r.state(now), false, nil
 	})
 }
@@ -100,24 +99,23 @@ func (d *Driver) file(name driver.Name) string {
 	return filepath.Join(d.dir, fmt.Sprintf("%x.json", sum))
 }
 
-// step locks the file of a name, has decide change the record, and stores a changed record.
+// step locks the directory, has decide change the record of a name, and stores a changed record.
 // The caller leaves when ctx ends; a step that has begun goes on.
-func step[T any](ctx context.Context, d *Driver, name driver.Name, create bool,
+func step[T any](ctx context.Context, d *Driver, name driver.Name,
 	decide func(r *record, now int64) (reply T, changed bool, err error),
 ) (T, error) {
 	type result struct {
 		reply T
 		err   error
 	}
-	path := d.file(name)
-	file, err := lock(ctx, path, create)
+	dir, err := lock(ctx, d.dir)
 	if err != nil {
 		return *new(T), err
 	}
 	done := make(chan result, 1)
 	d.steps.Go(func() {
-		defer file.Close() // unlocks
-		r, err := read(file)
+		defer dir.Close() // unlocks
+		r, err := read(d.file(name))
 		if err != nil {
 			done <- result{err: err}
 			return
@@ -125,7 +123,7 @@ func step[T any](ctx context.Context, d *Driver, name driver.Name, create bool,
 		now := time.Now().UnixMicro()
 		reply, changed, err := decide(r, now)
 		if err == nil && changed {
-			err = r.write(path, now)
+			err = r.write(d.file(name), now)
 		}
 		if err != nil {
 			reply = *new(T)
@@ -140,34 +138,22 @@ func step[T any](ctx context.Context, d *Driver, name driver.Name, create bool,
 	}
 }
 
-// lock opens the file at path and locks it. The file is nil if it does not exist and create is
-// false.
-func lock(ctx context.Context, path string, create bool) (*os.File, error) {
-	flags := os.O_RDONLY
-	if create {
-		flags |= os.O_CREATE
+// lock opens the directory and locks it. A lock of one file would not do: a rename replaces the file.
+func lock(ctx context.Context, path string) (*os.File, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, notDone(err)
 	}
 	for {
-		if err := ctx.Err(); err != nil {
-			return nil, notDone(err)
+		err := ctx.Err()
+		if err == nil {
+			err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		}
-		file, err := os.OpenFile(path, flags, 0o600)
-		if errors.Is(err, fs.ErrNotExist) && !create {
-			// Without its directory, a name is not free: the records may be elsewhere.
-			if _, err := os.Stat(filepath.Dir(path)); err != nil {
-				return nil, notDone(err)
-			}
-			return nil, nil
+		if err == nil {
+			return dir, nil
 		}
-		if err != nil {
-			return nil, notDone(err)
-		}
-		locked, err := tryLock(file, path)
-		if locked {
-			return file, nil
-		}
-		_ = file.Close()
-		if err != nil {
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			_ = dir.Close()
 			return nil, notDone(err)
 		}
 		select {
@@ -175,26 +161,6 @@ func lock(ctx context.Context, path string, create bool) (*os.File, error) {
 		case <-time.After(time.Millisecond):
 		}
 	}
-}
-
-// tryLock locks a file that is still the one at path. A rename may have replaced it.
-func tryLock(file *os.File, path string) (bool, error) {
-	err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	mine, err := file.Stat()
-	if err != nil {
-		return false, err
-	}
-	present, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil && os.SameFile(mine, present), err
 }
 
 // notDone gives an error before the rename its kind: the step had no effect.
@@ -228,28 +194,25 @@ type record struct {
 }
 
 // read returns the record in a file. A missing or an empty file is a new record.
-func read(file *os.File) (*record, error) {
-	if file == nil {
-		return &record{}, nil
-	}
-	data, err := io.ReadAll(file)
+func read(path string) (*record, error) {
+	data, err := os.ReadFile(path)
 	if errors.Is(err, syscall.EISDIR) {
 		return nil, fmt.Errorf("flocklock: %w: %w", driver.ErrForeign, err)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, notDone(err)
 	}
-	if len(data) == 0 {
-		return &record{}, nil
-	}
 	r := &record{}
+	if len(data) == 0 {
+		return r, nil
+	}
 	if err := json.Unmarshal(data, r); err != nil || r.Format != format {
-		return nil, fmt.Errorf("flocklock: %w: the file %s", driver.ErrForeign, file.Name())
+		return nil, fmt.Errorf("flocklock: %w: the file %s", driver.ErrForeign, path)
 	}
 	return r, nil
 }
 
-// write replaces the file at path, which the caller has locked. A crash leaves the old record or
+// write replaces the file at path, in the locked directory. A crash leaves the old record or
 // the new one.
 func (r *record) write(path string, now int64) error {
 	r.Format = format
