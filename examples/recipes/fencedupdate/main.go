@@ -1,7 +1,8 @@
 // Command fencedupdate changes a row under a lock so that the database refuses a holder that was
-// paused and has lost the lock. It shows both ways: a column of your own, and pglock.Fence.
+// paused and has lost the lock. The token is in a column of the row; the recipes cron, events and leader have
+// pglock.Fence, which needs PostgreSQL and no column.
 //
-//	go run ./examples/recipes/fencedupdate -lock redis://localhost:6379 -way column
+//	go run ./examples/recipes/fencedupdate -lock redis://localhost:6379
 package main
 
 import (
@@ -10,14 +11,12 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"os"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/distlock/pglock"
 )
 
 const table = `CREATE TABLE IF NOT EXISTS product (id bigint PRIMARY KEY, price bigint NOT NULL, fence bigint NOT NULL DEFAULT 0)`
@@ -25,25 +24,16 @@ const table = `CREATE TABLE IF NOT EXISTS product (id bigint PRIMARY KEY, price 
 func main() {
 	lock := flag.String("lock", "redis://localhost:6379", "URL of the lock service")
 	database := flag.String("database", "postgres://postgres:belugalock@localhost:5432/belugalock", "URL of the database")
-	way := flag.String("way", "column", "column or pglock")
 	flag.Parse()
-	change, ok := map[string]update{"column": byColumn, "pglock": byPglock}[*way]
-	if !ok {
-		fmt.Fprintln(os.Stderr, "-way is column or pglock")
-		os.Exit(2)
-	}
-	if err := run(context.Background(), *lock, *database, change); err != nil {
+	if err := run(context.Background(), *lock, *database); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// update sets the price of a product to that which decide makes of the old one.
-type update func(ctx context.Context, db *pgxpool.Pool, lease *distlock.Lease, product int64, decide decision) error
-
 // decision is slow: a model, or another service.
 type decision func(ctx context.Context, price int64) (int64, error)
 
-func run(ctx context.Context, lock, database string, change update) error {
+func run(ctx context.Context, lock, database string) error {
 	db, err := pgxpool.New(ctx, database)
 	if err != nil {
 		return err
@@ -57,19 +47,20 @@ func run(ctx context.Context, lock, database string, change update) error {
 	return locker.Do(ctx, "product-1", func(ctx context.Context) error {
 		lease, _ := locker.FromContext(ctx, "product-1")
 		_, err := db.Exec(ctx, table+`; INSERT INTO product VALUES (1, 100) ON CONFLICT DO NOTHING`)
-		if err := errors.Join(err, pglock.MigrateFence(ctx, db, nil)); err != nil {
+		if err != nil {
 			return err
 		}
-		return change(ctx, db, lease, 1, func(_ context.Context, price int64) (int64, error) {
+		return update(ctx, db, lease, 1, func(_ context.Context, price int64) (int64, error) {
 			log.Printf("the price is %d, and will be %d", price, price+10)
 			return price + 10, nil
 		})
 	})
 }
 
-// byColumn reads and raises the token in one statement, so the row refuses each older holder from
-// the read on. The write fails if a newer holder has raised the token. A second read needs <=.
-func byColumn(ctx context.Context, db *pgxpool.Pool, lease *distlock.Lease, product int64, decide decision) error {
+// update sets the price of a product to that which decide makes of the old one. It reads the price and raises
+// the token in one statement, so the row refuses each older holder from the read on. The write fails if a newer
+// holder has raised the token. A second read needs <=.
+func update(ctx context.Context, db *pgxpool.Pool, lease *distlock.Lease, product int64, decide decision) error {
 	var price int64
 	err := db.QueryRow(ctx, `UPDATE product SET fence = $1 WHERE id = $2 AND fence < $1 RETURNING price`,
 		lease.Fence(), product).Scan(&price)
@@ -87,28 +78,4 @@ func byColumn(ctx context.Context, db *pgxpool.Pool, lease *distlock.Lease, prod
 		return fmt.Errorf("%w: a later lease has used product %d", distlock.ErrLost, product)
 	}
 	return err
-}
-
-// byPglock keeps the token elsewhere, also for a row that is not there yet. Fence comes first.
-func byPglock(ctx context.Context, db *pgxpool.Pool, lease *distlock.Lease, product int64, decide decision) error {
-	var price int64
-	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if err := pglock.Fence(ctx, tx, lease); err != nil {
-			return err
-		}
-		return tx.QueryRow(ctx, `SELECT price FROM product WHERE id = $1`, product).Scan(&price)
-	})
-	if err != nil {
-		return err
-	}
-	if price, err = decide(ctx, price); err != nil {
-		return err
-	}
-	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if err := pglock.Fence(ctx, tx, lease); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, `UPDATE product SET price = $2 WHERE id = $1`, product, price)
-		return err
-	})
 }
