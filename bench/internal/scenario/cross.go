@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/belugalock/belugalock/bench/internal/subject"
+	"github.com/belugalock/belugalock/internal/test/child"
 )
 
 const processes = 4
@@ -57,11 +59,27 @@ func (b *Bench) contend(ctx context.Context, name string, goroutines int, hold t
 		n, task.Goroutines = 1, 1
 		length /= 2 // it has two turns
 	}
-	members, closeAll, err := start(ctx, n, crowdRole, task)
-	if err != nil {
-		return 0, nil, err
+	var members []*child.Child
+	defer func() {
+		for _, m := range members {
+			m.Stop() // all can end at once
+		}
+		for _, m := range members {
+			err = errors.Join(err, m.Close())
+		}
+	}()
+	for range n {
+		m, err := child.StartRole(ctx, crowdRole, task, os.Stderr)
+		if err != nil {
+			return 0, nil, err
+		}
+		members = append(members, m)
 	}
-	defer func() { err = errors.Join(err, closeAll()) }()
+	for _, m := range members { // all are ready
+		if err := m.Receive(new(bool)); err != nil {
+			return 0, nil, err
+		}
+	}
 	from := time.Now().Add(b.pace.Settle)
 	window := crowdWindow{From: from, To: from.Add(length)}
 	for _, m := range members {

@@ -5,7 +5,6 @@ package scenario
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -123,33 +122,6 @@ func Names() (names []string) {
 // Roles returns what other processes do for the scenarios, for child.Serve.
 func Roles() map[string]child.Work {
 	return map[string]child.Work{crowdRole: child.Role(crowd)}
-}
-
-// start starts n processes in a role, and returns when all are ready. The second result closes them.
-func start(ctx context.Context, n int, role string, task any,
-) (members []*child.Child, closeAll func() error, err error) {
-	closeAll = func() (err error) {
-		for _, m := range members {
-			m.Stop() // all can end at once
-		}
-		for _, m := range members {
-			err = errors.Join(err, m.Close())
-		}
-		return err
-	}
-	for range n {
-		m, err := child.StartRole(ctx, role, task, os.Stderr)
-		if err != nil {
-			return nil, nil, errors.Join(err, closeAll())
-		}
-		members = append(members, m)
-	}
-	for _, m := range members {
-		if err := m.Receive(new(bool)); err != nil {
-			return nil, nil, errors.Join(err, closeAll())
-		}
-	}
-	return members, closeAll, nil
 }
 
 // longest is how long no scenario takes. A subject that never returns ends its scenario, not the program.
