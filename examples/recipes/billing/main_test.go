@@ -14,7 +14,6 @@ import (
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/test/recipetest"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
@@ -47,38 +46,22 @@ func hang() {
 	log.Fatal(err)
 }
 
-// setUp returns a lock service and a database with customers.
-func setUp(t *testing.T, backend string) (lock string, db *pgxpool.Pool) {
+// filled opens a database and adds customers.
+func filled(t *testing.T, database string) *pgxpool.Pool {
 	t.Helper()
-	database := servers.SharedPostgres(t).NewDatabase(t)
-	db, err := pgxpool.New(t.Context(), database.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
+	db := recipetest.Pool(t, database)
 	if _, err := db.Exec(t.Context(), tables); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.Exec(t.Context(), `INSERT INTO customer SELECT generate_series(1, $1::int)`, customers); err != nil {
 		t.Fatal(err)
 	}
-	if backend == "redis" {
-		return servers.SharedRedis(t).URL(), db
-	}
-	if err := pglock.Migrate(t.Context(), db, nil); err != nil {
-		t.Fatal(err)
-	}
-	return database.URL(), db
+	return db
 }
 
-func open(t *testing.T, lock string) *distlock.Locker {
+func setUp(t *testing.T) (lock string, db *pgxpool.Pool) {
 	t.Helper()
-	locker, err := lockurl.Open(t.Context(), lock, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = locker.Close(context.Background()) })
-	return locker
+	return servers.SharedRedis(t).URL(), filled(t, servers.SharedPostgres(t).NewDatabase(t).URL())
 }
 
 // provider is a slow payment provider that does not look at the key.
@@ -96,46 +79,44 @@ func (p *provider) charge(_ context.Context, customer int64, _ string) error {
 }
 
 func TestBill_manyInstances_chargeEachCustomerOnce(t *testing.T) {
-	for _, backend := range []string{"redis", "postgres"} {
-		t.Run(backend, func(t *testing.T) {
-			lock, db := setUp(t, backend)
-			p := provider{charged: map[int64]int{}}
-			var mu sync.Mutex
-			var all sync.WaitGroup
-			sum := 0
-			for range 4 {
-				locker := open(t, lock)
-				all.Go(func() {
-					billed, err := bill(t.Context(), locker, db, "2026-11", pause, p.charge)
-					if err != nil {
-						t.Error(err)
-					}
-					mu.Lock()
-					defer mu.Unlock()
-					sum += billed
-				})
-			}
-			all.Wait()
-			for id := range int64(customers) {
-				if n := p.charged[id+1]; n != 1 {
-					t.Errorf("customer %d was charged %d times", id+1, n)
+	recipetest.EachBackend(t, func(t *testing.T, lock, database string) {
+		db := filled(t, database)
+		p := provider{charged: map[int64]int{}}
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		sum := 0
+		for range 4 {
+			locker := recipetest.Locker(t, lock, nil)
+			all.Go(func() {
+				billed, err := bill(t.Context(), locker, db, "2026-11", pause, p.charge)
+				if err != nil {
+					t.Error(err)
 				}
+				mu.Lock()
+				defer mu.Unlock()
+				sum += billed
+			})
+		}
+		all.Wait()
+		for id := range int64(customers) {
+			if n := p.charged[id+1]; n != 1 {
+				t.Errorf("customer %d was charged %d times", id+1, n)
 			}
-			if sum != customers {
-				t.Errorf("%d customers billed", sum)
-			}
-		})
-	}
+		}
+		if sum != customers {
+			t.Errorf("%d customers billed", sum)
+		}
+	})
 }
 
 func TestBill_customerHeldElsewhere_namedInError(t *testing.T) {
-	lock, db := setUp(t, "redis")
+	lock, db := setUp(t)
 	p := provider{charged: map[int64]int{}}
-	other, err := open(t, lock).Acquire(t.Context(), "7-2026-11")
+	other, err := recipetest.Locker(t, lock, nil).Acquire(t.Context(), "7-2026-11")
 	if err != nil {
 		t.Fatal(err)
 	}
-	locker := open(t, lock)
+	locker := recipetest.Locker(t, lock, nil)
 	billed, err := bill(t.Context(), locker, db, "2026-11", time.Millisecond, p.charge)
 	if err == nil || !strings.HasPrefix(err.Error(), "0 charges failed, 1 other customers are left") {
 		t.Errorf("got the error %v", err)
@@ -154,11 +135,11 @@ func TestBill_customerHeldElsewhere_namedInError(t *testing.T) {
 
 // The other worker has billed all other customers before the kill, so it must come back.
 func TestBill_workerKilledInCharge_otherBillsInSameRun(t *testing.T) {
-	lock, db := setUp(t, "redis")
+	lock, db := setUp(t)
 	killed := recipetest.Start(t, lock, db.Config().ConnString())
 	key := killed.Await("charges ")
 	var keys []string
-	billed, err := bill(t.Context(), open(t, lock), db, "2026-11", pause, func(_ context.Context, _ int64, key string) error {
+	billed, err := bill(t.Context(), recipetest.Locker(t, lock, nil), db, "2026-11", pause, func(_ context.Context, _ int64, key string) error {
 		keys = append(keys, key)
 		if len(keys) == customers-1 {
 			return killed.Kill()
@@ -174,9 +155,9 @@ func TestBill_workerKilledInCharge_otherBillsInSameRun(t *testing.T) {
 }
 
 func TestBill_failedCharge_othersBilled(t *testing.T) {
-	lock, db := setUp(t, "redis")
+	lock, db := setUp(t)
 	tries := 0
-	billed, err := bill(t.Context(), open(t, lock), db, "2026-11", pause, func(_ context.Context, customer int64, _ string) error {
+	billed, err := bill(t.Context(), recipetest.Locker(t, lock, nil), db, "2026-11", pause, func(_ context.Context, customer int64, _ string) error {
 		if customer != 7 {
 			return nil
 		}
@@ -194,8 +175,8 @@ func TestBill_failedCharge_othersBilled(t *testing.T) {
 // The provider has charged, and the instance dies before the invoice is stored. The next run charges
 // under the same key, so a provider that looks at the key takes the money once.
 func TestBill_crashAfterCharge_sameKeyAgain(t *testing.T) {
-	lock, db := setUp(t, "redis")
-	locker := open(t, lock)
+	lock, db := setUp(t)
+	locker := recipetest.Locker(t, lock, nil)
 	ctx, die := context.WithCancel(t.Context())
 	keys := map[int64][]string{}
 	charge := func(_ context.Context, customer int64, key string) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/test/child"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/recipetest"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
@@ -63,12 +64,7 @@ func nothing(context.Context) error { return nil }
 // wantReports fails unless the reports cover these moments, one after the other.
 func wantReports(t *testing.T, c config, moments ...time.Time) {
 	t.Helper()
-	db, err := pgxpool.New(t.Context(), c.Database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	rows, err := db.Query(t.Context(), `SELECT after, until FROM report ORDER BY after`)
+	rows, err := recipetest.Pool(t, c.Database).Query(t.Context(), `SELECT after, until FROM report ORDER BY after`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,68 +97,58 @@ func connected(ctx context.Context, c config, do func(*distlock.Locker, *pgxpool
 	return do(locker, db)
 }
 
-func setUp(t *testing.T, backend string) config {
+// withTables has a slot of a database that has the tables of the recipe now.
+func withTables(t *testing.T, lock, database string) config {
 	t.Helper()
-	database := servers.SharedPostgres(t).NewDatabase(t)
-	db, err := pgxpool.New(t.Context(), database.URL())
-	if err != nil {
+	db := recipetest.Pool(t, database)
+	_, err := db.Exec(t.Context(), tables)
+	if err := errors.Join(err, pglock.MigrateFence(t.Context(), db, nil)); err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	if _, err := db.Exec(t.Context(), tables); err != nil {
-		t.Fatal(err)
-	}
-	if err := pglock.MigrateFence(t.Context(), db, nil); err != nil {
-		t.Fatal(err)
-	}
-	c := config{Lock: servers.SharedRedis(t).URL(), Database: database.URL(), Slot: time.Now().Truncate(time.Second)}
-	if backend == "postgres" {
-		c.Lock = database.URL()
-		if err := pglock.Migrate(t.Context(), db, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return c
+	return config{Lock: lock, Database: database, Slot: time.Now().Truncate(time.Second)}
+}
+
+func setUp(t *testing.T) config {
+	t.Helper()
+	return withTables(t, servers.SharedRedis(t).URL(), servers.SharedPostgres(t).NewDatabase(t).URL())
 }
 
 // The first run of each slot fails, so another instance runs the job again, and then no other does.
 func TestOnce_manyInstances_oneRunPerSlot(t *testing.T) {
-	for _, backend := range []string{"redis", "postgres"} {
-		t.Run(backend, func(t *testing.T) {
-			c := setUp(t, backend)
-			moments := []time.Time{c.Slot}
-			for range 3 {
-				c.Slot = c.Slot.Add(time.Minute)
-				moments = append(moments, c.Slot)
-				var runs, done, failed, running atomic.Int32
-				var all sync.WaitGroup
-				for range 4 {
-					all.Go(func() {
-						err := instance(t.Context(), c, func(context.Context) error {
-							if running.Add(1) > 1 {
-								t.Error("the job runs twice at a time")
-							}
-							defer running.Add(-1)
-							time.Sleep(20 * time.Millisecond) // so that instances meet
-							if runs.Add(1) == 1 {
-								return errors.New("the first run fails")
-							}
-							done.Add(1)
-							return nil
-						})
-						if err != nil {
-							failed.Add(1)
+	recipetest.EachBackend(t, func(t *testing.T, lock, database string) {
+		c := withTables(t, lock, database)
+		moments := []time.Time{c.Slot}
+		for range 3 {
+			c.Slot = c.Slot.Add(time.Minute)
+			moments = append(moments, c.Slot)
+			var runs, done, failed, running atomic.Int32
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					err := instance(t.Context(), c, func(context.Context) error {
+						if running.Add(1) > 1 {
+							t.Error("the job runs twice at a time")
 						}
+						defer running.Add(-1)
+						time.Sleep(20 * time.Millisecond) // so that instances meet
+						if runs.Add(1) == 1 {
+							return errors.New("the first run fails")
+						}
+						done.Add(1)
+						return nil
 					})
-				}
-				all.Wait()
-				if done.Load() != 1 || failed.Load() != 1 {
-					t.Errorf("the job was done %d times, %d instances failed", done.Load(), failed.Load())
-				}
+					if err != nil {
+						failed.Add(1)
+					}
+				})
 			}
-			wantReports(t, c, moments...)
-		})
-	}
+			all.Wait()
+			if done.Load() != 1 || failed.Load() != 1 {
+				t.Errorf("the job was done %d times, %d instances failed", done.Load(), failed.Load())
+			}
+		}
+		wantReports(t, c, moments...)
+	})
 }
 
 // kill starts an instance whose job does not end, calls wait when the job has begun, and kills the
@@ -211,7 +197,7 @@ func runSchedule(t *testing.T, c config, work func() error) (slot time.Time, run
 
 // All instances have died in the slot. The next one starts after the time of the slot.
 func TestSchedule_lateStart_joinsTheSlot(t *testing.T) {
-	c := setUp(t, "redis")
+	c := setUp(t)
 	c.Lock += "?ttl=1s"
 	c.Slot = time.Now().Add(-margin).Truncate(time.Hour)
 	kill(t, c, func() {})
@@ -223,7 +209,7 @@ func TestSchedule_lateStart_joinsTheSlot(t *testing.T) {
 
 // A row of the time before the slot may be committed after it.
 func TestSchedule_leavesTimeForLateWrites(t *testing.T) {
-	err := connected(t.Context(), setUp(t, "redis"), func(locker *distlock.Locker, db *pgxpool.Pool) error {
+	err := connected(t.Context(), setUp(t), func(locker *distlock.Locker, db *pgxpool.Pool) error {
 		ctx, cancel := context.WithCancel(t.Context())
 		runs := 0
 		schedule(ctx, locker, db, time.Second, func(ctx context.Context, after, until time.Time) (func(context.Context, pgx.Tx) error, error) {
@@ -244,7 +230,7 @@ func TestSchedule_leavesTimeForLateWrites(t *testing.T) {
 
 func TestSchedule_failedJob_isRepeated(t *testing.T) {
 	failures := 1
-	_, runs := runSchedule(t, setUp(t, "redis"), func() error {
+	_, runs := runSchedule(t, setUp(t), func() error {
 		if failures--; failures >= 0 {
 			return errors.New("the first run fails")
 		}
@@ -257,7 +243,7 @@ func TestSchedule_failedJob_isRepeated(t *testing.T) {
 
 // Redis is down at the time of the slot.
 func TestSchedule_redisDown_slotIsRepeated(t *testing.T) {
-	c, redis := setUp(t, "redis"), servers.StartRedis(t)
+	c, redis := setUp(t), servers.StartRedis(t)
 	c.Lock = redis.URL() + "?ttl=1s"
 	redis.Kill()
 	restarted := time.AfterFunc(3*time.Second, redis.Restart)
@@ -267,22 +253,9 @@ func TestSchedule_redisDown_slotIsRepeated(t *testing.T) {
 	}
 }
 
-// An instance whose clock is late comes to a slot after a later one has run.
-func TestOnce_lateClock_doesNotRun(t *testing.T) {
-	c := setUp(t, "redis")
-	late := c
-	c.Slot = c.Slot.Add(time.Minute)
-	for _, at := range []config{c, late} {
-		if err := instance(t.Context(), at, nothing); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wantReports(t, c, late.Slot, c.Slot)
-}
-
-// Jobs fail, also the first one. The next run covers their time.
+// Jobs fail, also the first one. The next run covers their time. Then an instance with a late clock runs nothing.
 func TestOnce_failedSlots_nextRunCoversThem(t *testing.T) {
-	c := setUp(t, "redis")
+	c := setUp(t)
 	moments := []time.Time{c.Slot.Add(-time.Minute)}
 	for range 2 {
 		failed := c
@@ -303,7 +276,7 @@ func TestOnce_failedSlots_nextRunCoversThem(t *testing.T) {
 
 // The lock is lost in a long job, and another instance runs the next slot. The late report is refused.
 func TestOnce_S2_lostLock_oneReport(t *testing.T) {
-	c := setUp(t, "redis")
+	c := setUp(t)
 	begin, next := c.Slot.Add(-time.Minute), c.Slot.Add(time.Minute)
 	err := connected(t.Context(), c, func(locker *distlock.Locker, db *pgxpool.Pool) error {
 		late := func(ctx context.Context, after, until time.Time) (func(context.Context, pgx.Tx) error, error) {

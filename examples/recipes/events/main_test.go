@@ -15,10 +15,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/test/child"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/recipetest"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
@@ -65,7 +64,7 @@ func startConsumer(t *testing.T, lock string) (consumer *child.Child, db *pgxpoo
 			t.Error(err)
 		}
 	})
-	return consumer, pool(t, database)
+	return consumer, recipetest.Pool(t, database)
 }
 
 func deliver(t *testing.T, consumer *child.Child, events ...Event) {
@@ -91,7 +90,7 @@ func TestEvents_busyAccount_consumerGoesOn(t *testing.T) {
 	lock := servers.SharedRedis(t).URL() + "?ttl=2s&wait=300ms"
 	consumer, db := startConsumer(t, lock)
 	e1, e2 := Event{"e1", "alice", 10}, Event{"e2", "bob", 100}
-	err := open(t, lock).Do(t.Context(), "account-alice", func(context.Context) error {
+	err := recipetest.Locker(t, lock, nil).Do(t.Context(), "account-alice", func(context.Context) error {
 		deliver(t, consumer, e1, e2)
 		expect(t, consumer, "e2")
 		return nil
@@ -105,26 +104,6 @@ func TestEvents_busyAccount_consumerGoesOn(t *testing.T) {
 	}
 }
 
-func pool(t *testing.T, database string) *pgxpool.Pool {
-	t.Helper()
-	db, err := pgxpool.New(t.Context(), database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
-	return db
-}
-
-func open(t *testing.T, lock string) *distlock.Locker {
-	t.Helper()
-	locker, err := lockurl.Open(t.Context(), lock, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = locker.Close(context.Background()) })
-	return locker
-}
-
 func balance(t *testing.T, db *pgxpool.Pool) (n int64) {
 	t.Helper()
 	if err := db.QueryRow(t.Context(), `SELECT balance FROM account WHERE id = 'alice'`).Scan(&n); err != nil {
@@ -135,36 +114,26 @@ func balance(t *testing.T, db *pgxpool.Pool) (n int64) {
 
 // The queue delivers every event to each of three consumers, and twice.
 func TestEvents_duplicates_areBookedOnce(t *testing.T) {
-	for _, backend := range []string{"redis", "postgres"} {
-		t.Run(backend, func(t *testing.T) {
-			database := servers.SharedPostgres(t).NewDatabase(t).URL()
-			db := pool(t, database)
-			lock := database
-			if backend == "redis" {
-				lock = servers.SharedRedis(t).URL()
-			} else if err := pglock.Migrate(t.Context(), db, nil); err != nil {
-				t.Fatal(err)
+	recipetest.EachBackend(t, func(t *testing.T, lock, database string) {
+		var queue strings.Builder
+		for range 2 {
+			for i := range 10 {
+				fmt.Fprintf(&queue, `{"ID": "e%d", "Account": "alice", "Amount": %d}`, i, 1<<i)
 			}
-			var queue strings.Builder
-			for range 2 {
-				for i := range 10 {
-					fmt.Fprintf(&queue, `{"ID": "e%d", "Account": "alice", "Amount": %d}`, i, 1<<i)
+		}
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if err := run(t.Context(), lock, database, strings.NewReader(queue.String()), io.Discard, book); err != io.EOF {
+					t.Error(err)
 				}
-			}
-			var all sync.WaitGroup
-			for range 3 {
-				all.Go(func() {
-					if err := run(t.Context(), lock, database, strings.NewReader(queue.String()), io.Discard, book); err != io.EOF {
-						t.Error(err)
-					}
-				})
-			}
-			all.Wait()
-			if got := balance(t, db); got != 1<<10-1 {
-				t.Errorf("the balance is %b", got)
-			}
-		})
-	}
+			})
+		}
+		all.Wait()
+		if got := balance(t, recipetest.Pool(t, database)); got != 1<<10-1 {
+			t.Errorf("the balance is %b", got)
+		}
+	})
 }
 
 // While a consumer handles an event, the lock service loses the lock, and another consumer handles
@@ -177,7 +146,7 @@ func TestEvents_S2_staleConsumerIsRefused(t *testing.T) {
 	if err := run(t.Context(), redis.URL(), database, e0, io.Discard, book); err != io.EOF {
 		t.Fatal(err)
 	}
-	db, first, second := pool(t, database), open(t, redis.URL()), open(t, redis.URL())
+	db, first, second := recipetest.Pool(t, database), recipetest.Locker(t, redis.URL(), nil), recipetest.Locker(t, redis.URL(), nil)
 	e1, e2 := Event{"e1", "alice", 10}, Event{"e2", "alice", 100}
 	err := process(t.Context(), first, db, e1, func(ctx context.Context, balance int64, e Event) (int64, error) {
 		if _, err := redis.Do("FLUSHDB"); err != nil {

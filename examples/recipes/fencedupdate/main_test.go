@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/recipetest"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
@@ -17,12 +17,7 @@ func TestMain(m *testing.M) { leakcheck.VerifyTestMain(servers.Sharing{M: m}) }
 
 func acquire(t *testing.T, lock string) *distlock.Lease {
 	t.Helper()
-	locker, err := lockurl.Open(t.Context(), lock, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = locker.Close(context.Background()) })
-	lease, err := locker.Acquire(t.Context(), "product-1")
+	lease, err := recipetest.Locker(t, lock, nil).Acquire(t.Context(), "product-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +44,7 @@ func setUp(t *testing.T) (*servers.Database, *pgxpool.Pool) {
 	if err := run(t.Context(), redis.URL(), database.URL()); err != nil {
 		t.Fatal(err)
 	}
-	db, err := pgxpool.New(t.Context(), database.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
-	return redis, db
+	return redis, recipetest.Pool(t, database.URL())
 }
 
 func wantPrice(t *testing.T, db *pgxpool.Pool, want int64) {

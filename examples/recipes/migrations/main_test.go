@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock/lockurl"
-	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/internal/test/child"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/internal/test/recipetest"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
@@ -46,58 +46,39 @@ func start(ctx context.Context, c config) (applied int, err error) {
 	return migrate(ctx, locker, db, c.Steps)
 }
 
-func pool(t *testing.T, url string) *pgxpool.Pool {
-	t.Helper()
-	db, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
-	return db
-}
-
 func TestMigrate_manyInstances_runEachStepOnce(t *testing.T) {
-	for _, backend := range []string{"redis", "postgres"} {
-		t.Run(backend, func(t *testing.T) {
-			database := servers.SharedPostgres(t).NewDatabase(t)
-			db := pool(t, database.URL())
-			lock := database.URL()
-			if backend == "redis" {
-				lock = servers.SharedRedis(t).URL()
-			} else if err := pglock.Migrate(t.Context(), db, nil); err != nil {
-				t.Fatal(err)
-			}
-			slow := append([]string{`SELECT pg_sleep(0.1)`}, steps...)
+	recipetest.EachBackend(t, func(t *testing.T, lock, database string) {
+		db := recipetest.Pool(t, database)
+		slow := append([]string{`SELECT pg_sleep(0.1)`}, steps...)
 
-			const instances = 6
-			var all sync.WaitGroup
-			var applied [instances]int
-			for i := range instances {
-				all.Go(func() {
-					var err error
-					applied[i], err = start(t.Context(), config{Lock: lock, Database: database.URL(), Steps: slow})
-					if err != nil {
-						t.Errorf("instance %d: %v", i, err)
-					}
-					// The instance has waited for the last step.
-					if _, err := db.Exec(t.Context(), `SELECT email FROM customer`); err != nil {
-						t.Errorf("instance %d starts too early: %v", i, err)
-					}
-				})
-			}
-			all.Wait()
-			sum, ran := 0, 0
-			for _, n := range applied {
-				sum += n
-				if n > 0 {
-					ran++
+		const instances = 6
+		var all sync.WaitGroup
+		var applied [instances]int
+		for i := range instances {
+			all.Go(func() {
+				var err error
+				applied[i], err = start(t.Context(), config{Lock: lock, Database: database, Steps: slow})
+				if err != nil {
+					t.Errorf("instance %d: %v", i, err)
 				}
+				// The instance has waited for the last step.
+				if _, err := db.Exec(t.Context(), `SELECT email FROM customer`); err != nil {
+					t.Errorf("instance %d starts too early: %v", i, err)
+				}
+			})
+		}
+		all.Wait()
+		sum, ran := 0, 0
+		for _, n := range applied {
+			sum += n
+			if n > 0 {
+				ran++
 			}
-			if sum != len(slow) || ran != 1 {
-				t.Errorf("the instances ran %v migrations, of %d", applied, len(slow))
-			}
-		})
-	}
+		}
+		if sum != len(slow) || ran != 1 {
+			t.Errorf("the instances ran %v migrations, of %d", applied, len(slow))
+		}
+	})
 }
 
 // startAsleep starts an instance, and returns when the instance is in pg_sleep.
@@ -126,7 +107,7 @@ func awaitActivity(t *testing.T, db *pgxpool.Pool, condition string) {
 // step again, and the rest.
 func TestMigrate_killedInstance_nextRunsTheRest(t *testing.T) {
 	database := servers.SharedPostgres(t).NewDatabase(t)
-	db := pool(t, database.URL())
+	db := recipetest.Pool(t, database.URL())
 	c := config{
 		Lock:     servers.SharedRedis(t).URL() + "?ttl=1s",
 		Database: database.URL(),
@@ -147,7 +128,7 @@ func TestMigrate_killedInstance_nextRunsTheRest(t *testing.T) {
 // The holder is paused in a step, and stays so. PostgreSQL ends its transaction.
 func TestMigrate_pausedInstance_nextStarts(t *testing.T) {
 	database := servers.SharedPostgres(t).NewDatabase(t)
-	db := pool(t, database.URL())
+	db := recipetest.Pool(t, database.URL())
 	c := config{
 		Lock:     servers.SharedRedis(t).URL() + "?ttl=1s",
 		Database: database.URL(),
@@ -167,7 +148,7 @@ func TestMigrate_pausedInstance_nextStarts(t *testing.T) {
 // An earlier holder that has lost the lock commits a step while the next holder waits for that step.
 func TestMigrate_lateCommit_stepIsSkipped(t *testing.T) {
 	database := servers.SharedPostgres(t).NewDatabase(t)
-	db := pool(t, database.URL())
+	db := recipetest.Pool(t, database.URL())
 	c := config{Lock: servers.SharedRedis(t).URL(), Database: database.URL(), Steps: steps[:1]}
 	if _, err := start(t.Context(), c); err != nil {
 		t.Fatal(err)

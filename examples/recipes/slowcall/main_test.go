@@ -60,7 +60,7 @@ func instance(t *testing.T, url string, a *api) *recipetest.Process {
 }
 
 func TestSlowCall_longerThanTTL_notTwiceAtOnce(t *testing.T) {
-	recipetest.EachBackend(t, func(t *testing.T, lock string) {
+	recipetest.EachBackend(t, func(t *testing.T, lock, _ string) {
 		a := startAPI(t, 2*ttl)
 		instances := []*recipetest.Process{instance(t, lock, a), instance(t, lock, a)}
 		for _, p := range instances {
@@ -76,7 +76,7 @@ func TestSlowCall_longerThanTTL_notTwiceAtOnce(t *testing.T) {
 }
 
 func TestSlowCall_crashedInstance_nextCalls(t *testing.T) {
-	recipetest.EachBackend(t, func(t *testing.T, lock string) {
+	recipetest.EachBackend(t, func(t *testing.T, lock, _ string) {
 		a := startAPI(t, time.Minute)
 		first := instance(t, lock, a)
 		a.await(t)

@@ -5,6 +5,7 @@
 package recipetest
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"strings"
@@ -12,6 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/lockurl"
 	"github.com/belugalock/belugalock/internal/test/child"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/internal/test/migrated"
@@ -29,12 +34,40 @@ func Main(m *testing.M, main func()) {
 	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 
-// EachBackend runs a test with the URL of an empty Redis, and of a database with the schemas.
-func EachBackend(t *testing.T, test func(t *testing.T, lock string)) {
-	t.Run("redis", func(t *testing.T) { test(t, servers.SharedRedis(t).URL()) })
-	t.Run("postgres", func(t *testing.T) {
-		test(t, migrated.Database(t, servers.SharedPostgres(t)).URL())
-	})
+// EachBackend runs a test with the URLs of a lock service on each backend, and of a database with its schema.
+func EachBackend(t *testing.T, test func(t *testing.T, lock, database string)) {
+	t.Helper()
+	for _, backend := range []string{"redis", "postgres"} {
+		t.Run(backend, func(t *testing.T) {
+			lock, database := servers.SharedRedis(t).URL(), migrated.Database(t, servers.SharedPostgres(t)).URL()
+			if backend == "postgres" {
+				lock = database
+			}
+			test(t, lock, database)
+		})
+	}
+}
+
+// Pool opens a database until the end of the test.
+func Pool(tb testing.TB, database string) *pgxpool.Pool {
+	tb.Helper()
+	db, err := pgxpool.New(tb.Context(), database)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(db.Close)
+	return db
+}
+
+// Locker opens a lock service until the end of the test.
+func Locker(tb testing.TB, lock string, opts *distlock.Options) *distlock.Locker {
+	tb.Helper()
+	locker, err := lockurl.Open(tb.Context(), lock, opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = locker.Close(context.Background()) })
+	return locker
 }
 
 // Process is the program as a process. The test ends the process.
