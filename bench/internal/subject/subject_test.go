@@ -3,7 +3,6 @@ package subject_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -86,31 +85,4 @@ func passes(t *testing.T, name, addr, key string) error {
 	}
 	defer time.AfterFunc(2*time.Second, cancel).Stop()
 	return <-granted
-}
-
-func TestSession_loadsWhatWasSaved(t *testing.T) {
-	s := servers.StartRedis(t)
-	for _, name := range []string{subject.Ours, subject.List} {
-		var setup subject.Setup
-		t.Cleanup(setup.Close)
-		way, err := subject.Ways[name](&setup, s.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		session, err := way("session")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var want []subject.Message
-		for range 10 {
-			question, answer := subject.Message{Role: "user", Text: "question"}, subject.Message{Role: "assistant", Text: "answer"}
-			if err := session.Save(t.Context(), question, answer); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			want = append(want, question, answer)
-		}
-		if got, err := session.Load(t.Context(), ""); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: got %v, %v, want %v", name, got, err, want)
-		}
-	}
 }
