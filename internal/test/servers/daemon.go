@@ -265,11 +265,8 @@ func (d *daemon) output() string {
 	return string(text[min(int(d.proc.logFrom), len(text)):])
 }
 
-// logTail returns the end of the log, earlier runs included.
+// logTail returns the end of what this run has logged.
 func (d *daemon) logTail() string {
-	text, err := os.ReadFile(d.log())
-	if err != nil {
-		return err.Error()
-	}
-	return string(text[max(0, len(text)-logTailBytes):])
+	text := d.output()
+	return text[max(0, len(text)-logTailBytes):]
 }

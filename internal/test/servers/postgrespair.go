@@ -20,7 +20,10 @@ func StartPostgresPair(tb testing.TB, synchronous bool, settings ...string) *Pos
 	// By default, a promotion can wait 5 s for a primary that has died: as long as a first answer
 	// may take.
 	p.Standby = newPostgres(tb, append(slices.Clone(settings), "wal_retrieve_retry_interval=100ms"))
-	p.Standby.follow(p.Primary)
+	source := fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=standby", p.Primary.port)
+	p.Standby.exec("pg_basebackup", "--pgdata="+p.Standby.data(), "--dbname="+source, "--write-recovery-conf",
+		"--checkpoint=fast", "--wal-method=stream", "--no-sync")
+	p.Standby.mustLaunch()
 	p.AwaitStandby()
 	if synchronous {
 		p.Primary.mustDo("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
@@ -28,15 +31,6 @@ func StartPostgresPair(tb testing.TB, synchronous bool, settings ...string) *Pos
 		p.Primary.await("sync", "SELECT sync_state FROM pg_stat_replication")
 	}
 	return p
-}
-
-// follow makes a server that was never started a standby.
-func (p *Postgres) follow(primary *Postgres) {
-	p.tb.Helper()
-	source := fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=standby", primary.port)
-	p.exec("pg_basebackup", "--pgdata="+p.data(), "--dbname="+source, "--write-recovery-conf",
-		"--checkpoint=fast", "--wal-method=stream", "--no-sync")
-	p.mustLaunch()
 }
 
 // AwaitStandby waits until the standby has, and shows to queries, all that the primary had at the
