@@ -29,6 +29,7 @@ type agent struct {
 	locker *distlock.Locker
 	store  *lockedmemory.LockedMemory[history.Message, history.Message] // of the run with whole turns
 	tracer trace.Tracer
+	hitch  *history.Hitch
 }
 
 // runAgent is the work of an instance, in a process of its own.
@@ -56,19 +57,20 @@ func runAgent(ctx context.Context, program *child.Line, o order) (err error) {
 	if err != nil {
 		return err
 	}
-	memory, err := lockedmemory.New(history.Far{Store: store}, locker, lockedmemory.SessionKey, nil)
+	hitch := &history.Hitch{Reached: func() { _ = program.Send(balancer.Line{}) }}
+	memory, err := lockedmemory.New(history.Far{Store: store, Hitch: hitch}, locker, lockedmemory.SessionKey, nil)
 	if err != nil {
 		return err
 	}
-	a := agent{o, name, server, locker, memory, provider.Tracer("examples/agent")}
+	a := agent{o, name, server, locker, memory, provider.Tracer("examples/agent"), hitch}
 	for {
 		var d balancer.Delivery
 		if program.Receive(&d) != nil {
 			return nil // there are no more messages
 		}
 		t := balancer.Turn{Session: d.Session, Message: d.Message, Instance: name, Start: time.Now()}
-		reached := func() { _ = program.Send(balancer.Line{}) }
-		err := a.answer(history.WithHitch(ctx, d.Strike.Place, reached), d)
+		hitch.Place = d.Strike.Place
+		err := a.answer(ctx, d)
 		switch {
 		case err == nil:
 		case errors.Is(err, distlock.ErrLost), errors.Is(err, distlock.ErrUnavailable), errors.Is(err, distlock.ErrOutcomeUnknown):
@@ -88,6 +90,7 @@ func runAgent(ctx context.Context, program *child.Line, o order) (err error) {
 func (a *agent) answer(ctx context.Context, d balancer.Delivery) error {
 	ctx = lockedmemory.WithSession(ctx, conversation(d.Session))
 	list := listOf(a.server, a.Locked, d.Session)
+	list.Hitch = a.hitch
 	switch a.Locked {
 	case report.NoLock:
 		return a.turn(ctx, list, d.Message)

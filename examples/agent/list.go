@@ -15,7 +15,8 @@ import (
 // knows no lock.
 type list struct {
 	*server
-	name           string
+	name string
+	*history.Hitch
 	history.Memory // nil: the example neither searches nor clears
 }
 
@@ -30,7 +31,7 @@ func (l list) Save(ctx context.Context, input, output history.Message) error {
 		}
 		time.Sleep(history.Latency)
 		if i == 0 {
-			history.At(ctx, history.Write)
+			l.At(history.Write)
 		}
 		if l.pool != nil {
 			_, err = l.pool.Exec(onItsWay, "INSERT INTO "+l.messages()+" (list, message) VALUES ($1, $2)", l.name, text)
@@ -44,7 +45,7 @@ func (l list) Save(ctx context.Context, input, output history.Message) error {
 			return err
 		}
 		if i == 0 {
-			history.At(ctx, history.Answered)
+			l.At(history.Answered)
 		}
 	}
 	return nil

@@ -54,13 +54,14 @@ func books(turn int) int { return 2 + turn*7%8 }
 // the store can refuse it.
 type Far struct {
 	*Store
+	*Hitch
 }
 
 // SaveOnce is that of the store.
 func (f Far) SaveOnce(ctx context.Context, id string, messages ...Message) error {
 	time.Sleep(Latency)
-	At(ctx, Write)
+	f.At(Write)
 	err := f.Store.SaveOnce(context.WithoutCancel(ctx), id, messages...) // it is on its way
-	At(ctx, Answered)
+	f.At(Answered)
 	return err
 }

@@ -1,9 +1,6 @@
 package history
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // Place is a place in a turn at which an instance can be killed or paused.
 type Place string
@@ -17,23 +14,17 @@ const (
 // hitch is how much longer a turn takes at its place. The instance renews its lock in that time.
 const hitch = 500 * time.Millisecond
 
-type key struct{}
-
-type stop struct {
-	place   Place
-	reached func()
-}
-
-// WithHitch returns a context for a turn that calls reached at a place, and takes longer there.
-// Without a place it does neither.
-func WithHitch(ctx context.Context, place Place, reached func()) context.Context {
-	return context.WithValue(ctx, key{}, stop{place, reached})
+// Hitch is the place of the present turn at which its instance calls Reached and takes longer. Without a Place
+// it does neither.
+type Hitch struct {
+	Place   Place
+	Reached func()
 }
 
 // At is called wherever there may be a hitch.
-func At(ctx context.Context, place Place) {
-	if s, _ := ctx.Value(key{}).(stop); s.place == place {
-		s.reached()
+func (h *Hitch) At(place Place) {
+	if h.Place == place {
+		h.Reached()
 		time.Sleep(hitch)
 	}
 }
