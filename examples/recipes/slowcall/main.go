@@ -36,9 +36,7 @@ func main() {
 		log.Fatal(err)
 	}
 	err = fetch(ctx, locker, *api, *name)
-	closing, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := errors.Join(err, locker.Close(closing)); err != nil {
+	if err := errors.Join(err, locker.Close(context.Background())); err != nil { // Close takes seconds at most
 		log.Fatal(err) // distlock.ErrLost: call again, with the same key
 	}
 }

