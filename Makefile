@@ -112,7 +112,7 @@ fmt: ## Format all Go files
 	gofmt -w .
 
 .PHONY: bench
-bench: deps ## Compare with other lock libraries, in one run; FLAGS=-quick: a short one
+bench: deps ## Compare with other lock libraries, in one run of 2 minutes; FLAGS="-only serial,cross"
 	cd bench && go run . $(FLAGS)
 
 .PHONY: microbench

@@ -32,7 +32,6 @@ var usage string
 // config is what the flags say.
 type config struct {
 	only   []string
-	quick  bool
 	chart  string           // a file
 	rounds *scenario.Rounds // of tests
 }
@@ -65,7 +64,6 @@ func parse(args []string) (cfg config, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	only := flags.String("only", strings.Join(scenario.Names(), ","), "")
-	flags.BoolVar(&cfg.quick, "quick", false, "")
 	flags.StringVar(&cfg.chart, "chart", "", "")
 	if err := flags.Parse(args); err != nil {
 		return cfg, err
@@ -85,7 +83,7 @@ func parse(args []string) (cfg config, err error) {
 // run measures, and writes the results to out and what it is doing to progress.
 func run(ctx context.Context, cfg config, out, progress io.Writer) error {
 	began := time.Now()
-	bench := &scenario.Bench{Quick: cfg.quick, Rounds: cfg.rounds, Progress: func(text string) {
+	bench := &scenario.Bench{Rounds: cfg.rounds, Progress: func(text string) {
 		fmt.Fprintf(progress, "%4.0fs  %s\n", time.Since(began).Seconds(), text)
 	}}
 	versions, stop, err := servers.ForProgram(func(tb testing.TB) string { return start(tb, bench, cfg.only) })
@@ -98,8 +96,8 @@ func run(ctx context.Context, cfg config, out, progress io.Writer) error {
 			return fmt.Errorf("tables in PostgreSQL: %w", err)
 		}
 	}
-	about := fmt.Sprintf("%d CPUs, %s on loopback, %s; quick: %t, %s",
-		runtime.NumCPU(), versions, runtime.Version(), cfg.quick, began.Format("2 January 2006"))
+	about := fmt.Sprintf("%d CPUs, %s on loopback, %s; %s",
+		runtime.NumCPU(), versions, runtime.Version(), began.Format("2 January 2006"))
 	var outcomes []*scenario.Outcome
 	var failed []error // one scenario that cannot be run does not cost the others
 	for _, name := range cfg.only {

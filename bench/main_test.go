@@ -19,16 +19,16 @@ func TestMain(m *testing.M) {
 }
 
 func TestParse(t *testing.T) {
-	cfg, err := parse(strings.Fields("-quick -only serial,cross -chart waits.svg"))
-	if err != nil || !cfg.quick || cfg.chart != "waits.svg" || len(cfg.only) != 2 {
+	cfg, err := parse(strings.Fields("-only serial,cross -chart waits.svg"))
+	if err != nil || cfg.chart != "waits.svg" || len(cfg.only) != 2 {
 		t.Errorf("got %+v, %v", cfg, err)
 	}
-	if cfg, err := parse(nil); err != nil || cfg.quick || len(cfg.only) != len(scenario.Names()) {
+	if cfg, err := parse(nil); err != nil || len(cfg.only) != len(scenario.Names()) {
 		t.Errorf("without flags: %+v, %v", cfg, err)
 	}
 	for args, want := range map[string]string{
 		"-only serial,fast": "there are: serial, parallel, local, cross, handoff, store, redlock_serial",
-		"quick":             `"quick" is not a flag`,
+		"serial":            `"serial" is not a flag`,
 		"-slow":             "-slow",
 	} {
 		if _, err := parse(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {

@@ -24,7 +24,6 @@ type Bench struct {
 	// each: one refuses connections, the other accepts them and does not answer.
 	Quorum []string
 	Rounds *Rounds // instead of those of each scenario; nil: those
-	Quick  bool
 	// Progress gets a line for each step.
 	Progress func(text string)
 
@@ -43,7 +42,7 @@ type Rounds struct {
 // scenario is a situation, and the figures of this library in it that count.
 type scenario struct {
 	name, title string
-	rounds      Rounds // of a quick run; a full one has twice as many, each twice as long
+	rounds      Rounds
 	run         func(context.Context, *Bench) (*Outcome, error)
 	ratios      []Ratio
 }
@@ -131,9 +130,6 @@ const longest = 5 * time.Minute
 func (b *Bench) Run(ctx context.Context, name string) (*Outcome, error) {
 	s := all[slices.Index(Names(), name)]
 	b.name, b.pace = name, s.rounds
-	if !b.Quick {
-		b.pace.N, b.pace.Window = 2*b.pace.N, 2*b.pace.Window
-	}
 	if b.Rounds != nil {
 		b.pace = *b.Rounds
 	}
