@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -56,8 +55,6 @@ func Progress(steps int, locked Locked) func() {
 		fmt.Fprintf(os.Stderr, "%s: %d messages\n", locked, steps)
 		return func() {}
 	}
-	bar := progressbar.NewOptions(steps, progressbar.OptionSetDescription(fmt.Sprintf("%-10s", locked)), progressbar.OptionShowCount(),
-		progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(42), progressbar.OptionThrottle(50*time.Millisecond),
-		progressbar.OptionSetPredictTime(false), progressbar.OptionOnCompletion(func() { fmt.Fprintln(os.Stderr) }))
+	bar := progressbar.Default(int64(steps), fmt.Sprintf("%-10s", locked))
 	return func() { _ = bar.Add(1) }
 }
