@@ -20,7 +20,7 @@ const behind = 5
 // was handed off within a process.
 func (s *stage) contention(ctx context.Context) error {
 	err := s.slowTurn(ctx, s.hold)
-	for n := 0; err == nil && !s.watch.handedOff(distlock.HandoffLocal); n++ {
+	for n := 0; err == nil && !s.watch.handedOff(); n++ {
 		if n == 100 {
 			return fmt.Errorf("incidents: no local handoff in %d turns", n)
 		}

@@ -64,13 +64,11 @@ const (
 
 // Report has the facts of a scene.
 type Report struct {
-	Waits       []Wait                   // each has a known holder
-	Stuck       Holder                   // of [Stuck]
-	Queue       int                      // calls of Acquire that wait for Stuck until Close
-	Handoffs    map[distlock.Handoff]int // granted calls of Acquire
-	Operations  map[Event]int            // that have ended; losses and scheduled renewals are among them
-	Lines       map[string]int           // log lines by message
-	StaleWrites int                      // writes that the store refused
+	Waits       []Wait        // each has a known holder
+	Stuck       Holder        // of [Stuck]
+	Queue       int           // calls of Acquire that wait for Stuck until Close
+	Operations  map[Event]int // that have ended; losses and scheduled renewals are among them
+	StaleWrites int           // writes that the store refused
 }
 
 // Holder is a turn that holds a lock.
@@ -143,7 +141,7 @@ func Play(tb testing.TB, addr string, hold time.Duration, telemetry func(instanc
 	if err != nil {
 		return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 	}
-	s.report.Handoffs, s.report.Operations, s.report.Lines = s.watch.counts()
+	s.report.Operations = s.watch.ended()
 	return &Scene{Report: s.report, stage: s}, nil
 }
 

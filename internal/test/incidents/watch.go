@@ -17,13 +17,13 @@ type watch struct {
 	changed    chan struct{}  // closed and replaced at each change
 	waiting    map[string]int // calls of Acquire that have not ended, by key
 	operations map[Event]int
-	handoffs   map[distlock.Handoff]int
+	local      bool // a lock was handed off within a process
 	lines      map[string]int
 }
 
 func newWatch() *watch {
 	return &watch{changed: make(chan struct{}), waiting: make(map[string]int), operations: make(map[Event]int),
-		handoffs: make(map[distlock.Handoff]int), lines: make(map[string]int)}
+		lines: make(map[string]int)}
 }
 
 func (w *watch) change(fn func()) {
@@ -71,17 +71,17 @@ func (w *watch) renewals(key string, failed bool) (n int) {
 	return n
 }
 
-// handedOff reports whether a lock was acquired by such a handoff.
-func (w *watch) handedOff(h distlock.Handoff) bool {
+func (w *watch) handedOff() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.handoffs[h] > 0
+	return w.local
 }
 
-func (w *watch) counts() (handoffs map[distlock.Handoff]int, operations map[Event]int, lines map[string]int) {
+// ended counts the operations until now.
+func (w *watch) ended() map[Event]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return maps.Clone(w.handoffs), maps.Clone(w.operations), maps.Clone(w.lines)
+	return maps.Clone(w.operations)
 }
 
 // witness is the Observer of one instance.
@@ -102,9 +102,7 @@ func (w *witness) End(_ context.Context, op *distlock.Operation) {
 		w.operations[Event{w.instance, op.Name, op.Key, op.Outcome, op.Scheduled}]++
 		if op.Name == distlock.OpAcquire {
 			w.waiting[op.Key]--
-			if op.Outcome == distlock.OutcomeAcquired {
-				w.handoffs[op.Handoff]++
-			}
+			w.local = w.local || op.Handoff == distlock.HandoffLocal
 		}
 	})
 }
