@@ -20,7 +20,7 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-// What a driver does with an inbox and an AppendAll are tests of package storetest.
+// What a driver does with an inbox and with several IDs are tests of package storetest.
 
 type (
 	question = lockedmemory.Question[string]
@@ -85,7 +85,7 @@ func isNoStop(t *testing.T, err error) {
 type hooked struct {
 	storedriver.Driver
 	list    func() error
-	appends func(storedriver.AppendAll, func() (storedriver.Verdict, error)) (storedriver.Verdict, error)
+	appends func(storedriver.Append, func() (storedriver.Verdict, error)) (storedriver.Verdict, error)
 	calls   map[string]int
 }
 
@@ -103,9 +103,9 @@ func (h *hooked) Pending(ctx context.Context, a storedriver.Access) (storedriver
 	return h.Driver.Pending(ctx, a)
 }
 
-func (h *hooked) AppendAll(ctx context.Context, a storedriver.AppendAll) (storedriver.Verdict, error) {
-	do := func() (storedriver.Verdict, error) { return h.Driver.AppendAll(ctx, a) }
-	if h.calls["AppendAll"]++; h.appends != nil {
+func (h *hooked) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
+	do := func() (storedriver.Verdict, error) { return h.Driver.Append(ctx, a) }
+	if h.calls["Append"]++; h.appends != nil {
 		return h.appends(a, do)
 	}
 	return do()
@@ -351,7 +351,7 @@ func TestAnswerAll_N_unknownOutcome(t *testing.T) {
 	for _, stored := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s, h := newHooked(t)
-			h.appends = func(_ storedriver.AppendAll, do func() (storedriver.Verdict, error)) (storedriver.Verdict, error) {
+			h.appends = func(_ storedriver.Append, do func() (storedriver.Verdict, error)) (storedriver.Verdict, error) {
 				if h.appends = nil; stored {
 					_, _ = do()
 				}
@@ -503,7 +503,7 @@ func TestAnswerAll_joined(t *testing.T) {
 			clear(h.calls)
 			results, err := s.memory.AnswerAll(ctx, questions("a b"), asks(&got, "answer"))
 			is(t, "joined", results, err, "answer", "answer")
-			if len(h.calls) != 1 || h.calls["AppendAll"] != 1 {
+			if len(h.calls) != 1 || h.calls["Append"] != 1 {
 				t.Errorf("the store had the calls %v", h.calls)
 			}
 			results, err = s.memory.AnswerAll(ctx, questions("a c b"), asks(&got, "again"))

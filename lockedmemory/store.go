@@ -38,7 +38,7 @@ type sessionStore[M any] interface {
 	Forward(ctx context.Context, after Place) iter.Seq2[Exchange[M], error]
 	Sessions(ctx context.Context) iter.Seq2[string, error]
 	Ping(ctx context.Context) (advice []string, err error)
-	// AppendAll is AppendAll of storedriver.Driver. With a Conflict, the outcome of the error says so.
+	// AppendAll is SaveOnce under several IDs. If one of them was decided, the error is a conflict, or that of the ID.
 	AppendAll(ctx context.Context, ids, superseded []string, messages ...M) error
 	Put(ctx context.Context, id string, question M) error
 	Pending(ctx context.Context) ([]Question[M], error)

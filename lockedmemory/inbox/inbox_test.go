@@ -58,11 +58,6 @@ func (c *counted) Append(ctx context.Context, a storedriver.Append) (storedriver
 	return c.Driver.Append(ctx, a)
 }
 
-func (c *counted) AppendAll(ctx context.Context, a storedriver.AppendAll) (storedriver.Verdict, error) {
-	c.count("AppendAll")
-	return c.Driver.AppendAll(ctx, a)
-}
-
 func (c *counted) Read(ctx context.Context, r storedriver.Read) (storedriver.Page, error) {
 	c.count("Read")
 	return c.Driver.Read(ctx, r)

@@ -56,7 +56,7 @@ func (s *Store[M, D]) Save(ctx context.Context, input, output M) error {
 // answer: all of them, next to each other, or none. Further errors: [ErrGone], [ErrTooLarge], [ErrCodec], and
 // distlock.ErrInvalidOption without a message, or for a token a year ahead of the lock's clock.
 func (s *Store[M, D]) Append(ctx context.Context, messages ...M) error {
-	return s.append(ctx, opAppend, "", messages)
+	return s.append(ctx, opAppend, nil, nil, messages)
 }
 
 // SaveOnce is [Store.Append] under an ID of 1 to 512 bytes: repeated within Retention.RememberIDs, it writes
@@ -66,23 +66,29 @@ func (s *Store[M, D]) SaveOnce(ctx context.Context, id string, messages ...M) er
 	if err := validID(opSaveOnce, id); err != nil {
 		return err
 	}
-	return s.append(ctx, opSaveOnce, id, messages)
+	return s.append(ctx, opSaveOnce, []string{id}, nil, messages)
 }
 
-func (s *Store[M, D]) append(ctx context.Context, op operation, id string, messages []M) error {
-	var content storedriver.Content
-	return s.appending(ctx, op, id, messages, func(w storedriver.Write, texts [][]byte) (storedriver.Verdict, error) {
-		if content.Messages = texts; id != "" && content.ID == "" {
-			content.ID, content.Digest = id, digest(texts)
-		}
-		return s.driver.Append(lastwrite.For(ctx, s), storedriver.Append{Write: w, Content: content})
-	})
-}
-
-// AppendAll is AppendAll of storedriver.Driver, for lockedmemory's AnswerAll.
+// AppendAll is [Store.SaveOnce] under several IDs, for lockedmemory's AnswerAll.
 func (s *Store[M, D]) AppendAll(ctx context.Context, ids, superseded []string, messages ...M) error {
-	return s.appending(ctx, opSaveOnce, ids[0], messages, func(w storedriver.Write, texts [][]byte) (storedriver.Verdict, error) {
-		v, err := s.driver.AppendAll(ctx, storedriver.AppendAll{Write: w, Messages: texts, IDs: ids, Digest: digest(texts), Superseded: superseded})
+	return s.append(ctx, opSaveOnce, ids, superseded, messages)
+}
+
+func (s *Store[M, D]) append(ctx context.Context, op operation, ids, superseded []string, messages []M) error {
+	r, err := s.request(ctx, op)
+	if err != nil {
+		return err
+	}
+	content := storedriver.Content{IDs: ids}
+	if content.Messages, err = s.encode(messages); err != nil {
+		return err
+	}
+	if len(ids) > 0 {
+		r.id, content.Digest = ids[0], digest(content.Messages)
+	}
+	return r.underLease(func(w storedriver.Write) (storedriver.Verdict, error) {
+		r.seen = []storedriver.Entry{{Place: lockedmemory.Place{Fence: w.Fence, N: w.N}}}
+		v, err := s.driver.Append(lastwrite.For(ctx, s), storedriver.Append{Write: w, Content: content, Superseded: superseded})
 		for _, id := range superseded {
 			if err == nil && v.Outcome == storedriver.Known { // ⚑ the function may have stored its answer itself
 				_, err = s.driver.Close(ctx, storedriver.CloseRequest{Session: w.Session, ID: storedriver.HashID(id), Below: w.Fence + 1})
@@ -92,24 +98,6 @@ func (s *Store[M, D]) AppendAll(ctx context.Context, ids, superseded []string, m
 			}
 		}
 		return v, err
-	})
-}
-
-// appending writes the texts of messages under a lease. id is that of the exchange, if any.
-func (s *Store[M, D]) appending(ctx context.Context, op operation, id string, messages []M,
-	write func(w storedriver.Write, texts [][]byte) (storedriver.Verdict, error)) error {
-	r, err := s.request(ctx, op)
-	if err != nil {
-		return err
-	}
-	r.id = id
-	texts, err := s.encode(messages)
-	if err != nil {
-		return err
-	}
-	return r.underLease(func(w storedriver.Write) (storedriver.Verdict, error) {
-		r.seen = []storedriver.Entry{{Place: lockedmemory.Place{Fence: w.Fence, N: w.N}}}
-		return write(w, texts)
 	})
 }
 

@@ -224,10 +224,6 @@ func (d *sessions) Sessions(ctx context.Context, after string) (names []string, 
 	return names, next, err
 }
 
-func (d *sessions) AppendAll(ctx context.Context, a storedriver.AppendAll) (storedriver.Verdict, error) {
-	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.AppendAll(ctx, a) })
-}
-
 func (d *sessions) Put(ctx context.Context, p storedriver.Put) (storedriver.Verdict, error) {
 	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Put(ctx, p) })
 }

@@ -14,38 +14,6 @@ type item struct {
 	arrived time.Time
 }
 
-// AppendAll implements storedriver.Driver. A decided question leaves the inbox with the next call, see expire.
-func (s *sessions) AppendAll(_ context.Context, a storedriver.AppendAll) (storedriver.Verdict, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sess := s.at(a.Session)
-	if v := sess.barred(a.Access); v.Outcome != storedriver.Done {
-		return v, nil
-	}
-	known, open := 0, 0
-	for _, id := range a.IDs {
-		switch hash := storedriver.HashID(id); {
-		case sess.fate(hash) == storedriver.Done:
-			open++
-		case sess.ids[hash].digest == a.Digest:
-			known++
-		}
-	}
-	if known == len(a.IDs) {
-		s.raise(sess, a.Access) // refused or not: the IDs are decided
-		return storedriver.Verdict{Outcome: storedriver.Known}, nil
-	} else if open < len(a.IDs) {
-		return storedriver.Verdict{Outcome: storedriver.Conflict}, nil
-	}
-	v := s.add(sess, a.Write, a.IDs, a.Digest, a.Messages)
-	for _, id := range a.Superseded {
-		if hash := storedriver.HashID(id); v.Outcome == storedriver.Done && sess.fate(hash) == storedriver.Done {
-			sess.ids[hash] = record{until: time.Now().Add(s.keep.RememberIDs), closed: storedriver.Superseded}
-		}
-	}
-	return v, nil
-}
-
 // Put implements storedriver.Driver.
 func (s *sessions) Put(_ context.Context, p storedriver.Put) (v storedriver.Verdict, err error) {
 	s.mu.Lock()

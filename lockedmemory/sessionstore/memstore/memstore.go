@@ -213,6 +213,7 @@ func (s *sessions) take(sess *session, w storedriver.Write) (v storedriver.Verdi
 	return v, false
 }
 
+// Append implements storedriver.Driver. A decided question leaves the inbox with the next call, see expire.
 func (s *sessions) Append(_ context.Context, a storedriver.Append) (storedriver.Verdict, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,42 +221,48 @@ func (s *sessions) Append(_ context.Context, a storedriver.Append) (storedriver.
 	if v := sess.barred(a.Access); v.Outcome != storedriver.Done {
 		return v, nil
 	}
-	id := storedriver.HashID(a.ID)
-	switch fate := sess.fate(id); {
-	case fate == storedriver.Known && sess.ids[id].digest != a.Digest:
-		return storedriver.Verdict{Outcome: storedriver.Conflict}, nil
-	case fate != storedriver.Done:
-		s.raise(sess, a.Access) // refused or not: the ID is decided
+	known, fate := 0, storedriver.Done
+	for _, id := range a.IDs {
+		hash := storedriver.HashID(id)
+		if of := sess.fate(hash); of != storedriver.Done {
+			fate = of
+		}
+		if sess.ids[hash].place.N > 0 && sess.ids[hash].digest == a.Digest {
+			known++
+		}
+	}
+	switch {
+	case fate == storedriver.Done && sess.gone(a.Access):
+		return storedriver.Verdict{Outcome: storedriver.Gone}, nil
+	case fate == storedriver.Done:
+	case known == len(a.IDs), len(a.IDs) == 1 && fate != storedriver.Known:
+		s.raise(sess, a.Access) // refused or not: the IDs are decided
 		return storedriver.Verdict{Outcome: fate}, nil
-	case a.ID == "":
-		return s.add(sess, a.Write, nil, a.Digest, a.Messages), nil
+	default:
+		return storedriver.Verdict{Outcome: storedriver.Conflict}, nil
 	}
-	return s.add(sess, a.Write, []string{a.ID}, a.Digest, a.Messages), nil
-}
-
-// add adds an exchange under IDs that are open.
-func (s *sessions) add(sess *session, w storedriver.Write, ids []string, digest [16]byte, messages [][]byte) storedriver.Verdict {
-	if sess.gone(w.Access) {
-		return storedriver.Verdict{Outcome: storedriver.Gone}
-	}
-	v, isCopy := s.take(sess, w)
+	v, isCopy := s.take(sess, a.Write)
 	if v.Outcome != storedriver.Done {
-		return v
+		return v, nil
 	}
-	place := lockedmemory.Place{Fence: w.Fence, N: w.N}
-	e := storedriver.Entry{Place: place, Messages: cloned(messages)}
-	for i, id := range ids {
-		if sess.ids[storedriver.HashID(id)] = (record{digest: digest, place: place, until: time.Now().Add(s.keep.RememberIDs)}); i == 0 {
-			e.ID = id
-		} else {
-			e.Also = append(e.Also, id)
+	place, until := lockedmemory.Place{Fence: a.Fence, N: a.N}, time.Now().Add(s.keep.RememberIDs)
+	for _, id := range a.IDs {
+		sess.ids[storedriver.HashID(id)] = record{digest: a.Digest, place: place, until: until}
+	}
+	for _, id := range a.Superseded {
+		if hash := storedriver.HashID(id); sess.fate(hash) == storedriver.Done {
+			sess.ids[hash] = record{until: until, closed: storedriver.Superseded}
 		}
 	}
 	if !isCopy {
+		e := storedriver.Entry{Place: place, Messages: cloned(a.Messages)}
+		if len(a.IDs) > 0 {
+			e.ID, e.Also = a.IDs[0], slices.Clone(a.IDs[1:])
+		}
 		sess.state = begun
-		sess.entries = append(sess.entries, entry{e, w.Op})
+		sess.entries = append(sess.entries, entry{e, a.Op})
 	}
-	return v
+	return v, nil
 }
 
 func (s *sessions) Replace(_ context.Context, r storedriver.Replace) (storedriver.Verdict, error) {

@@ -12,13 +12,6 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-// AppendAll implements storedriver.Driver.
-func (s *sessions) AppendAll(ctx context.Context, a storedriver.AppendAll) (storedriver.Verdict, error) {
-	return s.verdict(ctx, "append_all_v1", append(s.access(a.Access), a.N, a.Op, a.HistoryUpTo.Fence, a.HistoryUpTo.N,
-		a.HistoryUpTo.Sub, notNull(a.Messages), []byte(a.IDs[0]), packed(a.IDs[1:]), keys(a.IDs), keys(a.Superseded),
-		uuid(a.Digest[:]), s.keep.RememberIDs))
-}
-
 // keys are those of IDs.
 func keys(ids []string) []pgtype.UUID {
 	all := make([]pgtype.UUID, len(ids))

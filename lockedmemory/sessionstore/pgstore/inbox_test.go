@@ -41,9 +41,10 @@ func (r *rig) pends(session, want string) {
 }
 
 // all is the n-th write under a token, which answers the messages with IDs with spaces between them.
-func (r *rig) all(session string, fence, n int64, ids, superseded string) storedriver.AppendAll {
-	return storedriver.AppendAll{Write: r.write(session, fence, n), Messages: content("x").Messages, IDs: strings.Fields(ids),
-		Superseded: strings.Fields(superseded)}
+func (r *rig) all(session string, fence, n int64, ids, superseded string) storedriver.Append {
+	c := content("x")
+	c.IDs = strings.Fields(ids)
+	return storedriver.Append{Write: r.write(session, fence, n), Content: c, Superseded: strings.Fields(superseded)}
 }
 
 // inboxes are all names, and says how many pages there were.
@@ -78,10 +79,10 @@ func TestErased_inbox_noTableHasQuestion(t *testing.T) {
 			returned(r.Close(t.Context(), storedriver.CloseRequest{Session: "close", ID: storedriver.HashID("id")}))(t)
 		},
 		"answered": func() {
-			r.is(storedriver.Done)(r.AppendAll(t.Context(), r.all("answered", r.fence, 1, "other id", "")))
+			r.is(storedriver.Done)(r.Append(t.Context(), r.all("answered", r.fence, 1, "other id", "")))
 		},
 		"superseded": func() {
-			r.is(storedriver.Done)(r.AppendAll(t.Context(), r.all("superseded", r.fence, 1, "other", "id")))
+			r.is(storedriver.Done)(r.Append(t.Context(), r.all("superseded", r.fence, 1, "other", "id")))
 		},
 		"listed": func() {
 			r.is(storedriver.Done)(r.Append(t.Context(), storedriver.Append{Write: r.write("listed", r.fence, 1), Content: named(
@@ -242,7 +243,7 @@ func TestPut_O_manyAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		r.is(storedriver.Done)(r.AppendAll(t.Context(), r.all("s", r.fence, 1, "0 1 2 3 4 5 7", "")))
+		r.is(storedriver.Done)(r.Append(t.Context(), r.all("s", r.fence, 1, "0 1 2 3 4 5 7", "")))
 		r.pends("s", "6")
 	}
 }
@@ -264,26 +265,26 @@ func TestPut_O_deleteThatWaited_undone(t *testing.T) {
 	r.pends("s", "id")
 }
 
-// While an AppendAll waits for the row of the session, one of its IDs is closed.
-func TestAppendAll_O_decidedWhileWaiting_conflict(t *testing.T) {
+// While an Append waits for the row of the session, one of its IDs is closed.
+func TestAppend_O_decidedWhileWaiting_conflict(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.saves("s", r.fence, 1, "x")
 	r.behind(fmt.Sprintf("INSERT INTO known SELECT id, '%[1]s', 'infinity', '%[1]s', 11, 0 FROM session", storedriver.HashID("b")), 0, func() {
 		r.is(storedriver.Conflict)(patiently(func() (storedriver.Verdict, error) {
-			return r.AppendAll(t.Context(), r.all("s", r.fence, 2, "a b", ""))
+			return r.Append(t.Context(), r.all("s", r.fence, 2, "a b", ""))
 		}))
 	})
 }
 
 // An ID that has expired is open, though its row is still there.
-func TestAppendAll_O_idsExpired_stored(t *testing.T) {
+func TestAppend_O_idsExpired_stored(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.is(storedriver.Done)(r.AppendAll(t.Context(), r.all("s", r.fence, 1, "a b", "c")))
+	r.is(storedriver.Done)(r.Append(t.Context(), r.all("s", r.fence, 1, "a b", "c")))
 	r.do("UPDATE known SET until = now()")
-	r.is(storedriver.Done)(r.AppendAll(t.Context(), r.all("s", r.fence, 2, "b c", "a")))
-	r.is(storedriver.Conflict)(r.AppendAll(t.Context(), r.all("s", r.fence, 3, "a", "")))
+	r.is(storedriver.Done)(r.Append(t.Context(), r.all("s", r.fence, 2, "b c", "a")))
+	r.is(storedriver.Superseded)(r.Append(t.Context(), r.all("s", r.fence, 3, "a", "")))
 }
 
 // Many sessions have questions. Each call reads few rows of them.
@@ -309,7 +310,7 @@ func TestInbox_manyQuestions_fewRows(t *testing.T) {
 			}
 		},
 		"answer": func() {
-			r.is(storedriver.Done)(d.AppendAll(t.Context(), r.all("s", r.fence, n, fmt.Sprint(n-1), "")))
+			r.is(storedriver.Done)(d.Append(t.Context(), r.all("s", r.fence, n, fmt.Sprint(n-1), "")))
 		},
 		"close": func() {
 			returned(d.Close(t.Context(), storedriver.CloseRequest{Session: "s", ID: storedriver.HashID(fmt.Sprint(n))}))(t)

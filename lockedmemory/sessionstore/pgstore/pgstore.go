@@ -101,9 +101,12 @@ func (s *sessions) access(a storedriver.Access) []any {
 }
 
 func (s *sessions) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
-	id, key := idArgs(a.ID)
-	args := append(s.access(a.Access), a.N, a.Op, a.HistoryUpTo.Fence, a.HistoryUpTo.N, a.HistoryUpTo.Sub,
-		notNull(a.Messages), id, key, uuid(a.Digest[:]), s.keep.RememberIDs)
+	var id, also []byte
+	if len(a.IDs) > 0 {
+		id, also = []byte(a.IDs[0]), packed(a.IDs[1:])
+	}
+	args := append(s.access(a.Access), a.N, a.Op, a.HistoryUpTo.Fence, a.HistoryUpTo.N, a.HistoryUpTo.Sub, notNull(a.Messages),
+		id, also, keys(a.IDs), keys(a.Superseded), uuid(a.Digest[:]), s.keep.RememberIDs)
 	if lock, ok := s.colocated(ctx, a); ok {
 		return s.appendRelease(ctx, a.Lease, lock, args)
 	}

@@ -78,7 +78,7 @@ func TestAppend_S2_markRaisedWhileWaiting_stale(t *testing.T) {
 			},
 			"Load": func() (storedriver.Verdict, error) { return r.shows("s", r.fence) },
 			"answer to several": func() (storedriver.Verdict, error) {
-				return r.AppendAll(t.Context(), r.all("s", r.fence, 4, "a b", "c"))
+				return r.Append(t.Context(), r.all("s", r.fence, 4, "a b", "c"))
 			},
 			"list": func() (storedriver.Verdict, error) {
 				v, _, err := r.Pending(t.Context(), r.write("s", r.fence, 1).Access)
@@ -202,7 +202,7 @@ func TestSession_oddNames(t *testing.T) {
 		_, err3 := r.Read(t.Context(), storedriver.Read{Access: storedriver.Access{Session: name}, Limit: 1})
 		_, _, err4 := r.Sessions(t.Context(), name)
 		_, err5 := r.Close(t.Context(), storedriver.CloseRequest{Session: name})
-		_, err6 := r.AppendAll(t.Context(), r.all(name, r.fence, 1, "a b", ""))
+		_, err6 := r.Append(t.Context(), r.all(name, r.fence, 1, "a b", ""))
 		_, err7 := r.Put(t.Context(), storedriver.Put{Session: name, ID: "id"})
 		_, _, err8 := r.Pending(t.Context(), storedriver.Access{Session: name})
 		_, _, err9 := r.Inboxes(t.Context(), name)

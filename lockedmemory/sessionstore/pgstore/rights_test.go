@@ -25,8 +25,8 @@ func TestMigrate_functionsOfOthers_keepRights(t *testing.T) {
 	r.do("CREATE FUNCTION other() RETURNS int LANGUAGE sql RETURN 1; DELETE FROM version WHERE part = 'store'; " +
 		"DROP TABLE session, exchange, known, pending CASCADE")
 	for _, f := range strings.Fields(r.do(`SELECT string_agg(oid::regprocedure::text, ' ') FROM pg_proc
-		WHERE pronamespace = 'belugalock'::regnamespace AND proname IN ('append_v1', 'append_release_v1', 'append_all_v1',
-		'close_v1', 'inboxes_v1', 'pending_v1', 'put_v1', 'replace_v1', 'read_v1', 'sessions_v1', 'session_sweep_v1',
+		WHERE pronamespace = 'belugalock'::regnamespace AND proname IN ('append_v1', 'append_release_v1', 'close_v1',
+		'inboxes_v1', 'pending_v1', 'put_v1', 'replace_v1', 'read_v1', 'sessions_v1', 'session_sweep_v1',
 		'session_lock_v1')`)) {
 		r.do("DROP FUNCTION " + f)
 	}

@@ -15,7 +15,7 @@ var files embed.FS
 
 // storePart is that of the store in a schema.
 var storePart = postgres.Part{Name: "store", Command: "pgstore.Migrate", Versions: []string{
-	postgres.Source(files, "sql", "tables", "session", "append", "append_release", "append_all", "close", "replace", "read", "sessions",
+	postgres.Source(files, "sql", "tables", "session", "append", "append_release", "close", "replace", "read", "sessions",
 		"inbox", "rights"),
 }}
 

@@ -22,13 +22,13 @@ func (r *rig) isTemporary(session string) {
 	_, err3 := r.Clear(r.Context(), storedriver.Clear{Write: r.write(session, r.fence, 3)})
 	_, err4 := r.shows(session, r.fence)
 	_, err5 := r.Close(r.Context(), storedriver.CloseRequest{Session: session, Below: 1})
-	_, err6 := r.AppendAll(r.Context(), r.all(session, r.fence, 4, "a b", ""))
+	_, err6 := r.Append(r.Context(), r.all(session, r.fence, 4, "a b", ""))
 	_, err7 := r.Put(r.Context(), storedriver.Put{Session: session, ID: "id"})
 	_, _, err8 := r.Pending(r.Context(), r.write(session, r.fence, 1).Access)
 	_, _, err9 := r.Pending(r.Context(), storedriver.Access{Session: session})
 	_, _, err10 := r.Inboxes(r.Context(), "")
 	for what, err := range map[string]error{"first Save": err, "Save": err2, "Clear": err3, "Load": err4, "Close": err5,
-		"AppendAll": err6, "Put": err7, "Pending of a lease": err8, "Pending": err9, "Inboxes": err10} {
+		"Append of several": err6, "Put": err7, "Pending of a lease": err8, "Pending": err9, "Inboxes": err10} {
 		if !errors.Is(err, driver.ErrTemporary) || driver.MayHaveEffect(err) {
 			r.Errorf("%s: %v", what, err)
 		}
@@ -78,11 +78,11 @@ func TestStandby_commitCancelled_unknown(t *testing.T) {
 		return err
 	}
 	all := func() error {
-		_, err := r.AppendAll(context.Background(), r.all("s", r.fence+2, 1, "a b", ""))
+		_, err := r.Append(context.Background(), r.all("s", r.fence+2, 1, "a b", ""))
 		return err
 	}
 	conflicts := func() error {
-		_, err := r.AppendAll(context.Background(), r.all("s", r.fence+2, 2, "a c", ""))
+		_, err := r.Append(context.Background(), r.all("s", r.fence+2, 2, "a c", ""))
 		return err
 	}
 	puts := func() error {
@@ -105,7 +105,7 @@ func TestStandby_commitCancelled_unknown(t *testing.T) {
 		{"another with that ID", append(r.write("s", r.fence+1, 6), named(content("the message with an ID"), "id"))},
 		{"a Close", closes},
 		{"its repetition", closes},
-		{"an AppendAll", all},
+		{"one of several", all},
 		{"its repetition", all},
 		{"one with another ID", conflicts},
 		{"a Put", puts},

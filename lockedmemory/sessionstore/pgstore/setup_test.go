@@ -119,7 +119,7 @@ func content(text string) storedriver.Content {
 
 // named gives a content an ID.
 func named(c storedriver.Content, id string) storedriver.Content {
-	c.ID, c.Digest = id, [16]byte(c.Messages[0])
+	c.IDs, c.Digest = []string{id}, [16]byte(c.Messages[0])
 	return c
 }
 

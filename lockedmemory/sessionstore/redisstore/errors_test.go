@@ -293,7 +293,7 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 		return storedriver.Write{Access: a, N: 2, Op: strings.Repeat("0", 32)}
 	}
 	save := func(a storedriver.Access, id string, digest byte) (storedriver.Verdict, error) {
-		c := storedriver.Content{Messages: messages, ID: id, Digest: [16]byte{digest}}
+		c := storedriver.Content{Messages: messages, IDs: strings.Fields(id), Digest: [16]byte{digest}}
 		return d.Append(t.Context(), storedriver.Append{Write: write(a), Content: c})
 	}
 	replace := func(with ...storedriver.Entry) (storedriver.Verdict, error) {
@@ -309,7 +309,7 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 	_, err = closing("closed")
 	must(t, err)
 	saveAll := func(a storedriver.Access, all ...string) (storedriver.Verdict, error) {
-		return d.AppendAll(t.Context(), storedriver.AppendAll{Write: write(a), Messages: messages, IDs: all})
+		return d.Append(t.Context(), storedriver.Append{Write: write(a), Content: storedriver.Content{Messages: messages, IDs: all}})
 	}
 	put := func(a storedriver.Access, deleted int64, id string) (storedriver.Verdict, error) {
 		return d.Put(t.Context(), storedriver.Put{Session: a.Session, Deleted: deleted, ID: id})
@@ -341,9 +341,9 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 		},
 		"first Save after another one": func() (storedriver.Verdict, error) { return save(first, "", 0) },
 		"first Save, old token":        func() (storedriver.Verdict, error) { return save(old(first), "", 0) },
-		"AppendAll of a known ID":      func() (storedriver.Verdict, error) { return saveAll(known, "id") },
-		"AppendAll, one is known":      func() (storedriver.Verdict, error) { return saveAll(known, "new", "id") },
-		"AppendAll after a Save":       func() (storedriver.Verdict, error) { return saveAll(access, "id") },
+		"Append of all, known":         func() (storedriver.Verdict, error) { return saveAll(known, "id") },
+		"Append of all, one is known":  func() (storedriver.Verdict, error) { return saveAll(known, "new", "id") },
+		"Append of all after a Save":   func() (storedriver.Verdict, error) { return saveAll(access, "id") },
 		"Put":                          func() (storedriver.Verdict, error) { return put(known, 0, "new") },
 		"Put, pending":                 func() (storedriver.Verdict, error) { return put(known, 0, "pending") },
 		"Put, answered":                func() (storedriver.Verdict, error) { return put(known, 0, "id") },
@@ -750,7 +750,7 @@ func (r *rightless) rare(when string) {
 		a := storedriver.Access{Session: lease.Key(), Lease: lease, Fence: lease.Fence() + token, FirstAccess: true}
 		op := fmt.Sprintf("%032x", a.Fence)
 		return storedriver.Append{Write: storedriver.Write{Access: a, N: 1, Op: op},
-			Content: storedriver.Content{Messages: [][]byte{{'x'}}, ID: pruning(op), Digest: [16]byte([]byte(op))}}
+			Content: storedriver.Content{Messages: [][]byte{{'x'}}, IDs: []string{pruning(op)}, Digest: [16]byte([]byte(op))}}
 	}
 	did := func(err error) {
 		if err == nil {

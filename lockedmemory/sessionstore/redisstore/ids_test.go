@@ -48,16 +48,7 @@ func (s *ids) remembering(d time.Duration) *ids {
 // save stores an exchange under an ID and a token.
 func (s *ids) save(id string, fence int64, want storedriver.Outcome) {
 	s.Helper()
-	*s.fence++
-	a := s.access
-	a.Fence = fence
-	v, err := s.Append(s.Context(), storedriver.Append{
-		Write:   storedriver.Write{Access: a, N: 3, Op: fmt.Sprintf("%032x", *s.fence)},
-		Content: storedriver.Content{Messages: [][]byte{{'m'}}, ID: id, Digest: [16]byte{'d'}},
-	})
-	if err != nil || v.Outcome != want {
-		s.Fatalf("%s under %d: %+v, %v; want %d", id, fence, v, err, want)
-	}
+	s.saveAll(fence, want, id)
 }
 
 // saveAll stores an exchange under several IDs and a token.
@@ -66,9 +57,9 @@ func (s *ids) saveAll(fence int64, want storedriver.Outcome, all ...string) {
 	*s.fence++
 	a := s.access
 	a.Fence = fence
-	v, err := s.AppendAll(s.Context(), storedriver.AppendAll{
-		Write:    storedriver.Write{Access: a, N: 3, Op: fmt.Sprintf("%032x", *s.fence)},
-		Messages: [][]byte{{'m'}}, IDs: all, Digest: [16]byte{'d'},
+	v, err := s.Append(s.Context(), storedriver.Append{
+		Write:   storedriver.Write{Access: a, N: 3, Op: fmt.Sprintf("%032x", *s.fence)},
+		Content: storedriver.Content{Messages: [][]byte{{'m'}}, IDs: all, Digest: [16]byte{'d'}},
 	})
 	if err != nil || v.Outcome != want {
 		s.Fatalf("%q under %d: %+v, %v; want %d", all, fence, v, err, want)
@@ -341,15 +332,16 @@ func (m *model) clear(w storedriver.Write) storedriver.Outcome {
 }
 
 func (m *model) save(w storedriver.Write, c storedriver.Content) storedriver.Outcome {
-	if known, ok := m.ids[c.ID]; ok && known.digest != c.Digest {
+	id := strings.Join(c.IDs, "")
+	if known, ok := m.ids[id]; ok && known.digest != c.Digest {
 		return storedriver.Conflict
 	} else if ok {
 		m.load(w) // refused or not: the exchange is stored
 		return storedriver.Known
 	}
 	o := m.append(w)
-	if o == storedriver.Done && c.ID != "" {
-		m.ids[c.ID] = named{c.Digest, m.at(w)}
+	if o == storedriver.Done && id != "" {
+		m.ids[id] = named{c.Digest, m.at(w)}
 	}
 	return o
 }
@@ -420,7 +412,7 @@ func run(t *testing.T, client redis.UniversalClient, d storedriver.Driver, acces
 		c.Write = storedriver.Write{Access: a, N: n, Op: fmt.Sprintf("%032x", step)}
 		c.Messages = [][]byte{[]byte(c.Op)}
 		if withIDs && random.IntN(2) == 0 {
-			c.ID, c.Digest = string("abc"[random.IntN(3)]), [16]byte{byte(random.IntN(3))}
+			c.IDs, c.Digest = []string{string("abc"[random.IntN(3)])}, [16]byte{byte(random.IntN(3))}
 		}
 		if len(sent) > 0 && random.IntN(3) == 0 {
 			c = sent[random.IntN(len(sent))]
@@ -436,16 +428,12 @@ func run(t *testing.T, client redis.UniversalClient, d storedriver.Driver, acces
 			m.there, m.history = false, nil
 		case "load":
 			var page storedriver.Page
-			page, err = d.Read(ctx, storedriver.Read{Access: c.Access, ID: c.ID, Limit: 100})
+			page, err = d.Read(ctx, storedriver.Read{Access: c.Access, ID: strings.Join(c.IDs, ""), Limit: 100})
 			if v = page.Verdict; c.FirstAccess {
 				want = m.load(c.Write)
 			}
 		case "save":
-			if c.ID != "" && step%2 == 0 { // of one message, it has the same rules
-				v, err = d.AppendAll(ctx, storedriver.AppendAll{Write: c.Write, Messages: c.Messages, IDs: []string{c.ID}, Digest: c.Digest})
-			} else {
-				v, err = d.Append(ctx, c.Append)
-			}
+			v, err = d.Append(ctx, c.Append)
 			want = m.save(c.Write, c.Content)
 		case "clear":
 			v, err = d.Clear(ctx, storedriver.Clear{Write: c.Write})
@@ -454,17 +442,17 @@ func run(t *testing.T, client redis.UniversalClient, d storedriver.Driver, acces
 		must(t, err)
 		page, err := d.Read(ctx, storedriver.Read{Access: storedriver.Access{Session: session}, Limit: 100})
 		must(t, err)
-		trace = append(trace, fmt.Sprintf("%s %d-%d id %q need %s: %d", c.kind, c.Fence, c.N, c.ID, c.HistoryUpTo, v.Outcome))
+		trace = append(trace, fmt.Sprintf("%s %d-%d id %q need %s: %d", c.kind, c.Fence, c.N, c.IDs, c.HistoryUpTo, v.Outcome))
 		is := func(e storedriver.Entry, w storedriver.Write) bool { return string(e.Messages[0]) == w.Op }
 		if v.Outcome != want || !slices.EqualFunc(page.Entries, m.history, is) {
 			t.Fatalf("session %s: want outcome %d and %d exchanges, got %d and %d, after\n%q", session, want, len(m.history), v.Outcome, len(page.Entries), trace)
 		}
-		if record, known := m.ids[c.ID]; c.ID != "" {
-			found, err := d.Read(ctx, storedriver.Read{Access: storedriver.Access{Session: session}, ID: c.ID, Limit: 1})
+		if record, known := m.ids[strings.Join(c.IDs, "")]; len(c.IDs) > 0 {
+			found, err := d.Read(ctx, storedriver.Read{Access: storedriver.Access{Session: session}, ID: c.IDs[0], Limit: 1})
 			must(t, err)
 			there := slices.ContainsFunc(m.history, func(w storedriver.Write) bool { return m.at(w) == record.place })
 			if found.Known != known || len(found.Entries) > 0 != (known && there) || known && there && found.Entries[0].Place != record.place {
-				t.Fatalf("session %s: the ID %s is known: %t, at %v; want %t, at %s, after\n%q", session, c.ID, found.Known, found.Entries, known, record.place, trace)
+				t.Fatalf("session %s: the ID %s is known: %t, at %v; want %t, at %s, after\n%q", session, c.IDs, found.Known, found.Entries, known, record.place, trace)
 			}
 		}
 		shown[c.Fence] = shown[c.Fence] || c.kind != "expire" && v.Outcome == storedriver.Done

@@ -12,26 +12,8 @@ import (
 
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/redisconn"
-	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
-
-// AppendAll implements storedriver.Driver.
-func (s *sessions) AppendAll(ctx context.Context, a storedriver.AppendAll) (v storedriver.Verdict, err error) {
-	keys, args := s.access(a.Access, "", false)
-	args = append(args, s.keep.RememberIDs.Milliseconds(), seq(lockedmemory.Place{N: a.N}), a.Op, a.HistoryUpTo.Fence,
-		seq(a.HistoryUpTo), fmt.Sprintf("%s%016d%013d", a.Digest[:], a.Fence, a.N), len(a.IDs), len(a.Superseded))
-	for _, id := range slices.Concat(a.IDs, a.Superseded) {
-		args = append(args, field(id))
-	}
-	entry, _ := entryWords(storedriver.Entry{ID: a.IDs[0], Also: a.IDs[1:], Messages: a.Messages})
-	entry[1] = a.Op
-	keys, args = append(keys, s.keys(a.Session).inbox), append(args, entry...)
-	cmd, replayed := s.scripts.answerAll.Run(ctx, s.redis, keys, args...)
-	v, _, err = parseVerdict(cmd)
-	v.Replayed = replayed
-	return v, s.explain(err)
-}
 
 // index is the key of the index of inboxes, see lua/index.lua.
 func (s *sessions) index() string { return s.keep.Namespace + ":inboxes" }

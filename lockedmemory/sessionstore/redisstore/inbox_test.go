@@ -64,14 +64,15 @@ func (a *asker) pends(want ...string) (items []storedriver.Item) {
 	return items
 }
 
-// answers makes an AppendAll with the token of a number.
+// answers makes an Append of several IDs with the token of a number.
 func (a *asker) answers(n int64, superseded []string, ids ...string) {
 	a.Helper()
 	w := storedriver.Write{Access: a.access, N: n, Op: fmt.Sprintf("%032x", n)}
 	w.Session = a.key
-	v, err := a.AppendAll(a.Context(), storedriver.AppendAll{Write: w, IDs: ids, Superseded: superseded, Messages: [][]byte{[]byte("q"), []byte("a")}})
+	v, err := a.Append(a.Context(), storedriver.Append{Write: w, Superseded: superseded,
+		Content: storedriver.Content{IDs: ids, Messages: [][]byte{[]byte("q"), []byte("a")}}})
 	if err != nil || v.Outcome != storedriver.Done {
-		a.Fatalf("AppendAll of %q: %+v, %v", ids, v, err)
+		a.Fatalf("Append of %q: %+v, %v", ids, v, err)
 	}
 }
 
@@ -333,7 +334,7 @@ func TestInbox_requests(t *testing.T) {
 		c.pends(what)
 		is("Pending", 1)
 		c.answers(2, nil, what, what+"2")
-		is("AppendAll", 1)
+		is("Append", 1)
 		counted.Release()
 	}
 }
@@ -552,9 +553,9 @@ func TestInbox_slotMovesOnCluster(t *testing.T) {
 	}
 }
 
-// The first answer to an AppendAll is lost. Its copy finds the IDs known, and the exchange is stored once. If
+// The first answer to an Append of several IDs is lost. Its copy finds the IDs known, and the exchange is stored once. If
 // the session is deleted between the copies, the outcome is unknown, and nothing comes back.
-func TestAppendAll_O_copies(t *testing.T) {
+func TestAppend_O_copies(t *testing.T) {
 	t.Parallel()
 	for _, deleted := range []bool{false, true} {
 		r, proxy := proxied(t, &redis.Options{ReadTimeout: 20 * time.Second})
@@ -585,8 +586,8 @@ func TestAppendAll_O_copies(t *testing.T) {
 	}
 }
 
-// An AppendAll removes expired IDs, as a SaveOnce does.
-func TestAppendAll_removesExpiredIDs(t *testing.T) {
+// An Append of several IDs removes expired ones, as a SaveOnce does.
+func TestAppend_removesExpiredIDs(t *testing.T) {
 	t.Parallel()
 	a := newAsker(t)
 	for n := range 100 {

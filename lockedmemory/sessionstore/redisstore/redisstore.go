@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -142,11 +143,14 @@ func (s *sessions) Append(ctx context.Context, a storedriver.Append) (v storedri
 
 // append appends, and then releases the lock for its owner, unless that is empty.
 func (s *sessions) append(ctx context.Context, a storedriver.Append, owner string) (v storedriver.Verdict, released bool, err error) {
-	entry := append(make([]any, 0, 2*len(a.Messages)+4), "op", a.Op)
+	entry := append(make([]any, 0, 2*(1+len(a.Messages)+len(a.IDs))), "op", a.Op)
 	for _, message := range a.Messages {
 		entry = append(entry, "m", message)
 	}
-	bare := !a.FirstAccess && a.ID == "" && owner == ""
+	for _, id := range a.IDs {
+		entry = append(entry, "id", id)
+	}
+	bare := !a.FirstAccess && len(a.IDs) == 0 && owner == ""
 	replayed, err := s.redis.Repeat(ctx, func() (err error) {
 		if bare {
 			if done, err := s.add(ctx, a.Write, entry); done || err != nil {
@@ -163,16 +167,12 @@ func (s *sessions) append(ctx context.Context, a storedriver.Append, owner strin
 
 func (s *sessions) runAppend(ctx context.Context, a storedriver.Append, entry []any, owner string) *redis.Cmd {
 	keys, args := s.access(a.Access, owner, false)
-	args = append(args, seq(lockedmemory.Place{N: a.N}), a.Op, a.HistoryUpTo.Fence, seq(a.HistoryUpTo))
-	if a.ID == "" {
-		args = append(args, "", "", 0)
-	} else {
-		known := fmt.Sprintf("%s%016d%013d", a.Digest[:], a.Fence, a.N)
-		args = append(args, field(a.ID), known, s.keep.RememberIDs.Milliseconds())
-		entry = append(entry, "id", a.ID)
+	args = append(args, s.keep.RememberIDs.Milliseconds(), seq(lockedmemory.Place{N: a.N}), a.Op, a.HistoryUpTo.Fence,
+		seq(a.HistoryUpTo), fmt.Sprintf("%s%016d%013d", a.Digest[:], a.Fence, a.N), a.FirstAccess, len(a.IDs), len(a.Superseded))
+	for _, id := range slices.Concat(a.IDs, a.Superseded) {
+		args = append(args, field(id))
 	}
-	args = append(args, a.FirstAccess)
-	return s.scripts.append.Once(ctx, s.redis, keys, append(args, entry...)...)
+	return s.scripts.append.Once(ctx, s.redis, append(keys, s.keys(a.Session).inbox), append(args, entry...)...)
 }
 
 // add appends by XADD alone. done is false if the log is absent, or refused the place. Then a higher

@@ -313,8 +313,8 @@ func (m *editModel) save() {
 		p.args = append([]any{"xadd", m.keys[0], "nomkstream", w.place.String()}, entry...)
 	} else {
 		p.script = modelAppend
-		p.args = append(m.access(w.place.Fence), seq(lockedmemory.Place{N: w.place.N}), entry[1], w.need.Fence, seq(w.need))
-		p.args = append(p.args, "", "", 0, 1)
+		p.args = append(m.access(w.place.Fence), 0, seq(lockedmemory.Place{N: w.place.N}), entry[1], w.need.Fence, seq(w.need))
+		p.args = append(p.args, "", 1, 0, 0)
 		p.args = append(p.args, entry...)
 	}
 	m.dispatch(p)

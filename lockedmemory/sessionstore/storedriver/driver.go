@@ -14,7 +14,7 @@ import (
 type Entry struct {
 	Place lockedmemory.Place
 	ID    string // of the message; empty if there was none
-	// Also are the IDs of the further messages that the exchange answers, see AppendAll.
+	// Also are the IDs of the further messages that the exchange answers.
 	Also     []string
 	Messages [][]byte
 	Pinned   bool // no limit removes it
@@ -57,32 +57,24 @@ type Write struct {
 	Op string // identity of this one write, 32 hexadecimal digits; never used again
 }
 
-// Append writes an entry.
+// Append writes an entry. If all its IDs are known with the digest, it is Known. If its only ID is closed, the outcome
+// says so. Otherwise, if one of the IDs is known or closed, it is a Conflict, and writes nothing. Else one step
+// remembers the IDs, writes the entry, closes the superseded messages that are open, and removes all of them from the
+// inbox.
 type Append struct {
 	Write
 	Content
+	// Superseded are IDs of messages that the entry does not answer.
+	Superseded []string
 }
 
 // Content is one exchange to be written.
 type Content struct {
 	Messages [][]byte
-	// ID, if not empty, is remembered with Digest and the place, for Retention.RememberIDs, whatever
-	// becomes of the entry. An ID that is known already writes nothing.
-	ID     string
+	// IDs are that of the entry and its Also, or none. They are remembered with Digest and the place, for
+	// Retention.RememberIDs, whatever becomes of the entry.
+	IDs    []string
 	Digest [16]byte // of Messages
-}
-
-// AppendAll writes an entry that answers several messages. It is refused as an Append is. If all IDs are known
-// with the digest, it is Known. Otherwise, if one of them is known or closed, it is a Conflict, and writes
-// nothing. Else one step remembers the IDs, writes the entry, closes the superseded messages that are open, and
-// removes all of them from the inbox.
-type AppendAll struct {
-	Write
-	Messages [][]byte
-	IDs      []string // at least one: that of the entry, and its Also
-	Digest   [16]byte // of Messages
-	// Superseded are IDs of messages that the entry does not answer.
-	Superseded []string
 }
 
 // Put keeps a question in the inbox of a session for InboxLife, without a lease. The rules, in this order:
@@ -285,7 +277,7 @@ type Page struct {
 // names the outcome of the call. An error of no kind is an unknown outcome.
 type Driver interface {
 	// Append writes an entry if no higher token was shown, no other write has its place or a higher
-	// one, its ID is not known, and the history is not gone.
+	// one, none of its IDs is known, and the history is not gone.
 	Append(ctx context.Context, a Append) (Verdict, error)
 	// Replace puts entries in the place of others if no higher token was shown and no other write has
 	// its place or a higher one. Its place stays taken, and IDs stay known. No byte of the removed
@@ -305,8 +297,6 @@ type Driver interface {
 	// the first page; next is empty after the last page. The order is the driver's. A service answers in
 	// bounded pages. A page may be empty with a next page.
 	Sessions(ctx context.Context, after string) (names []string, next string, err error)
-	// AppendAll writes an entry that answers several messages.
-	AppendAll(ctx context.Context, a AppendAll) (Verdict, error)
 	// Put keeps a question. Without memory in the service, it writes nothing.
 	Put(ctx context.Context, p Put) (Verdict, error)
 	// Pending returns the items of a session by their arrival, and removes the others. With a first access, it

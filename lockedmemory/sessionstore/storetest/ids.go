@@ -266,6 +266,6 @@ func readsByIDShowToken(h *harness) {
 
 func withID(c storedriver.Content, id string) storedriver.Content {
 	sum := sha256.Sum256(bytes.Join(c.Messages, nil))
-	c.ID, c.Digest = id, [16]byte(sum[:])
+	c.IDs, c.Digest = []string{id}, [16]byte(sum[:])
 	return c
 }

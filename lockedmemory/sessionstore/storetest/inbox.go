@@ -14,15 +14,14 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-// appendAll makes an AppendAll of the exchange of a name, under IDs with spaces between them, and checks its
-// outcome.
+// appendAll makes an Append of the exchange of a name, under IDs with spaces between them, and checks its outcome.
 func (i *instance) appendAll(w storedriver.Write, name, ids, superseded string, want storedriver.Outcome) {
 	i.Helper()
 	c := withID(content(name), "any")
-	v, err := i.driver.AppendAll(i.Context(), storedriver.AppendAll{Write: w, Messages: c.Messages, IDs: strings.Fields(ids),
-		Digest: c.Digest, Superseded: strings.Fields(superseded)})
+	c.IDs = strings.Fields(ids)
+	v, err := i.driver.Append(i.Context(), storedriver.Append{Write: w, Content: c, Superseded: strings.Fields(superseded)})
 	if err != nil || v.Outcome != want {
-		i.Errorf("AppendAll of %s under %q: %+v, %v; want outcome %d", name, ids, v, err, want)
+		i.Errorf("Append of %s under %q: %+v, %v; want outcome %d", name, ids, v, err, want)
 	}
 }
 
@@ -118,7 +117,7 @@ func answeredAllInside(h *harness) {
 	a.has("b")
 }
 
-// A refused AppendAll decides nothing, and its late copy brings nothing back.
+// A refused Append of several IDs decides nothing, and its late copy brings nothing back.
 func answeredAllRefused(h *harness) {
 	a := h.instance(nil, nil)
 	a.mustSave(h.Context(), "1")

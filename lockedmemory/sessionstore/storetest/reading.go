@@ -478,7 +478,7 @@ func everyByte(h *harness) {
 			}
 			return e
 		}
-		e := check(a.driver.Append(ctx, storedriver.Append{Write: a.write(lease, 1), Content: storedriver.Content{Messages: messages, ID: string(all)}}))
+		e := check(a.driver.Append(ctx, storedriver.Append{Write: a.write(lease, 1), Content: storedriver.Content{Messages: messages, IDs: []string{string(all)}}}))
 		check(a.driver.Replace(ctx, storedriver.Replace{Write: a.write(lease, 2), From: e.Place, To: e.Place, New: []storedriver.Entry{e}}))
 	})
 }

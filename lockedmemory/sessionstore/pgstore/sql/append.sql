@@ -1,17 +1,18 @@
--- Appends an exchange.
+-- Appends an exchange. The IDs are keys, as in known.
 -- Reply: the outcome, and the mark's token and n.
 CREATE FUNCTION {schema}.append_v1(
   p_namespace text, p_name text, p_fence bigint, p_accepted bigint, p_awaited bigint, p_since bigint, p_first boolean,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_n bigint, p_op uuid, p_history_fence bigint, p_history_n bigint, p_history_sub bigint,
-  p_messages bytea[],
-  p_id bytea, p_hash uuid, p_digest uuid, p_remember interval, -- p_id is null: no ID
+  p_messages bytea[], p_id bytea, p_also bytea,          -- p_id is null: no ID
+  p_ids uuid[], p_superseded uuid[], p_digest uuid, p_remember interval,
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
-  s      {schema}.session;
-  known  {schema}.known;
+  s       {schema}.session;
+  decided bigint; -- 1 known, 11 stopped, 12 superseded
+  same    bigint;
 BEGIN
   PERFORM {schema}.durable_v1(true, current_setting('synchronous_commit'));
   -- Most Saves of a turn end here: all their conditions are facts of the row.
@@ -34,16 +35,17 @@ BEGIN
     RETURN;
   END IF;
   IF p_id IS NOT NULL THEN
-    SELECT * INTO known FROM {schema}.known WHERE session = s.id AND id = p_hash;
-    IF known.until > clock_timestamp() AND (known.n > 0 OR known.fence > 0) THEN
-      IF known.n > 0 AND known.digest <> p_digest THEN
+    SELECT max(CASE WHEN n > 0 THEN 1 ELSE fence END), count(*) FILTER (WHERE n > 0 AND digest = p_digest) INTO decided, same
+      FROM {schema}.known WHERE session = s.id AND id = ANY (p_ids) AND until > clock_timestamp();
+    IF decided > 0 THEN
+      IF same < cardinality(p_ids) AND (decided = 1 OR cardinality(p_ids) > 1) THEN
         outcome := 2; -- conflict
         RETURN;
       END IF;
-      IF p_fence >= s.fence THEN -- refused or not: the ID is decided
+      IF p_fence >= s.fence THEN -- refused or not: the IDs are decided
         PERFORM {schema}.session_keep_v1({schema}.session_raise_v1(s, p_fence, p_first, p_limits), p_idle, p_first);
       END IF;
-      outcome := CASE WHEN known.n > 0 THEN 1 ELSE known.fence END;
+      outcome := decided;
       RETURN;
     END IF;
   END IF;
@@ -60,11 +62,14 @@ BEGIN
     s.op := p_op;
     s.state := 'begun';
     s.exchanges := s.exchanges + 1;
-    INSERT INTO {schema}.exchange VALUES (s.id, p_fence, p_n, 0, p_op, p_id, p_messages);
+    INSERT INTO {schema}.exchange VALUES (s.id, p_fence, p_n, 0, p_op, p_id, p_messages, false, p_also);
     PERFORM {schema}.session_keep_v1(s, p_idle, p_first);
   END IF;
   outcome := 0;
   IF p_id IS NOT NULL THEN
-    PERFORM {schema}.session_know_v1(s, p_hash, p_digest, p_fence, p_n, p_remember);
+    PERFORM {schema}.session_know_v1(s, id, p_digest, p_fence, p_n, p_remember) FROM unnest(p_ids) AS id;
+    PERFORM {schema}.session_know_v1(s, id, id, 12, 0, p_remember) FROM unnest(p_superseded) AS id
+      WHERE coalesce({schema}.session_fate_v1(s, id), 0) = 0;
+    DELETE FROM {schema}.pending WHERE namespace = p_namespace AND name = p_name AND id = ANY (p_ids || p_superseded);
   END IF;
 END $$;

@@ -1,6 +1,5 @@
 -- The application needs EXECUTE on the functions, and no right to a table.
 REVOKE ALL ON FUNCTION
-  {schema}.append_all_v1,
   {schema}.append_release_v1,
   {schema}.append_v1,
   {schema}.close_v1,

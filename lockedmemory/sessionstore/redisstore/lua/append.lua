@@ -16,16 +16,16 @@ refusal = open()
 if refusal then
   return refusal
 end
-if known then
+if decided ~= DONE then
   -- ⚑ A write without an effect, as in session.lua: a read-only replica may know an ID that is deleted.
   refusal = try('HDEL', ids, '')
   if refusal then
     return refusal
-  elseif outcome == KNOWN and string.sub(known, 1, DIGEST) ~= string.sub(record, 1, DIGEST) then
+  elseif same <= last - FIRST and (last > FIRST or decided == KNOWN) then
     return {CONFLICT}
   end
-  raise_mark() -- refused or not: the ID is decided
-  return finish({outcome})
+  raise_mark() -- refused or not: the IDs are decided
+  return finish({decided})
 end
 
 refusal = not has_log and refusal_without_log(n)
@@ -35,16 +35,24 @@ elseif not has_log and gone(up_to, up_to_seq) then
   return {GONE}
 end
 
-refusal = has_id and write_id(id, record, now, remember)
-refusal = refusal or add(n, op, unpack(ARGV, ENTRY))
+for i = FIRST, last do
+  refusal = refusal or write_id(ARGV[i], record, now, remember)
+end
+refusal = refusal or add(n, op, unpack(ARGV, final + 1))
 if refusal then
-  if has_id then
-    remove_id(id, before)
+  for i = FIRST, last do
+    remove_id(ARGV[i], before[i])
   end
   return refusal
 end
 after_entry(0)
-if has_id then
-  prune(id, now)
+for i = FIRST, final do
+  if i > last and look(ARGV[i]) == DONE then
+    keep(ARGV[i], '>')
+  end
+  prune(ARGV[i], now)
+end
+if last >= FIRST then -- ⚑ last: the item of an open message stays
+  run('HDEL', inbox, unpack(ARGV, FIRST, final))
 end
 return finish(result())
