@@ -44,8 +44,24 @@ func (superseded) Is(target error) bool { return target == ErrStopped }
 // distlock.BusyError whose SameID is true says that another Answer is at work on the message.
 func (m *LockedMemory[M, D]) Answer(ctx context.Context, id string, question M,
 	fn func(ctx context.Context) (answer []M, err error), opts ...distlock.CallOption) (answer []M, err error) {
-	results, err := m.answer(ctx, OpAnswer, []Question[M]{{ID: id, Message: question}},
-		func(ctx context.Context, _ []Question[M]) ([]M, error) { return fn(ctx) }, opts)
+	return first(m.answer(ctx, &answers[M, D]{name: OpAnswer, questions: []Question[M]{{ID: id, Message: question}},
+		fn: func(ctx context.Context, _ []Question[M]) ([]M, error) { return fn(ctx) }}, opts))
+}
+
+// Once is a [LockedMemory.Turn] for a message, for a caller that stores the exchange itself: fn stores by
+// [LockedMemory.SaveOnce] with the ID. If the ID is known, Once does not run fn, and returns the messages of the
+// stored exchange. It also returns them if fn has stored them, and has lost its lease since. Most callers want
+// [LockedMemory.Answer].
+//
+// The errors are those of fn and Turn, [ErrInvalidID], [ErrAnswerGone] and [ErrStopped]. With Refuse and
+// Interrupt, Once does what Answer does.
+func (m *LockedMemory[M, D]) Once(ctx context.Context, id string, fn func(ctx context.Context) error,
+	opts ...distlock.CallOption) (stored []M, err error) {
+	return first(m.answer(ctx, &answers[M, D]{name: OpTurn, questions: []Question[M]{{ID: id}}, once: fn}, opts))
+}
+
+// first returns the result of a call with one question.
+func first[M any](results []Result[M], err error) ([]M, error) {
 	if len(results) == 0 {
 		return nil, err
 	}
@@ -75,50 +91,52 @@ func (m *LockedMemory[M, D]) AnswerAll(ctx context.Context, questions []Question
 	if len(questions) == 0 {
 		return nil, nil
 	}
-	return m.answer(ctx, OpAnswerAll, questions, fn, opts)
+	return m.answer(ctx, &answers[M, D]{name: OpAnswerAll, questions: questions, fn: fn}, opts)
 }
 
-func (m *LockedMemory[M, D]) answer(ctx context.Context, name string, questions []Question[M],
-	fn func(ctx context.Context, open []Question[M]) ([]M, error), opts []distlock.CallOption) ([]Result[M], error) {
-	if err := m.needsStore(name); err != nil {
+func (m *LockedMemory[M, D]) answer(ctx context.Context, a *answers[M, D], opts []distlock.CallOption) ([]Result[M], error) {
+	if err := m.needsStore(a.name); err != nil {
 		return nil, err
 	}
-	a := &answers[M, D]{m: m, name: name, fn: fn, questions: questions, begin: m.store.Begin,
-		results: make([]Result[M], len(questions)), decided: make([]bool, len(questions))}
-	for i, q := range questions {
+	a.m, a.begin = m, m.store.Begin
+	a.results, a.decided = make([]Result[M], len(a.questions)), make([]bool, len(a.questions))
+	for i, q := range a.questions {
 		hash, err := m.store.HashOf(q.ID)
 		if err == nil && slices.Contains(a.hashes, hash) {
-			err = fmt.Errorf("%s: %w: that of question %d stands twice; nothing was written", name, ErrInvalidID, i+1)
+			err = fmt.Errorf("%s: %w: that of question %d stands twice; nothing was written", a.name, ErrInvalidID, i+1)
 		}
 		if err != nil {
 			return nil, err
 		}
 		a.hashes = append(a.hashes, hash)
 	}
-	key, _ := m.key(ctx)                                   // turn returns the error
-	if _, joins := m.locker.FromContext(ctx, key); joins { // ⚑ the lease is for other work
+	key, _ := m.key(ctx) // turn returns the error
+	// ⚑ The lease of another turn is for other work. In a Once, all stores under the lease would read the ID.
+	if _, joins := m.locker.FromContext(ctx, key); joins || a.once != nil {
 		a.begin = m.store.Answered
 	}
-	err := m.turn(ctx, name, func(ctx context.Context) error {
-		for range questions {
+	err := m.turn(ctx, a.name, func(ctx context.Context) error {
+		for range a.questions {
 			if again, err := a.try(ctx); !again {
 				return err
 			}
 		}
-		return fmt.Errorf("%s: %w: other calls have decided questions; nothing was written: repeat the call", name, distlock.ErrInterrupted)
+		return fmt.Errorf("%s: %w: other calls have decided questions; nothing was written: repeat the call", a.name, distlock.ErrInterrupted)
 	}, message{hash: a.hashes[0], read: a.readFirst}, append(opts[:len(opts):len(opts)], fencing.ForWork(a.hashes[0]))...)
-	if name == OpAnswerAll && errors.Is(err, ErrStopped) { // ⚑ another message is, as one that fn has answered
-		err = fmt.Errorf("%s: %w: %v", name, distlock.ErrInterrupted, err)
+	if a.name == OpAnswerAll && errors.Is(err, ErrStopped) { // ⚑ another message is, as one that fn has answered
+		err = fmt.Errorf("%s: %w: %v", a.name, distlock.ErrInterrupted, err)
 	}
 	return a.results, a.settle(ctx, err)
 }
 
-// answers is a call of Answer or AnswerAll.
+// answers is a call of Answer, AnswerAll or Once.
 type answers[M, D any] struct {
 	m         *LockedMemory[M, D]
 	name      string
-	fn        func(ctx context.Context, open []Question[M]) ([]M, error)
 	questions []Question[M]
+	fn        func(ctx context.Context, open []Question[M]) ([]M, error)
+	once      func(ctx context.Context) error // of a Once, which has no fn
+	ran       bool                            // once has returned nil
 	hashes    []string
 	results   []Result[M]
 	decided   []bool // the question has its result
@@ -129,15 +147,19 @@ type answers[M, D any] struct {
 // look reads what became of a question.
 func (a *answers[M, D]) look(ctx context.Context, i int, read func(context.Context, string) (Exchange[M], bool, error)) error {
 	exchange, known, err := read(ctx, a.questions[i].ID)
+	answer := exchange.Answer()
+	if a.once != nil {
+		answer = exchange.Messages
+	}
 	switch a.decided[i] = known; {
 	case !known:
 		return err
 	case err != nil:
 		a.results[i].Err = err
-	case len(exchange.Answer()) == 0:
+	case len(answer) == 0:
 		a.results[i].Err = fmt.Errorf("%s: %w: the stored exchange has no answer; nothing was written", a.name, ErrAnswerGone)
 	default:
-		a.results[i].Answer = exchange.Answer()
+		a.results[i].Answer = answer
 	}
 	return nil
 }
@@ -173,9 +195,14 @@ func (a *answers[M, D]) try(ctx context.Context) (again bool, err error) {
 		}
 	}
 	if len(open) == 0 {
-		if a.name == OpAnswer {
+		if a.name != OpAnswerAll {
 			err = a.results[0].Err
 		}
+		return false, err
+	}
+	if a.once != nil {
+		err = a.once(ctx)
+		a.ran = err == nil
 		return false, err
 	}
 	if err := a.m.store.Check(messages...); err != nil { // before fn is paid for
@@ -216,10 +243,10 @@ func (a *answers[M, D]) try(ctx context.Context) (again bool, err error) {
 	return false, nil
 }
 
-// listed reports whether a Pending of the turn has returned a question. ⚑ An Answer always reads: its SaveOnce
+// listed reports whether a Pending of the turn has returned a question. ⚑ An Answer or Once always reads: a SaveOnce
 // cannot tell an answer that was stored after the list.
 func (a *answers[M, D]) listed(ctx context.Context, id string) (listed bool) {
-	if lease, ok := Lease(ctx); ok && a.name != OpAnswer {
+	if lease, ok := Lease(ctx); ok && a.name == OpAnswerAll {
 		_, listed = listedUnder(lease).LoadAndDelete(id)
 	}
 	return listed
@@ -240,7 +267,7 @@ func (a *answers[M, D]) settle(ctx context.Context, err error) (failure error) {
 			continue
 		}
 		// Without an error, the questions that come instead were decided before, or a Delete came.
-		if a.results[i].Err = cmp.Or(q.Err, err); a.results[i].Err == nil {
+		if a.results[i].Err = cmp.Or(q.Err, err); a.results[i].Err == nil && !a.ran {
 			a.results[i].Err = fmt.Errorf("%s: %w: the message is open: repeat the call", a.name, distlock.ErrInterrupted)
 		}
 		failure = cmp.Or(failure, err, a.results[i].Err)
