@@ -58,10 +58,10 @@ type closed struct {
 	after  func()
 }
 
-func (c *closed) Close(ctx context.Context, req storedriver.CloseRequest) (storedriver.CloseReply, error) {
+func (c *closed) Close(ctx context.Context, req storedriver.CloseRequest) (storedriver.Verdict, error) {
 	if c.before != nil {
 		if err := c.before(req); err != nil {
-			return storedriver.CloseReply{}, err
+			return storedriver.Verdict{}, err
 		}
 	}
 	reply, err := c.Driver.Close(ctx, req)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -65,14 +64,10 @@ func (s *Store[M, D]) CloseMessage(ctx context.Context, id, by string, below, ma
 	if err != nil {
 		return false, false, 0, err
 	}
-	var reply storedriver.CloseReply
-	if err = ctx.Err(); err != nil {
-		err = fmt.Errorf("%w: %w", driver.ErrNotDone, err)
-	} else {
-		reply, err = s.driver.Close(ctx, storedriver.CloseRequest{Session: r.session, ID: id, By: by,
-			Below: below, Mark: mark, Stop: stop})
-	}
-	return reply.Outcome == storedriver.Known, reply.Outcome != storedriver.Done, reply.Mark, r.callError(err)
+	v, err := retry(ctx, 0, func() (storedriver.Verdict, error) {
+		return s.driver.Close(ctx, storedriver.CloseRequest{Session: r.session, ID: id, By: by, Below: below, Mark: mark, Stop: stop})
+	})
+	return v.Outcome == storedriver.Known, v.Outcome != storedriver.Done, v.Mark.Fence, r.callError(err)
 }
 
 // maxID is the longest ID of a message, in bytes.

@@ -55,20 +55,10 @@ func (s *Store[M, D]) Pending(ctx context.Context) (questions []lockedmemory.Que
 		return nil, err
 	}
 	var items []storedriver.Item
-	if r.lease == nil {
-		var v storedriver.Verdict
-		if err = ctx.Err(); err == nil {
-			v, items, err = s.driver.Pending(ctx, storedriver.Access{Session: r.session})
-		}
-		if err = r.callError(err); err == nil && v.Outcome != storedriver.Done {
-			err = r.refusalError(v.Outcome)
-		}
-	} else {
-		err = r.underLease(func(w storedriver.Write) (v storedriver.Verdict, err error) {
-			v, items, err = s.driver.Pending(ctx, w.Access)
-			return v, err
-		})
-	}
+	err = r.read(func(a storedriver.Access) (v storedriver.Verdict, err error) {
+		v, items, err = s.driver.Pending(ctx, a)
+		return v, err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,8 @@ import (
 // unclosing is a driver that closes nothing.
 type unclosing struct{ storedriver.Driver }
 
-func (unclosing) Close(context.Context, storedriver.CloseRequest) (storedriver.CloseReply, error) {
-	return storedriver.CloseReply{}, fmt.Errorf("%w: down", driver.ErrNotDone)
+func (unclosing) Close(context.Context, storedriver.CloseRequest) (storedriver.Verdict, error) {
+	return storedriver.Verdict{}, fmt.Errorf("%w: down", driver.ErrNotDone)
 }
 
 // A function has stored its answer itself, and what it supersedes is not closed. The outcome is unknown.

@@ -106,23 +106,25 @@ func (r *pageReader) pins() []storedriver.Entry {
 	return page.Entries
 }
 
-// readPage reads a page. Under a lease, it shows the token of the lease.
+// readPage reads a page.
 func (r *request) readPage(req storedriver.Read) (page storedriver.Page, err error) {
-	if r.lease == nil {
-		req.Access = storedriver.Access{Session: r.session}
-		if err = r.ctx.Err(); err == nil {
-			page, err = r.driver.Read(r.ctx, req)
-		}
-		if err == nil && page.Outcome != storedriver.Done {
-			return page, r.refusalError(page.Outcome)
-		}
-		return page, r.callError(err)
-	}
-	err = r.underLease(func(w storedriver.Write) (v storedriver.Verdict, err error) {
-		req.Access = w.Access
+	err = r.read(func(a storedriver.Access) (v storedriver.Verdict, err error) {
+		req.Access = a
 		page, err = r.driver.Read(r.ctx, req)
 		r.seen = page.Entries
 		return page.Verdict, err
 	})
 	return page, err
+}
+
+// read makes a call that reads. Under a lease, it shows the token of the lease.
+func (r *request) read(do func(storedriver.Access) (storedriver.Verdict, error)) error {
+	if r.lease != nil {
+		return r.underLease(func(w storedriver.Write) (storedriver.Verdict, error) { return do(w.Access) })
+	}
+	v, err := retry(r.ctx, 0, func() (storedriver.Verdict, error) { return do(storedriver.Access{Session: r.session}) })
+	if err == nil && v.Outcome != storedriver.Done {
+		return r.refusalError(v.Outcome)
+	}
+	return r.callError(err)
 }

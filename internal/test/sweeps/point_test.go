@@ -204,8 +204,8 @@ func (d *sessions) Fork(ctx context.Context, f storedriver.Fork) (storedriver.Ve
 	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Fork(ctx, f) })
 }
 
-func (d *sessions) Close(ctx context.Context, c storedriver.CloseRequest) (storedriver.CloseReply, error) {
-	return through(ctx, d.point, func(ctx context.Context) (storedriver.CloseReply, error) { return d.Driver.Close(ctx, c) })
+func (d *sessions) Close(ctx context.Context, c storedriver.CloseRequest) (storedriver.Verdict, error) {
+	return through(ctx, d.point, func(ctx context.Context) (storedriver.Verdict, error) { return d.Driver.Close(ctx, c) })
 }
 
 func (d *sessions) Clear(ctx context.Context, c storedriver.Clear) (storedriver.Verdict, error) {

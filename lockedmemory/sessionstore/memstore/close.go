@@ -8,13 +8,13 @@ import (
 )
 
 // Close implements storedriver.Driver.
-func (s *sessions) Close(_ context.Context, c storedriver.CloseRequest) (storedriver.CloseReply, error) {
+func (s *sessions) Close(_ context.Context, c storedriver.CloseRequest) (v storedriver.Verdict, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sess := s.at(c.Session)
-	reply := storedriver.CloseReply{Outcome: sess.fate(c.By), Mark: sess.mark.Fence}
-	if reply.Outcome != storedriver.Done || c.Below > 0 && reply.Mark >= c.Below {
-		return reply, nil
+	v.Outcome, v.Mark = sess.fate(c.By), sess.mark
+	if v.Outcome != storedriver.Done || c.Below > 0 && v.Mark.Fence >= c.Below {
+		return v, nil
 	}
 	by, until := sess.ids[c.By], time.Now().Add(s.keep.RememberIDs)
 	if c.Below == 0 && !by.arrived && c.By != "" {
@@ -23,9 +23,9 @@ func (s *sessions) Close(_ context.Context, c storedriver.CloseRequest) (storedr
 	}
 	newest := sess.fate(sess.newest)
 	if c.Below > 0 && by.arrived && sess.newest != c.By && (newest == storedriver.Done || newest == storedriver.Known) {
-		reply.Outcome = storedriver.Superseded
-		sess.ids[c.By] = record{until: until, closed: reply.Outcome}
-		return reply, nil
+		v.Outcome = storedriver.Superseded
+		sess.ids[c.By] = record{until: until, closed: v.Outcome}
+		return v, nil
 	}
 	sess.show(c.Mark)
 	sess.stopped = max(sess.stopped, c.Stop)
@@ -38,9 +38,9 @@ func (s *sessions) Close(_ context.Context, c storedriver.CloseRequest) (storedr
 		sess.ids[c.ID] = record{until: until, closed: fate}
 	}
 	if c.Below == 0 {
-		reply.Outcome = fate
+		v.Outcome = fate
 	}
-	return reply, nil
+	return v, nil
 }
 
 // fate returns what became of an ID, by its hash: Known, Stopped, Superseded, or Done if it is open.

@@ -41,13 +41,8 @@ func (s *sessions) Pending(_ context.Context, a storedriver.Access) (v storedriv
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sess := s.at(a.Session)
-	if a.FirstAccess {
-		if v = sess.barred(a); v.Outcome == storedriver.Done {
-			v = s.raise(sess, a)
-		}
-		if v.Outcome != storedriver.Done {
-			return v, nil, nil
-		}
+	if v = s.first(sess, a); v.Outcome != storedriver.Done {
+		return v, nil, nil
 	}
 	now := time.Now()
 	for _, i := range sess.inbox {

@@ -156,6 +156,16 @@ func (s *sessions) raise(sess *session, a storedriver.Access) storedriver.Verdic
 	return storedriver.Verdict{}
 }
 
+// first shows the token of a read, if it is a first access, or refuses it.
+func (s *sessions) first(sess *session, a storedriver.Access) (v storedriver.Verdict) {
+	if a.FirstAccess {
+		if v = sess.barred(a); v.Outcome == storedriver.Done {
+			v = s.raise(sess, a)
+		}
+	}
+	return v
+}
+
 // show raises the mark to a token.
 func (sess *session) show(fence int64) {
 	if fence <= sess.mark.Fence {
@@ -366,13 +376,8 @@ func (s *sessions) Read(_ context.Context, r storedriver.Read) (storedriver.Page
 	defer s.mu.Unlock()
 	sess := s.at(r.Session)
 	var page storedriver.Page
-	if r.FirstAccess {
-		if page.Verdict = sess.barred(r.Access); page.Outcome == storedriver.Done {
-			page.Verdict = s.raise(sess, r.Access)
-		}
-		if page.Outcome != storedriver.Done {
-			return page, nil
-		}
+	if page.Verdict = s.first(sess, r.Access); page.Outcome != storedriver.Done {
+		return page, nil
 	}
 	known, fate := sess.ids[storedriver.HashID(r.ID)], sess.fate(storedriver.HashID(r.ID))
 	if page.Mark, page.Known = sess.mark, fate == storedriver.Known; !page.Known {

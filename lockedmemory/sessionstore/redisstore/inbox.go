@@ -25,15 +25,11 @@ func (s *sessions) Put(ctx context.Context, p storedriver.Put) (v storedriver.Ve
 	keys, args := s.access(storedriver.Access{Session: p.Session}, "", false)
 	args = append(args, storedriver.InboxLife.Milliseconds(), p.Deleted, field(p.ID),
 		fmt.Sprintf("%03d%s%s", len(p.ID), p.ID, p.Question), p.Session, storedriver.InboxMax, storedriver.InboxBytes)
-	put := func(more ...string) {
-		cmd, replayed := s.scripts.inbox.Run(ctx, s.redis, append(keys, more...), args...)
-		v, _, err = parseVerdict(cmd)
-		v.Replayed = replayed
-	}
-	inbox := s.keys(p.Session).inbox
+	keys = append(keys, s.keys(p.Session).inbox)
 	if !s.apart.Load() {
-		if put(inbox, s.index()); !redis.HasErrorPrefix(err, "CROSSSLOT") {
-			return v, s.explain(err)
+		v, err = s.verdict(ctx, s.scripts.inbox, append(keys, s.index()), args)
+		if !redis.HasErrorPrefix(err, "CROSSSLOT") {
+			return v, err
 		}
 		s.apart.Store(true)
 	}
@@ -44,10 +40,10 @@ func (s *sessions) Put(ctx context.Context, p storedriver.Put) (v storedriver.Ve
 	if err = enlist(); err != nil {
 		return v, &stepError{s.explain(err)}
 	}
-	if put(inbox); err == nil && v.Outcome == storedriver.Done {
-		err = redisconn.WithEarlierCopy(true, enlist())
+	if v, err = s.verdict(ctx, s.scripts.inbox, keys, args); err == nil && v.Outcome == storedriver.Done {
+		err = s.explain(redisconn.WithEarlierCopy(true, enlist()))
 	}
-	return v, s.explain(err)
+	return v, err
 }
 
 // Pending implements storedriver.Driver.

@@ -201,6 +201,14 @@ func (s *sessions) Retention() storedriver.Retention { return s.keep }
 
 func (s *sessions) AcrossProcesses() bool { return true }
 
+// verdict runs a script that replies one.
+func (s *sessions) verdict(ctx context.Context, script *redisconn.Script, keys []string, args []any) (v storedriver.Verdict, err error) {
+	cmd, replayed := script.Run(ctx, s.redis, keys, args...)
+	v, _, err = parseVerdict(cmd)
+	v.Replayed = replayed
+	return v, s.explain(err)
+}
+
 // parseVerdict reads what the scripts reply. released says that the lock is released, too.
 func parseVerdict(cmd *redis.Cmd) (v storedriver.Verdict, released bool, err error) {
 	words, err := cmd.Slice()

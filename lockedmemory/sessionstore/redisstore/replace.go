@@ -14,14 +14,11 @@ import (
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
 
-func (s *sessions) Clear(ctx context.Context, c storedriver.Clear) (v storedriver.Verdict, err error) {
+func (s *sessions) Clear(ctx context.Context, c storedriver.Clear) (storedriver.Verdict, error) {
 	keys, args := s.access(c.Access, "", true)
 	k := s.keys(c.Session)
 	keys, args = append(keys, k.stage, k.inbox), append(args, seq(lockedmemory.Place{N: c.N}), c.Op, c.Forget)
-	cmd, replayed := s.scripts.clear.Run(ctx, s.redis, keys, args...)
-	v, _, err = parseVerdict(cmd)
-	v.Replayed = replayed
-	return v, s.explain(err)
+	return s.verdict(ctx, s.scripts.clear, keys, args)
 }
 
 func (s *sessions) Replace(ctx context.Context, r storedriver.Replace) (storedriver.Verdict, error) {

@@ -142,7 +142,7 @@ type Fork struct {
 type Verdict struct {
 	Outcome Outcome
 	// Mark is the highest place the session has seen, with Stale. Of a Read that is Done, its token alone
-	// counts, see Retention.Since. Of a Put that is Deleted, the token of the last Delete.
+	// counts, see Retention.Since. Of a Put that is Deleted, the token of the last Delete. Of a Close, see CloseRequest.
 	Mark lockedmemory.Place
 	// Replayed says that the client may have sent the request more than once.
 	Replayed bool
@@ -213,18 +213,12 @@ func HashID(id string) string {
 //
 // A closed ID, and an arrival, are remembered for Retention.RememberIDs. A copy of a call that arrives
 // late changes nothing that came later.
+//
+// The outcome is that of By if it is decided. Else it is that of ID if Below is 0, or Done. It is Known of an
+// answered ID, and Stopped or Superseded of a closed one, by this call or before. The Mark is that before the call.
 type CloseRequest struct {
 	Session, ID, By   string
 	Below, Mark, Stop int64
-}
-
-// CloseReply answers a CloseRequest.
-type CloseReply struct {
-	// Outcome is that of By if it is decided. Else it is that of ID if Below is 0, or Done. It is Known of an
-	// answered ID, and Stopped or Superseded of a closed one, by this call or before.
-	Outcome Outcome
-	// Mark is the token of the mark before the call.
-	Mark int64
 }
 
 // Read asks for entries in the order of their places, or from the last one back.
@@ -289,7 +283,7 @@ type Driver interface {
 	Fork(ctx context.Context, f Fork) (Verdict, error)
 	// Close decides an ID, and raises the mark, without a lease. It works in a service without memory as far
 	// as a Clear does.
-	Close(ctx context.Context, c CloseRequest) (CloseReply, error)
+	Close(ctx context.Context, c CloseRequest) (Verdict, error)
 	// Read returns entries. On the FirstAccess, the token is shown before anything is read.
 	Read(ctx context.Context, r Read) (Page, error)
 	// Sessions returns a page of the names of the sessions that have an entry. A session that has entries

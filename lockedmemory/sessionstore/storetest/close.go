@@ -26,12 +26,12 @@ func (i *instance) closing(what string, c storedriver.CloseRequest, want storedr
 		}
 	}
 	c.Session = i.session
-	reply, err := i.driver.Close(i.Context(), c)
+	v, err := i.driver.Close(i.Context(), c)
 	if errors.Is(err, errors.ErrUnsupported) {
 		i.Skip("the driver closes no message")
 	}
-	if want := (storedriver.CloseReply{Outcome: want, Mark: mark}); err != nil || reply != want {
-		i.Errorf("%s: Close: %+v, %v; want %+v", what, reply, err, want)
+	if err != nil || v.Outcome != want || v.Mark.Fence != mark {
+		i.Errorf("%s: Close: %+v, %v; want outcome %d and mark %d", what, v, err, want, mark)
 	}
 }
 

@@ -1,9 +1,9 @@
 -- Decides IDs, and raises the mark, without a lease, see storedriver.CloseRequest. An ID is its key, or null.
--- Reply: the outcome, and the mark's token before.
+-- Reply: the outcome, and the mark's token and n before.
 CREATE FUNCTION {schema}.close_v1(
   p_namespace text, p_name text, p_idle interval,        -- null: no IdleTTL
   p_id uuid, p_by uuid, p_below bigint, p_mark bigint, p_stop bigint, p_remember interval,
-  OUT outcome integer, OUT mark_fence bigint)
+  OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -14,6 +14,7 @@ BEGIN
   s := {schema}.session_lock_v1(p_namespace, p_name);
   fate := {schema}.session_fate_v1(s, p_by);
   mark_fence := s.fence;
+  mark_n := s.n;
   outcome := coalesce(fate, 0);
   -- ⚑ A decided message interrupts nothing. ⚑ A late copy closes a message that runs.
   IF outcome > 0 OR p_below > 0 AND s.fence >= p_below THEN

@@ -39,7 +39,7 @@ if last == FIRST and final == FIRST and decided == DONE and not is_first and own
       run('PEXPIRE', log, idle)
     end
     prune(id, now)
-    run('HDEL', inbox, id)
+    try('HDEL', inbox, id) -- Pending drops an item that stays
     return result()
   end
   remove_id(id, before[FIRST])
