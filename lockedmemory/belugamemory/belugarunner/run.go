@@ -62,26 +62,21 @@ func runOf(ctx context.Context) *run {
 	return r
 }
 
-type result struct {
-	events []agent.Event
-	err    error
-}
-
-// start runs the agent under the session's lease. The first result comes after the release, or as soon as the reader
-// has left. Then the lease is kept in the background until the worker has ended, see docs/design/beluga-runner.md.
-func (r *Runner) start(reader context.Context, sessionID string, input schema.Message, feed *feed) (<-chan result, error) {
+// start runs the agent under the session's lease. The feed ends after the release, or as soon as the reader has left.
+// Then the lease is kept in the background until the worker has ended, see docs/design/beluga-runner.md.
+func (r *Runner) start(reader context.Context, sessionID string, input schema.Message, feed *feed) error {
 	if sessionID == "" {
-		return nil, errEmptyID
+		return errEmptyID
 	}
 	if err := codes.TypedNil(input); err != nil {
-		return nil, err
+		return err
 	}
 	id, input, err := r.idOf(input)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := r.begin(); err != nil {
-		return nil, err
+		return err
 	}
 	run := &run{Runner: r, outer: runOf(reader), ID: sessionID, op: opRun, feed: feed, pumped: make(chan struct{})}
 	if id != "" {
@@ -91,7 +86,6 @@ func (r *Runner) start(reader context.Context, sessionID string, input schema.Me
 	// ended. Nothing else shows this end.
 	beluga := runtime.NewRunner(watchedAgent{r.agent, run}, runtime.WithSessionService(runSessions{run, id}),
 		runtime.WithPlugins(append(slices.Clip(r.opts.Plugins), historyPlugin{run})...))
-	results := make(chan result, 3) // the first is read
 	go func() {
 		defer r.open.Done()
 		var events []agent.Event
@@ -99,13 +93,13 @@ func (r *Runner) start(reader context.Context, sessionID string, input schema.Me
 		stored, err := r.underLease(reader, run, id, func(work context.Context) (err error) {
 			latest = time.Now().Add(r.opts.MaxHold)
 			if run.keeps || run.goesOn {
-				detached, end := run.detached(work, reader, latest, results)
+				detached, end := run.detached(work, reader, latest)
 				defer end()
 				work = detached
 			}
 			events, err = run.ask(work, beluga, input)
 			if err != nil && reader.Err() != nil {
-				results <- result{err: err}
+				feed.end(nil, err)
 				run.linger(beluga, latest)
 			}
 			return err
@@ -116,10 +110,10 @@ func (r *Runner) start(reader context.Context, sessionID string, input schema.Me
 		if asked := run.pumping.Load(); r.opts.Stream && asked { // ⚑ also if a replay follows
 			events = slices.DeleteFunc(events, func(e agent.Event) bool { return e.Type != agent.EventDone })
 		}
-		if feed.close(); err != nil { // as of a loss that the release finds
+		if err != nil { // as of a loss that the release finds
 			events = nil
 		}
-		results <- result{events, codes.Of(run.op, err)}
+		feed.end(events, codes.Of(run.op, err))
 		limited, cancel := context.WithDeadline(context.Background(), latest)
 		defer cancel()
 		if err != nil || stored != nil { // the worker may be at work after a loss
@@ -132,7 +126,7 @@ func (r *Runner) start(reader context.Context, sessionID string, input schema.Me
 			}
 		}
 	}()
-	return results, nil
+	return nil
 }
 
 // underLease calls work under the session's lease, unless an answer to the message is stored. A Shutdown ends the

@@ -176,25 +176,21 @@ func (r *Runner) Run(ctx context.Context, sessionID string, input schema.Message
 		defer leave()
 		feed := newFeed()
 		defer feed.leave()
-		results, err := r.start(reader, sessionID, input, feed)
-		if err != nil {
-			yield(agent.Event{}, codes.Of(opRun, err))
-			return
+		if err := r.start(reader, sessionID, input, feed); err != nil {
+			feed.end(nil, err)
 		}
 		for ended := false; !ended; {
-			var last result
-			select {
-			case <-feed.more:
-			case last = <-results:
-				ended = true
-			}
-			for _, event := range append(feed.take(), last.events...) {
+			<-feed.more
+			var events []agent.Event
+			var err error
+			events, ended, err = feed.take()
+			for _, event := range events {
 				if !yield(event, nil) {
 					return
 				}
 			}
-			if last.err != nil {
-				yield(agent.Event{}, codes.Of(opRun, last.err))
+			if err != nil {
+				yield(agent.Event{}, codes.Of(opRun, err))
 			}
 		}
 	}

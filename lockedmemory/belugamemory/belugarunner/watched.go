@@ -114,7 +114,7 @@ func (r *run) wasAsked() bool {
 // detached returns the context of the worker of a run that keeps its events, or goes on without its reader. It ends
 // with the lease, and with the reader, or at the latest time after the reader has left. ⚑ The ask of a run that keeps
 // its events does not end it, or plugins would not see them: it then lasts as the lease.
-func (r *run) detached(work, reader context.Context, latest time.Time, results chan<- result) (context.Context, func()) {
+func (r *run) detached(work, reader context.Context, latest time.Time) (context.Context, func()) {
 	ended, end := context.WithCancelCause(context.WithoutCancel(work))
 	ctx, cancel := ended, context.CancelFunc(func() {})
 	if at, ok := work.Deadline(); ok && !r.goesOn {
@@ -128,7 +128,7 @@ func (r *run) detached(work, reader context.Context, latest time.Time, results c
 	}
 	stays := context.AfterFunc(reader, func() {
 		if r.goesOn {
-			results <- result{err: reader.Err()}
+			r.feed.end(nil, reader.Err())
 			until(latest)
 		} else if reader.Err() == context.DeadlineExceeded { // that of ctx says so
 			return
