@@ -346,52 +346,6 @@ func TestAnswer_O_cutOff_storedSince(t *testing.T) {
 	})
 }
 
-// A write without an answer from the store has an unknown outcome. The repetition finds what is stored.
-func TestAnswerAll_N_unknownOutcome(t *testing.T) {
-	for _, stored := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			s, h := newHooked(t)
-			h.appends = func(_ storedriver.Append, do func() (storedriver.Verdict, error)) (storedriver.Verdict, error) {
-				if h.appends = nil; stored {
-					_, _ = do()
-				}
-				return storedriver.Verdict{}, errors.New("connection reset")
-			}
-			var got []string
-			results, err := s.memory.AnswerAll(t.Context(), questions("a b"), asks(&got, "one"))
-			is(t, "lost answer", results, err, distlock.ErrOutcomeUnknown, distlock.ErrOutcomeUnknown)
-			results, err = s.memory.AnswerAll(t.Context(), questions("a b"), asks(&got, "two"))
-			if stored {
-				is(t, "stored", results, err, "one", "one")
-			} else {
-				is(t, "not stored", results, err, "two", "two")
-			}
-		})
-	}
-}
-
-// An AnswerAll waits for the Answer to one of its questions, and gives the function the rest.
-func TestAnswerAll_O_waitsForAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStoppable(t)
-		r := runs(t, s.other, "b")
-		var got []string
-		ended := make(chan bool)
-		go func() {
-			defer close(ended)
-			results, err := s.memory.AnswerAll(t.Context(), questions("a b c"), asks(&got, "answer"))
-			is(t, "waited", results, err, "answer", "first", "answer")
-		}()
-		synctest.Wait()
-		r.leave("first")
-		must(t, <-r.ended)
-		<-ended
-		if !slices.Equal(got, []string{"a c"}) {
-			t.Errorf("the function got %q", got)
-		}
-	})
-}
-
 // A Stop of one question leaves the others. The function runs again without it.
 func TestAnswerAll_O_stopped(t *testing.T) {
 	for stops, want := range map[string][]string{"b": {"a b c", "a c"}, "c b": {"a b c", "a b", "a"}} {
@@ -613,50 +567,6 @@ func TestAnswerAll_O_unreadable_open(t *testing.T) {
 		is(t, "decided", results, err, errInner, errBroken, "answer", distlock.ErrInterrupted)
 		results, err = s.memory.AnswerAll(t.Context(), questions("a b e"), asks(&got, "later"))
 		is(t, "read", results, err, "later", "later", "later")
-	})
-}
-
-// An AnswerAll runs while one of its questions is stopped. Each is stored or closed, and the results say so.
-func TestAnswerAll_O_race_storedOrRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, outcomes := newStoppable(t), map[bool]int{}
-		for n := range 300 {
-			ids := fmt.Sprintf("a%d b%d c%d", n, n, n)
-			stopped := strings.Fields(ids)[n%3]
-			var race sync.WaitGroup
-			var results []lockedmemory.Result[string]
-			var failure error
-			running := make(chan bool)
-			began := sync.OnceFunc(func() { close(running) })
-			race.Go(func() {
-				results, failure = s.other.AnswerAll(t.Context(), questions(ids), func(context.Context, []question) ([]string, error) {
-					began()
-					return []string{"answer"}, nil
-				})
-			})
-			if n%2 == 0 {
-				<-running
-			}
-			stored, err := s.memory.Stop(t.Context(), stopped, 0)
-			must(t, err)
-			race.Wait()
-			for i, id := range strings.Fields(ids) {
-				exchange, known, now := s.memory.Answered(t.Context(), id)
-				r := results[i]
-				switch {
-				case known && now == nil && !slices.Equal(r.Answer, exchange.Answer()), (now == nil && known) != (r.Err == nil),
-					known && now != nil && !errors.Is(r.Err, lockedmemory.ErrStopped),
-					!known && !errors.Is(r.Err, distlock.ErrInterrupted) && !errors.Is(r.Err, distlock.ErrLost),
-					!known && failure == nil, id == stopped && stored != (r.Err == nil):
-					t.Fatalf("round %d: %s: Answered %+v, %t, %v; Stop of %s: %t; AnswerAll: %+v, %v", n, id, exchange, known, now,
-						stopped, stored, results, failure)
-				}
-			}
-			outcomes[stored]++
-		}
-		if len(outcomes) < 2 {
-			t.Error("the race has one outcome alone")
-		}
 	})
 }
 

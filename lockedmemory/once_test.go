@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -30,36 +29,6 @@ func TestOnce_O_table(t *testing.T) {
 			must(t, second(once(t.Context(), s.other, "id")))
 			return s.memory.Once(t.Context(), "id", func(context.Context) error { t.Error("fn was run"); return nil })
 		}, stored: stored},
-		"while it is answered": {call: func(t *testing.T, s *stoppable) ([]string, error) {
-			r := runs(t, s.other, "id")
-			time.AfterFunc(time.Second, func() { r.leave("a") })
-			return once(t.Context(), s.memory, "id")
-		}, stored: stored},
-		"cleared": {call: func(t *testing.T, s *stoppable) ([]string, error) {
-			must(t, second(once(t.Context(), s.other, "id")))
-			must(t, s.memory.Clear(t.Context()))
-			return once(t.Context(), s.memory, "id")
-		}, err: lockedmemory.ErrAnswerGone},
-		"stopped": {call: func(t *testing.T, s *stoppable) ([]string, error) {
-			s.stops(t, "id", 0, false)
-			return once(t.Context(), s.memory, "id")
-		}, err: lockedmemory.ErrStopped},
-		"stopped while it runs": {call: func(t *testing.T, s *stoppable) ([]string, error) {
-			return s.memory.Once(t.Context(), "id", func(ctx context.Context) error {
-				go s.stops(t, "id", 0, false)
-				<-ctx.Done()
-				synctest.Wait()
-				return ctx.Err()
-			})
-		}, err: lockedmemory.ErrStopped},
-		"waits while the session is stopped": {call: func(t *testing.T, s *stoppable) ([]string, error) {
-			r := runs(t, s.other, "first")
-			time.AfterFunc(time.Second, func() {
-				_, _ = s.other.Stop(t.Context(), "", 0)
-				r.leave("late")
-			})
-			return once(t.Context(), s.memory, "id")
-		}, err: lockedmemory.ErrStopped},
 		"fn fails": {call: func(t *testing.T, s *stoppable) ([]string, error) {
 			return s.memory.Once(t.Context(), "id", func(context.Context) error { return errInner })
 		}, err: errInner},

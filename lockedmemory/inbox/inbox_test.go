@@ -447,24 +447,6 @@ func TestSubmit_O_deleted(t *testing.T) {
 	})
 }
 
-// A question that expires while its Submit waits is not put again.
-func TestSubmit_O_expired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, a := newProcess(t, nil, nil), newAsked()
-		p.puts("s", "a")
-		time.Sleep(storedriver.InboxLife - time.Second)
-		var waits *submits
-		must(t, p.memory.Turn(p.in("s"), func(context.Context) error {
-			waits = p.another(nil, nil).submits("s", "a", a.answer)
-			time.Sleep(time.Second)
-			return nil
-		}))
-		waits.gets(t, "", sessionstore.ErrDeleted)
-		a.was(t)
-		p.pends("s", "")
-	})
-}
-
 // A Stop ends the Submit of its question: while its turn runs, while it waits, and in the turn of another one.
 func TestSubmit_O_stopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -552,32 +534,6 @@ func TestSubmit_O_repeated(t *testing.T) {
 		p.submits("s", "a", a.answer).gets(t, "", lockedmemory.ErrAnswerGone)
 		a.was(t, "a")
 		p.submits("s", "", a.answer).gets(t, "", lockedmemory.ErrInvalidID)
-	})
-}
-
-// A question whose caller is gone is answered with the next one, or by a Sweep.
-func TestSubmit_O_callerGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, a := newProcess(t, nil, nil), newAsked()
-		for _, id := range []string{"waits", "runs"} {
-			ctx, leave := context.WithCancel(p.in("s"))
-			_, err := p.another(nil, nil).inbox.Submit(ctx, id, "q of "+id, func(context.Context, []question) ([]string, error) {
-				leave()
-				return nil, context.Canceled
-			})
-			if leave(); !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: %v", id, err)
-			}
-		}
-		p.pends("s", "waits runs")
-		p.submits("s", "next", a.answer).gets(t, "to waits runs next", nil)
-		p.submits("s", "runs", a.answer).gets(t, "to waits runs next", nil)
-		p.puts("s", "left")
-		if answered, err := p.inbox.Sweep(t.Context(), a.answer); answered != 1 || err != nil {
-			t.Errorf("Sweep: %d, %v", answered, err)
-		}
-		p.submits("s", "left", a.answer).gets(t, "to left", nil)
-		a.was(t, "waits runs next", "left")
 	})
 }
 
@@ -671,23 +627,6 @@ func TestSweep_C_otherSession(t *testing.T) {
 		if answered, err := p.inbox.Sweep(t.Context(), a.answer); !errors.Is(err, distlock.ErrUnavailable) || answered != 0 {
 			t.Errorf("without a list: Sweep: %d, %v", answered, err)
 		}
-	})
-}
-
-// Sweep waits for a session that is busy, and finds what its turn has answered.
-func TestSweep_O_busy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newProcess(t, nil, nil)
-		a := newAsked()
-		a.during = func(context.Context, string) error { time.Sleep(time.Minute); return nil }
-		runs := p.submits("s", "a", a.answer)
-		p.puts("s", "b")
-		b := newAsked()
-		if answered, err := p.another(nil, nil).inbox.Sweep(t.Context(), b.answer); answered != 1 || err != nil || time.Since(a.began) != time.Minute {
-			t.Errorf("Sweep after %s: %d, %v", time.Since(a.began), answered, err)
-		}
-		runs.gets(t, "to a", nil)
-		b.was(t, "b")
 	})
 }
 

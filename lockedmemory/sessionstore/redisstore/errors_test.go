@@ -308,9 +308,6 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 	}
 	_, err = closing("closed")
 	must(t, err)
-	saveAll := func(a storedriver.Access, all ...string) (storedriver.Verdict, error) {
-		return d.Append(t.Context(), storedriver.Append{Write: write(a), Content: storedriver.Content{Messages: messages, IDs: all}})
-	}
 	put := func(a storedriver.Access, deleted int64, id string) (storedriver.Verdict, error) {
 		return d.Put(t.Context(), storedriver.Put{Session: a.Session, Deleted: deleted, ID: id})
 	}
@@ -341,9 +338,6 @@ func TestStore_C_laggingReplica_saysReadOnly(t *testing.T) {
 		},
 		"first Save after another one": func() (storedriver.Verdict, error) { return save(first, "", 0) },
 		"first Save, old token":        func() (storedriver.Verdict, error) { return save(old(first), "", 0) },
-		"Append of all, known":         func() (storedriver.Verdict, error) { return saveAll(known, "id") },
-		"Append of all, one is known":  func() (storedriver.Verdict, error) { return saveAll(known, "new", "id") },
-		"Append of all after a Save":   func() (storedriver.Verdict, error) { return saveAll(access, "id") },
 		"Put":                          func() (storedriver.Verdict, error) { return put(known, 0, "new") },
 		"Put, pending":                 func() (storedriver.Verdict, error) { return put(known, 0, "pending") },
 		"Put, answered":                func() (storedriver.Verdict, error) { return put(known, 0, "id") },

@@ -553,39 +553,6 @@ func TestInbox_slotMovesOnCluster(t *testing.T) {
 	}
 }
 
-// The first answer to an Append of several IDs is lost. Its copy finds the IDs known, and the exchange is stored once. If
-// the session is deleted between the copies, the outcome is unknown, and nothing comes back.
-func TestAppend_O_copies(t *testing.T) {
-	t.Parallel()
-	for _, deleted := range []bool{false, true} {
-		r, proxy := proxied(t, &redis.Options{ReadTimeout: 20 * time.Second})
-		r = r.named(t, fmt.Sprint(t.Name(), deleted))
-		other := newRig(t).named(t, r.key)
-		must(t, calls["AnswerAll"](t.Context(), r)) // the server knows the scripts from now on
-		must(t, other.memory.Delete(t.Context()))
-		_ = r.memory.Turn(t.Context(), func(ctx context.Context) error {
-			second, done := twice(proxy, faultnet.Containing(r.inbox()), func() error { return calls["AnswerAll"](ctx, r) })
-			if deleted {
-				r.expire(ctx)
-				must(t, other.memory.Delete(t.Context()))
-			}
-			second.Release()
-			if err := <-done; errors.Is(err, distlock.ErrOutcomeUnknown) != deleted || !deleted && err != nil {
-				t.Errorf("deleted %t: %v", deleted, err)
-			}
-			return nil
-		})
-		if got := other.history(t); deleted != (len(got) == 0) {
-			t.Errorf("deleted %t: the history is %q", deleted, got)
-		}
-		for _, id := range []string{"id", "id2"} {
-			if _, known, err := other.memory.Answered(t.Context(), id); known == deleted || err != nil {
-				t.Errorf("deleted %t: %s is known: %t, %v", deleted, id, known, err)
-			}
-		}
-	}
-}
-
 // An Append of several IDs removes expired ones, as a SaveOnce does.
 func TestAppend_removesExpiredIDs(t *testing.T) {
 	t.Parallel()
