@@ -120,12 +120,8 @@ func (r *request) refusalError(outcome storedriver.Outcome) error {
 		return fmt.Errorf("sessionstore: %s: %w: the turn began to wait before a Stop; nothing was written", r.op,
 			distlock.ErrInterrupted)
 	case storedriver.Deleted:
-		if r.op == opPut {
-			return fmt.Errorf("%w: %s: it was deleted during the call; nothing was written: repeat the call to start the session anew",
-				ErrDeleted, r.op)
-		}
-		return fmt.Errorf("%w: %s: it was deleted while this turn waited for it; nothing was written: "+
-			"begin a new turn to start the session anew", ErrDeleted, r.op)
+		return fmt.Errorf("%w: %s: it was deleted while this turn or call waited for it; nothing was written: "+
+			"begin a new one to start the session anew", ErrDeleted, r.op)
 	}
 	return r.callError(fmt.Errorf("the driver has answered %d, which this version does not know", outcome))
 }

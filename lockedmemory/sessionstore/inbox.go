@@ -18,18 +18,15 @@ func (s *Store[M, D]) Put(ctx context.Context, id string, question M) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Check(question); err != nil {
+	texts, err := s.encode([]M{question})
+	if err != nil {
 		return err
 	}
 	if s.driver.Retention().RememberIDs < storedriver.InboxLife { // ⚑ an answered question would be put again
 		return invalidOption("%s: Retention.RememberIDs is %s, but an inbox needs %s; nothing was written", opPut,
 			s.driver.Retention().RememberIDs, storedriver.InboxLife)
 	}
-	text, err := s.codec.Encode(question)
-	if err != nil {
-		return fmt.Errorf("%w: %s; nothing was written: %w", ErrCodec, opPut, err)
-	}
-	put := storedriver.Put{Session: r.session, ID: id, Question: text}
+	put := storedriver.Put{Session: r.session, ID: id, Question: texts[0]}
 	var v storedriver.Verdict
 	for range 2 { // ⚑ not more: a copy that arrives late names an earlier Delete, and is refused
 		v, err = retry(ctx, 0, func() (storedriver.Verdict, error) { return s.driver.Put(ctx, put) })

@@ -2,40 +2,13 @@ package pgstore
 
 import (
 	"context"
-	"encoding/binary"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/belugalock/belugalock/internal/postgres"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
-
-// keys are those of IDs.
-func keys(ids []string) []pgtype.UUID {
-	all := make([]pgtype.UUID, len(ids))
-	for i, id := range ids {
-		_, all[i] = idArgs(id)
-	}
-	return all
-}
-
-// packed is the column also of some IDs: nil of none. An ID has at most 512 bytes.
-func packed(ids []string) (also []byte) {
-	for _, id := range ids {
-		also = append(binary.BigEndian.AppendUint16(also, uint16(len(id))), id...)
-	}
-	return also
-}
-
-func unpacked(also []byte) (ids []string) {
-	for len(also) >= 2 {
-		end := min(2+int(binary.BigEndian.Uint16(also)), len(also))
-		ids, also = append(ids, string(also[2:end])), also[end:]
-	}
-	return ids
-}
 
 // Put implements storedriver.Driver.
 func (s *sessions) Put(ctx context.Context, p storedriver.Put) (storedriver.Verdict, error) {

@@ -257,7 +257,7 @@ func TestPut_O_deleteThatWaited_undone(t *testing.T) {
 		tx := returned(r.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead}))(t)
 		defer func() { _ = tx.Rollback(context.Background()) }()
 		_, err := tx.Exec(t.Context(), `SELECT belugalock.replace_v1('session', 's', $1, 0, 0, 0, false, NULL, '{0,0}', 2,
-			gen_random_uuid(), 'delete', '{0,0,0}', '{0,0,0}', '{0,0,0}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 1000, '{}')`, r.fence)
+			gen_random_uuid(), 'delete', '{0,0,0}', '{0,0,0}', '{0,0,0}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 1000)`, r.fence)
 		if of := (*pgconn.PgError)(nil); !errors.As(err, &of) || of.Code != "40001" {
 			t.Errorf("Delete: %v; want a serialization failure", err)
 		}

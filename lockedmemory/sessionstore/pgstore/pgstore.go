@@ -101,12 +101,10 @@ func (s *sessions) access(a storedriver.Access) []any {
 }
 
 func (s *sessions) Append(ctx context.Context, a storedriver.Append) (storedriver.Verdict, error) {
-	var id, also []byte
-	if len(a.IDs) > 0 {
-		id, also = []byte(a.IDs[0]), packed(a.IDs[1:])
-	}
+	ids, keys := idsArgs(a.IDs)
+	_, superseded := idsArgs(a.Superseded)
 	args := append(s.access(a.Access), a.N, a.Op, a.HistoryUpTo.Fence, a.HistoryUpTo.N, a.HistoryUpTo.Sub, notNull(a.Messages),
-		id, also, keys(a.IDs), keys(a.Superseded), uuid(a.Digest[:]), s.keep.RememberIDs)
+		ids, keys, superseded, uuid(a.Digest[:]), s.keep.RememberIDs)
 	if lock, ok := s.colocated(ctx, a); ok {
 		return s.appendRelease(ctx, a.Lease, lock, args)
 	}
@@ -121,6 +119,15 @@ func idArgs(id string) (text []byte, key pgtype.UUID) {
 	}
 	sum := sha256.Sum256([]byte(id))
 	return []byte(id), uuid(sum[:16])
+}
+
+// idsArgs are those of some IDs.
+func idsArgs(ids []string) (texts [][]byte, keys []pgtype.UUID) {
+	texts, keys = make([][]byte, len(ids)), make([]pgtype.UUID, len(ids))
+	for i, id := range ids {
+		texts[i], keys[i] = idArgs(id)
+	}
+	return texts, keys
 }
 
 // uuid has a type of pgx, which can also be sent as text.
@@ -156,17 +163,21 @@ func (s *sessions) Fork(ctx context.Context, f storedriver.Fork) (storedriver.Ve
 // replace makes a write of a kind of replace_v1.
 func (s *sessions) replace(ctx context.Context, kind string, r storedriver.Replace) (storedriver.Verdict, error) {
 	fences, ns, subs, of := []int64{}, []int64{}, []int64{}, []int64{}
-	ids, also, messages, pinned := [][]byte{}, [][]byte{}, [][]byte{}, []bool{}
+	idsOf, ids, messages, pinned := []int64{}, [][]byte{}, [][]byte{}, []bool{}
 	for i, e := range r.New {
-		id, _ := idArgs(e.ID)
 		fences, ns, subs = append(fences, e.Place.Fence), append(ns, e.Place.N), append(subs, e.Place.Sub)
-		ids, also, pinned = append(ids, id), append(also, packed(e.Also)), append(pinned, e.Pinned)
+		pinned = append(pinned, e.Pinned)
 		for _, m := range e.Messages {
 			of, messages = append(of, int64(i+1)), append(messages, m)
 		}
+		for _, id := range append([]string{e.ID}, e.Also...) {
+			if id != "" {
+				idsOf, ids = append(idsOf, int64(i+1)), append(ids, []byte(id))
+			}
+		}
 	}
-	args := append(s.access(r.Access), r.N, r.Op, kind, placeArg(r.HistoryUpTo), placeArg(r.From), placeArg(r.To), fences, ns, ids, pinned, subs,
-		of, notNull(messages), int64(lockedmemory.MaxSub), also)
+	args := append(s.access(r.Access), r.N, r.Op, kind, placeArg(r.HistoryUpTo), placeArg(r.From), placeArg(r.To), fences, ns, pinned, subs,
+		of, notNull(messages), idsOf, ids, int64(lockedmemory.MaxSub))
 	return s.verdict(ctx, "replace_v1", args)
 }
 

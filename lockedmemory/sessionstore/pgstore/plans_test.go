@@ -20,7 +20,7 @@ func (r *rig) long(n int) {
 	c := named(content("an exchange with an ID"), "id")
 	r.is(storedriver.Done)(r.Append(r.Context(), storedriver.Append{Write: r.write("long", r.fence-int64(n/2), 1), Content: c}))
 	r.do(fmt.Sprintf(`DELETE FROM exchange;
-		INSERT INTO exchange SELECT s.id, s.fence + g / 2, g, 0, NULL, CASE WHEN g = 5000 THEN 'id'::bytea END,
+		INSERT INTO exchange SELECT s.id, s.fence + g / 2, g, 0, NULL, CASE WHEN g = 5000 THEN ARRAY['id'::bytea] END,
 			ARRAY['\x78'::bytea] FROM session s, generate_series(1, %[1]d) g;
 		UPDATE session SET exchanges = %[1]d, fence = fence + %[1]d / 2, n = %[1]d;
 		UPDATE known SET fence = fence + 2500, n = 5000;

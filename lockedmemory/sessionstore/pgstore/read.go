@@ -30,8 +30,7 @@ func (s *sessions) Read(ctx context.Context, r storedriver.Read) (page storedriv
 	}
 	page = rows[0].page
 	for _, row := range rows {
-		if row.entry.Place != (lockedmemory.Place{}) && (!r.PinnedOnly || slices.Contains(r.Pinned, row.entry.Place)) &&
-			(r.ID == "" || row.entry.ID == r.ID || slices.Contains(row.entry.Also, r.ID)) {
+		if row.entry.Place != (lockedmemory.Place{}) && (!r.PinnedOnly || slices.Contains(r.Pinned, row.entry.Place)) {
 			page.Entries = append(page.Entries, row.entry)
 		}
 	}
@@ -55,12 +54,18 @@ type row struct {
 }
 
 func scanRow(found pgx.CollectableRow) (r row, err error) {
-	var id, also []byte
+	var ids [][]byte
 	var fences, ns, subs []int64
 	mark, oldest, at := &r.page.Mark, &r.page.Oldest, &r.entry.Place
 	err = found.Scan(&r.page.Outcome, &mark.Fence, &mark.N, &r.page.Revision, &oldest.Fence, &oldest.N, &oldest.Sub,
-		&r.page.Known, &fences, &ns, &subs, &at.Fence, &at.N, &at.Sub, &id, &r.entry.Messages, &r.entry.Pinned, &also)
-	r.entry.ID, r.entry.Also = string(id), unpacked(also)
+		&r.page.Known, &fences, &ns, &subs, &at.Fence, &at.N, &at.Sub, &ids, &r.entry.Messages, &r.entry.Pinned)
+	for i, id := range ids {
+		if i == 0 {
+			r.entry.ID = string(id)
+		} else {
+			r.entry.Also = append(r.entry.Also, string(id))
+		}
+	}
 	for i, fence := range fences {
 		r.page.Pinned = append(r.page.Pinned, lockedmemory.Place{Fence: fence, N: ns[i], Sub: subs[i]})
 	}

@@ -1,11 +1,11 @@
--- Appends an exchange. The IDs are keys, as in known.
+-- Appends an exchange. The keys are those of the IDs, as in known.
 -- Reply: the outcome, and the mark's token and n.
 CREATE FUNCTION {schema}.append_v1(
   p_namespace text, p_name text, p_fence bigint, p_accepted bigint, p_awaited bigint, p_since bigint, p_first boolean,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_n bigint, p_op uuid, p_history_fence bigint, p_history_n bigint, p_history_sub bigint,
-  p_messages bytea[], p_id bytea, p_also bytea,          -- p_id is null: no ID
-  p_ids uuid[], p_superseded uuid[], p_digest uuid, p_remember interval,
+  p_messages bytea[], p_ids bytea[],
+  p_keys uuid[], p_superseded uuid[], p_digest uuid, p_remember interval,
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -16,7 +16,7 @@ DECLARE
 BEGIN
   PERFORM {schema}.durable_v1(true, current_setting('synchronous_commit'));
   -- Most Saves of a turn end here: all their conditions are facts of the row.
-  IF NOT p_first AND p_id IS NULL THEN
+  IF NOT p_first AND p_ids = '{}' THEN
     UPDATE {schema}.session SET n = p_n, op = p_op, exchanges = exchanges + 1,
         kept_until = CASE WHEN p_idle IS NULL THEN 'infinity' ELSE clock_timestamp() + p_idle END
       WHERE namespace = p_namespace AND name = p_name AND fence = p_fence AND n < p_n
@@ -34,11 +34,11 @@ BEGIN
   IF outcome > 0 THEN
     RETURN;
   END IF;
-  IF p_id IS NOT NULL THEN
+  IF p_ids <> '{}' THEN
     SELECT max(CASE WHEN n > 0 THEN 1 ELSE fence END), count(*) FILTER (WHERE n > 0 AND digest = p_digest) INTO decided, same
-      FROM {schema}.known WHERE session = s.id AND id = ANY (p_ids) AND until > clock_timestamp();
+      FROM {schema}.known WHERE session = s.id AND id = ANY (p_keys) AND until > clock_timestamp();
     IF decided > 0 THEN
-      IF same < cardinality(p_ids) AND (decided = 1 OR cardinality(p_ids) > 1) THEN
+      IF same < cardinality(p_keys) AND (decided = 1 OR cardinality(p_keys) > 1) THEN
         outcome := 2; -- conflict
         RETURN;
       END IF;
@@ -62,14 +62,14 @@ BEGIN
     s.op := p_op;
     s.state := 'begun';
     s.exchanges := s.exchanges + 1;
-    INSERT INTO {schema}.exchange VALUES (s.id, p_fence, p_n, 0, p_op, p_id, p_messages, false, p_also);
+    INSERT INTO {schema}.exchange VALUES (s.id, p_fence, p_n, 0, p_op, p_ids, p_messages);
     PERFORM {schema}.session_keep_v1(s, p_idle, p_first);
   END IF;
   outcome := 0;
-  IF p_id IS NOT NULL THEN
-    PERFORM {schema}.session_know_v1(s, id, p_digest, p_fence, p_n, p_remember) FROM unnest(p_ids) AS id;
+  IF p_ids <> '{}' THEN
+    PERFORM {schema}.session_know_v1(s, id, p_digest, p_fence, p_n, p_remember) FROM unnest(p_keys) AS id;
     PERFORM {schema}.session_know_v1(s, id, id, 12, 0, p_remember) FROM unnest(p_superseded) AS id
       WHERE coalesce({schema}.session_fate_v1(s, id), 0) = 0;
-    DELETE FROM {schema}.pending WHERE namespace = p_namespace AND name = p_name AND id = ANY (p_ids || p_superseded);
+    DELETE FROM {schema}.pending WHERE namespace = p_namespace AND name = p_name AND id = ANY (p_keys || p_superseded);
   END IF;
 END $$;

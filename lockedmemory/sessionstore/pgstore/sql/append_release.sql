@@ -8,8 +8,8 @@ CREATE FUNCTION {schema}.append_release_v1(
   p_namespace text, p_name text, p_fence bigint, p_accepted bigint, p_awaited bigint, p_since bigint, p_first boolean,
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_n bigint, p_op uuid, p_history_fence bigint, p_history_n bigint, p_history_sub bigint,
-  p_messages bytea[], p_id bytea, p_also bytea,          -- p_id is null: no ID
-  p_ids uuid[], p_superseded uuid[], p_digest uuid, p_remember interval,
+  p_messages bytea[], p_ids bytea[],
+  p_keys uuid[], p_superseded uuid[], p_digest uuid, p_remember interval,
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint,
   OUT released boolean, OUT to_channel text, OUT to_message text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -18,7 +18,7 @@ DECLARE
 BEGIN
   SELECT * INTO outcome, mark_fence, mark_n FROM {schema}.append_v1(
       p_namespace, p_name, p_fence, p_accepted, p_awaited, p_since, p_first, p_idle, p_limits, p_n, p_op,
-      p_history_fence, p_history_n, p_history_sub, p_messages, p_id, p_also, p_ids, p_superseded, p_digest, p_remember);
+      p_history_fence, p_history_n, p_history_sub, p_messages, p_ids, p_keys, p_superseded, p_digest, p_remember);
   released := false;
   IF outcome NOT IN (0, 1) THEN
     RETURN;

@@ -12,7 +12,7 @@ CREATE FUNCTION {schema}.read_v1(
   p_next boolean, p_pins boolean)                        -- a later page; the pinned ones alone
 RETURNS TABLE (outcome integer, mark_fence bigint, mark_n bigint, revision bigint, oldest_fence bigint,
   oldest_n bigint, oldest_sub bigint, known boolean, pin_fences bigint[], pin_ns bigint[], pin_subs bigint[],
-  fence bigint, n bigint, sub bigint, id bytea, messages bytea[], pinned boolean, also bytea)
+  fence bigint, n bigint, sub bigint, ids bytea[], messages bytea[], pinned boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -30,7 +30,7 @@ BEGIN
     END IF;
     IF refusal > 0 THEN
       RETURN QUERY SELECT refusal, s.fence, s.n, zero, zero, zero, zero, false, NULL::bigint[],
-        NULL::bigint[], NULL::bigint[], zero, zero, zero, NULL::bytea, NULL::bytea[], false, NULL::bytea;
+        NULL::bigint[], NULL::bigint[], zero, zero, zero, NULL::bytea[], NULL::bytea[], false;
       RETURN;
     END IF;
     PERFORM {schema}.session_keep_v1({schema}.session_raise_v1(s, p_fence, true, p_limits), p_idle, true);
@@ -60,7 +60,7 @@ BEGIN
     SELECT (CASE WHEN h.known_n = 0 THEN h.known_fence ELSE 0 END)::integer, h.fence, zero, h.revision,
       coalesce(h.oldest_fence, 9223372036854775807), coalesce(h.oldest_n, 0), coalesce(h.oldest_sub, 0),
       coalesce(h.known_n, 0) > 0, h.fences, h.ns, h.subs,
-      coalesce(e.fence, 0), coalesce(e.n, 0), coalesce(e.sub, 0), e.id, e.messages, coalesce(e.pinned, false), e.also
+      coalesce(e.fence, 0), coalesce(e.n, 0), coalesce(e.sub, 0), e.ids, e.messages, coalesce(e.pinned, false)
     FROM header AS h
     LEFT JOIN LATERAL (
       (SELECT * FROM {schema}.exchange
@@ -75,5 +75,5 @@ BEGIN
       UNION ALL
       (SELECT * FROM {schema}.exchange
         WHERE h.lives AND session = h.id AND fence = h.known_fence AND n = h.known_n
-        AND (id = p_id OR position(p_id IN also) > 0))) AS e ON true; -- ⚑ bytes of other IDs may look like it
+        AND p_id = ANY (ids))) AS e ON true;
 END $$;

@@ -6,10 +6,10 @@ CREATE FUNCTION {schema}.replace_v1(
   p_idle interval, p_limits bigint[],                    -- null: no IdleTTL; see session_trim_v1
   p_n bigint, p_op uuid, p_kind text,                    -- replace, clear, delete or fork
   p_history bigint[], p_from bigint[], p_to bigint[],    -- token, n and sub
-  p_fences bigint[], p_ns bigint[], p_ids bytea[], p_pinned boolean[], -- of the new ones
+  p_fences bigint[], p_ns bigint[], p_pinned boolean[],  -- of the new ones
   p_subs bigint[],                                       -- of those of a Fork
   p_of bigint[], p_messages bytea[],                     -- of each message: which of them has it, from 1
-  p_max_sub bigint, p_also bytea[],                      -- of the new ones, too
+  p_ids_of bigint[], p_ids bytea[], p_max_sub bigint,    -- of each ID, in the same way
   OUT outcome integer, OUT mark_fence bigint, OUT mark_n bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -42,7 +42,7 @@ BEGIN
       s.op := NULL; -- the place stays taken
     ELSE
       before := s.revision;
-      s := {schema}.session_put_v1(s, p_from, p_to, p_fences, p_ns, p_subs, p_ids, p_pinned, p_of, p_messages, p_also);
+      s := {schema}.session_put_v1(s, p_from, p_to, p_fences, p_ns, p_subs, p_pinned, p_of, p_messages, p_ids_of, p_ids);
       s.revision := greatest(before + 1, (SELECT max(sub) FROM unnest(p_subs) AS sub));
       s.state := 'begun';
     END IF;
@@ -71,7 +71,7 @@ BEGIN
     IF outcome > 0 THEN
       s.op := NULL; -- the place stays taken
     ELSE
-      s := {schema}.session_put_v1(s, p_from, p_to, p_fences, p_ns, '{}', p_ids, p_pinned, p_of, p_messages, p_also);
+      s := {schema}.session_put_v1(s, p_from, p_to, p_fences, p_ns, '{}', p_pinned, p_of, p_messages, p_ids_of, p_ids);
     END IF;
   END IF;
   PERFORM {schema}.session_keep_v1(s, p_idle, p_first);
@@ -80,8 +80,8 @@ END $$;
 -- Carries out a Replace of a range. Each new exchange has a new sub-place, and so has each exchange
 -- behind the range that the new ones have overtaken. Of a Fork, the new ones have the sub-places p_subs.
 CREATE FUNCTION {schema}.session_put_v1(s {schema}.session, p_from bigint[], p_to bigint[],
-  p_fences bigint[], p_ns bigint[], p_subs bigint[], p_ids bytea[], p_pinned boolean[],
-  p_of bigint[], p_messages bytea[], p_also bytea[]) RETURNS {schema}.session
+  p_fences bigint[], p_ns bigint[], p_subs bigint[], p_pinned boolean[],
+  p_of bigint[], p_messages bytea[], p_ids_of bigint[], p_ids bytea[]) RETURNS {schema}.session
 LANGUAGE plpgsql AS $$
 DECLARE
   added bigint := cardinality(p_fences);
@@ -98,11 +98,12 @@ BEGIN
       WHERE session = s.id AND fence = p_fences[added] AND n = p_ns[added] AND sub = old;
   GET DIAGNOSTICS moved = ROW_COUNT;
   INSERT INTO {schema}.exchange
-    SELECT s.id, e.fence, e.n, coalesce(e.sub, s.revision + e.nth), NULL, e.id, coalesce(m.messages, '{}'), e.pinned, e.also
-    FROM unnest(p_fences, p_ns, p_subs, p_ids, p_pinned, p_also) WITH ORDINALITY
-      AS e (fence, n, sub, id, pinned, also, nth)
+    SELECT s.id, e.fence, e.n, coalesce(e.sub, s.revision + e.nth), NULL, i.ids, coalesce(m.messages, '{}'), e.pinned
+    FROM unnest(p_fences, p_ns, p_subs, p_pinned) WITH ORDINALITY AS e (fence, n, sub, pinned, nth)
     LEFT JOIN (SELECT nth, array_agg(message ORDER BY at) AS messages
-      FROM unnest(p_of, p_messages) WITH ORDINALITY AS each (nth, message, at) GROUP BY nth) AS m USING (nth);
+      FROM unnest(p_of, p_messages) WITH ORDINALITY AS each (nth, message, at) GROUP BY nth) AS m USING (nth)
+    LEFT JOIN (SELECT nth, array_agg(id ORDER BY at) AS ids
+      FROM unnest(p_ids_of, p_ids) WITH ORDINALITY AS each (nth, id, at) GROUP BY nth) AS i USING (nth);
   s.exchanges := s.exchanges + added;
   s.revision := s.revision + greatest(added + moved, 1);
   IF s.exchanges = 0 THEN

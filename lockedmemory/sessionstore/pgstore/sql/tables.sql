@@ -30,10 +30,9 @@ CREATE TABLE {schema}.exchange (
   n        bigint NOT NULL,
   sub      bigint NOT NULL,
   op       uuid,              -- identity of the Save; null for replaced content
-  id       bytea,             -- of the message; null without one
+  ids      bytea[],           -- of its messages; null or empty without one
   messages bytea[] NOT NULL,
   pinned   boolean NOT NULL DEFAULT false,
-  also     bytea,             -- further IDs, each behind its length in two bytes; null without one
   PRIMARY KEY (session, fence, n, sub)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
   toast.autovacuum_vacuum_scale_factor = 0.02, toast.autovacuum_vacuum_threshold = 1000);
