@@ -491,37 +491,6 @@ func TestSubmit_O_stopped(t *testing.T) {
 	})
 }
 
-// A Stop of the session closes what is pending: no Submit and no Sweep answers it.
-func TestSubmit_O_sessionStopped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newProcess(t, nil, nil)
-		other, a := p.another(nil, nil), newAsked()
-		a.during = func(ctx context.Context, _ string) error { <-ctx.Done(); return nil }
-		runs := p.submits("s", "a", a.answer)
-		waits := []*submits{p.submits("s", "b", a.answer), other.submits("s", "c", a.answer)}
-		p.puts("s", "d")
-		time.Sleep(time.Second)
-		if _, err := other.memory.Stop(other.in("s"), "", 0); err != nil {
-			t.Error(err)
-		}
-		runs.gets(t, "", lockedmemory.ErrStopped)
-		for _, s := range waits {
-			if <-s.ended; s.answer != nil || !errors.Is(s.err, lockedmemory.ErrStopped) && !errors.Is(s.err, distlock.ErrInterrupted) {
-				t.Errorf("Submit: %q, %v", s.answer, s.err)
-			}
-		}
-		a.during = nil
-		for _, id := range []string{"a", "b", "c", "d"} {
-			p.submits("s", id, a.answer).gets(t, "", lockedmemory.ErrStopped)
-		}
-		if answered, err := p.inbox.Sweep(t.Context(), a.answer); answered != 0 || err != nil {
-			t.Errorf("Sweep: %d, %v", answered, err)
-		}
-		a.was(t, "a")
-		p.submits("s", "e", a.answer).gets(t, "to e", nil)
-	})
-}
-
 // A repetition returns the stored answer, and runs nothing.
 func TestSubmit_O_repeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

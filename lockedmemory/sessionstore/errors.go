@@ -113,9 +113,9 @@ func (r *request) refusalError(outcome storedriver.Outcome) error {
 		return fmt.Errorf("%w: %s: nothing was written: the session has changed so often that there is no place for more: "+
 			"clear it", ErrFull, r.op)
 	case storedriver.Stopped:
-		return closedError(r.op, lockedmemory.ErrStopped)
+		return fmt.Errorf("sessionstore: %s: %w; nothing was written", r.op, lockedmemory.ErrStopped)
 	case storedriver.Superseded:
-		return closedError(r.op, lockedmemory.ErrSuperseded)
+		return fmt.Errorf("sessionstore: %s: %w; nothing was written", r.op, lockedmemory.ErrSuperseded)
 	case storedriver.Ended:
 		return fmt.Errorf("sessionstore: %s: %w: the turn began to wait before a Stop; nothing was written", r.op,
 			distlock.ErrInterrupted)
@@ -124,10 +124,6 @@ func (r *request) refusalError(outcome storedriver.Outcome) error {
 			"begin a new one to start the session anew", ErrDeleted, r.op)
 	}
 	return r.callError(fmt.Errorf("the driver has answered %d, which this version does not know", outcome))
-}
-
-func closedError(op operation, err error) error {
-	return fmt.Errorf("sessionstore: %s: %w; nothing was written", op, err)
 }
 
 // callError is the error of a request whose call of the driver ended with err.

@@ -81,11 +81,8 @@ func (o *Options) withDefaults() (Options, error) {
 	switch {
 	case s.SessionService != nil && isNil(s.SessionService):
 		return s, codes.Invalid("Options.SessionService is a nil %T: leave it out for the sessions of the Runner", s.SessionService)
-	case s.SessionService != nil && (s.Store != "" || s.IdleTTL != 0 || s.MaxTurns != 0):
-		return s, codes.Invalid("Options.Store, IdleTTL and MaxTurns are for the sessions of the Runner: " +
-			"leave them out, or leave out SessionService")
-	case s.SessionService != nil && (s.MessageID != "" || s.KeepPartial):
-		return s, codes.Invalid("Options.MessageID and KeepPartial need the sessions of the Runner: " +
+	case s.SessionService != nil && (s.Store != "" || s.IdleTTL != 0 || s.MaxTurns != 0 || s.MessageID != "" || s.KeepPartial):
+		return s, codes.Invalid("Options.Store, IdleTTL, MaxTurns, MessageID and KeepPartial are for the sessions of the Runner: " +
 			"leave them out, or leave out SessionService")
 	case slices.ContainsFunc(s.Plugins, isNil[runtime.Plugin]):
 		return s, codes.Invalid("Options.Plugins has a nil plugin: leave it out")
