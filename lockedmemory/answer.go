@@ -222,7 +222,8 @@ func (a *answers[M, D]) try(ctx context.Context) (again bool, err error) {
 	} else {
 		err = a.m.storeStep(ctx, OpSaveOnce, func(ctx context.Context) error {
 			err := a.m.store.AppendAll(ctx, ids, superseded, messages...)
-			if again = errors.Is(err, ErrStopped) || refusalOf(err) == distlock.OutcomeConflict; again { // ⚑ a Stop is no conflict of IDs for an operator
+			// ⚑ A Stop is no conflict of IDs for an operator.
+			if again = errors.Is(err, ErrStopped) || refusalOf(err) == distlock.OutcomeConflict; again {
 				err = fmt.Errorf("%w: %v", distlock.ErrInterrupted, err)
 			}
 			return err

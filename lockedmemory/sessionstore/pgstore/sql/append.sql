@@ -11,8 +11,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
   s       {schema}.session;
-  decided bigint; -- 1 known, 11 stopped, 12 superseded
-  same    bigint;
+  known   {schema}.known;
+  key     uuid;
+  decided bigint := 0; -- 1 known, 11 stopped, 12 superseded
+  same    bigint := 0;
 BEGIN
   PERFORM {schema}.durable_v1(true, current_setting('synchronous_commit'));
   -- Most Saves of a turn end here: all their conditions are facts of the row.
@@ -34,20 +36,24 @@ BEGIN
   IF outcome > 0 THEN
     RETURN;
   END IF;
-  IF p_ids <> '{}' THEN
-    SELECT max(CASE WHEN n > 0 THEN 1 ELSE fence END), count(*) FILTER (WHERE n > 0 AND digest = p_digest) INTO decided, same
-      FROM {schema}.known WHERE session = s.id AND id = ANY (p_keys) AND until > clock_timestamp();
-    IF decided > 0 THEN
-      IF same < cardinality(p_keys) AND (decided = 1 OR cardinality(p_keys) > 1) THEN
-        outcome := 2; -- conflict
-        RETURN;
-      END IF;
-      IF p_fence >= s.fence THEN -- refused or not: the IDs are decided
-        PERFORM {schema}.session_keep_v1({schema}.session_raise_v1(s, p_fence, p_first, p_limits), p_idle, p_first);
-      END IF;
-      outcome := decided;
+  -- ⚑ One by one: a plan for an array would be made for each call.
+  FOREACH key IN ARRAY p_keys LOOP
+    SELECT * INTO known FROM {schema}.known WHERE session = s.id AND id = key;
+    IF known.until > clock_timestamp() AND (known.n > 0 OR known.fence > 0) THEN
+      decided := CASE WHEN known.n > 0 THEN 1 ELSE known.fence END;
+      same := same + (known.n > 0 AND known.digest = p_digest)::integer;
+    END IF;
+  END LOOP;
+  IF decided > 0 THEN
+    IF same < cardinality(p_keys) AND (decided = 1 OR cardinality(p_keys) > 1) THEN
+      outcome := 2; -- conflict
       RETURN;
     END IF;
+    IF p_fence >= s.fence THEN -- refused or not: the IDs are decided
+      PERFORM {schema}.session_keep_v1({schema}.session_raise_v1(s, p_fence, p_first, p_limits), p_idle, p_first);
+    END IF;
+    outcome := decided;
+    RETURN;
   END IF;
   IF {schema}.session_gone_v1(s, p_fence, ARRAY[p_history_fence, p_history_n, p_history_sub]) THEN
     outcome := 6; -- gone
@@ -66,10 +72,12 @@ BEGIN
     PERFORM {schema}.session_keep_v1(s, p_idle, p_first);
   END IF;
   outcome := 0;
-  IF p_ids <> '{}' THEN
-    PERFORM {schema}.session_know_v1(s, id, p_digest, p_fence, p_n, p_remember) FROM unnest(p_keys) AS id;
-    PERFORM {schema}.session_know_v1(s, id, id, 12, 0, p_remember) FROM unnest(p_superseded) AS id
-      WHERE coalesce({schema}.session_fate_v1(s, id), 0) = 0;
-    DELETE FROM {schema}.pending WHERE namespace = p_namespace AND name = p_name AND id = ANY (p_keys || p_superseded);
-  END IF;
+  FOREACH key IN ARRAY p_keys || p_superseded LOOP
+    IF key = ANY (p_keys) THEN
+      PERFORM {schema}.session_know_v1(s, key, p_digest, p_fence, p_n, p_remember);
+    ELSIF coalesce({schema}.session_fate_v1(s, key), 0) = 0 THEN
+      PERFORM {schema}.session_know_v1(s, key, key, 12, 0, p_remember);
+    END IF;
+    DELETE FROM {schema}.pending WHERE namespace = p_namespace AND name = p_name AND id = key;
+  END LOOP;
 END $$;
