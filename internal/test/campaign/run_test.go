@@ -55,10 +55,19 @@ func TestCampaign(t *testing.T) {
 	}
 	chosenWorks, topologies := chosen(t, "-work", *works, workloads), chosen(t, "-on", *on, everywhere)
 	var side, alone []string
+	var apart time.Duration // of those that run alone: without -minutes, they take seconds
+	runs := map[string]func(*testing.T){"soak": func(t *testing.T) { soakWork(t, apart, drawn) }}
 	for _, work := range chosenWorks {
 		if slices.Contains(mixed, work) {
 			side = append(side, work)
-		} else if *only == "" && *hits == "" { // they have faults of their own
+		} else if *only != "" || *hits != "" {
+			continue
+		} else if work == "beluga" { // it has faults of its own, as the soak has
+			for _, on := range belugaOn(topologies, drawn) {
+				alone = append(alone, "beluga on "+on)
+				runs["beluga on "+on] = func(t *testing.T) { belugaWork(t, on, apart, drawn) }
+			}
+		} else {
 			alone = append(alone, work)
 		}
 	}
@@ -67,14 +76,10 @@ func TestCampaign(t *testing.T) {
 	}
 	command := makes(*works, *on, lasts, drawn, *hits)
 	t.Logf("seed %d: %s", drawn, command)
-	// Without -minutes, those that run alone take seconds.
-	share, apart := lasts/time.Duration(max(1, len(topologies))), time.Duration(0)
+	share := lasts / time.Duration(max(1, len(topologies)))
 	if *minutes > 0 {
 		share = lasts / time.Duration(len(topologies)+len(alone))
 		apart = share
-	}
-	runs := map[string]func(*testing.T){
-		"beluga": func(t *testing.T) { belugaWork(t, apart, drawn) }, "soak": func(t *testing.T) { soakWork(t, apart, drawn) },
 	}
 	for _, name := range topologies {
 		runs[name] = func(t *testing.T) {

@@ -1,38 +1,83 @@
-// Package beluga is what the campaign and its workers that run Beluga's Runner say to each other.
+// Package beluga is what the campaign and its instances of Beluga's Runner say to each other.
 package beluga
 
 import (
+	"fmt"
+	"hash/fnv"
+	"strings"
 	"time"
-
-	"github.com/belugalock/belugalock/internal/test/conversation"
 )
 
-// Role is the role of a worker: package internal/faultwork of the module belugamemory.
+// Role is the role of an instance: package internal/faultwork of the module belugamemory.
 const Role = "beluga"
 
-// Config is that of a worker.
+// Config is that of an instance.
 type Config struct {
-	URL      string // of the Redis
-	Unlocked bool   // on a plain service, without a lock
-	TTL      time.Duration
-	Think    time.Duration // the longest time in which the agent answers
-	Run      int           // counts the workers
-	Seed     uint64
-	Clients  int // that send messages, one at a time each
-	Sessions []string
-	Read     bool // report the stored turns of each session, and end
+	URL           string // of the locks and the sessions
+	Broken        string
+	TTL           time.Duration
+	KeepPartial   bool
+	Interruptible bool
+	EndWithReader bool
 }
 
-// Said is what a worker says: before a client sends a message, after the answer, or of a session.
-type Said struct {
-	Session string
-	Attempt *conversation.Attempt // nil: of a session. Ended is 0 before the answer.
-	Answer  string                // that the client sees
-	Err     string
-	Lost    bool // Err is the loss of the lock
-	Stored  []Pair
-	Count   any // of the turns, in the State of a session; nil: not counted
+// What an instance can do wrong. Each of them has findings, or the campaign tests nothing.
+const (
+	NoLock   = "no lock"   // sessions of a plain service
+	NoID     = "no ID"     // messages lose their IDs
+	NoResult = "no result" // the calls of a stopped run lose their results
+	IdleStop = "idle stop" // a StopMessage that does nothing
+)
+
+// Order is a call of a client. A Stop without an ID is one of the session.
+type Order struct {
+	N           int    // so that the client knows the reply
+	Do          string // one of the following
+	Session, ID string
+	Text        string        // of the message
+	Turn        int           // its number
+	Writer      string        // the client
+	Leaves      int           // the client leaves with this event; 0: it stays
+	Limit       time.Duration // of the context of a Run; 0: none. The grace of a Stop.
 }
 
-// Pair is a stored question with its answer. Each has the number of turns that the agent knew.
-type Pair struct{ Question, Answer string }
+const (
+	Run  = "run"
+	Stop = "stop"
+	Read = "read"
+)
+
+// Reply says how a call has ended. Without an N, a model was given a history with an Orphan.
+type Reply struct {
+	N        int
+	End      string // one of the following
+	Err      string
+	Lost     bool // Err is the loss of the lock
+	Exchange      // of a Run, without its Question
+	Other    bool // the done of a stream is that of another instance's answer, and what came before is not stored
+	Stored   bool // what a Stop says of its message
+	Turns    []Exchange
+	Count    any    // of the turns, in the State of a session; nil: not counted
+	Orphan   string // a call without its result, or a result without its call, in a history
+}
+
+const (
+	Done    = "done" // the Run has an answer, or the Stop is over
+	Stopped = "stopped"
+	Again   = "again" // the call can be repeated
+	Left    = "left"  // the client has left, and can come back
+	Wrong   = "wrong"
+)
+
+// Exchange is a question with its answer, and the calls and results of tools, one a line. Partial: it was stopped.
+type Exchange struct {
+	Question, Answer, Tools string
+	Partial                 bool
+}
+
+// Digest is what a model says of the questions that it was given: how many, and which.
+func Digest(questions []string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(strings.Join(questions, "\n")))
+	return fmt.Sprintf("%d %x", len(questions), h.Sum64())
+}

@@ -4,22 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/agent"
 	"github.com/lookatitude/beluga-ai/v2/core"
 	"github.com/lookatitude/beluga-ai/v2/schema"
-	"github.com/lookatitude/beluga-ai/v2/tool"
 
+	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/internal/test/campaign/beluga"
 	"github.com/belugalock/belugalock/internal/test/child"
-	"github.com/belugalock/belugalock/internal/test/conversation"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
+	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
 
 func TestMain(m *testing.M) {
@@ -27,96 +27,160 @@ func TestMain(m *testing.M) {
 	leakcheck.VerifyTestMain(m)
 }
 
-// instance is an instance of an application with its clients, until its parent stops it; or it tells what
-// is stored.
-func instance(ctx context.Context, parent *child.Line, c beluga.Config) error {
-	runner, err := open(c, writer{c.Think})
+// instance is an instance of an application. It serves the calls of its clients until its parent stops it.
+func instance(_ context.Context, parent *child.Line, c beluga.Config) error {
+	runner, err := open(c, func(orphan string) { _ = parent.Send(beluga.Reply{Orphan: orphan}) })
 	if err != nil {
 		return err
 	}
-	if c.Read {
-		for _, session := range c.Sessions {
-			_ = parent.Send(stored(ctx, runner, session))
-		}
-		return runner.close()
-	}
 	var clients sync.WaitGroup
-	for n := range c.Clients {
+	for {
+		var o beluga.Order
+		if parent.Receive(&o) != nil {
+			break
+		}
 		clients.Go(func() {
-			name, rng := fmt.Sprintf("client-%d.%d", c.Run, n), rand.New(rand.NewPCG(c.Seed, uint64(c.Run*c.Clients+n)))
-			for turn := (c.Run*c.Clients + n) << 32; ctx.Err() == nil; turn++ {
-				say(parent, runner, c.Sessions[rng.IntN(len(c.Sessions))], conversation.Attempt{Turn: turn, Writer: name})
-			}
+			s := map[string]func(beluga.Order) beluga.Reply{beluga.Run: runner.answer, beluga.Stop: runner.end, beluga.Read: runner.stored}[o.Do](o)
+			s.N = o.N
+			_ = parent.Send(s)
 		})
 	}
 	clients.Wait()
 	return runner.close()
 }
 
-// say sends a message until its error is not retryable.
-func say(parent *child.Line, runner *runner, session string, a conversation.Attempt) {
-	for try, again := 0, true; again && try < 20; try++ {
-		a.Begun, a.Ended, again = time.Now().UnixNano(), 0, false
-		if parent.Send(beluga.Said{Session: session, Attempt: &a}) != nil {
-			return
-		}
-		s := beluga.Said{Session: session, Attempt: &a}
-		for event, err := range runner.run(context.Background(), session, schema.NewHumanMessage(fmt.Sprintf("question %d of %s", a.Turn, a.Writer))) {
-			if err != nil {
-				s.Err, s.Lost, again = err.Error(), isA(err, belugamemory.ErrLockLost), belugamemory.Retryable(err)
-			}
-			s.Answer += event.Text
-		}
-		a.Ended, a.Acknowledged = time.Now().UnixNano(), s.Err == ""
-		_ = parent.Send(s)
+// answer runs a message for a client, which may leave.
+func (r *runner) answer(o beluga.Order) (s beluga.Reply) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if o.Limit > 0 {
+		ctx, cancel = context.WithTimeout(ctx, o.Limit)
 	}
-}
-
-// stored reads a session.
-func stored(ctx context.Context, runner *runner, name string) (s beluga.Said) {
-	s.Session = name
-	session, err := runner.sessions.Get(ctx, name)
-	switch {
-	case isA(err, core.ErrNotFound): // no turn was stored
-	case err != nil:
-		s.Err = err.Error()
-	default:
-		s.Count = session.State["turns"]
-		for _, turn := range session.Turns {
-			s.Stored = append(s.Stored, beluga.Pair{Question: textOf(turn.Input), Answer: textOf(turn.Output)})
+	defer cancel()
+	question := schema.NewHumanMessage(o.Text)
+	if r.config.Broken != beluga.NoID {
+		question.Metadata = map[string]any{"message_id": o.ID}
+	}
+	events, isOpen := 0, false // a call without its result
+	for event, err := range r.run(ctx, o.Session, question) {
+		if err != nil {
+			return endOf(ctx, err)
 		}
+		switch event.Type {
+		case agent.EventText:
+			s.Answer += event.Text
+		case agent.EventToolCall:
+			s.Tools, isOpen = s.Tools+"call "+event.ToolCall.ID+"\n", true
+		case agent.EventToolResult:
+			s.Tools, isOpen = s.Tools+"result "+textOf(&schema.ToolMessage{Parts: event.ToolResult.Content})+"\n", false
+		case agent.EventDone:
+			if s.Other = s.Answer != event.Text; s.Other {
+				s.Answer, s.Tools = event.Text, ""
+			}
+			s.End, s.Partial = beluga.Done, event.Metadata[belugarunner.Stopped] == true
+		}
+		if events++; events == o.Leaves && s.End == "" {
+			return beluga.Reply{End: beluga.Left}
+		}
+	}
+	if isOpen && s.Partial && !s.Other { // as it is stored
+		s.Tools += "result stopped\n"
 	}
 	return s
 }
 
-func isA(err error, code core.ErrorCode) bool {
-	coded := new(core.Error)
-	return errors.As(err, &coded) && coded.Code == code
-}
-
-// writer is an agent. Its answer repeats the input, in two events.
-type writer struct{ think time.Duration }
-
-func (writer) ID() string              { return "writer" }
-func (writer) Persona() agent.Persona  { return agent.Persona{} }
-func (writer) Tools() []tool.Tool      { return nil }
-func (writer) Children() []agent.Agent { return nil }
-
-func (writer) Invoke(context.Context, string, ...agent.Option) (string, error) {
-	return "", errors.New("a Runner streams")
-}
-
-func (w writer) Stream(ctx context.Context, input string, _ ...agent.Option) iter.Seq2[agent.Event, error] {
-	return func(yield func(agent.Event, error) bool) {
-		select {
-		case <-time.After(rand.N(w.think)):
-		case <-ctx.Done():
-			yield(agent.Event{}, ctx.Err())
-			return
-		}
-		_ = yield(agent.Event{Type: agent.EventText, Text: "answer to "}, nil) &&
-			yield(agent.Event{Type: agent.EventText, Text: input}, nil)
+// endOf says how a call with an error has ended.
+func endOf(ctx context.Context, err error) beluga.Reply {
+	s := beluga.Reply{End: beluga.Wrong, Err: err.Error(), Lost: errors.Is(err, distlock.ErrLost)}
+	switch {
+	case errors.Is(err, lockedmemory.ErrStopped):
+		s.End = beluga.Stopped
+	case ctx.Err() != nil:
+		s.End = beluga.Left
+	case belugamemory.Retryable(err), s.Lost, errors.Is(err, distlock.ErrInterrupted), errors.Is(err, distlock.ErrOutcomeUnknown):
+		s.End = beluga.Again
 	}
+	return s
+}
+
+// end stops a message or a session.
+func (r *runner) end(o beluga.Order) (s beluga.Reply) {
+	ctx, err := context.Background(), error(nil)
+	switch {
+	case r.config.Broken == beluga.IdleStop:
+	case o.ID == "":
+		err = r.StopSession(ctx, o.Session, o.Limit)
+	default:
+		s.Stored, err = r.StopMessage(ctx, o.Session, o.ID, o.Limit)
+	}
+	if s.End = beluga.Done; err != nil {
+		s = endOf(ctx, err)
+	}
+	return s
+}
+
+// stored reads a session.
+func (r *runner) stored(o beluga.Order) (s beluga.Reply) {
+	session, err := r.sessions.Get(context.Background(), o.Session)
+	coded := new(core.Error)
+	if errors.As(err, &coded) && coded.Code == core.ErrNotFound {
+		return beluga.Reply{End: beluga.Done} // no turn was stored
+	} else if err != nil {
+		return beluga.Reply{End: beluga.Wrong, Err: err.Error()}
+	}
+	var all []schema.Message
+	s.End, s.Count = beluga.Done, session.State["turns"]
+	for _, turn := range session.Turns {
+		e := beluga.Exchange{Question: textOf(turn.Input), Answer: textOf(turn.Output), Partial: turn.Metadata[belugarunner.Stopped] == true}
+		all = append(all, turn.Input)
+		tools, _ := turn.Metadata[toolsKey].(string)
+		for line := range strings.Lines(tools) {
+			message, err := belugamemory.Codec{}.Decode([]byte(strings.TrimSuffix(line, "\n")))
+			if err != nil {
+				return beluga.Reply{End: beluga.Wrong, Err: err.Error()}
+			}
+			all = append(all, message)
+			switch m := message.(type) {
+			case *schema.AIMessage:
+				e.Tools += "call " + m.ToolCalls[0].ID + "\n"
+			case *schema.ToolMessage:
+				e.Tools += "result " + textOf(m) + "\n"
+			}
+		}
+		all = append(all, turn.Output)
+		s.Turns = append(s.Turns, e)
+	}
+	s.Orphan = orphanOf(all)
+	return s
+}
+
+// toolsKey is where belugarunner keeps the calls and results of a turn.
+const toolsKey = "belugarunner.tools"
+
+// orphanOf returns what a model would refuse: a call without its result, or a result without its call.
+func orphanOf(history []schema.Message) string {
+	var calls []string
+	for _, message := range history {
+		if result, ok := message.(*schema.ToolMessage); ok {
+			n := slices.Index(calls, result.ToolCallID)
+			if n < 0 {
+				return fmt.Sprintf("the result %q of %q has no call", textOf(result), result.ToolCallID)
+			}
+			calls = slices.Delete(calls, n, n+1)
+			continue
+		}
+		if len(calls) > 0 {
+			break
+		}
+		if ai, ok := message.(*schema.AIMessage); ok {
+			for _, call := range ai.ToolCalls {
+				calls = append(calls, call.ID)
+			}
+		}
+	}
+	if len(calls) > 0 {
+		return fmt.Sprintf("the calls %q have no result", calls)
+	}
+	return ""
 }
 
 func textOf(m schema.Message) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/agent"
@@ -20,50 +21,60 @@ import (
 
 // runner is a Runner and its sessions.
 type runner struct {
-	run      func(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error]
-	sessions runtime.SessionService
-	close    func() error
+	*belugarunner.Runner // nil: a plain one
+	config               beluga.Config
+	run                  func(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error]
+	sessions             runtime.SessionService
+	close                func() error
 }
 
 // open makes a Runner, as an application does.
-func open(c beluga.Config, a agent.Agent) (*runner, error) {
-	if !c.Unlocked {
+func open(c beluga.Config, tell func(orphan string)) (*runner, error) {
+	model, plugins := witness{tell: tell}, []runtime.Plugin{counter{c.Broken}}
+	if c.Broken != beluga.NoLock {
+		opts := belugarunner.WithStream()
 		// Less than the TTL, so that clients of a killed process's sessions repeat their messages.
+		opts.TTL, opts.Wait, opts.Plugins = c.TTL, c.TTL/2, plugins
+		opts.KeepPartial, opts.Interruptible, opts.EndWithReader = c.KeepPartial, c.Interruptible, c.EndWithReader
 		var r *belugarunner.Runner
 		var err error
 		servers.Within(10*time.Second, func() bool { // a busy machine may not answer at once
-			r, err = belugarunner.New(a, c.URL, &belugarunner.Options{TTL: c.TTL, Wait: c.TTL / 2, Plugins: []runtime.Plugin{counter{}},
-				History: 1 << 30}) // the plugin counts all turns
+			r, err = belugarunner.New(writer{belugarunner.History(model), c.TTL}, c.URL, opts)
 			return !errors.Is(err, distlock.ErrUnavailable)
 		})
 		if err != nil {
 			return nil, err
 		}
-		return &runner{r.Run, r.Sessions(), func() error { return r.Shutdown(context.Background()) }}, nil
+		return &runner{r, c, r.Run, r.Sessions(), func() error { return r.Shutdown(context.Background()) }}, nil
 	}
 	service, err := newPlain(c.URL)
 	if err != nil {
 		return nil, err
 	}
-	r := runtime.NewRunner(a, runtime.WithSessionService(service), runtime.WithPlugins(counter{}))
+	r := runtime.NewRunner(writer{model, c.TTL}, runtime.WithSessionService(service), runtime.WithPlugins(plugins...))
 	run := func(ctx context.Context, id string, input schema.Message) iter.Seq2[agent.Event, error] {
 		return r.Run(core.WithSessionID(ctx, id), id, input)
 	}
-	return &runner{run, service, func() error {
+	return &runner{nil, c, run, service, func() error {
 		defer service.client.Close()
 		return r.Shutdown(context.Background())
 	}}, nil
 }
 
 // counter is a plugin. It counts the turns in the State, and adds their number to the input.
-type counter struct{}
+type counter struct{ broken string }
 
 func (counter) Name() string { return "counter" }
 
-func (counter) BeforeTurn(_ context.Context, s *runtime.Session, input schema.Message) (schema.Message, error) {
+func (c counter) BeforeTurn(_ context.Context, s *runtime.Session, input schema.Message) (schema.Message, error) {
 	count, _ := s.State["turns"].(int)
 	s.State["turns"] = count + 1
-	return schema.NewHumanMessage(fmt.Sprintf("%s after %d turns", textOf(input), len(s.Turns))), nil
+	for _, turn := range s.Turns {
+		if tools, _ := turn.Metadata[toolsKey].(string); c.broken == beluga.NoResult && turn.Metadata[belugarunner.Stopped] == true {
+			turn.Metadata[toolsKey], _, _ = strings.Cut(tools, "\n") // the first call
+		}
+	}
+	return schema.NewHumanMessage(fmt.Sprintf("%s after %d turns", textOf(input), count)), nil
 }
 
 func (counter) AfterTurn(_ context.Context, _ *runtime.Session, events []agent.Event) ([]agent.Event, error) {
