@@ -160,7 +160,7 @@ func playBeluga(t *testing.T, program string, config beluga.Config, seed uint64,
 	}
 	clients.Wait()
 	stop()
-	t.Logf("seed %d, %+v: %s; %s; faults: %s", seed, config, took.Round(100*ms), list(r.counts), list(r.wrong))
+	t.Logf("seed %d, %+v: %s; %v; faults: %s", seed, config, took.Round(100*ms), r.counts, list(r.wrong))
 	return r
 }
 
@@ -433,7 +433,8 @@ func (j *belugaJudge) messages() {
 			first[c.Turn] = c.begun
 		}
 		explained := slices.ContainsFunc(j.stops, func(s *belugaCall) bool {
-			return (s.ID == "" || s.Turn == c.Turn) && s.begun < c.ended && (s.End != beluga.Done || s.ended > first[c.Turn])
+			isOf := s.ID == belugaID(c.Turn) || s.ID == "" && (s.End != beluga.Done || s.ended > first[c.Turn])
+			return isOf && s.begun < c.ended
 		})
 		switch {
 		case c.End == beluga.Done && isKept && c.Exchange != e:
