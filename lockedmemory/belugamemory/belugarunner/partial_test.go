@@ -360,6 +360,32 @@ func TestStop_O_afterTheCallerHasLeft(t *testing.T) {
 	})
 }
 
+// late is a context that ends after its deadline, as one does whose timer fires after that of another context.
+type late struct {
+	context.Context
+	at time.Time
+}
+
+func (l late) Deadline() (time.Time, bool) { return l.at, true }
+
+// If the worker sees the deadline of the caller before the caller does, its end is awaited, too.
+func TestStop_S1_deadlineOfTheCaller_nextWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, slow := partly(true)
+		r := newKeeper(t, a, belugarunner.Options{})
+		ctx := late{t.Context(), time.Now().Add(time.Minute)}
+		if _, err := told(ctx, r, "s", schema.NewHumanMessage("long")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		time.AfterFunc(time.Minute, func() { close(slow.goOn) })
+		if after := freeAfter(t, r, "s"); after != time.Minute {
+			t.Errorf("the session is free after %s, and the agent ends after 1 min", after)
+		}
+		r.AwaitWorkers()
+		said(t, r, "s", "")
+	})
+}
+
 // A lease that is lost ends a run that would keep its events.
 func TestStop_N_lossIsNoStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -98,7 +98,8 @@ func (r *Runner) start(reader context.Context, sessionID string, input schema.Me
 				work = detached
 			}
 			events, err = run.ask(work, beluga, input)
-			if err != nil && reader.Err() != nil {
+			// ⚑ The timer of the worker's deadline may fire before that of the reader's.
+			if err != nil && (reader.Err() != nil || work.Err() == context.DeadlineExceeded) {
 				feed.end(nil, err)
 				run.linger(beluga, latest)
 			}
