@@ -83,7 +83,7 @@ func belugaWork(t *testing.T, on string, lasts time.Duration, seed uint64) {
 	}
 	config := beluga.Config{URL: url, KeepPartial: seed%2 == 0, Interruptible: seed/2%2 == 0, EndWithReader: seed/4%2 == 0}
 	r := playBeluga(t, buildBeluga(t), config, seed, func(r *belugaRun, sent <-chan struct{}) {
-		r.strike(max(lasts, 4*time.Second), stream(seed, "beluga"), sent)
+		r.strike(max(lasts, 2*time.Second), stream(seed, "beluga"), sent)
 	})
 	if !r.hasStruck() || r.counts["messages "+beluga.Done] == 0 {
 		t.Error("this tests nothing")
@@ -103,7 +103,7 @@ func TestBeluga_findsWhatIsBroken(t *testing.T) {
 			r := playBeluga(t, program, config, try, func(_ *belugaRun, sent <-chan struct{}) {
 				select {
 				case <-sent:
-				case <-time.After(2 * time.Second):
+				case <-time.After(time.Second):
 				}
 			})
 			if r.wrong[kinds[broken]] > 0 {

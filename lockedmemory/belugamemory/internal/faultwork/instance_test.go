@@ -90,11 +90,12 @@ func (r *runner) answer(o beluga.Order) (s beluga.Reply) {
 
 // endOf says how a call with an error has ended.
 func endOf(ctx context.Context, err error) beluga.Reply {
+	_, isLimited := ctx.Deadline()
 	s := beluga.Reply{End: beluga.Wrong, Err: err.Error(), Lost: errors.Is(err, distlock.ErrLost)}
 	switch {
 	case errors.Is(err, lockedmemory.ErrStopped):
 		s.End = beluga.Stopped
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, isLimited && errors.Is(err, context.DeadlineExceeded): // at the same moment
 		s.End = beluga.Left
 	case belugamemory.Retryable(err), s.Lost, errors.Is(err, distlock.ErrInterrupted), errors.Is(err, distlock.ErrOutcomeUnknown):
 		s.End = beluga.Again
