@@ -360,7 +360,7 @@ func TestStop_O_afterTheCallerHasLeft(t *testing.T) {
 	})
 }
 
-// late is a context that ends after its deadline, as one does whose timer fires after that of another context.
+// late is a context that ends after its deadline, as if its timer fired after that of another context.
 type late struct {
 	context.Context
 	at time.Time

@@ -54,7 +54,7 @@ type Reply struct {
 	Err      string
 	Lost     bool // Err is the loss of the lock
 	Exchange      // of a Run, without its Question
-	Other    bool // the done of a stream is that of another instance's answer, and what came before is not stored
+	Other    bool // the done of a stream is of another instance's answer, and what came before is not stored
 	Stored   bool // what a Stop says of its message
 	Turns    []Exchange
 	Count    any    // of the turns, in the State of a session; nil: not counted
@@ -64,12 +64,12 @@ type Reply struct {
 const (
 	Done    = "done" // the Run has an answer, or the Stop is over
 	Stopped = "stopped"
-	Again   = "again" // the call can be repeated
-	Left    = "left"  // the client has left, and can come back
+	Again   = "again" // the call can be repeated, or its client has left, and can come back
 	Wrong   = "wrong"
 )
 
-// Exchange is a question with its answer, and the calls and results of tools, one a line. Partial: it was stopped.
+// Exchange is a question with its answer, and the calls and results of tools, one a line. Partial: it was
+// stopped.
 type Exchange struct {
 	Question, Answer, Tools string
 	Partial                 bool

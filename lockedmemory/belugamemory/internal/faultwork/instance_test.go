@@ -51,11 +51,12 @@ func instance(_ context.Context, parent *child.Line, c beluga.Config) error {
 
 // answer runs a message for a client, which may leave.
 func (r *runner) answer(o beluga.Order) (s beluga.Reply) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx := context.Background()
 	if o.Limit > 0 {
-		ctx, cancel = context.WithTimeout(ctx, o.Limit)
+		limited, cancel := context.WithTimeout(ctx, o.Limit)
+		defer cancel()
+		ctx = limited
 	}
-	defer cancel()
 	question := schema.NewHumanMessage(o.Text)
 	if r.config.Broken != beluga.NoID {
 		question.Metadata = map[string]any{"message_id": o.ID}
@@ -79,7 +80,7 @@ func (r *runner) answer(o beluga.Order) (s beluga.Reply) {
 			s.End, s.Partial = beluga.Done, event.Metadata[belugarunner.Stopped] == true
 		}
 		if events++; events == o.Leaves && s.End == "" {
-			return beluga.Reply{End: beluga.Left}
+			return beluga.Reply{End: beluga.Again}
 		}
 	}
 	if isOpen && s.Partial && !s.Other { // as it is stored
@@ -90,14 +91,12 @@ func (r *runner) answer(o beluga.Order) (s beluga.Reply) {
 
 // endOf says how a call with an error has ended.
 func endOf(ctx context.Context, err error) beluga.Reply {
-	_, isLimited := ctx.Deadline()
 	s := beluga.Reply{End: beluga.Wrong, Err: err.Error(), Lost: errors.Is(err, distlock.ErrLost)}
-	switch {
+	_, leaves := ctx.Deadline() // at this moment, or the one before
+	switch leaves = leaves && errors.Is(err, context.DeadlineExceeded); {
 	case errors.Is(err, lockedmemory.ErrStopped):
 		s.End = beluga.Stopped
-	case ctx.Err() != nil, isLimited && errors.Is(err, context.DeadlineExceeded): // at the same moment
-		s.End = beluga.Left
-	case belugamemory.Retryable(err), s.Lost, errors.Is(err, distlock.ErrInterrupted), errors.Is(err, distlock.ErrOutcomeUnknown):
+	case leaves, s.Lost, belugamemory.Retryable(err), errors.Is(err, distlock.ErrInterrupted), errors.Is(err, distlock.ErrOutcomeUnknown):
 		s.End = beluga.Again
 	}
 	return s
@@ -122,11 +121,10 @@ func (r *runner) end(o beluga.Order) (s beluga.Reply) {
 // stored reads a session.
 func (r *runner) stored(o beluga.Order) (s beluga.Reply) {
 	session, err := r.sessions.Get(context.Background(), o.Session)
-	coded := new(core.Error)
-	if errors.As(err, &coded) && coded.Code == core.ErrNotFound {
+	if coded := new(core.Error); errors.As(err, &coded) && coded.Code == core.ErrNotFound {
 		return beluga.Reply{End: beluga.Done} // no turn was stored
 	} else if err != nil {
-		return beluga.Reply{End: beluga.Wrong, Err: err.Error()}
+		return endOf(context.Background(), err)
 	}
 	var all []schema.Message
 	s.End, s.Count = beluga.Done, session.State["turns"]

@@ -39,7 +39,7 @@ func open(c beluga.Config, tell func(orphan string)) (*runner, error) {
 		var r *belugarunner.Runner
 		var err error
 		servers.Within(10*time.Second, func() bool { // a busy machine may not answer at once
-			r, err = belugarunner.New(writer{belugarunner.History(model), c.TTL}, c.URL, opts)
+			r, err = belugarunner.New(writer{model: belugarunner.History(model), ttl: c.TTL}, c.URL, opts)
 			return !errors.Is(err, distlock.ErrUnavailable)
 		})
 		if err != nil {
@@ -51,7 +51,7 @@ func open(c beluga.Config, tell func(orphan string)) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := runtime.NewRunner(writer{model, c.TTL}, runtime.WithSessionService(service), runtime.WithPlugins(plugins...))
+	r := runtime.NewRunner(writer{model: model, ttl: c.TTL}, runtime.WithSessionService(service), runtime.WithPlugins(plugins...))
 	run := func(ctx context.Context, id string, input schema.Message) iter.Seq2[agent.Event, error] {
 		return r.Run(core.WithSessionID(ctx, id), id, input)
 	}

@@ -2,7 +2,6 @@ package faultwork
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -16,21 +15,15 @@ import (
 	"github.com/belugalock/belugalock/internal/test/campaign/beluga"
 )
 
-// writer is an agent with a tool. Its answer repeats the input, says what its model was given of the session, and
-// when it began and ended. Half of its runs ignore their context.
+// writer is an agent with a tool. Its answer repeats the input, says what its model was given of the session,
+// and when it began and ended. Half of its runs ignore their context.
 type writer struct {
-	model llm.ChatModel
-	ttl   time.Duration
+	agent.Agent // its other methods are not called
+	model       llm.ChatModel
+	ttl         time.Duration
 }
 
-func (writer) ID() string              { return "writer" }
-func (writer) Persona() agent.Persona  { return agent.Persona{} }
-func (writer) Tools() []tool.Tool      { return nil }
-func (writer) Children() []agent.Agent { return nil }
-
-func (writer) Invoke(context.Context, string, ...agent.Option) (string, error) {
-	return "", errors.New("a Runner streams")
-}
+func (writer) ID() string { return "writer" }
 
 func (w writer) Stream(ctx context.Context, input string, _ ...agent.Option) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
@@ -47,20 +40,24 @@ func (w writer) Stream(ctx context.Context, input string, _ ...agent.Option) ite
 		events := []agent.Event{
 			{Type: agent.EventToolCall, ToolCall: &call},
 			{Type: agent.EventToolResult, ToolResult: tool.TextResult("of " + call.ID)},
+			{Type: agent.EventText, Text: fmt.Sprintf("answer to %s knowing %s from %d", input, known.Text(), begun)},
+			{Type: agent.EventText},
+			{Type: agent.EventDone},
 		}
-		text := agent.Event{Type: agent.EventText, Text: fmt.Sprintf("answer to %s knowing %s from %d", input, known.Text(), begun)}
 		switch rand.IntN(3) {
 		case 0:
-			events = []agent.Event{text}
+			events = events[2:]
 		case 1:
-			events = append(events, text)
-		default:
-			events = append([]agent.Event{text}, events...)
+			events[0], events[1], events[2] = events[2], events[0], events[1]
 		}
 		said := ""
-		for _, event := range append(events, agent.Event{Type: agent.EventText}, agent.Event{Type: agent.EventDone}) {
+		for _, event := range events {
+			thinks := 4 * time.Millisecond
+			if rand.IntN(80) == 0 { // long enough for a renewal
+				thinks = w.ttl
+			}
 			select {
-			case <-time.After(w.thinks()):
+			case <-time.After(rand.N(thinks)):
 			case <-ctx.Done():
 				yield(agent.Event{}, ctx.Err())
 				return
@@ -77,16 +74,8 @@ func (w writer) Stream(ctx context.Context, input string, _ ...agent.Option) ite
 	}
 }
 
-// thinks is mostly short, and sometimes long enough for a renewal.
-func (w writer) thinks() time.Duration {
-	if rand.IntN(80) == 0 {
-		return rand.N(w.ttl)
-	}
-	return rand.N(4 * time.Millisecond)
-}
-
-// witness is a model. It answers with the number and the digest of the questions that it is given before the last,
-// and tells of an orphan.
+// witness is a model. It answers with the number and the digest of the questions that it is given before the
+// last, and tells of an orphan.
 type witness struct {
 	llm.ChatModel // its other methods are not called
 	tell          func(orphan string)
