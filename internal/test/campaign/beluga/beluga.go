@@ -53,6 +53,7 @@ type Reply struct {
 	End      string // one of the following
 	Err      string
 	Lost     bool // Err is the loss of the lock
+	Cut      bool // Err is a stop of the run, after an event
 	Exchange      // of a Run, without its Question
 	Other    bool // the done of a stream is of another instance's answer, and what came before is not stored
 	Stored   bool // what a Stop says of its message

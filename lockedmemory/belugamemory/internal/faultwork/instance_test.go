@@ -64,7 +64,9 @@ func (r *runner) answer(o beluga.Order) (s beluga.Reply) {
 	events, isOpen := 0, false // a call without its result
 	for event, err := range r.run(ctx, o.Session, question) {
 		if err != nil {
-			return endOf(ctx, err)
+			s = endOf(ctx, err)
+			s.Cut = events > 0 && errors.Is(err, distlock.ErrInterrupted)
+			return s
 		}
 		switch event.Type {
 		case agent.EventText:
