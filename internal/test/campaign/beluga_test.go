@@ -208,7 +208,7 @@ func (r *belugaRun) hear(s beluga.Reply) {
 	if c.Reply, c.ended = s, now(); s.Lost {
 		r.counts["losses of a lock"]++
 	}
-	if s.End == beluga.Wrong {
+	if s.End == beluga.Wrong || s.End == "" { // a Run without an error and without done
 		r.find("failure", "%+v: %s", c.Order, s.Err)
 	}
 	close(c.replied)
