@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -392,19 +393,25 @@ func (r *belugaRun) isStored(runs, stops []*belugaCall, kept map[int]beluga.Exch
 			r.counts["streams of a run that lost to another"]++
 		}
 		first[c.Turn] = cmp.Or(first[c.Turn], c.begun)
-		explained, unsure := false, false
+		explained, closed := false, int64(0) // by Stops: no run of it begins later
 		for _, s := range stops {
-			isOver := s.End == beluga.Done
-			if s.begun < c.ended && (s.ID == c.ID || s.ID == "" && (!isOver || s.ended > first[c.Turn])) {
-				explained, unsure = true, unsure || !isOver
+			until := int64(math.MaxInt64)
+			if s.End == beluga.Done {
+				until = s.ended
+			}
+			if s.begun < c.ended && (s.ID == c.ID || s.ID == "" && until > first[c.Turn]) {
+				explained, closed = true, max(closed, until)
 			}
 		}
+		var from int64 // its stored answer
+		_, text, _ := strings.Cut(e.Answer, " from ")
+		_, _ = fmt.Sscan(text, &from)
 		switch {
 		case c.End == beluga.Done && isKept && c.Exchange != e, c.End == beluga.Stopped && isKept,
 			c.Other && c.ended-c.begun < int64(belugaTTL/2): // too short for the loss of a lease
 			r.find("twice", "the client of turn %d was told %+v, and %+v is stored%s", c.Turn, c.Reply, e, r.story(c))
 		case (c.End == beluga.Stopped || c.Partial || c.Cut) && !explained, c.Partial && !r.config.KeepPartial,
-			c.Cut && isKept && !unsure:
+			c.Cut && from > closed: // a redelivery while a Stop waits may be answered
 			r.find("stop", "no Stop explains the end of turn %d, %+v, or it ran again%s", c.Turn, c.Reply, r.story(c))
 		}
 		if end := c.End; !told[c.Turn] && (end == beluga.Done || end == beluga.Stopped) {
