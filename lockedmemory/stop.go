@@ -139,12 +139,12 @@ func (m *LockedMemory[M, D]) awaitEnd(ctx context.Context, op *distlock.Operatio
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	for {
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		// ⚑ Not the token that is shown: another ask raises it.
 		if seen, err := m.ask(ctx, op.Key, driver.AskRequest{}); err == nil && (!seen.State.Held || seen.Own != asked.Own) {
 			return true
 		}
-		if !pause(ctx, 50*time.Millisecond) {
+		if !pause(ctx, wait) {
 			return false
 		}
 	}

@@ -214,11 +214,12 @@ func (r *Runner) begin() error {
 }
 
 // StopSession ends the run of a session, in any process, and the runs that wait for it: they yield
-// distlock.ErrInterrupted, or lockedmemory.ErrStopped for a message with an ID, which is never answered. With
-// Options.KeepPartial, the run stores its events so far, within the grace, and yields them. Nothing of the runs is
-// stored after StopSession has returned nil. A run that ignores its context ends at once, too. The context ends
-// at once with Options.Interruptible, else at the next renewal. StopSession waits for the end of the run, at most the grace: with a grace of 0, the store
-// refuses the run.
+// distlock.ErrInterrupted, or lockedmemory.ErrStopped for a message with an ID, which is never answered: only a
+// repetition in the milliseconds between the end of the run and that of StopSession is. With Options.KeepPartial,
+// the run stores its events so far, within the grace, and yields them. Nothing of the runs is stored after
+// StopSession has returned nil. A run that ignores its context ends at once, too. The context ends at once with
+// Options.Interruptible, else at the next renewal. StopSession waits for the end of the run, at most the grace: with
+// a grace of 0, the store refuses the run.
 //
 // With Options.SessionService, the grace must be enough for the run to end. Otherwise StopSession fails with
 // distlock.ErrOutcomeUnknown. The runs that wait then go on. After an error, repeat the call. It fails with
