@@ -388,10 +388,7 @@ func (r *belugaRun) isStored(runs, stops []*belugaCall, kept map[int]beluga.Exch
 	first, told := make(map[int]int64), make(map[int]bool)
 	for _, c := range runs {
 		e, isKept := kept[c.Turn]
-		if e.Question = ""; c.Other {
-			e.Tools = ""
-			r.counts["streams of a run that lost to another"]++
-		}
+		e.Question = ""
 		first[c.Turn] = cmp.Or(first[c.Turn], c.begun)
 		explained, closed := false, int64(0) // by Stops: no run of it begins later
 		for _, s := range stops {
@@ -407,8 +404,7 @@ func (r *belugaRun) isStored(runs, stops []*belugaCall, kept map[int]beluga.Exch
 		_, text, _ := strings.Cut(e.Answer, " from ")
 		_, _ = fmt.Sscan(text, &from)
 		switch {
-		case c.End == beluga.Done && isKept && c.Exchange != e, c.End == beluga.Stopped && isKept,
-			c.Other && c.ended-c.begun < int64(belugaTTL/2): // too short for the loss of a lease
+		case c.End == beluga.Done && isKept && c.Exchange != e, c.End == beluga.Stopped && isKept:
 			r.find("twice", "the client of turn %d was told %+v, and %+v is stored%s", c.Turn, c.Reply, e, r.story(c))
 		case (c.End == beluga.Stopped || c.Partial || c.Cut) && !explained, c.Partial && !r.config.KeepPartial,
 			c.Cut && from > closed: // a redelivery while a Stop waits may be answered

@@ -108,8 +108,11 @@ func (r *Runner) start(reader context.Context, sessionID string, input schema.Me
 		if stored != nil {
 			events, err = r.replay(stored)
 		}
-		if asked := run.pumping.Load(); r.opts.Stream && asked { // ⚑ also if a replay follows
+		if asked := run.pumping.Load(); r.opts.Stream && asked {
 			events = slices.DeleteFunc(events, func(e agent.Event) bool { return e.Type != agent.EventDone })
+			if stored != nil && err == nil { // ⚑ the reader has seen other events
+				err = fmt.Errorf("%w: the message was answered since: repeat it", distlock.ErrLost)
+			}
 		}
 		if err != nil { // as of a loss that the release finds
 			events = nil

@@ -55,7 +55,6 @@ type Reply struct {
 	Lost     bool // Err is the loss of the lock
 	Cut      bool // Err is a stop of the run, after an event
 	Exchange      // of a Run, without its Question
-	Other    bool // the done of a stream is of another instance's answer, and what came before is not stored
 	Stored   bool // what a Stop says of its message
 	Turns    []Exchange
 	Count    any    // of the turns, in the State of a session; nil: not counted

@@ -76,8 +76,8 @@ func (r *runner) answer(o beluga.Order) (s beluga.Reply) {
 		case agent.EventToolResult:
 			s.Tools, isOpen = s.Tools+"result "+textOf(&schema.ToolMessage{Parts: event.ToolResult.Content})+"\n", false
 		case agent.EventDone:
-			if s.Other = s.Answer != event.Text; s.Other {
-				s.Answer, s.Tools = event.Text, ""
+			if s.Answer != event.Text {
+				return beluga.Reply{End: beluga.Wrong, Err: "after other texts, done has " + event.Text}
 			}
 			s.End, s.Partial = beluga.Done, event.Metadata[belugarunner.Stopped] == true
 		}
@@ -85,7 +85,7 @@ func (r *runner) answer(o beluga.Order) (s beluga.Reply) {
 			return beluga.Reply{End: beluga.Again}
 		}
 	}
-	if isOpen && s.Partial && !s.Other { // as it is stored
+	if isOpen && s.Partial { // as it is stored
 		s.Tools += "result stopped\n"
 	}
 	return s
