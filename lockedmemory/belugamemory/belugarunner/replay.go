@@ -81,12 +81,9 @@ func (r *Runner) replay(stored [][]byte) (events []agent.Event, err error) {
 				ToolResult: &tool.Result{Content: m.Parts}})
 		}
 	}
-	done := agent.Event{Type: agent.EventDone, AgentID: r.opts.AgentID}
+	done := agent.Event{Type: agent.EventDone, AgentID: r.opts.AgentID, Text: belugamemory.Codec{}.Text(turn.Output)}
 	if turn.Metadata[Stopped] == true {
 		done.Metadata = map[string]any{Stopped: true}
-	}
-	if turn.Output != nil {
-		done.Text = belugamemory.Codec{}.Text(turn.Output)
 	}
 	if done.Text != "" {
 		events = append(events, agent.Event{Type: agent.EventText, AgentID: r.opts.AgentID, Text: done.Text})

@@ -98,8 +98,10 @@ func (r *Runner) start(reader context.Context, sessionID string, input schema.Me
 				work = detached
 			}
 			events, err = run.ask(work, beluga, input)
-			// ⚑ The timer of the worker's deadline may fire before that of the reader's.
-			if err != nil && (reader.Err() != nil || work.Err() == context.DeadlineExceeded) {
+			if err != nil && reader.Err() != nil {
+				if errors.Is(err, context.Canceled) { // that of the worker's context
+					err = reader.Err()
+				}
 				feed.end(nil, err)
 				run.linger(beluga, latest)
 			}

@@ -181,9 +181,7 @@ func (r *Runner) Run(ctx context.Context, sessionID string, input schema.Message
 		}
 		for ended := false; !ended; {
 			<-feed.more
-			var events []agent.Event
-			var err error
-			events, ended, err = feed.take()
+			events, last, err := feed.take()
 			for _, event := range events {
 				if !yield(event, nil) {
 					return
@@ -192,6 +190,7 @@ func (r *Runner) Run(ctx context.Context, sessionID string, input schema.Message
 			if err != nil {
 				yield(agent.Event{}, codes.Of(opRun, err))
 			}
+			ended = last
 		}
 	}
 }
@@ -225,12 +224,8 @@ func (r *Runner) begin() error {
 // distlock.ErrOutcomeUnknown. The runs that wait then go on. After an error, repeat the call. It fails with
 // core.ErrInvalidInput in the context of a run of the session, and over a quorum.
 func (r *Runner) StopSession(ctx context.Context, sessionID string, grace time.Duration) error {
-	const op = "belugarunner.stop_session"
-	if sessionID == "" {
-		return codes.Of(op, errEmptyID)
-	}
-	_, err := r.turns.Stop(core.WithSessionID(ctx, sessionID), "", grace)
-	return codes.Of(op, err)
+	_, err := r.stop(ctx, "belugarunner.stop_session", sessionID, "", grace)
+	return err
 }
 
 // StopMessage ends the run of the message with an ID, in any process: the run yields lockedmemory.ErrStopped or
@@ -238,15 +233,18 @@ func (r *Runner) StopSession(ctx context.Context, sessionID string, grace time.D
 // its answer is stored, whole or partial. See lockedmemory.LockedMemory.Stop. With Options.SessionService it fails
 // with errors.ErrUnsupported.
 func (r *Runner) StopMessage(ctx context.Context, sessionID, messageID string, grace time.Duration) (stored bool, err error) {
-	switch {
-	case sessionID == "":
-		err = errEmptyID
-	case messageID == "":
-		err = lockedmemory.ErrInvalidID
-	default:
+	const op = "belugarunner.stop_message"
+	if messageID == "" {
+		return false, codes.Of(op, lockedmemory.ErrInvalidID)
+	}
+	return r.stop(ctx, op, sessionID, messageID, grace)
+}
+
+func (r *Runner) stop(ctx context.Context, op, sessionID, messageID string, grace time.Duration) (stored bool, err error) {
+	if err = errEmptyID; sessionID != "" {
 		stored, err = r.turns.Stop(core.WithSessionID(ctx, sessionID), messageID, grace)
 	}
-	return stored, codes.Of("belugarunner.stop_message", err)
+	return stored, codes.Of(op, err)
 }
 
 // Shutdown refuses new runs and ends those that wait for their session: they fail with

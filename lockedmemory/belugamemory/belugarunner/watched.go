@@ -37,10 +37,7 @@ func (a watchedAgent) Stream(ctx context.Context, input string, opts ...agent.Op
 		defer close(over)
 		r.pumping.Store(true)
 		go a.pump(work, input, opts, items, over)
-		var asked <-chan struct{}
-		if r.keeps {
-			asked = r.lease.Context().Done()
-		}
+		asked := r.lease.Context().Done()
 		text, some := "", false
 		for {
 			select {
@@ -67,7 +64,7 @@ func (a watchedAgent) Stream(ctx context.Context, input string, opts ...agent.Op
 					a.cut(text, some, yield)
 					return
 				}
-				asked = nil // the lease was lost, and the contexts end
+				asked = nil // a loss, or the events are not kept: the contexts end
 			}
 		}
 	}
@@ -115,11 +112,7 @@ func (r *run) wasAsked() bool {
 // with the lease, and with the reader, or at the latest time after the reader has left. ⚑ The ask of a run that keeps
 // its events does not end it, or plugins would not see them: it then lasts as the lease.
 func (r *run) detached(work, reader context.Context, latest time.Time) (context.Context, func()) {
-	ended, end := context.WithCancelCause(context.WithoutCancel(work))
-	ctx, cancel := ended, context.CancelFunc(func() {})
-	if at, ok := work.Deadline(); ok && !r.goesOn {
-		ctx, cancel = context.WithDeadline(ended, at)
-	}
+	ctx, end := context.WithCancelCause(context.WithoutCancel(work))
 	until := func(at time.Time) {
 		select {
 		case <-time.After(time.Until(at)):
@@ -130,8 +123,6 @@ func (r *run) detached(work, reader context.Context, latest time.Time) (context.
 		if r.goesOn {
 			r.feed.end(nil, reader.Err())
 			until(latest)
-		} else if reader.Err() == context.DeadlineExceeded { // that of ctx says so
-			return
 		}
 		end(reader.Err())
 	})
@@ -141,5 +132,5 @@ func (r *run) detached(work, reader context.Context, latest time.Time) (context.
 		}
 		end(context.Cause(r.lease.Context()))
 	})
-	return ctx, func() { stays(); cancel(); end(nil) }
+	return ctx, func() { stays(); end(nil) }
 }
