@@ -12,11 +12,11 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 67948,
-	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13801,
-	"words of README.md and docs": 42891,
+	"lines of tests": 68309,
+	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13413,
+	"words of README.md and docs": 43078,
 	"words of CONTRIBUTING.md":    806,
-	"mutants":                     923,
+	"mutants":                     918,
 }
 
 var (
