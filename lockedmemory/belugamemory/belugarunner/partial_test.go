@@ -360,20 +360,13 @@ func TestStop_O_afterTheCallerHasLeft(t *testing.T) {
 	})
 }
 
-// late is a context that ends after its deadline, as if its timer fired after that of another context.
-type late struct {
-	context.Context
-	at time.Time
-}
-
-func (l late) Deadline() (time.Time, bool) { return l.at, true }
-
-// If the worker sees the deadline of the caller before the caller does, its end is awaited, too.
+// A run whose caller has a deadline keeps its session until its agent has ended.
 func TestStop_S1_deadlineOfTheCaller_nextWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, slow := partly(true)
 		r := newKeeper(t, a, belugarunner.Options{})
-		ctx := late{t.Context(), time.Now().Add(time.Minute)}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
 		if _, err := told(ctx, r, "s", schema.NewHumanMessage("long")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
