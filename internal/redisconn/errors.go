@@ -45,6 +45,13 @@ func FollowsSentinels(client redis.UniversalClient) bool {
 	return ok && c.Options().Addr == sentinelAddr
 }
 
+// ReadsReplicas reports whether an option of a client sends reads to replicas, which lag behind their
+// master. go-redis sets ReadOnly for all four options.
+func ReadsReplicas(client redis.UniversalClient) bool {
+	c, ok := client.(*redis.ClusterClient)
+	return ok && c.Options().ReadOnly
+}
+
 // IsReply reports whether err is a reply of the server.
 func IsReply(err error) bool {
 	var reply redis.Error

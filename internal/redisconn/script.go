@@ -30,6 +30,11 @@ func Source(files embed.FS, names ...string) string {
 	return source.String()
 }
 
+// CallsLua defines try, run and result, with which a script calls Redis. A local DONE stands before it.
+//
+//go:embed calls.lua
+var CallsLua string
+
 // NewScript makes a script of its source.
 func NewScript(source string) *Script {
 	return &Script{Script: redis.NewScript(source), source: source}

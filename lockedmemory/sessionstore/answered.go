@@ -64,7 +64,7 @@ func (s *Store[M, D]) CloseMessage(ctx context.Context, id, by string, below, ma
 	if err != nil {
 		return false, false, 0, err
 	}
-	v, err := retry(ctx, 0, func() (storedriver.Verdict, error) {
+	v, err := repeat(ctx, 0, func() (storedriver.Verdict, error) {
 		return s.driver.Close(ctx, storedriver.CloseRequest{Session: r.session, ID: id, By: by, Below: below, Mark: mark, Stop: stop})
 	})
 	return v.Outcome == storedriver.Known, v.Outcome != storedriver.Done, v.Mark.Fence, r.callError(err)

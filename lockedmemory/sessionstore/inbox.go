@@ -29,7 +29,7 @@ func (s *Store[M, D]) Put(ctx context.Context, id string, question M) error {
 	put := storedriver.Put{Session: r.session, ID: id, Question: texts[0]}
 	var v storedriver.Verdict
 	for range 2 { // ⚑ not more: a copy that arrives late names an earlier Delete, and is refused
-		v, err = retry(ctx, 0, func() (storedriver.Verdict, error) { return s.driver.Put(ctx, put) })
+		v, err = repeat(ctx, 0, func() (storedriver.Verdict, error) { return s.driver.Put(ctx, put) })
 		if err != nil || v.Outcome != storedriver.Deleted || v.Replayed {
 			break
 		}

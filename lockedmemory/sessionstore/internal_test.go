@@ -31,7 +31,7 @@ func TestRetry_O_earlierCopy_unknownOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				errs := c.errs
-				_, err := retry(t.Context(), time.Minute, func() (v storedriver.Verdict, err error) {
+				_, err := repeat(t.Context(), time.Minute, func() (v storedriver.Verdict, err error) {
 					err, errs = errs[0], errs[1:]
 					return v, err
 				})

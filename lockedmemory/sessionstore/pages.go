@@ -122,7 +122,7 @@ func (r *request) read(do func(storedriver.Access) (storedriver.Verdict, error))
 	if r.lease != nil {
 		return r.underLease(func(w storedriver.Write) (storedriver.Verdict, error) { return do(w.Access) })
 	}
-	v, err := retry(r.ctx, 0, func() (storedriver.Verdict, error) { return do(storedriver.Access{Session: r.session}) })
+	v, err := repeat(r.ctx, 0, func() (storedriver.Verdict, error) { return do(storedriver.Access{Session: r.session}) })
 	if err == nil && v.Outcome != storedriver.Done {
 		return r.refusalError(v.Outcome)
 	}

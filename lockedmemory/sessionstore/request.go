@@ -131,7 +131,7 @@ func (r *request) underLease(do func(storedriver.Write) (storedriver.Verdict, er
 		} else if !r.rereads { // a read brings what a later lease has stored
 			w.AcceptedFence = 0
 		}
-		v, failure := retry(r.ctx, fencing.Options(fencing.Locker(r.lease)).TTL,
+		v, failure := repeat(r.ctx, fencing.Options(fencing.Locker(r.lease)).TTL,
 			func() (storedriver.Verdict, error) { return do(w) })
 		if failure != nil {
 			err = r.callError(failure)

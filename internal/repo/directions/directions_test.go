@@ -38,12 +38,13 @@ var allowed = map[string][]string{
 	"internal/rediskeys":                    {"internal/redisconn", "github.com/redis/go-redis/v9/..."},
 	"internal/rediskinds":                   {"distlock/driver", "internal/redisconn", "github.com/redis/go-redis/v9/..."},
 	"internal/redisurl":                     {"github.com/redis/go-redis/v9/..."},
+	"internal/retry":                        {"distlock/driver"},
 	"internal/settings":                     {},
 	"internal/postgres":                     {"distlock", "distlock/driver", "github.com/jackc/pgx/v5/..."},
 	"lockedmemory":                          {"distlock", "distlock/driver", "distlock/fencing", "internal/lastwrite"},
 	"lockedmemory/inbox":                    {"distlock", "distlock/fencing", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver"},
 	"lockedmemory/sessionstore/storedriver": {"distlock", "lockedmemory"},
-	"lockedmemory/sessionstore":             {"distlock", "distlock/driver", "distlock/fencing", "internal/lastwrite", "lockedmemory", "lockedmemory/sessionstore/storedriver"},
+	"lockedmemory/sessionstore":             {"distlock", "distlock/driver", "distlock/fencing", "internal/lastwrite", "internal/retry", "lockedmemory", "lockedmemory/sessionstore/storedriver"},
 	"lockedmemory/sessionstore/memstore":    {"distlock", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver"},
 	"lockedmemory/sessionstore/redisstore":  {"distlock", "distlock/driver", "distlock/fencing", "distlock/redislock", "internal/lastwrite", "internal/redisconn", "internal/rediskeys", "internal/rediskinds", "internal/redisurl", "internal/settings", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver", "github.com/redis/go-redis/v9/..."},
 	"lockedmemory/sessionstore/pgstore":     {"distlock", "distlock/driver", "distlock/fencing", "distlock/pglock", "internal/lastwrite", "internal/postgres", "internal/settings", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver", "github.com/jackc/pgx/v5/..."},
@@ -68,7 +69,7 @@ var forTests = []string{
 }
 
 // product are the exceptions.
-var product = []string{module + "internal/lastwrite", module + "internal/redisconn", module + "internal/rediskeys", module + "internal/rediskinds", module + "internal/redisurl", module + "internal/postgres", module + "internal/settings", module + "internal/test/child", module + "internal/test/conversation"}
+var product = []string{module + "internal/lastwrite", module + "internal/redisconn", module + "internal/rediskeys", module + "internal/rediskinds", module + "internal/redisurl", module + "internal/postgres", module + "internal/retry", module + "internal/settings", module + "internal/test/child", module + "internal/test/conversation"}
 
 func isForTests(path string) bool { return matches(forTests, path) && !slices.Contains(product, path) }
 

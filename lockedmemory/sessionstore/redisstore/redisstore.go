@@ -62,8 +62,7 @@ func NewColocatedDriver(locks driver.Driver, keep *storedriver.Retention) (store
 			distlock.ErrInvalidOption)
 	}
 	transport := beside.Transport()
-	// go-redis sets ReadOnly for all four options.
-	if c, ok := transport.Client().(*redis.ClusterClient); ok && c.Options().ReadOnly {
+	if redisconn.ReadsReplicas(transport.Client()) {
 		return nil, fmt.Errorf("%w: an option of the client sends reads to replicas, which lag behind their master, "+
 			"so a Load may miss acknowledged Saves: leave out ReadOnly, ReplicaOnly, RouteByLatency and RouteRandomly",
 			distlock.ErrInvalidOption)

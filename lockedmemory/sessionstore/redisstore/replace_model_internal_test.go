@@ -83,7 +83,7 @@ var (
 	modelAppend           = model.append.Script
 	modelSwap             = model.swap.Script
 	// modelStage copies 3 entries in a step.
-	modelStage = redis.NewScript(strings.Replace(lua("access", "calls")+modelLocks.StoreLua()+lua("session", "staging", "stage"),
+	modelStage = redis.NewScript(strings.Replace(lua("access")+redisconn.CallsLua+modelLocks.StoreLua()+lua("session", "staging", "stage"),
 		"BYTES = 50,", "BYTES = 3,", 1))
 )
 

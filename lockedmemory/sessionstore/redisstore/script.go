@@ -18,7 +18,7 @@ type scripts struct {
 
 // newScripts returns the scripts of a driver beside locks.
 func newScripts(locks redisconn.Locks) scripts {
-	shared, functions := lua("access", "calls"), locks.StoreLua()+lua("session")
+	shared, functions := lua("access")+redisconn.CallsLua, locks.StoreLua()+lua("session")
 	session := shared + functions
 	records := functions + lua("records")
 	inIDs := shared + lua("ids", "saveonce")
@@ -31,6 +31,6 @@ func newScripts(locks redisconn.Locks) scripts {
 		swap:     redisconn.NewScript(session + lua("staging", "swap")),
 		close:    redisconn.NewScript(inIDs + records + lua("close")),
 		inbox:    redisconn.NewScript(inIDs + records + lua("index", "inbox")),
-		enlist:   redisconn.NewScript(lua("calls", "index", "enlist")),
+		enlist:   redisconn.NewScript(redisconn.CallsLua + lua("index", "enlist")),
 	}
 }

@@ -1,0 +1,41 @@
+// Package retry repeats calls of a driver that the service refuses for the moment.
+package retry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/belugalock/belugalock/distlock/driver"
+)
+
+// Do makes a call of a driver. While the service refuses the call for the moment, Do makes it again,
+// until limit has passed or ctx ends. If ctx has ended before, nothing is sent. sent reports whether
+// a copy before the last may have taken effect.
+//
+// The error is the driver's. See MayHaveEffect in package driver of distlock.
+func Do(ctx context.Context, limit time.Duration, call func() error) (sent bool, err error) {
+	start := time.Now()
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		if err = ctx.Err(); err != nil {
+			err = fmt.Errorf("%w: %w", driver.ErrNotDone, err)
+		} else {
+			err = call()
+		}
+		if sent && err != nil && !driver.MayHaveEffect(err) {
+			err = fmt.Errorf("%w: %w", driver.ErrReplayed, err)
+		}
+		if !errors.Is(err, driver.ErrTemporary) || time.Since(start)+pause > limit {
+			return sent, err
+		}
+		last := driver.MayHaveEffect(err)
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-ctx.Done():
+			return sent, err
+		}
+		sent = last
+	}
+}
