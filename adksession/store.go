@@ -39,7 +39,7 @@ const (
 // creation creates a session. The outcome is exists if the id has a session. ⚑ The checks of access
 // come first: with an empty born, that of the token.
 type creation struct {
-	access        // its born is that of the new session, and is not checked
+	access         // its born is that of the new session, and is not checked
 	state  []delta // in order of scope and key
 }
 
@@ -47,11 +47,9 @@ type creation struct {
 type page struct {
 	access
 	from   int64 // the first record
-	recent int64 // without upto: only that many last records, if positive; noEvents: none
+	recent int64 // without upto: only that many last records, if positive
 	upto   int64 // the record that ends the read; 0: the first page, all records
 }
-
-const noEvents = -1
 
 // pageBytes ends a page: the record that reaches it is its last one.
 const pageBytes = 8 << 20
@@ -85,8 +83,8 @@ type stored struct {
 	born, op string
 	n        int64     // number of records
 	updated  time.Time // of the last create or append, by the clock of the store
-	// app, user and session are the states: key without prefix → JSON.
-	app, user, session map[string]string
+	// The states: key without prefix → JSON.
+	appState, userState, state map[string]string
 }
 
 // reply answers a call. After an outcome other than done, nothing was written.

@@ -1,0 +1,28 @@
+-- get. ARGV[5] is the number of the first record, [6] how many of the last records to read, 0 for all from [5] on, and
+-- -1 for none, [7] the number after the last one, or 0 on the first page, [8] the bytes that end a page.
+-- Reply {DONE, header and state, state of the app, state of the user, number of the first record, records}. A later page
+-- has no states.
+local from, recent, upto, limit = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local r = refusal()
+if r then return r end
+if recent >= 0 and redis.call('LLEN', RECORDS) < n then
+  return redis.error_reply('FOREIGN records of a session are missing')
+end
+if n < upto then return {MISSING} end
+if token > 0 then
+  keep()
+  if failed then return result() end
+end
+if recent > 0 then from = math.max(0, n - recent) end
+local stop = upto > 0 and upto or n
+local records, bytes = {}, 0
+while recent >= 0 and from + #records < stop and bytes < limit do
+  local first = from + #records
+  for _, record in ipairs(redis.call('LRANGE', RECORDS, first, math.min(first + 15, stop - 1))) do
+    records[#records + 1] = record
+    bytes = bytes + #record
+    if bytes >= limit then break end
+  end
+end
+if upto > 0 then return {DONE, {}, {}, {}, from, records} end
+return whole(from, records)

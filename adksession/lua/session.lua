@@ -1,0 +1,44 @@
+-- The session. The fields of its header: b born, n number of records, m mark, o the last op, u the µs of the last
+-- create or append. A field k… is a key of its state.
+local header = redis.call('HMGET', SESSION, 'b', 'n', 'm', 'o', 'u')
+local born, last, updated = header[1], header[4], tonumber(header[5] or 0)
+local n, mark = tonumber(header[2] or 0), tonumber(header[3] or 0)
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local function digits(number) return string.format('%.0f', number) end
+
+-- refusal returns the reply to a call that does not fit the session.
+local function refusal()
+  if not born or of ~= '' and of ~= born then return {MISSING} end
+  if token > 0 and token < mark then return {STALE, mark} end
+end
+
+-- put writes the scopes, keys and values that begin at an argument. The script ends if one fails.
+local function put(first)
+  local keyOf = {a = APP, u = USER, s = SESSION}
+  for i = first, #ARGV, 3 do
+    local scope = ARGV[i]
+    run('HSET', keyOf[scope], (scope == 's' and 'k' or '') .. ARGV[i + 1], ARGV[i + 2])
+  end
+end
+
+-- keep writes fields of the header, which makes a step visible, and then the expiry. ⚑ Without IdleTTL it takes the
+-- expiry away: a session that was begun with one would expire in use.
+local function keep(...)
+  if not run('HSET', SESSION, 'm', digits(math.max(mark, token)), ...) then return end
+  if life > 0 then
+    local at = digits(math.floor(now / 1000) + life)
+    run('PEXPIREAT', SESSION, at)
+    run('PEXPIREAT', RECORDS, at)
+    run('ZADD', EXPIRIES, at, member)
+  else
+    run('PERSIST', SESSION)
+    run('PERSIST', RECORDS)
+    run('ZREM', EXPIRIES, member)
+  end
+end
+
+-- whole is the reply with the header and the states.
+local function whole(from, records)
+  return {DONE, redis.call('HGETALL', SESSION), redis.call('HGETALL', APP), redis.call('HGETALL', USER), from, records}
+end

@@ -1,0 +1,97 @@
+package adksession
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/runner"
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/lockedmemory"
+)
+
+// noMemory is the memory of a turn that only locks.
+type noMemory struct {
+	lockedmemory.Memory[struct{}, struct{}]
+}
+
+// turns runs turns under a lock. The error is that of the options.
+func (s *Service) turns(key string) (*lockedmemory.LockedMemory[struct{}, struct{}], error) {
+	return lockedmemory.New(noMemory{}, s.locker, lockedmemory.FixedKey(key), &lockedmemory.Options{Wait: s.opts.Wait, Busy: s.opts.Busy})
+}
+
+// Runner is a runner of ADK whose runs hold the lock of their session. RunLive takes no lock: its appends are checked
+// alone.
+type Runner struct {
+	*runner.Runner
+	service *Service
+	app     string
+}
+
+// NewRunner makes a Runner of this Service. A SessionService of the Config other than this one, or nil, is refused with
+// distlock.ErrInvalidOption.
+func (s *Service) NewRunner(cfg runner.Config) (*Runner, error) {
+	if cfg.SessionService != nil && cfg.SessionService != session.Service(s) {
+		return nil, fmt.Errorf("%w: the Config has another SessionService: leave it nil", distlock.ErrInvalidOption)
+	}
+	cfg.SessionService = s
+	inner, err := runner.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Runner{inner, s, cfg.AppName}, nil
+}
+
+// Run is Run of ADK under the lock of the session, for which it waits as Options say. The end of the iteration releases
+// the lock, also a break or a panic. ⚑ An iter.Pull that is never stopped keeps it: set distlock.Options.MaxHold.
+//
+// Further errors: a *distlock.BusyError, whose Self is true in a run of the same session; distlock.ErrLost or
+// distlock.ErrInterrupted if the lease ended during the run. The stored events stay.
+func (r *Runner) Run(ctx context.Context, userID, sessionID string, msg *genai.Content, cfg agent.RunConfig,
+	opts ...runner.RunOption) iter.Seq2[*session.Event, error] {
+	return func(yield func(*session.Event, error) bool) {
+		of := id{r.app, userID, sessionID}
+		if err := of.check(); err != nil {
+			yield(nil, err)
+			return
+		}
+		if lease, in := r.service.locker.FromContext(ctx, of.key()); in {
+			// ⚑ The lease says why if ctx is that of a run that has ended.
+			yield(nil, public(cmp.Or(lease.Err(), error(&distlock.BusyError{Self: true}))))
+			return
+		}
+		turns, err := r.service.turns(of.key())
+		left, failed, whole := false, false, false
+		if err == nil {
+			err = turns.Turn(ctx, func(ctx context.Context) error {
+				for e, err := range r.Runner.Run(ctx, userID, sessionID, msg, cfg, opts...) {
+					failed = failed || err != nil
+					if left = !yield(e, withCause(ctx, err)); left {
+						return nil
+					}
+				}
+				whole = ctx.Err() == nil // ⚑ an agent may end silently when ctx does
+				return context.Cause(ctx)
+			})
+		}
+		if err != nil && !left && !failed && !whole { // ⚑ no yield follows a break
+			yield(nil, public(err))
+		}
+	}
+}
+
+// withCause joins the end of a lease to an error of its run.
+func withCause(ctx context.Context, err error) error {
+	for _, end := range []error{distlock.ErrLost, distlock.ErrInterrupted} {
+		if err != nil && errors.Is(context.Cause(ctx), end) && !errors.Is(err, end) {
+			return fmt.Errorf("%w: %w", end, err)
+		}
+	}
+	return err
+}
