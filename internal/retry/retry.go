@@ -1,9 +1,8 @@
-// Package retry repeats calls of a driver that the service refuses for the moment.
+// Package retry repeats calls of a driver.
 package retry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -11,12 +10,12 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// Do makes a call of a driver. While the service refuses the call for the moment, Do makes it again,
-// until limit has passed or ctx ends. If ctx has ended before, nothing is sent. sent reports whether
-// a copy before the last may have taken effect.
+// Do makes a call of a driver. While again accepts its error, Do makes it again, until limit has passed
+// or ctx ends. If ctx has ended before, nothing is sent. sent reports whether a copy before the last may
+// have taken effect.
 //
 // The error is the driver's. See MayHaveEffect in package driver of distlock.
-func Do(ctx context.Context, limit time.Duration, call func() error) (sent bool, err error) {
+func Do(ctx context.Context, limit time.Duration, again func(error) bool, call func() error) (sent bool, err error) {
 	start := time.Now()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		if err = ctx.Err(); err != nil {
@@ -27,7 +26,7 @@ func Do(ctx context.Context, limit time.Duration, call func() error) (sent bool,
 		if sent && err != nil && !driver.MayHaveEffect(err) {
 			err = fmt.Errorf("%w: %w", driver.ErrReplayed, err)
 		}
-		if !errors.Is(err, driver.ErrTemporary) || time.Since(start)+pause > limit {
+		if err == nil || !again(err) || time.Since(start)+pause > limit {
 			return sent, err
 		}
 		last := driver.MayHaveEffect(err)
