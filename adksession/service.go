@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/url"
@@ -56,17 +55,13 @@ func newService(locker *distlock.Locker, opts *Options, open func(keep storedriv
 	s.opts.Wait = cmp.Or(s.opts.Wait, lockedmemory.DefaultWait) // ⚑ WithWait ignores 0
 	s.opts.MaxEvent = cmp.Or(s.opts.MaxEvent, 8<<20)
 	keep, err := (&storedriver.Retention{Namespace: cmp.Or(s.opts.Namespace, "adk"), IdleTTL: s.opts.IdleTTL}).WithDefaults()
-	if err != nil {
-		return nil, err
-	}
-	switch _, err := s.turns("check"); {
+	_, err2 := s.turns("check")
+	switch err = cmp.Or(err, err2); {
 	case err != nil:
 		return nil, err
-	case !fencing.Driver(locker).Capabilities().AcrossProcesses:
-		return nil, fmt.Errorf("%w: other processes see the sessions, but not the locks of the backend %q: use redislock.New or pglock.New",
-			distlock.ErrInvalidOption, fencing.Backend(locker))
-	case s.opts.MaxEvent < 0:
-		return nil, fmt.Errorf("%w: MaxEvent is %d, but must not be negative", distlock.ErrInvalidOption, s.opts.MaxEvent)
+	case !fencing.Driver(locker).Capabilities().AcrossProcesses || s.opts.MaxEvent < 0:
+		return nil, fmt.Errorf("%w: MaxEvent is negative, or the Locker is of one process, but the sessions are not: use redislock.New or pglock.New",
+			distlock.ErrInvalidOption)
 	}
 	s.store, err = open(keep)
 	return s, err
@@ -82,24 +77,16 @@ func (i id) check() error {
 	return nil
 }
 
-// maxKey is that of a Locker.
-const maxKey = 1024
+// member names a session in its app. ⚑ An escaped user has no slash, so a slash ends it.
+func (i id) member() string { return url.QueryEscape(i.user) + "/" + url.QueryEscape(i.name) }
 
-// key is that of the lock. No hash has a slash, so no two sessions share a key.
+// key is that of the lock. A hash has no slash, so no two sessions share a key.
 func (i id) key() string {
-	key := url.QueryEscape(i.app) + "/" + url.QueryEscape(i.user) + "/" + url.QueryEscape(i.name)
-	if len(key) > maxKey {
-		sum := sha256.Sum256([]byte(key))
-		key = "sha256:" + hex.EncodeToString(sum[:])
+	key := url.QueryEscape(i.app) + "/" + i.member()
+	if len(key) > 1024 { // the longest of a Locker
+		key = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(key)))
 	}
 	return key
-}
-
-// unique is 16 random bytes as hexadecimal digits.
-func unique() string {
-	var bytes [16]byte
-	_, _ = rand.Read(bytes[:]) // never fails, says crypto/rand
-	return hex.EncodeToString(bytes[:])
 }
 
 // Create creates a session. Its reply has the states of the app and the user, too. An empty SessionID becomes a new
@@ -108,12 +95,9 @@ func unique() string {
 // ⚑ After a lost answer, Create is not repeated: a late copy would revive a session that was deleted since.
 func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
 	of := id{req.AppName, req.UserID, cmp.Or(req.SessionID, platform.NewUUID(ctx))}
-	if err := of.check(); err != nil {
-		return nil, err
-	}
-	state, err := encodeState(req.State)
+	values, err := encodeState(req.State)
 	size := 0
-	for _, d := range state {
+	for _, d := range values {
 		size += len(d.key) + len(d.value)
 	}
 	if size > s.opts.MaxEvent {
@@ -122,12 +106,12 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 	if err != nil {
 		return nil, public(err)
 	}
-	c := creation{access: access{id: of, born: unique()}, state: state}
 	h, err := s.open(ctx, of, func(ctx context.Context, lease *distlock.Lease) (reply, error) {
-		return s.ask(ctx, &c.access, lease, once, func() (reply, error) { return s.store.create(ctx, c) })
-	}, func(lease *distlock.Lease) error {
-		// ⚑ ADK creates a session after any error of a Get, also after that of an ended lease.
-		return context.Cause(lease.Context())
+		if lease != nil && lease.Context().Err() != nil {
+			// ⚑ ADK creates a session after any error of a Get, also after that of an ended lease.
+			return reply{}, context.Cause(lease.Context())
+		}
+		return s.ask(ctx, lease, request{operation: opCreate, id: of, born: rand.Text(), state: values})
 	})
 	if err != nil {
 		return nil, err
@@ -135,35 +119,34 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 	return &session.CreateResponse{Session: h}, nil
 }
 
-// open makes a handle of what read returns. Under a lease, the read is a step of it, and gives the lease its
-// place.
-func (s *Service) open(ctx context.Context, of id, read func(context.Context, *distlock.Lease) (reply, error),
-	admit func(*distlock.Lease) error) (h *handle, err error) {
+// open makes a handle of a session that is read or created. Under a lease, that is a step of the lease, and gives it
+// its place.
+func (s *Service) open(ctx context.Context, of id, read func(context.Context, *distlock.Lease) (reply, error)) (h *handle, err error) {
+	if err := of.check(); err != nil {
+		return nil, err
+	}
 	build := func(ctx context.Context, lease *distlock.Lease) error {
 		r, err := read(ctx, lease)
 		if err == nil {
-			h, err = s.newHandle(of, r.session, r.records)
+			h, err = s.newHandle(of, r)
 		}
 		if err != nil || lease == nil {
 			return err
 		}
 		l := s.leased(lease)
-		if l.place != nil {
-			// ⚑ A failover has dropped an append of the lease. An older handle must not go on after it.
-			if before := l.place.Load(); before.born == r.session.born {
-				if before.op != r.session.op {
-					return ErrStale
-				}
-				h.place = l.place
-			}
+		if before := cmp.Or(l.place, h.place).Load(); before.born != r.born {
+			l.place = nil
+		} else if before.op != r.op {
+			return ErrStale // ⚑ a failover has dropped an append of the lease, and an older handle must not go on
 		}
-		l.place = h.place
+		l.place = cmp.Or(l.place, h.place)
+		h.place = l.place
 		return nil
 	}
-	if lease, in := s.locker.FromContext(ctx, of.key()); !in {
+	if _, in := s.locker.FromContext(ctx, of.key()); in {
+		err = s.step(ctx, of, ownWait, build)
+	} else {
 		err = build(ctx, nil)
-	} else if err = admit(lease); err == nil {
-		err = s.step(ctx, of, build)
 	}
 	return h, public(err)
 }
@@ -174,24 +157,20 @@ func (s *Service) open(ctx context.Context, of id, read func(context.Context, *d
 //
 // A failed read is repeated for 5 seconds: ⚑ ADK creates a session after any error.
 func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
-	of := id{req.AppName, req.UserID, req.SessionID}
-	if err := of.check(); err != nil {
-		return nil, err
-	}
-	recent := int64(max(0, req.NumRecentEvents))
-	if !req.After.IsZero() {
-		recent = 0 // of the events from After on
-	}
+	of, after, recent := id{req.AppName, req.UserID, req.SessionID}, req.After, max(0, req.NumRecentEvents)
 	h, err := s.open(ctx, of, func(ctx context.Context, lease *distlock.Lease) (reply, error) {
-		return s.read(ctx, of, lease, recent)
-	}, func(*distlock.Lease) error { return nil })
+		if !after.IsZero() {
+			return s.read(ctx, of, lease, 0)
+		}
+		return s.read(ctx, of, lease, int64(recent))
+	})
 	if err != nil {
 		return nil, err
 	}
-	if !req.After.IsZero() {
-		h.events = slices.DeleteFunc(h.events, func(e *session.Event) bool { return e.Timestamp.Before(req.After) })
-		if first := len(h.events) - req.NumRecentEvents; req.NumRecentEvents > 0 && first > 0 {
-			h.events = h.events[first:]
+	if !after.IsZero() {
+		h.events = slices.DeleteFunc(h.events, func(e *session.Event) bool { return e.Timestamp.Before(after) })
+		if recent > 0 {
+			h.events = h.events[max(0, len(h.events)-recent):]
 		}
 	}
 	return &session.GetResponse{Session: h}, nil
@@ -199,25 +178,24 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 
 // read reads a session in pages.
 func (s *Service) read(ctx context.Context, of id, lease *distlock.Lease, recent int64) (reply, error) {
-next:
 	for range 3 {
-		first := page{access: access{id: of}, recent: recent}
-		r, err := s.ask(ctx, &first.access, lease, reads, func() (reply, error) { return s.store.get(ctx, first) })
+		r, err := s.ask(ctx, lease, request{operation: opGet, id: of, recent: recent})
 		if err != nil {
 			return r, err
 		}
-		for at := r.from + int64(len(r.records)); at < r.session.n; at = r.from + int64(len(r.records)) {
-			later := page{access: access{id: of, born: r.session.born}, from: at, upto: r.session.n}
-			more, err := s.ask(ctx, &later.access, nil, reads, func() (reply, error) { return s.store.get(ctx, later) })
-			if errors.Is(err, ErrNotFound) { // replaced by another session, or by a failover
-				continue next
-			}
-			if err != nil {
-				return r, err
-			}
-			r.records = append(r.records, more.records...)
+		at := max(0, r.n-recent)
+		if recent == 0 {
+			at = 0
 		}
-		return r, nil
+		for at += int64(len(r.records)); at < r.n && err == nil; {
+			var more reply
+			more, err = s.ask(ctx, nil, request{operation: opGet, id: of, born: r.born, from: at, upto: r.n})
+			r.records = append(r.records, more.records...)
+			at += int64(len(more.records))
+		}
+		if !errors.Is(err, ErrNotFound) { // else replaced by another session, or by a failover
+			return r, err
+		}
 	}
 	return reply{}, fmt.Errorf("%w: the session was replaced during each of three reads", distlock.ErrUnavailable)
 }
@@ -227,31 +205,19 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 	if err := (id{req.AppName, cmp.Or(req.UserID, "any"), "any"}).check(); err != nil {
 		return nil, err
 	}
-	var all []stored
-	for after, more := (id{}), true; more; more = after != (id{}) {
-		var found []stored
-		_, err := s.ask(ctx, new(access), nil, reads, func() (r reply, err error) {
-			var next id
-			if found, next, err = s.store.list(ctx, req.AppName, req.UserID, after); err == nil {
-				after = next
-			}
-			return r, err
-		})
-		if err != nil {
-			return nil, public(err)
+	r, err := s.ask(ctx, nil, request{operation: opList, id: id{app: req.AppName, user: req.UserID}})
+	list := &session.ListResponse{Sessions: make([]session.Session, len(r.found))}
+	for i, one := range r.found {
+		if list.Sessions[i], err = s.newHandle(one.id, one); err != nil {
+			break
 		}
-		all = append(all, found...)
 	}
-	// The stores have orders of their own.
-	slices.SortFunc(all, func(a, b stored) int { return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.name, b.name)) })
-	list := &session.ListResponse{Sessions: make([]session.Session, 0, len(all))}
-	for _, one := range all {
-		h, err := s.newHandle(one.id, one, nil)
-		if err != nil {
-			return nil, public(err)
-		}
-		list.Sessions = append(list.Sessions, h)
+	if err != nil {
+		return nil, public(err)
 	}
+	slices.SortFunc(list.Sessions, func(a, b session.Session) int { // ⚑ the stores have orders of their own
+		return cmp.Or(cmp.Compare(a.UserID(), b.UserID()), cmp.Compare(a.ID(), b.ID()))
+	})
 	return list, nil
 }
 
@@ -264,6 +230,6 @@ func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error 
 	if err := of.check(); err != nil {
 		return err
 	}
-	_, err := s.ask(ctx, new(access), nil, once, func() (reply, error) { return reply{}, s.store.delete(ctx, of) })
+	_, err := s.ask(ctx, nil, request{operation: opDelete, id: of})
 	return public(err)
 }

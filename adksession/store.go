@@ -5,110 +5,92 @@ import (
 	"time"
 )
 
+// store keeps sessions. It is safe for concurrent use. Expired sessions are absent.
+type store interface {
+	// do sends one request, once. Its error is that of the client, with a kind of package driver of distlock. An error of
+	// no kind is an unknown outcome.
+	do(context.Context, request) (reply, error)
+}
+
+type operation int
+
+const (
+	// opGet returns records of a session, with its header and states as of one moment. With a token it raises the mark
+	// before it reads; with 0 it writes nothing. With upto, the outcome is missing if the session has fewer records, and the
+	// reply has the records alone.
+	opGet operation = iota
+	// opList returns all sessions of an app, or of one user if that is not empty, without records, in any order.
+	opList
+	// opAppend stores a record and its state. The reply has updated alone.
+	opAppend
+	// opCreate makes a session with born and state. Its last op is born. The reply is that of opGet.
+	opCreate
+	// opDelete removes a session with its state and records. An absent one is no error.
+	opDelete
+)
+
 // id names a session. Its parts are 1 to 128 bytes of UTF-8 without U+0000.
 type id struct{ app, user, name string }
 
-// access is what the calls of a store have in common. The checks are in this order:
+// request is that of any operation. Each ignores what is of another one. opGet, opAppend and opCreate check it in this order:
 //
-//   - If born is not empty, and not that of the session under the id, the outcome is missing.
-//   - If token is below the mark of the session, the outcome is stale. It is 0 without a lease, and passes.
+//   - opAppend: if op is the last op of the session born, the outcome is done. ⚑ An earlier copy has stored the event.
+//   - opGet, opAppend: if there is no session, or born is not empty and not that of the session, it is missing.
+//   - opCreate: if there is no session, the checks have passed.
+//   - If token is positive and below the mark of the session, it is stale.
+//   - opCreate: exists. opAppend: if last is not the last op of the session, it is ahead. ⚑ Not equal, whatever the number.
 //
-// A call that passes raises the mark to token in the same step. With token 0, a get writes nothing.
-// Expired sessions are absent.
-type access struct {
+// A request that passes raises the mark to token in the same step. Another one writes nothing.
+type request struct {
+	operation
 	id
-	born  string // 32 hexadecimal digits; empty: of any session under the id
-	token int64
+	born  string // of the session; empty: any
+	token int64  // of the lease; 0: none
+
+	op, last string  // of opAppend: its own, and that of the append before
+	event    []byte  // of opAppend: JSON, see record
+	state    []delta // of opAppend and opCreate, in order of scope and key
+
+	from   int64 // of opGet: the number of the first record, from 0
+	recent int64 // of opGet: only the last records, so many; 0: all
+	upto   int64 // of opGet: the number after the last record; 0: up to the end
 }
 
-// delta is the new value of one key of a state.
+// delta is a value of a state.
 type delta struct {
-	scope scope
+	scope string // ofApp, ofUser or ofSession
 	key   string // without the prefix of its scope; UTF-8 without U+0000
 	value string // JSON
 }
 
-type scope byte
-
 const (
-	ofApp     scope = 'a'
-	ofUser    scope = 'u'
-	ofSession scope = 's'
+	ofApp     = "a"
+	ofUser    = "u"
+	ofSession = "s"
 )
 
-// creation creates a session. The outcome is exists if the id has a session. ⚑ The checks of access
-// come first: with an empty born, that of the token.
-type creation struct {
-	access         // its born is that of the new session, and is not checked
-	state  []delta // in order of scope and key
+// reply is that of any operation. After an outcome other than done, the mark alone counts.
+type reply struct {
+	outcome  outcome
+	mark     int64 // of stale
+	born, op string
+	n        int64     // number of records of the session
+	updated  time.Time // of the last create or append, by the clock of the store
+	state    []delta   // of all scopes, in any order
+	records  []string  // see request.record
+	id       id        // of a session in found
+	found    []reply   // of opList
 }
 
-// page asks for events of a session. A record counts from 0.
-type page struct {
-	access
-	from   int64 // the first record
-	recent int64 // without upto: only that many last records, if positive
-	upto   int64 // the record that ends the read; 0: the first page, all records
-}
-
-// pageBytes ends a page: the record that reaches it is its last one.
-const pageBytes = 8 << 20
-
-// write appends one event with its deltas, in one step. The outcomes are, in this order:
-//
-//   - If op is the last op of the session under born, it is done: ⚑ an earlier copy has stored it.
-//   - The checks of access.
-//   - If last is not the last op of the session, it is ahead. ⚑ Not equal, whatever the number of events.
-type write struct {
-	access
-	last, op string  // 32 hexadecimal digits; a session is born with its born as op
-	record   string  // JSON
-	state    []delta // in order of scope and key
-}
-
-// outcome is that of a call.
 type outcome int
 
 const (
-	done    outcome = iota
-	missing         // no session, or one of another born
-	stale           // a higher token was seen: reply.mark
-	ahead           // the last op is another one
+	done outcome = iota
+	missing
+	stale
+	ahead
 	exists
 )
 
-// stored is a session in the store, at one moment.
-type stored struct {
-	id
-	born, op string
-	n        int64     // number of records
-	updated  time.Time // of the last create or append, by the clock of the store
-	// The states: key without prefix → JSON.
-	appState, userState, state map[string]string
-}
-
-// reply answers a call. After an outcome other than done, nothing was written.
-type reply struct {
-	outcome outcome
-	mark    int64  // of stale
-	session stored // of create, of get, and of a listed session; of append, updated alone
-	from    int64  // of get: the number of the first record
-	records []string
-}
-
-// store keeps sessions. It is safe for concurrent use. Its methods send one request, once, and return the
-// error of the client, with a kind of package driver of distlock: an error of no kind is an unknown outcome.
-type store interface {
-	// create has the whole new session in its reply.
-	create(context.Context, creation) (reply, error)
-	// get returns header, states and records of one moment. Of a later page, with upto, only n and the records
-	// count, and the outcome is missing if the session has fewer records than upto. With a token, the mark is
-	// raised before anything is read.
-	get(context.Context, page) (reply, error)
-	append(context.Context, write) (reply, error)
-	// list returns sessions of an app without records; of one user unless user is empty. They follow after in the
-	// order of the store. next is empty on the last page. A page may be empty with a next page.
-	list(ctx context.Context, app, user string, after id) (sessions []stored, next id, err error)
-	// delete removes a session, and its state. An absent one is no error.
-	delete(context.Context, id) error
-}
+// pageBytes ends the records of an opGet: the one that reaches it is the last.
+const pageBytes = 8 << 20

@@ -1,6 +1,6 @@
 -- create. Its born stands in ARGV[5], and ARGV[4] is empty. From ARGV[6] on: scopes, keys and values.
--- Reply as that of get, or {EXISTS}.
-if born then return refusal() or {EXISTS} end
+-- Reply as that of get, or {EXISTS, 0}.
+if born then return refusal() or {EXISTS, 0} end
 -- ⚑ A header without born is from a create that failed: its state must not become that of this session. Only a key that
 -- is there is removed: Redis checks its memory at the first write of a script, and a removal passes that check.
 for _, key in ipairs({SESSION, RECORDS}) do
@@ -16,4 +16,5 @@ end
 if failed then return result() end
 keep('b', ARGV[5], 'n', '0', 'o', ARGV[5], 'u', digits(now))
 if failed then return result() end
-return whole(0, {})
+born, last, updated = ARGV[5], ARGV[5], now
+return whole({})

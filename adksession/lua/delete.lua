@@ -1,5 +1,5 @@
--- delete. Reply {DONE}.
+-- delete. Reply {DONE, 0}.
 run('UNLINK', SESSION, RECORDS)
 run('ZREM', INDEX, member)
 run('ZREM', EXPIRIES, member)
-return result()
+return failed and result() or {DONE, 0}

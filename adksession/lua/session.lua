@@ -9,7 +9,7 @@ local function digits(number) return string.format('%.0f', number) end
 
 -- refusal returns the reply to a call that does not fit the session.
 local function refusal()
-  if not born or of ~= '' and of ~= born then return {MISSING} end
+  if not born or of ~= '' and of ~= born then return {MISSING, 0} end
   if token > 0 and token < mark then return {STALE, mark} end
 end
 
@@ -38,7 +38,21 @@ local function keep(...)
   end
 end
 
--- whole is the reply with the header and the states.
-local function whole(from, records)
-  return {DONE, redis.call('HGETALL', SESSION), redis.call('HGETALL', APP), redis.call('HGETALL', USER), from, records}
+-- whole is the reply {DONE, µs of the last create or append, born, op, n, scopes, keys and values, records}.
+local function whole(records)
+  local values = {}
+  local function add(scope, key, prefix)
+    local hash = redis.call('HGETALL', key)
+    for i = 1, #hash, 2 do
+      if string.sub(hash[i], 1, #prefix) == prefix then
+        table.insert(values, scope)
+        table.insert(values, string.sub(hash[i], #prefix + 1))
+        table.insert(values, hash[i + 1])
+      end
+    end
+  end
+  add('a', APP, '')
+  add('u', USER, '')
+  add('s', SESSION, 'k')
+  return {DONE, updated, born, last, n, values, records}
 end

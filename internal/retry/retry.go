@@ -29,12 +29,11 @@ func Do(ctx context.Context, limit time.Duration, again func(error) bool, call f
 		if err == nil || !again(err) || time.Since(start)+pause > limit {
 			return sent, err
 		}
-		last := driver.MayHaveEffect(err)
 		select {
 		case <-time.After(pause/2 + rand.N(pause/2)):
 		case <-ctx.Done():
 			return sent, err
 		}
-		sent = last
+		sent = driver.MayHaveEffect(err)
 	}
 }

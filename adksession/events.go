@@ -1,0 +1,138 @@
+package adksession
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/adk/v2/tool/toolconfirmation"
+	"google.golang.org/genai"
+)
+
+func codecError(err error) error { return fmt.Errorf("%w: %w", ErrCodec, err) }
+
+// encode returns the event without keys of temp:, its JSON, and its state. The event stays as it is.
+func encode(e *session.Event) (kept *session.Event, text []byte, values []delta, err error) {
+	kept = new(*e)
+	kept.Actions.StateDelta = maps.Clone(e.Actions.StateDelta)
+	maps.DeleteFunc(kept.Actions.StateDelta, func(key string, _ any) bool { return strings.HasPrefix(key, session.KeyPrefixTemp) })
+	if values, err = encodeState(e.Actions.StateDelta); err == nil {
+		text, err = json.Marshal(kept)
+	}
+	if err != nil {
+		err = codecError(err)
+	}
+	return kept, text, values, err
+}
+
+var prefixes = map[string]string{ofApp: session.KeyPrefixApp, ofUser: session.KeyPrefixUser, ofSession: ""}
+
+// encodeState leaves out the keys of temp:.
+func encodeState(of map[string]any) (values []delta, err error) {
+	for key, value := range of {
+		d := delta{scope: ofSession}
+		for scope, prefix := range prefixes {
+			if prefix != "" && strings.HasPrefix(key, prefix) {
+				d.scope = scope
+			}
+		}
+		d.key = strings.TrimPrefix(key, prefixes[d.scope])
+		text, err := json.Marshal(value)
+		if err != nil || !storable(key) {
+			return nil, codecError(cmp.Or(err, errors.New("the key of a state is not UTF-8, or has U+0000")))
+		}
+		if d.value = string(text); !strings.HasPrefix(key, session.KeyPrefixTemp) {
+			values = append(values, d)
+		}
+	}
+	// ⚑ Two appends write the rows that they share in one order. Otherwise they wait for each other.
+	slices.SortFunc(values, func(a, b delta) int { return cmp.Or(cmp.Compare(a.scope, b.scope), cmp.Compare(a.key, b.key)) })
+	return values, nil
+}
+
+func storable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
+
+// record is what the store keeps of an append, in JSON. The token shows which run has made the event.
+func (q request) record() string { return fmt.Sprintf(`{"v":1,"t":%d,"e":%s}`, q.token, q.event) }
+
+// newHandle makes a handle of a session that was read.
+func (s *Service) newHandle(of id, r reply) (*handle, error) {
+	h := &handle{id: of, service: s, place: new(place), updated: r.updated}
+	h.place.Store(&position{r.born, r.op})
+	for _, text := range r.records {
+		var record struct {
+			V int
+			E *session.Event
+		}
+		if err := json.Unmarshal([]byte(text), &record); err != nil || record.V != 1 || record.E == nil {
+			return nil, codecError(cmp.Or(err, fmt.Errorf("a record of version %d", record.V)))
+		}
+		h.events = append(h.events, record.E)
+	}
+	values := make(map[string]any, len(r.state))
+	for _, d := range r.state {
+		var value any
+		if err := json.Unmarshal([]byte(d.value), &value); err != nil {
+			return nil, codecError(err)
+		}
+		values[prefixes[d.scope]+d.key] = value
+	}
+	memory, err := session.InMemoryService().Create(context.Background(),
+		&session.CreateRequest{AppName: of.app, UserID: of.user, SessionID: of.name, State: values})
+	if err == nil {
+		h.Session = memory.Session
+	}
+	return h, err
+}
+
+func parts(e *session.Event) []*genai.Part {
+	if e.Content == nil {
+		return nil
+	}
+	return e.Content.Parts
+}
+
+// answers reports whether a part of an event is the user's answer to a confirmation.
+func answers(e *session.Event, p *genai.Part) bool {
+	return e.Author == "user" && p.FunctionResponse != nil && p.FunctionResponse.Name == toolconfirmation.FunctionCallName
+}
+
+// answered reports whether an event answers a confirmation whose tool has run. ⚑ ADK runs the tool again for each
+// answer.
+func answered(history events, e *session.Event) bool {
+	for _, p := range parts(e) {
+		if answers(e, p) && hasRun(history, p.FunctionResponse.ID) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasRun reports whether an answer to a confirmation is followed by a response to the wrapped call. ⚑ The response before
+// the answer says that the call needs the confirmation.
+func hasRun(history events, confirmation string) bool {
+	var wrapped string
+	var answer bool
+	for _, e := range history {
+		for _, p := range parts(e) {
+			switch call, response := p.FunctionCall, p.FunctionResponse; {
+			case call != nil && call.Name == toolconfirmation.FunctionCallName && call.ID == confirmation:
+				if original, err := toolconfirmation.OriginalCallFrom(call); err == nil {
+					wrapped = original.ID
+				}
+			case answers(e, p) && response.ID == confirmation:
+				answer = true
+			case answer && response != nil && wrapped != "" && response.ID == wrapped:
+				return true
+			}
+		}
+	}
+	return false
+}
