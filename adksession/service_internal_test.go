@@ -101,8 +101,8 @@ func TestEvent_newer(t *testing.T) {
 func TestGet_filtersAndPages(t *testing.T) {
 	r := newRig(t)
 	h := r.create(t)
-	long := strings.Repeat("x", 5<<20)
-	for i := range 5 {
+	long := strings.Repeat("x", 4<<20+1)
+	for i := range 3 {
 		e := event(fmt.Sprintf("%d%s", i, long))
 		e.Timestamp = time.Unix(int64(100-i), 0) // the order is that of the appends
 		must(t, r.AppendEvent(t.Context(), h, e))
@@ -112,7 +112,7 @@ func TestGet_filtersAndPages(t *testing.T) {
 		after     int64
 		want      string
 		roundTrip int
-	}{{0, 0, "01234", 3}, {3, 0, "234", 2}, {1, 0, "4", 1}, {9, 0, "01234", 3}, {0, 98, "012", 3}, {2, 97, "23", 3}, {-1, 0, "01234", 3}} {
+	}{{0, 0, "012", 2}, {2, 0, "12", 1}, {9, 0, "012", 2}, {0, 99, "01", 2}, {1, 99, "1", 2}} {
 		before := r.faulty.count(opGet)
 		req := &session.GetRequest{AppName: r.id.app, UserID: r.id.user, SessionID: r.id.name, NumRecentEvents: c.recent}
 		if c.after > 0 {
@@ -218,7 +218,7 @@ func TestGet_repeatsFor5s(t *testing.T) {
 }
 
 func TestCreate_endedLease(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, 2*time.Second) // the holder may see the ask at a renewal
 	req := &session.CreateRequest{AppName: r.id.app, UserID: r.id.user, SessionID: r.id.name}
 	r.under(t, func(ctx context.Context) {
 		held, err := r.locker.Interrupt(t.Context(), r.id.key())

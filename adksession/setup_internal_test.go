@@ -99,8 +99,11 @@ func loseAnswer(_ request, do func() (reply, error)) (reply, error) {
 func newRig(t testing.TB, options ...any) *rig {
 	t.Helper()
 	o, to := Options{Namespace: strings.ReplaceAll(t.Name(), "/", "-")}, redis.UniversalOptions{Addrs: []string{servers.SharedServer().Addr()}}
+	var ttl time.Duration
 	for _, option := range options {
 		switch option := option.(type) {
+		case time.Duration:
+			ttl = option
 		case interface{ Addr() string }:
 			to.Addrs = []string{option.Addr()}
 		case redis.UniversalOptions:
@@ -111,7 +114,7 @@ func newRig(t testing.TB, options ...any) *rig {
 		}
 	}
 	client := redis.NewUniversalClient(&to)
-	locker, err := redislock.New(client, &distlock.Options{Namespace: o.Namespace})
+	locker, err := redislock.New(client, &distlock.Options{Namespace: o.Namespace, TTL: ttl})
 	must(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -1,0 +1,390 @@
+package adksession
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/runner"
+	"google.golang.org/adk/v2/server/adkrest"
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/adk/v2/tool"
+	"google.golang.org/adk/v2/tool/functiontool"
+	"google.golang.org/adk/v2/tool/toolconfirmation"
+	"google.golang.org/genai"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/internal/test/servers"
+	"github.com/belugalock/belugalock/lockedmemory"
+)
+
+var evals = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`)
+
+// roundTrips is how many scripts fn runs on a server.
+func roundTrips(t *testing.T, server *servers.Redis, fn func()) int {
+	t.Helper()
+	count := func() int {
+		text, err := server.Do("INFO", "commandstats")
+		must(t, err)
+		n, err := strconv.Atoi(evals.FindStringSubmatch(text)[1])
+		must(t, err)
+		return n
+	}
+	before := count()
+	fn()
+	return count() - before
+}
+
+func TestRun_roundTrips(t *testing.T) {
+	server := servers.StartRedis(t)
+	r := newRig(t, server)
+	r.id.app = "agent" // as adkrest names it
+	look := toolOf(t, functiontool.Config{}, func(agent.Context) {})
+	by := r.runner(t, callsOnce, look)
+	rest := r.rest(t, callsOnce, look)
+	outside := r.create(t)
+	whole := func() {
+		if texts, errs := r.run(t.Context(), by, asks("q")); len(errs) > 0 || len(texts) != 3 {
+			t.Errorf("%q, %v", texts, errs)
+		}
+	}
+	appends := func() { must(t, r.Append(t.Context(), r.id.app, r.id.user, r.id.name, event("x"))) }
+	for name, c := range map[string]struct {
+		fn   func()
+		want int
+	}{
+		"a run with one tool call": {whole, 7},
+		"the run by REST": {func() {
+			if code, text := r.post(t, rest, "/run", r.body("q")); code != http.StatusOK {
+				t.Errorf("%d %s", code, text)
+			}
+		}, 8},
+		"an append without a lease": {func() {
+			outside = r.must(t, t.Context())
+			must(t, r.AppendEvent(t.Context(), outside, event("x")))
+		}, 1 + 3},
+		"Append": {appends, 4},
+		"Append in a lease": {func() {
+			r.under(t, func(ctx context.Context) { must(t, r.Append(ctx, r.id.app, r.id.user, r.id.name, event("x"))) })
+		}, 2 + 2},
+		"List": {func() { _, err := r.List(t.Context(), &session.ListRequest{AppName: r.id.app}); must(t, err) }, 1},
+		"Create and Delete": {func() {
+			other := *r
+			other.id.name = "other"
+			other.create(t)
+			must(t, other.delete(t.Context()))
+		}, 2},
+	} {
+		c.fn() // the server learns the scripts
+		if n := roundTrips(t, server, c.fn); n != c.want {
+			t.Errorf("%s takes %d round trips, want %d", name, n, c.want)
+		}
+	}
+}
+
+// A break and a panic release the lock. The stored events stay.
+func TestRun_breakAndPanic(t *testing.T) {
+	r := newRig(t)
+	r.create(t)
+	by := r.runner(t, callsOnce, toolOf(t, functiontool.Config{}, func(agent.Context) {}))
+	for range by.Run(t.Context(), r.id.user, r.id.name, asks("q"), agent.RunConfig{}) {
+		break
+	}
+	func() {
+		defer func() { _ = recover() }()
+		for range by.Run(t.Context(), r.id.user, r.id.name, asks("q"), agent.RunConfig{}) {
+			panic("of the caller")
+		}
+	}()
+	if texts, errs := r.run(t.Context(), by, asks("q")); len(errs) > 0 || len(texts) == 0 {
+		t.Errorf("after them: %q, %v", texts, errs)
+	}
+}
+
+// An iteration that is not continued keeps the lock.
+func TestRun_pull(t *testing.T) {
+	r := newRig(t, Options{Busy: lockedmemory.Refuse})
+	r.create(t)
+	by := r.runner(t, func(context.Context, *model.LLMRequest) *genai.Content { return says("a") })
+	next, stop := iter.Pull2(by.Run(t.Context(), r.id.user, r.id.name, asks("q"), agent.RunConfig{}))
+	if _, err, ok := next(); err != nil || !ok {
+		t.Fatalf("the first event: %v", err)
+	}
+	_, errs := r.run(t.Context(), by, asks("other"))
+	wantError(t, "the other run", errors.Join(errs...), distlock.ErrNotAcquired)
+	stop()
+	_, errs = r.run(t.Context(), by, asks("other"))
+	must(t, errors.Join(errs...))
+}
+
+// A run inside a run of the session would wait for itself. One of another session may.
+func TestRun_nested(t *testing.T) {
+	r := newRig(t)
+	r.create(t)
+	other := *r
+	other.id.name = "other"
+	other.create(t)
+	plain := r.runner(t, func(context.Context, *model.LLMRequest) *genai.Content { return says("inner") })
+	var ended context.Context
+	by := r.runner(t, callsOnce, toolOf(t, functiontool.Config{}, func(ctx agent.Context) {
+		ended = context.WithoutCancel(ctx)
+		_, errs := r.run(ctx, plain, asks("nested"))
+		var busy *distlock.BusyError
+		if !errors.As(errors.Join(errs...), &busy) || !busy.Self {
+			t.Errorf("the run inside: %v", errs)
+		}
+		_, errs = other.run(ctx, plain, asks("nested"))
+		must(t, errors.Join(errs...))
+		// The tool's own append belongs to the run.
+		must(t, r.Append(ctx, r.id.app, r.id.user, r.id.name, event("by the tool")))
+	}))
+	_, errs := r.run(t.Context(), by, asks("q"))
+	must(t, errors.Join(errs...))
+	r.wantHistory(t, "q", "", "by the tool", "", "done")
+	_, errs = r.run(ended, plain, asks("late"))
+	wantError(t, "a run with the context of an ended one", errors.Join(errs...), distlock.ErrNotHeld)
+}
+
+// An agent that ends silently when its context does shows no whole answer.
+func TestRun_silentCut(t *testing.T) {
+	r := newRig(t, 2*time.Second)
+	r.create(t)
+	silent, err := agent.New(agent.Config{Name: "silent", Run: func(ctx agent.InvocationContext) iter.Seq2[*session.Event, error] {
+		return func(func(*session.Event, error) bool) {
+			_, err := r.locker.Interrupt(context.WithoutCancel(ctx), r.id.key())
+			must(t, err)
+			<-ctx.Done()
+		}
+	}})
+	must(t, err)
+	by, err := r.NewRunner(runner.Config{AppName: r.id.app, Agent: silent})
+	must(t, err)
+	_, errs := r.run(t.Context(), by, asks("q"))
+	if len(errs) != 1 || !errors.Is(errs[0], distlock.ErrInterrupted) {
+		t.Errorf("%v", errs)
+	}
+}
+
+// The errors of a run whose lease was lost name the loss.
+func TestRun_lost(t *testing.T) {
+	r, other := newRig(t), newRig(t)
+	r.create(t)
+	by := r.runner(t, callsOnce, toolOf(t, functiontool.Config{}, func(ctx agent.Context) {
+		must(t, r.client.Del(context.WithoutCancel(ctx), r.lock()).Err())
+		other.under(t, func(ctx context.Context) { must(t, other.AppendEvent(ctx, other.must(t, ctx), event("later"))) })
+	}))
+	_, errs := r.run(t.Context(), by, asks("q"))
+	if len(errs) != 1 || !errors.Is(errs[0], distlock.ErrLost) {
+		t.Errorf("%v", errs)
+	}
+	r.wantHistory(t, "q", "", "later")
+}
+
+// ADK creates a session after a Get that failed, with AutoCreateSession.
+func TestRun_autoCreate(t *testing.T) {
+	r := newRig(t)
+	by, err := r.NewRunner(runner.Config{AppName: r.id.app, AutoCreateSession: true, SessionService: r.Service,
+		Agent: agentOf(t, func(context.Context, *model.LLMRequest) *genai.Content { return says("a") })})
+	must(t, err)
+	_, errs := r.run(t.Context(), by, asks("q"))
+	must(t, errors.Join(errs...))
+	r.wantHistory(t, "q", "a")
+	r.id.name = ""
+	_, errs = r.run(t.Context(), by, asks("q"))
+	wantError(t, "a run without a session ID", errors.Join(errs...), distlock.ErrInvalidKey)
+	_, err = r.NewRunner(runner.Config{SessionService: session.InMemoryService()})
+	wantError(t, "another service", err, distlock.ErrInvalidOption)
+}
+
+// One confirmation that is sent three times runs the tool once.
+func TestConfirmation_thrice(t *testing.T) {
+	r := newRig(t)
+	r.create(t)
+	ran := 0
+	by := r.runner(t, callsOnce, toolOf(t, functiontool.Config{RequireConfirmation: true}, func(agent.Context) { ran++ }))
+	_, errs := r.run(t.Context(), by, asks("q"))
+	must(t, errors.Join(errs...))
+	var answer *genai.Content
+	for e := range r.must(t, t.Context()).Events().All() {
+		for _, p := range parts(e) {
+			if p.FunctionCall != nil && p.FunctionCall.Name == toolconfirmation.FunctionCallName {
+				answer = &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{{FunctionResponse: &genai.FunctionResponse{
+					ID: p.FunctionCall.ID, Name: p.FunctionCall.Name, Response: map[string]any{"confirmed": true}}}}}
+			}
+		}
+	}
+	_, errs = r.run(t.Context(), by, answer)
+	must(t, errors.Join(errs...))
+	_, errs = r.run(t.Context(), by, answer)
+	wantError(t, "the second answer", errors.Join(errs...), ErrAnswered)
+	e := event("")
+	e.Content = answer
+	wantError(t, "the third answer", r.Append(t.Context(), r.id.app, r.id.user, r.id.name, e), ErrAnswered)
+	if ran != 1 {
+		t.Errorf("the tool ran %d times", ran)
+	}
+}
+
+// Each of the conditions counts.
+func TestConfirmation_conditions(t *testing.T) {
+	of := func(author string, p *genai.Part) *session.Event {
+		return &session.Event{Author: author, LLMResponse: model.LLMResponse{Content: &genai.Content{Parts: []*genai.Part{{Text: "x"}, p}}}}
+	}
+	response := func(author, id, name string) *session.Event {
+		return of(author, &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: id, Name: name}})
+	}
+	call := of("agent", &genai.Part{FunctionCall: &genai.FunctionCall{ID: "c", Name: toolconfirmation.FunctionCallName,
+		Args: map[string]any{"originalFunctionCall": map[string]any{"id": "w", "name": "look"}}}})
+	answer := response("user", "c", toolconfirmation.FunctionCallName)
+	result := response("agent", "w", "look")
+	for name, c := range map[string]struct {
+		history events
+		want    bool
+	}{
+		"the tool has run":             {events{result, call, answer, result}, true},
+		"the first response":           {events{result, call}, false},
+		"no response after the answer": {events{result, call, answer}, false},
+		"a response before the answer": {events{call, result, answer}, false},
+		"a response to another call":   {events{call, answer, response("agent", "v", "look")}, false},
+		"an answer to another":         {events{call, response("user", "d", toolconfirmation.FunctionCallName), result}, false},
+		"not of the user":              {events{call, response("agent", "c", toolconfirmation.FunctionCallName), result}, false},
+		"the call is not in the list":  {events{answer, result}, false},
+	} {
+		if got := answered(c.history, answer); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+		if answered(c.history, response("user", "c", "look")) || answered(c.history, response("agent", "c", toolconfirmation.FunctionCallName)) {
+			t.Errorf("%s: another event counts as an answer", name)
+		}
+	}
+}
+
+// rest is adkrest under LockREST.
+func (r *rig) rest(t *testing.T, m fakeModel, tools ...tool.Tool) http.Handler {
+	t.Helper()
+	server, err := adkrest.NewServer(adkrest.ServerConfig{SessionService: r.Service, AgentLoader: agent.NewSingleLoader(agentOf(t, m, tools...)),
+		SSEWriteTimeout: time.Minute})
+	must(t, err)
+	return r.LockREST(server)
+}
+
+func (r *rig) body(text string) string {
+	return fmt.Sprintf(`{"appName":%q,"userId":%q,"sessionId":%q,"newMessage":{"role":"user","parts":[{"text":%q}]}}`, r.id.app, r.id.user, r.id.name, text)
+}
+
+func (r *rig) post(t *testing.T, h http.Handler, path, body string) (code int, text string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body)))
+	return w.Code, w.Body.String()
+}
+
+// Two instances answer questions of one session at once. Each model call sees all that was answered before.
+func TestLockREST_twoInstances(t *testing.T) {
+	r := newRig(t)
+	r.id.app = "agent"
+	r.create(t)
+	counts := func(_ context.Context, req *model.LLMRequest) *genai.Content {
+		return says(fmt.Sprint(len(req.Contents)))
+	}
+	instances := []http.Handler{r.rest(t, counts), func() http.Handler { o := newRig(t); return o.rest(t, counts) }()}
+	const runs = 5
+	var all sync.WaitGroup
+	for _, h := range instances {
+		all.Go(func() {
+			for i := range runs {
+				path := []string{"/run", "/run_sse"}[i%2]
+				server := httptest.NewServer(h)
+				resp, err := http.Post(server.URL+path, "application/json", strings.NewReader(r.body("q")))
+				if err != nil {
+					t.Error(err)
+				} else {
+					text, _ := io.ReadAll(resp.Body)
+					_ = resp.Body.Close()
+					if resp.StatusCode != http.StatusOK || strings.Contains(string(text), "error") {
+						t.Errorf("%s: %d %s", path, resp.StatusCode, text)
+					}
+				}
+				server.Close()
+			}
+		})
+	}
+	all.Wait()
+	var want []string
+	for i := range 2 * runs {
+		want = append(want, "q", fmt.Sprint(2*i+1))
+	}
+	r.wantHistory(t, want...)
+}
+
+// LockREST takes the session that adkrest takes.
+func TestLockREST_sameSession(t *testing.T) {
+	r := newRig(t)
+	whole := id{"agent", "u", "s"}
+	var in id
+	h := r.LockREST(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		in = id{}
+		for _, name := range []string{"s", "t"} {
+			of := id{"agent", "u", name}
+			if _, ok := r.locker.FromContext(req.Context(), of.key()); ok {
+				in = of
+			}
+		}
+		body, err := io.ReadAll(req.Body)
+		must(t, err)
+		_, _ = w.Write(body)
+	}))
+	const plain = `{"appName":"agent","userId":"u","sessionId":"s"}`
+	for name, c := range map[string]struct {
+		path, body string
+		want       id
+	}{
+		"plain":          {"/run", plain, whole},
+		"below a prefix": {"/api/run_sse", plain, whole},
+		"another case":   {"/run", `{"APPNAME":"agent","userid":"u","SessionID":"s"}`, whole},
+		"a doubled name": {"/run", `{"appName":"agent","userId":"u","sessionId":"t","sessionId":"s"}`, whole},
+		"a second value": {"/run", plain + `{"sessionId":"t"}`, whole},
+		"a long message": {"/run", `{"newMessage":"` + strings.Repeat("x", 1<<20) + `","appName":"agent","userId":"u","sessionId":"s"}`, whole},
+		"no session":     {"/apps/agent/users/u/sessions/run", `{"state":{}}`, id{}},
+		"no JSON":        {"/run", `{"appName":"agent","userId":"u","sessionId":"s"`, id{}},
+		"an empty ID":    {"/run", `{"appName":"agent","userId":"u"}`, id{}},
+		"another path":   {"/running", plain, id{}},
+		"no body":        {"/run", "", id{}},
+	} {
+		code, text := r.post(t, h, c.path, c.body)
+		if in != c.want || text != c.body || code != http.StatusOK {
+			t.Errorf("%s: %d, the lock is that of %v, want %v, %d of %d bytes arrive", name, code, in, c.want, len(text), len(c.body))
+		}
+	}
+}
+
+// A busy session is a 503, sooner than the server ends the request.
+func TestLockREST_busy(t *testing.T) {
+	for _, wait := range []time.Duration{0, -1} {
+		r := newRig(t, Options{Wait: wait})
+		server := httptest.NewUnstartedServer(r.LockREST(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("served") })))
+		server.Config.WriteTimeout = 600 * time.Millisecond
+		server.Start()
+		r.under(t, func(context.Context) {
+			resp, err := http.Post(server.URL+"/run", "application/json", strings.NewReader(r.body("q")))
+			must(t, err)
+			_ = resp.Body.Close()
+			if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "1" {
+				t.Errorf("%d %v", resp.StatusCode, resp.Header)
+			}
+		})
+		server.Close()
+	}
+}
