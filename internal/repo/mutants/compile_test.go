@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,11 +34,11 @@ func TestMutants_compile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	packages, exports := list(t)
 	fset, others := token.NewFileSet(), make(map[string]*ast.File)
-	compiled := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
-		return os.Open(exports[path])
-	})
+	spaces := []workspace{
+		list(t, fset, "contract.work", "./...", "./lockedmemory/belugamemory/..."),
+		list(t, fset, "adk.work", "./adksession"),
+	}
 	for _, m := range mutants {
 		if ext := filepath.Ext(m.file); ext != ".lua" && ext != ".go" || strings.HasSuffix(m.file, "_test.go") {
 			continue
@@ -57,10 +58,11 @@ func TestMutants_compile(t *testing.T) {
 			}
 			continue
 		}
-		p := packages[filepath.Dir(name)]
-		if p == nil {
+		in := slices.IndexFunc(spaces, func(w workspace) bool { return w.packages[filepath.Dir(name)] != nil })
+		if in < 0 {
 			t.Fatalf("%s: list does not have the package of %s", m.from, m.file)
 		}
+		p := spaces[in].packages[filepath.Dir(name)]
 		files := []*ast.File{parseGo(t, fset, name, changed)}
 		for _, other := range p.GoFiles {
 			other = filepath.Join(p.Dir, other)
@@ -72,7 +74,7 @@ func TestMutants_compile(t *testing.T) {
 			}
 			files = append(files, others[other])
 		}
-		config := types.Config{Importer: compiled, Error: func(err error) {
+		config := types.Config{Importer: spaces[in].compiled, Error: func(err error) {
 			// The other files lack bodies, so they import what they do not use.
 			if wrong := (types.Error{}); errors.As(err, &wrong) && fset.Position(wrong.Pos).Filename == name {
 				t.Errorf("%s: %s does not compile: %s", m.from, m.name, wrong.Msg)
@@ -82,20 +84,26 @@ func TestMutants_compile(t *testing.T) {
 	}
 }
 
-// list returns the packages of this module and of those below it that have mutants by their
-// directories, and the compiled declarations of all that they import.
-func list(t *testing.T) (packages map[string]*listed, exports map[string]string) {
+// workspace has the packages of this module and of those below it that have mutants by their directories, and the
+// compiled declarations of all that they import.
+type workspace struct {
+	packages map[string]*listed
+	compiled types.Importer
+}
+
+// list returns the packages that a workspace builds.
+func list(t *testing.T, fset *token.FileSet, work string, patterns ...string) workspace {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=Dir,ImportPath,Export,GoFiles",
-		"./...", "./lockedmemory/belugamemory/...")
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-export", "-deps", "-json=Dir,ImportPath,Export,GoFiles"},
+		patterns...)...)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "GOWORK="+absolute(t, "contract.work"))
+	cmd.Env = append(os.Environ(), "GOWORK="+absolute(t, work))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	packages, exports = make(map[string]*listed), make(map[string]string)
+	packages, exports := make(map[string]*listed), make(map[string]string)
 	for d := json.NewDecoder(strings.NewReader(string(out))); d.More(); {
 		p := new(listed)
 		if err := d.Decode(p); err != nil {
@@ -103,7 +111,9 @@ func list(t *testing.T) (packages map[string]*listed, exports map[string]string)
 		}
 		packages[p.Dir], exports[p.ImportPath] = p, p.Export
 	}
-	return packages, exports
+	return workspace{packages, importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(exports[path])
+	})}
 }
 
 func absolute(t *testing.T, name string) string {

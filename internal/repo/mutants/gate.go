@@ -140,13 +140,24 @@ func (g *gate) test(ctx context.Context, limit time.Duration, flags []string, te
 	return out, nil
 }
 
-// workspace is what GOWORK has to be for the tests of a package: that of a module below the root is
-// tested in contract.work, as make test does, and one of the root without any.
+// workspace is what GOWORK has to be for the tests of a package: that of a module below the root is tested in the
+// workspace that uses the module, and one of the root without any.
 func (g *gate) workspace(pkg string) (string, error) {
 	for dir := path.Clean(pkg); dir != "."; dir = path.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(g.root, filepath.FromSlash(dir), "go.mod")); err == nil {
-			return filepath.Abs(filepath.Join(g.root, "contract.work"))
+		if _, err := os.Stat(filepath.Join(g.root, filepath.FromSlash(dir), "go.mod")); err != nil {
+			continue
 		}
+		works, err := filepath.Glob(filepath.Join(g.root, "*.work"))
+		for _, work := range works {
+			text, err := os.ReadFile(work)
+			if err != nil {
+				return "", err
+			}
+			if strings.Contains(string(text), "\t./"+dir+"\n") {
+				return filepath.Abs(work)
+			}
+		}
+		return "", cmp.Or(err, fmt.Errorf("no workspace uses the module %s", dir))
 	}
 	return "off", nil
 }

@@ -21,7 +21,7 @@
 // several of both. Optional are "with", flags of go test such as -race, and "hangs: counts", for a
 // guard whose absence shows by a test that does not end.
 //
-// The tests of a module below this one are built in the workspace contract.work, others without one.
+// The tests of a module below this one are built in the workspace that uses it, others without one.
 //
 // What follows is a change as diff -u has them, without line numbers: lines with a space before
 // them are context, those with a minus go, those with a plus come. The lines that are there have to
