@@ -1,6 +1,7 @@
 # The modules that can be built everywhere, one per line, the root first.
 MODULES := \
 	. \
+	adksession \
 	bench \
 	examples/agent/browsertest \
 	docs/dashboards/check \

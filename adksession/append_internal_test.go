@@ -22,8 +22,15 @@ import (
 
 func TestSuite(t *testing.T) {
 	options := sessiontestsuite.SuiteOptions{SupportsUserProvidedSessionID: true}
-	t.Run("redis", func(t *testing.T) {
-		sessiontestsuite.RunServiceTests(t, options, func(t *testing.T) session.Service { return newRig(t).Service })
+	t.Run("redis", func(t *testing.T) { // by a user with the documented rights
+		server := servers.StartRedis(t)
+		ours, locks := servers.DocumentedRights(t, "doc.go"), servers.DocumentedRights(t, "../distlock/redislock/doc.go")
+		servers.SetUser(t, server, "user", []string{"TestSuite*"}, slices.Concat(ours.Needed, locks.Needed, locks.Notified)...)
+		as := redis.UniversalOptions{Addrs: server.Addrs(), Username: "user", Password: servers.UserPassword}
+		sessiontestsuite.RunServiceTests(t, options, func(t *testing.T) session.Service { return newRig(t, as).Service })
+		if refused := servers.RefusedToUsers(t, server); refused != "" {
+			t.Errorf("the server has refused %s", refused)
+		}
 	})
 	t.Run("cluster", func(t *testing.T) {
 		nodes := redis.UniversalOptions{Addrs: servers.StartCluster(t).Addrs()}

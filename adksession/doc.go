@@ -1,9 +1,24 @@
-// Package adksession keeps the sessions of ADK for Go in Redis or PostgreSQL, under the lock of a session:
+// Package adksession keeps the sessions of ADK for Go in Redis, under the lock of each session:
 //
 //	svc, err := adksession.NewRedis(client, locker, nil)
 //	r, err := svc.NewRunner(runner.Config{AppName: "app", Agent: root})
 //	for event, err := range r.Run(ctx, user, session, message, agent.RunConfig{}) { … }
 //
 // A run holds the lock of its session, so its events stand together. A session refuses events of a handle that
-// has missed one, and of a lease that a later one has replaced.
+// has missed one, and of a lease that a later one has replaced. A stored event and its changes of all states are one
+// step. Of two writers of one key, the last acknowledged one wins.
+//
+// Behind adkrest, wrap the handler in [Service.LockREST]. RunLive, the console and triggers take no lock: their appends
+// are checked alone.
+//
+// # Rights
+//
+// An ACL user needs ~<namespace>:* of the Service, and +evalsha +eval +time +exists +hmget +hgetall +hset +llen
+// +lrange +rpush +rpop +unlink +pexpireat +persist +zadd +zrem +zrangebylex +zrangebyscore; with one client for both, also
+// what package redislock lists for the lock.
+//
+// # Limits
+//
+// Set maxmemory-policy to noeviction. A failover may lose the last events, and may undo a Delete. In a Cluster, an app is
+// one slot. While that slot moves, calls fail with distlock.ErrUnavailable after 5 seconds.
 package adksession

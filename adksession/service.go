@@ -37,7 +37,7 @@ type Options struct {
 	MaxEvent int
 }
 
-// Service is a session.Service of ADK on Redis or PostgreSQL. It is safe for concurrent use. Make one for each
+// Service is a session.Service of ADK. It is safe for concurrent use. Make one for each
 // store: the handles of another one are refused.
 //
 // The text of an error names no ID, token or address. The cause, for errors.As, does.
@@ -60,7 +60,7 @@ func newService(locker *distlock.Locker, opts *Options, open func(keep storedriv
 	case err != nil:
 		return nil, err
 	case !fencing.Driver(locker).Capabilities().AcrossProcesses || s.opts.MaxEvent < 0:
-		return nil, fmt.Errorf("%w: MaxEvent is negative, or the Locker is of one process, but the sessions are not: use redislock.New or pglock.New",
+		return nil, fmt.Errorf("%w: MaxEvent is negative, or the Locker is of one process, but the sessions are not: make it with redislock.New or pglock.New",
 			distlock.ErrInvalidOption)
 	}
 	s.store, err = open(keep)

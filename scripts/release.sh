@@ -4,7 +4,9 @@
 set -eu
 version=${1:?usage: scripts/release.sh vX.Y.Z}
 root=github.com/belugalock/belugalock
-nested=lockedmemory/belugamemory
+nested="lockedmemory/belugamemory adksession"
+tags=$version
+for module in $nested; do tags="$tags $module/$version"; done
 
 if [ -n "$(git status --porcelain)" ]; then
 	echo "The work tree has changes. Commit them first." >&2
@@ -14,7 +16,7 @@ if ! grep -q "^## \[${version#v}\]" CHANGELOG.md; then
 	echo "CHANGELOG.md has no heading \"## [${version#v}]\". Give the entries of this release that heading." >&2
 	exit 1
 fi
-for tag in "$version" "$nested/$version"; do
+for tag in $tags; do
 	if git rev-parse --quiet --verify "refs/tags/$tag" >/dev/null; then
 		echo "The tag $tag exists. Choose the next version." >&2
 		exit 1
@@ -24,10 +26,9 @@ done
 for module in $nested examples/beluga; do
 	(cd "$module" && go mod edit -require="$root@$version")
 done
-(cd examples/beluga && go mod edit -require="$root/$nested@$version")
+(cd examples/beluga && go mod edit -require="$root/lockedmemory/belugamemory@$version")
 sed -i.before "s/^## \[${version#v}\] - not released yet/## [${version#v}] - $(date -u +%Y-%m-%d)/" CHANGELOG.md
 rm CHANGELOG.md.before
 git commit -qam "Release $version"
-git tag "$version"
-git tag "$nested/$version"
-echo "git push origin HEAD $version $nested/$version"
+for tag in $tags; do git tag "$tag"; done
+echo "git push origin HEAD $tags"

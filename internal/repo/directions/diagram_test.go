@@ -33,8 +33,9 @@ func TestDiagram_isTheImportGraph(t *testing.T) {
 			imports[name] = own(p.Imports)
 		}
 	}
-	for _, below := range []string{"", "/belugarunner", "/internal/codes", "/internal/packed", "/internal/services"} {
-		name := "lockedmemory/belugamemory" + below
+	const memory = "lockedmemory/belugamemory"
+	for _, name := range []string{memory, memory + "/belugarunner", memory + "/internal/codes", memory + "/internal/packed",
+		memory + "/internal/services", "adksession"} {
 		beluga, err := build.ImportDir("../../../"+name, 0)
 		if err != nil {
 			t.Fatal(err)

@@ -41,7 +41,7 @@ var ofStandardLibrary = regexp.MustCompile(`^(Error|Unwrap|Is|String|Compare)$`)
 // its package use the name.
 func TestGodoc_commentsAndExamples(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"distlock", "lockedmemory", "tracing"} {
+	for _, dir := range []string{"adksession", "distlock", "lockedmemory", "tracing"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
 			switch {
 			case err != nil || !entry.IsDir():

@@ -16,7 +16,7 @@ func TestRights_asInThePackages(t *testing.T) {
 		return servers.DocumentedRights(t, filepath.Join(root, dir, "doc.go"))
 	}
 	lock, quorum := documented("distlock/redislock"), documented("distlock/redlock")
-	store := documented("lockedmemory/sessionstore/redisstore")
+	store, adk := documented("lockedmemory/sessionstore/redisstore"), documented("adksession")
 	for _, c := range []struct {
 		heading   string
 		namespace string
@@ -25,6 +25,7 @@ func TestRights_asInThePackages(t *testing.T) {
 		{"## Rights for locks", "distlock", slices.Concat(lock.Needed, lock.Notified)},
 		{"## Rights on a quorum", "distlock", slices.Concat(quorum.Needed, quorum.Notified)},
 		{"## Rights for sessions", "session", store.Needed},
+		{"## Rights for sessions of ADK", "adk", adk.Needed},
 		{"## Rights in a Cluster", "", lock.Cluster},
 		{"## Rights in a Cluster", "", store.Cluster},
 	} {

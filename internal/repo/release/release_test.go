@@ -19,6 +19,7 @@ import (
 const (
 	module = "github.com/belugalock/belugalock"
 	nested = module + "/lockedmemory/belugamemory"
+	adk    = module + "/adksession"
 )
 
 // The rehearsal takes the last commit: git has no tag of a changed work tree.
@@ -36,7 +37,7 @@ func TestRelease_consumersBuildFromTheTags(t *testing.T) {
 	t.Setenv("GOPROXY", "file://"+released+","+proxies)
 	t.Setenv("GONOSUMDB", module+","+module+"/*")
 
-	for _, path := range []string{module, nested} {
+	for _, path := range []string{module, nested, adk} {
 		checkFiles(t, filepath.Join(released, path, "@v", version+".zip"), path+"@"+version+"/")
 	}
 	// Inside the repository the nested modules take the root beside them, as before the release.
@@ -72,6 +73,9 @@ func TestRelease_consumersBuildFromTheTags(t *testing.T) {
 			}
 		})
 	}
+	t.Run("adksession", func(t *testing.T) {
+		consume(t, dir, "adksession", adk+"@"+version, "package main\nimport _ \""+adk+"\"\nfunc main() {}\n")
+	})
 	t.Run("lockctl", func(t *testing.T) {
 		bin := t.TempDir()
 		t.Setenv("GOBIN", bin)
@@ -96,7 +100,7 @@ func TestRelease_consumersBuildFromTheTags(t *testing.T) {
 func TestRelease_existingTag_noCommit(t *testing.T) {
 	clone, version := cloned(t, t.TempDir())
 	before := run(t, clone, "git", "rev-parse", "HEAD")
-	for _, tag := range []string{version, "lockedmemory/belugamemory/" + version} {
+	for _, tag := range []string{version, "lockedmemory/belugamemory/" + version, "adksession/" + version} {
 		run(t, clone, "git", "tag", tag)
 		cmd := exec.Command("scripts/release.sh", version)
 		cmd.Dir = clone
@@ -159,7 +163,7 @@ func TestRelease_readmeGetsTheNewestCommit(t *testing.T) {
 func download(t *testing.T, dir, clone, version string) string {
 	t.Helper()
 	cache := filepath.Join(dir, "released")
-	for _, path := range []string{module, nested} {
+	for _, path := range []string{module, nested, adk} {
 		cmd := exec.Command("go", "mod", "download", path+"@"+version)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "GOMODCACHE="+cache, "GOPRIVATE="+module, "GOPROXY=off", "GIT_CONFIG_COUNT=1",

@@ -1,0 +1,86 @@
+package adksession_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/runner"
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
+
+	"github.com/belugalock/belugalock/adksession"
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/redislock"
+)
+
+var (
+	root    agent.Agent  // of the application
+	adkrest http.Handler // of adkrest.NewServer, with the Service
+)
+
+func Example() {
+	ctx := context.Background()
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	locker, err := redislock.New(client, nil)
+	if err != nil {
+		panic(err)
+	}
+	svc, err := adksession.NewRedis(client, locker, nil)
+	if err != nil {
+		panic(err)
+	}
+	r, err := svc.NewRunner(runner.Config{AppName: "shop", Agent: root, AutoCreateSession: true})
+	if err != nil {
+		panic(err)
+	}
+	for event, err := range r.Run(ctx, "ada", "order-7", genai.NewContentFromText("Where is it?", genai.RoleUser), agent.RunConfig{}) {
+		if errors.Is(err, distlock.ErrNotAcquired) {
+			fmt.Println("another run answers: retry later")
+			return
+		}
+		fmt.Println(event, err)
+	}
+}
+
+func ExampleService_LockREST() {
+	var svc *adksession.Service
+	http.Handle("/api/", http.StripPrefix("/api", svc.LockREST(adkrest)))
+}
+
+// A webhook adds an event. It waits for a run of the session.
+func ExampleService_Append() {
+	var svc *adksession.Service
+	ctx := context.Background()
+	event := session.NewEvent(ctx, "webhook-11")
+	event.Author = "carrier"
+	event.Actions.StateDelta["delivered"] = true
+	if err := svc.Append(ctx, "shop", "ada", "order-7", event); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// ADK calls these methods. Applications may, too.
+func ExampleService_AppendEvent() {
+	var svc *adksession.Service
+	ctx := context.Background()
+	created, err := svc.Create(ctx, &session.CreateRequest{AppName: "shop", UserID: "ada", SessionID: "order-8"})
+	if errors.Is(err, adksession.ErrExists) {
+		var found *session.GetResponse
+		found, err = svc.Get(ctx, &session.GetRequest{AppName: "shop", UserID: "ada", SessionID: "order-8"})
+		created = (*session.CreateResponse)(found)
+	}
+	if err == nil {
+		err = svc.AppendEvent(ctx, created.Session, session.NewEvent(ctx, "note"))
+	}
+	if errors.Is(err, adksession.ErrStale) {
+		fmt.Println("another append came: get the session again")
+	}
+	list, err := svc.List(ctx, &session.ListRequest{AppName: "shop", UserID: "ada"})
+	fmt.Println(list, err)
+	err = svc.Delete(ctx, &session.DeleteRequest{AppName: "shop", UserID: "ada", SessionID: "order-8"})
+	fmt.Println(err)
+}
