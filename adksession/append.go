@@ -111,12 +111,10 @@ func (s *Service) AppendEvent(ctx context.Context, to session.Session, e *sessio
 	case h.fail(nil) != nil:
 		return h.fail(nil)
 	}
-	kept, text, values, err := encode(e)
+	kept, text, values, err := s.encode(e)
 	switch {
 	case err != nil:
 		return public(err)
-	case len(text) > s.opts.MaxEvent:
-		return public(ErrTooLarge)
 	case answered(h.Events().(events), e):
 		return public(ErrAnswered)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/adk/v2/session"
@@ -223,8 +224,10 @@ func TestAppend_waitsForRun(t *testing.T) {
 	h := r.create(t)
 	r.under(t, func(ctx context.Context) {
 		in := r.must(t, ctx)
+		outside, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
 		var busy *distlock.BusyError
-		if err := r.AppendEvent(t.Context(), h, event("other")); !errors.As(err, &busy) {
+		if err := r.AppendEvent(outside, h, event("other")); !errors.As(err, &busy) || outside.Err() != nil {
 			t.Errorf("the append outside of the run: %v", err)
 		}
 		must(t, r.AppendEvent(ctx, in, event("1")))

@@ -19,23 +19,25 @@ import (
 func codecError(err error) error { return fmt.Errorf("%w: %w", ErrCodec, err) }
 
 // encode returns the event without keys of temp:, its JSON, and its state. The event stays as it is.
-func encode(e *session.Event) (kept *session.Event, text []byte, values []delta, err error) {
+func (s *Service) encode(e *session.Event) (kept *session.Event, text []byte, values []delta, err error) {
 	kept = new(*e)
 	kept.Actions.StateDelta = maps.Clone(e.Actions.StateDelta)
 	maps.DeleteFunc(kept.Actions.StateDelta, func(key string, _ any) bool { return strings.HasPrefix(key, session.KeyPrefixTemp) })
-	if values, err = encodeState(e.Actions.StateDelta); err == nil {
-		text, err = json.Marshal(kept)
+	if text, err = json.Marshal(kept); err != nil {
+		return nil, nil, nil, codecError(err)
 	}
-	if err != nil {
-		err = codecError(err)
+	if len(text) > s.opts.MaxEvent {
+		return nil, nil, nil, ErrTooLarge
 	}
+	values, err = s.encodeState(e.Actions.StateDelta)
 	return kept, text, values, err
 }
 
 var prefixes = map[string]string{ofApp: session.KeyPrefixApp, ofUser: session.KeyPrefixUser, ofSession: ""}
 
 // encodeState leaves out the keys of temp:.
-func encodeState(of map[string]any) (values []delta, err error) {
+func (s *Service) encodeState(of map[string]any) (values []delta, err error) {
+	size := 0
 	for key, value := range of {
 		d := delta{scope: ofSession}
 		for scope, prefix := range prefixes {
@@ -47,6 +49,9 @@ func encodeState(of map[string]any) (values []delta, err error) {
 		text, err := json.Marshal(value)
 		if err != nil || !storable(key) {
 			return nil, codecError(cmp.Or(err, errors.New("the key of a state is not UTF-8, or has U+0000")))
+		}
+		if size += len(key) + len(text); size > s.opts.MaxEvent {
+			return nil, ErrTooLarge
 		}
 		if d.value = string(text); !strings.HasPrefix(key, session.KeyPrefixTemp) {
 			values = append(values, d)

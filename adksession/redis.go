@@ -102,25 +102,12 @@ func (r *redisStore) parse(cmd *redis.Cmd) (a reply, err error) {
 	a.outcome, a.mark = outcome(rest.Number()), rest.Number()
 	if a.updated = time.UnixMicro(a.mark); len(rest.Parts) > 0 {
 		a.born, a.op, a.n = rest.Text(), rest.Text(), rest.Number()
-		values, records := texts(rest), texts(rest)
-		for ; len(values) > 2; values = values[3:] {
+		for values := rest.Texts(); len(values) > 2; values = values[3:] {
 			a.state = append(a.state, delta{values[0], values[1], values[2]})
 		}
-		a.records = records
+		a.records = rest.Texts()
 	}
 	return a, rest.End()
-}
-
-// texts reads a list.
-func texts(rest *redisconn.Reply) (list []string) {
-	parts := redisconn.Reply{Parts: rest.List(), Unknown: errReply}
-	for len(parts.Parts) > 0 && parts.Err == nil {
-		list = append(list, parts.Text())
-	}
-	if parts.Err != nil {
-		rest.Err = parts.Err
-	}
-	return list
 }
 
 // listed is how many sessions a page of list has.
@@ -134,7 +121,7 @@ func (r *redisStore) list(ctx context.Context, q request) (all reply, err error)
 	for more := true; more; {
 		names := redis.NewStringSliceCmd(ctx, "zrangebylex", index, from, to, "limit", 0, listed)
 		if err := r.redis.Do(ctx, index, names); err != nil {
-			return all, r.explain(err)
+			return reply{}, r.explain(err)
 		}
 		n := len(names.Val())
 		ids, keys, args := make([]id, n), make([][]string, n), make([][]any, n)
@@ -143,13 +130,13 @@ func (r *redisStore) list(ctx context.Context, q request) (all reply, err error)
 			ids[i].app = q.app
 			ids[i].user, _ = url.QueryUnescape(user) // as member has escaped them
 			ids[i].name, _ = url.QueryUnescape(name)
-			keys[i], args[i] = r.call(request{id: ids[i]}, "", 0, -1, 0, pageBytes)
+			keys[i], args[i] = r.call(request{id: ids[i]}, "", 0, 0, 0, pageBytes)
 			from = "(" + member
 		}
 		for i, cmd := range getScript.Each(ctx, r.redis, keys, args) {
 			a, err := r.parse(cmd)
 			if err != nil {
-				return all, err
+				return reply{}, err
 			}
 			if a.id = ids[i]; a.outcome == done { // else expired, or deleted since
 				all.found = append(all.found, a)

@@ -91,12 +91,10 @@ func (r *Runner) Run(ctx context.Context, userID, sessionID string, msg *genai.C
 	}
 }
 
-// withCause joins the end of a lease to an error of its run.
+// withCause joins the end of ctx to the error of a run: the loss of the lease, or an interruption.
 func withCause(ctx context.Context, err error) error {
-	for _, end := range []error{distlock.ErrLost, distlock.ErrInterrupted} {
-		if err != nil && errors.Is(context.Cause(ctx), end) && !errors.Is(err, end) {
-			return fmt.Errorf("%w: %w", end, err)
-		}
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"time"
@@ -95,14 +96,7 @@ func (i id) key() string {
 // ⚑ After a lost answer, Create is not repeated: a late copy would revive a session that was deleted since.
 func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
 	of := id{req.AppName, req.UserID, cmp.Or(req.SessionID, platform.NewUUID(ctx))}
-	values, err := encodeState(req.State)
-	size := 0
-	for _, d := range values {
-		size += len(d.key) + len(d.value)
-	}
-	if size > s.opts.MaxEvent {
-		err = ErrTooLarge
-	}
+	values, err := s.encodeState(req.State)
 	if err != nil {
 		return nil, public(err)
 	}
@@ -157,22 +151,21 @@ func (s *Service) open(ctx context.Context, of id, read func(context.Context, *d
 //
 // A failed read is repeated for 5 seconds: ⚑ ADK creates a session after any error.
 func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
-	of, after, recent := id{req.AppName, req.UserID, req.SessionID}, req.After, max(0, req.NumRecentEvents)
+	of, recent, reads := id{req.AppName, req.UserID, req.SessionID}, math.MaxInt32, math.MaxInt32
+	if req.NumRecentEvents > 0 {
+		recent = req.NumRecentEvents
+	}
+	if req.After.IsZero() { // else the last of the later ones are not known yet
+		reads = recent
+	}
 	h, err := s.open(ctx, of, func(ctx context.Context, lease *distlock.Lease) (reply, error) {
-		if !after.IsZero() {
-			return s.read(ctx, of, lease, 0)
-		}
-		return s.read(ctx, of, lease, int64(recent))
+		return s.read(ctx, of, lease, int64(reads))
 	})
 	if err != nil {
 		return nil, err
 	}
-	if !after.IsZero() {
-		h.events = slices.DeleteFunc(h.events, func(e *session.Event) bool { return e.Timestamp.Before(after) })
-		if recent > 0 {
-			h.events = h.events[max(0, len(h.events)-recent):]
-		}
-	}
+	h.events = slices.DeleteFunc(h.events, func(e *session.Event) bool { return e.Timestamp.Before(req.After) })
+	h.events = h.events[max(0, len(h.events)-recent):]
 	return &session.GetResponse{Session: h}, nil
 }
 
@@ -183,11 +176,7 @@ func (s *Service) read(ctx context.Context, of id, lease *distlock.Lease, recent
 		if err != nil {
 			return r, err
 		}
-		at := max(0, r.n-recent)
-		if recent == 0 {
-			at = 0
-		}
-		for at += int64(len(r.records)); at < r.n && err == nil; {
+		for at := max(0, r.n-recent) + int64(len(r.records)); at < r.n && err == nil; {
 			var more reply
 			more, err = s.ask(ctx, nil, request{operation: opGet, id: of, born: r.born, from: at, upto: r.n})
 			r.records = append(r.records, more.records...)
@@ -206,14 +195,14 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 		return nil, err
 	}
 	r, err := s.ask(ctx, nil, request{operation: opList, id: id{app: req.AppName, user: req.UserID}})
+	if err != nil {
+		return nil, public(err)
+	}
 	list := &session.ListResponse{Sessions: make([]session.Session, len(r.found))}
 	for i, one := range r.found {
 		if list.Sessions[i], err = s.newHandle(one.id, one); err != nil {
-			break
+			return nil, public(err)
 		}
-	}
-	if err != nil {
-		return nil, public(err)
 	}
 	slices.SortFunc(list.Sessions, func(a, b session.Session) int { // ⚑ the stores have orders of their own
 		return cmp.Or(cmp.Compare(a.UserID(), b.UserID()), cmp.Compare(a.ID(), b.ID()))

@@ -128,7 +128,15 @@ func TestGet_filtersAndPages(t *testing.T) {
 			t.Errorf("recent %d, after %d: %s in %d requests, want %s in %d", c.recent, c.after, got, n, c.want, c.roundTrip)
 		}
 	}
-	// The session is replaced between two pages.
+	// The records are evicted between two pages, and the session is replaced.
+	r.faulty.on(opGet, 1, func(_ request, do func() (reply, error)) (reply, error) {
+		a, err := do()
+		must(t, r.client.Rename(t.Context(), r.key("e:"), r.key("kept")).Err())
+		return a, err
+	})
+	_, err := r.get(t.Context())
+	wantError(t, "without the records", err, distlock.ErrRefused)
+	must(t, r.client.Rename(t.Context(), r.key("kept"), r.key("e:")).Err())
 	r.faulty.on(opGet, 1, func(_ request, do func() (reply, error)) (reply, error) {
 		a, err := do()
 		must(t, r.delete(t.Context()))
@@ -388,6 +396,22 @@ func TestGet_evicted_refused(t *testing.T) {
 	found, err := r.List(t.Context(), &session.ListRequest{AppName: r.id.app})
 	if err != nil || len(found.Sessions) != 1 {
 		t.Errorf("List: %v", err)
+	}
+}
+
+// A page of a List fails: what was found before is not all.
+func TestList_secondPageFails(t *testing.T) {
+	r := newRig(t)
+	for i := range listed + 1 {
+		r.id.name = fmt.Sprintf("%03d", i)
+		r.create(t)
+	}
+	must(t, r.client.Del(t.Context(), r.key("s:")).Err())
+	must(t, r.client.Set(t.Context(), r.key("s:"), "of another program", 0).Err())
+	found, err := r.List(t.Context(), &session.ListRequest{AppName: r.id.app})
+	wantError(t, "List", err, distlock.ErrRefused)
+	if found != nil {
+		t.Errorf("%d sessions", len(found.Sessions))
 	}
 }
 

@@ -16,8 +16,8 @@ type operation int
 
 const (
 	// opGet returns records of a session, with its header and states as of one moment. With a token it raises the mark
-	// before it reads; with 0 it writes nothing. With upto, the outcome is missing if the session has fewer records, and the
-	// reply has the records alone.
+	// before it reads; with 0 it writes nothing. With upto, the outcome is missing if the session has fewer records. A reply has
+	// at least one of the records.
 	opGet operation = iota
 	// opList returns all sessions of an app, or of one user if that is not empty, without records, in any order.
 	opList
@@ -51,9 +51,9 @@ type request struct {
 	event    []byte  // of opAppend: JSON, see record
 	state    []delta // of opAppend and opCreate, in order of scope and key
 
-	from   int64 // of opGet: the number of the first record, from 0
-	recent int64 // of opGet: only the last records, so many; 0: all
-	upto   int64 // of opGet: the number after the last record; 0: up to the end
+	recent int64 // of opGet without upto: how many of the last records to read; above 0
+	from   int64 // of opGet with upto: the number of the first record, from 0
+	upto   int64 // of opGet: the number after the last record
 }
 
 // delta is a value of a state.

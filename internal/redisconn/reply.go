@@ -27,6 +27,18 @@ func (r *Reply) Integer() int64 { return next[int64](r) }
 // List reads a list.
 func (r *Reply) List() []any { return next[[]any](r) }
 
+// Texts reads a list of texts.
+func (r *Reply) Texts() (texts []string) {
+	for _, part := range r.List() {
+		text, ok := part.(string)
+		if !ok {
+			r.Err = r.Unknown
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
 // Number reads a number of at least 0.
 func (r *Reply) Number() int64 {
 	n := r.Integer()
