@@ -21,8 +21,8 @@ import (
 const (
 	// repeatFor is how long a request is repeated.
 	repeatFor = 5 * time.Second
-	// ownWait is how long an append without a lease waits for its own. ⚑ A run that waits for its model holds its lease:
-	// an append that came between would end the run.
+	// ownWait is how long an append without a lease waits for its own. ⚑ A run that waits for its model
+	// holds its lease: an append that came between would end the run.
 	ownWait = time.Second
 	// raises bounds the requests with a raised token.
 	raises = 5
@@ -33,7 +33,8 @@ func (s *Service) leased(lease *distlock.Lease) *leased {
 	return fencing.Attach(lease, s, func() any { return new(leased) }).(*leased)
 }
 
-// step runs write as one step under the lease of a session: that of ctx, or one for this call, for which it waits.
+// step runs write as one step under the lease of a session: that of ctx, or one for this call, for which
+// it waits.
 func (s *Service) step(ctx context.Context, of id, wait time.Duration, write func(context.Context, *distlock.Lease) error) error {
 	began, wrote := false, error(nil)
 	err := s.locker.Do(ctx, of.key(), func(ctx context.Context) error {
@@ -52,9 +53,9 @@ func (s *Service) step(ctx context.Context, of id, wait time.Duration, write fun
 // refusals are the errors of outcomes.
 var refusals = []error{missing: ErrNotFound, stale: ErrStale, ahead: ErrStale, exists: ErrExists}
 
-// ask sends a request, with the token of a lease unless that is nil, and sends it again for 5 seconds. It raises a token that
-// the store finds too low, if the lock gives its owner a higher one: the store may have seen tokens from before the lock
-// service lost its data.
+// ask sends a request, with the token of a lease unless that is nil, and sends it again for 5 seconds. It
+// raises a token that the store finds too low, if the lock gives its owner a higher one: the store may
+// have seen tokens from before the lock service lost its data.
 func (s *Service) ask(ctx context.Context, lease *distlock.Lease, q request) (r reply, err error) {
 	isRefused := func(err error) bool { return errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrForeign) }
 	again := func(err error) bool { // ⚑ a late copy of a Create would revive a session, one of a Delete remove the next one
@@ -95,12 +96,13 @@ func (s *Service) ask(ctx context.Context, lease *distlock.Lease, q request) (r 
 	return r, ErrStale
 }
 
-// AppendEvent appends an event to the session of a handle, with the changes of its state, in one step. A partial event
-// is not stored. Under the lease of a run, the append belongs to the run. Else it takes the lock for itself, and waits at
-// most one second.
+// AppendEvent appends an event to the session of a handle, with the changes of its state, in one step. A
+// partial event is not stored. Under the lease of a run, the append belongs to the run. Else it takes the
+// lock for itself, and waits at most one second.
 //
-// Errors: ErrNotFound, ErrStale, ErrAnswered, ErrCodec, ErrTooLarge, and those of distlock. After an error other than
-// ErrAnswered, ErrCodec and ErrTooLarge, later appends to the handle return it, too: get the session again.
+// Errors: ErrNotFound, ErrStale, ErrAnswered, ErrCodec, ErrTooLarge, and those of distlock. After an
+// error other than ErrAnswered, ErrCodec and ErrTooLarge, later appends to the handle return it, too: get
+// the session again.
 func (s *Service) AppendEvent(ctx context.Context, to session.Session, e *session.Event) error {
 	h, _ := to.(*handle)
 	switch {
@@ -141,15 +143,17 @@ func (s *Service) AppendEvent(ctx context.Context, to session.Session, e *sessio
 	return nil
 }
 
-// Append appends an event of a second writer, such as a webhook. It waits for a run of the session, at most
-// Options.Wait, or joins the run of ctx, which sees the event in its next run. It fails as Get and AppendEvent do.
+// Append appends an event of a second writer, such as a webhook. It waits for a run of the session, at
+// most Options.Wait, or joins the run of ctx, which sees the event in its next run. It fails as Get and
+// AppendEvent do.
 func (s *Service) Append(ctx context.Context, app, user, sessionID string, e *session.Event) error {
 	of := id{app, user, sessionID}
 	if err := of.check(); err != nil || e == nil {
 		return cmp.Or(err, public(distlock.ErrInvalidOption))
 	}
 	get := &session.GetRequest{AppName: app, UserID: user, SessionID: sessionID, NumRecentEvents: 1}
-	if slices.ContainsFunc(parts(e), func(p *genai.Part) bool { return answers(e, p) }) { // another answer may be anywhere
+	// Another answer may be anywhere in the history.
+	if slices.ContainsFunc(parts(e), func(p *genai.Part) bool { return answers(e, p) }) {
 		get.NumRecentEvents = 0
 	}
 	return s.step(ctx, of, s.opts.Wait, func(ctx context.Context, _ *distlock.Lease) error {

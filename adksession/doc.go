@@ -4,12 +4,12 @@
 //	r, err := svc.NewRunner(runner.Config{AppName: "app", Agent: root})
 //	for event, err := range r.Run(ctx, user, session, message, agent.RunConfig{}) { … }
 //
-// A run holds the lock of its session, so its events stand together. A session refuses events of a handle that
-// has missed one, and of a lease that a later one has replaced. A stored event and its changes of all states are one
-// step. Of two writers of one key, the last acknowledged one wins.
+// A run holds the lock of its session, so its events stand together. A session refuses events of a handle
+// that has missed one, and of a lease that a later one has replaced. A stored event and its changes of
+// all states are one step. Of two writers of one key, the last acknowledged one wins.
 //
-// Behind adkrest, wrap the handler in [Service.LockREST]. RunLive, the console and triggers take no lock: their appends
-// are checked alone.
+// Behind adkrest, wrap the handler in [Service.LockREST]. RunLive, the console and triggers take no lock:
+// their appends are checked alone.
 //
 // # Rights
 //
@@ -19,6 +19,7 @@
 //
 // # Limits
 //
-// Set maxmemory-policy to noeviction. A failover may lose the last events, and may undo a Delete. In a Cluster, an app is
-// one slot. While that slot moves, calls fail with distlock.ErrUnavailable after 5 seconds.
+// Set maxmemory-policy to noeviction. A failover may lose the last events, and may undo a Delete. In a
+// Cluster, an app is one slot. While that slot moves, calls fail with distlock.ErrUnavailable after 5
+// seconds.
 package adksession

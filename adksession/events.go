@@ -109,8 +109,8 @@ func answers(e *session.Event, p *genai.Part) bool {
 	return e.Author == "user" && p.FunctionResponse != nil && p.FunctionResponse.Name == toolconfirmation.FunctionCallName
 }
 
-// answered reports whether an event answers a confirmation whose tool has run. ⚑ ADK runs the tool again for each
-// answer.
+// answered reports whether an event answers a confirmation whose tool has run. ⚑ ADK runs the tool again
+// for each answer.
 func answered(history events, e *session.Event) bool {
 	for _, p := range parts(e) {
 		if answers(e, p) && hasRun(history, p.FunctionResponse.ID) {
@@ -120,8 +120,8 @@ func answered(history events, e *session.Event) bool {
 	return false
 }
 
-// hasRun reports whether an answer to a confirmation is followed by a response to the wrapped call. ⚑ The response before
-// the answer says that the call needs the confirmation.
+// hasRun reports whether an answer to a confirmation is followed by a response to the wrapped call. ⚑ The
+// response before the answer says that the call needs the confirmation.
 func hasRun(history events, confirmation string) bool {
 	var wrapped string
 	var answer bool

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/adk/v2/session"
 )
 
-// position is where the next append to a session goes. ⚑ Not a number: after a failover, another event may have
-// the number of the last one.
+// position is where the next append to a session goes. ⚑ Not a number: after a failover, another event
+// may have the number of the last one.
 type position struct{ born, op string }
 
 // place is the position of the handles that share it. ⚑ A step of a lost lease may still end beside a step of
@@ -51,8 +51,8 @@ func (h *handle) LastUpdateTime() time.Time {
 	return h.updated
 }
 
-// fail keeps the first error, and returns it. ⚑ ADK's RunLive goes on after a failed append, and would store a response
-// without its call.
+// fail keeps the first error, and returns it. ⚑ ADK's RunLive goes on after a failed append, and would
+// store a response without its call.
 func (h *handle) fail(err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

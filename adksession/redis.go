@@ -29,12 +29,12 @@ func script(names ...string) *redisconn.Script {
 var createScript, getScript, appendScript, deleteScript = script("session", "create"), script("session", "get"),
 	script("session", "append"), script("delete")
 
-// NewRedis makes a Service for the Redis of client, with the locks of locker. The caller closes both. NewRedis does no
-// I/O. It returns distlock.ErrInvalidOption for a nil client or Locker, for a Locker of one process, for options out of
-// range, and for a client that reads from replicas.
+// NewRedis makes a Service for the Redis of client, with the locks of locker. The caller closes both.
+// NewRedis does no I/O. It returns distlock.ErrInvalidOption for a nil client or Locker, for a Locker of
+// one process, for options out of range, and for a client that reads from replicas.
 //
-// The Service has connections of its own, with the options of client, see redislock.New. They end with the process. In a
-// Cluster, all sessions of an app are in one slot.
+// The Service has connections of its own, with the options of client, see redislock.New. They end with
+// the process. In a Cluster, all sessions of an app are in one slot.
 func NewRedis(client redis.UniversalClient, locker *distlock.Locker, opts *Options) (*Service, error) {
 	return newService(locker, opts, func(keep storedriver.Retention) (store, error) {
 		locks, err := redislock.NewDriver(client) // its connections need no Close

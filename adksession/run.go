@@ -31,16 +31,16 @@ func (s *Service) turns(key string) (*lockedmemory.LockedMemory[struct{}, struct
 	return lockedmemory.New(noMemory{}, s.locker, lockedmemory.FixedKey(key), &lockedmemory.Options{Wait: s.opts.Wait, Busy: s.opts.Busy})
 }
 
-// Runner is a runner of ADK whose runs hold the lock of their session. RunLive takes no lock: its appends are checked
-// alone.
+// Runner is a runner of ADK whose runs hold the lock of their session. RunLive takes no lock: its appends
+// are checked alone.
 type Runner struct {
 	*runner.Runner
 	service *Service
 	app     string
 }
 
-// NewRunner makes a Runner of this Service. A SessionService of the Config other than this one, or nil, is refused with
-// distlock.ErrInvalidOption.
+// NewRunner makes a Runner of this Service. A SessionService of the Config other than this one, or nil,
+// is refused with distlock.ErrInvalidOption.
 func (s *Service) NewRunner(cfg runner.Config) (*Runner, error) {
 	if cfg.SessionService != nil && cfg.SessionService != session.Service(s) {
 		return nil, fmt.Errorf("%w: the Config has another SessionService: leave it nil", distlock.ErrInvalidOption)
@@ -53,8 +53,9 @@ func (s *Service) NewRunner(cfg runner.Config) (*Runner, error) {
 	return &Runner{inner, s, cfg.AppName}, nil
 }
 
-// Run is Run of ADK under the lock of the session, for which it waits as Options say. The end of the iteration releases
-// the lock, also a break or a panic. ⚑ An iter.Pull that is never stopped keeps it: set distlock.Options.MaxHold.
+// Run is Run of ADK under the lock of the session, for which it waits as Options say. The end of the
+// iteration releases the lock, also a break or a panic. ⚑ An iter.Pull that is never stopped keeps it:
+// set distlock.Options.MaxHold.
 //
 // Further errors: a *distlock.BusyError, whose Self is true in a run of the same session; distlock.ErrLost or
 // distlock.ErrInterrupted if the lease ended during the run. The stored events stay.
@@ -99,9 +100,9 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// LockREST runs the requests POST …/run and …/run_sse of adkrest under the lock of their session. A busy session is
-// answered with status 503 and Retry-After. The wait is that of the Options, and at most two thirds of the WriteTimeout of
-// the http.Server.
+// LockREST runs the requests POST …/run and …/run_sse of adkrest under the lock of their session. A busy
+// session is answered with status 503 and Retry-After. The wait is that of the Options, and at most two
+// thirds of the WriteTimeout of the http.Server.
 func (s *Service) LockREST(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		of := runOf(r)
@@ -129,8 +130,9 @@ func (s *Service) LockREST(next http.Handler) http.Handler {
 	})
 }
 
-// runOf returns the session of a request that runs an agent. ⚑ It reads the first value of the body, as adkrest does: with the
-// same tags, the same case of names, and the last of two equal names. The body stays whole.
+// runOf returns the session of a request that runs an agent. ⚑ It reads the first value of the body, as
+// adkrest does: with the same tags, the same case of names, and the last of two equal names. The body
+// stays whole.
 func runOf(r *http.Request) id {
 	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/run") && !strings.HasSuffix(r.URL.Path, "/run_sse") {
 		return id{}

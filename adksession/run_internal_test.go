@@ -378,7 +378,8 @@ func TestLockREST_busy(t *testing.T) {
 		server.Config.WriteTimeout = 600 * time.Millisecond
 		server.Start()
 		r.under(t, func(context.Context) {
-			resp, err := http.Post(server.URL+"/run", "application/json", strings.NewReader(r.body("q")))
+			client := http.Client{Timeout: 10 * time.Second}
+			resp, err := client.Post(server.URL+"/run", "application/json", strings.NewReader(r.body("q")))
 			must(t, err)
 			_ = resp.Body.Close()
 			if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "1" {

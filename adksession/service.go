@@ -23,16 +23,17 @@ import (
 
 // Options configure a Service. Nil means the defaults.
 type Options struct {
-	// Namespace begins all keys. Default: "adk". Two Services with the same store and the same Namespace share
-	// their sessions.
+	// Namespace begins all keys. Default: "adk". Two Services with the same store and the same Namespace
+	// share their sessions.
 	Namespace string
 	// IdleTTL is how long a session is kept after its last Create, append, or Get under its lock. It must be
 	// longer than the longest tool call. Whole milliseconds, at least one second. Default: for ever.
 	IdleTTL time.Duration
-	// Wait is the longest wait of a run, or of an Append. Default: lockedmemory.DefaultWait. Negative: ctx alone
-	// decides.
+	// Wait is the longest wait of a run, or of an Append. Default: lockedmemory.DefaultWait. Negative:
+	// ctx alone decides.
 	Wait time.Duration
-	// Busy is what a run does if its session is busy: lockedmemory.Queue, the default, or lockedmemory.Refuse.
+	// Busy is what a run does if its session is busy: lockedmemory.Queue, the default, or
+	// lockedmemory.Refuse.
 	Busy lockedmemory.BusyPolicy
 	// MaxEvent is the size of an event in bytes of JSON, and of the first state of a session. Default: 8 MiB.
 	MaxEvent int
@@ -90,8 +91,9 @@ func (i id) key() string {
 	return key
 }
 
-// Create creates a session. Its reply has the states of the app and the user, too. An empty SessionID becomes a new
-// UUID. Errors: ErrExists, ErrCodec, ErrTooLarge, and under a lease those of a lease that has ended.
+// Create creates a session. Its reply has the states of the app and the user, too. An empty SessionID
+// becomes a new UUID. Errors: ErrExists, ErrCodec, ErrTooLarge, and under a lease those of a lease that
+// has ended.
 //
 // ⚑ After a lost answer, Create is not repeated: a late copy would revive a session that was deleted since.
 func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
@@ -113,8 +115,8 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 	return &session.CreateResponse{Session: h}, nil
 }
 
-// open makes a handle of a session that is read or created. Under a lease, that is a step of the lease, and gives it
-// its place.
+// open makes a handle of a session that is read or created. Under a lease, that is a step of the lease,
+// and gives it its place.
 func (s *Service) open(ctx context.Context, of id, read func(context.Context, *distlock.Lease) (reply, error)) (h *handle, err error) {
 	if err := of.check(); err != nil {
 		return nil, err
@@ -145,9 +147,9 @@ func (s *Service) open(ctx context.Context, of id, read func(context.Context, *d
 	return h, public(err)
 }
 
-// Get reads a session: the events from After on, and of these the last NumRecentEvents, with the whole state. Under
-// the lease of the session, it bars the holders before. Errors: ErrNotFound, ErrStale, ErrCodec, and those of
-// distlock.
+// Get reads a session: the events from After on, and of these the last NumRecentEvents, with the whole
+// state. Under the lease of the session, it bars the holders before. Errors: ErrNotFound, ErrStale,
+// ErrCodec, and those of distlock.
 //
 // A failed read is repeated for 5 seconds: ⚑ ADK creates a session after any error.
 func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
@@ -210,8 +212,8 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 	return list, nil
 }
 
-// Delete removes a session and its state at once, without its lock. The states of its app and its user stay. It is no
-// error if there is none. A run of the session fails at its next append.
+// Delete removes a session and its state at once, without its lock. The states of its app and its user
+// stay. An absent session is no error. A run of the session fails at its next append.
 //
 // ⚑ After a lost answer, Delete is not repeated: a late copy would remove the next session with the ID.
 func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error {

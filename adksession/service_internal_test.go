@@ -140,10 +140,13 @@ func TestGet_filtersAndPages(t *testing.T) {
 	r.faulty.on(opGet, 1, func(_ request, do func() (reply, error)) (reply, error) {
 		a, err := do()
 		must(t, r.delete(t.Context()))
-		r.create(t)
+		h := r.create(t)
+		for i := range 3 {
+			must(t, r.AppendEvent(t.Context(), h, event(fmt.Sprint("new", i))))
+		}
 		return a, err
 	})
-	r.wantHistory(t)
+	r.wantHistory(t, "new0", "new1", "new2")
 }
 
 // A failover drops an append of the lease. Neither the new handle nor the old one may go on.
@@ -399,7 +402,7 @@ func TestGet_evicted_refused(t *testing.T) {
 	}
 }
 
-// A page of a List fails: what was found before is not all.
+// A page of a List fails. The sessions of the page before it are not all.
 func TestList_secondPageFails(t *testing.T) {
 	r := newRig(t)
 	for i := range listed + 1 {

@@ -7,19 +7,20 @@ import (
 
 // store keeps sessions. It is safe for concurrent use. Expired sessions are absent.
 type store interface {
-	// do sends one request, once. Its error is that of the client, with a kind of package driver of distlock. An error of
-	// no kind is an unknown outcome.
+	// do sends one request, once. Its error is that of the client, with a kind of package driver of
+	// distlock. An error of no kind is an unknown outcome.
 	do(context.Context, request) (reply, error)
 }
 
 type operation int
 
 const (
-	// opGet returns records of a session, with its header and states as of one moment. With a token it raises the mark
-	// before it reads; with 0 it writes nothing. With upto, the outcome is missing if the session has fewer records. A reply has
-	// at least one of the records.
+	// opGet returns records of a session, with its header and states as of one moment. With a token it
+	// raises the mark before it reads; with 0 it writes nothing. With upto, the outcome is missing if the
+	// session has fewer records. A reply has at least one of the records.
 	opGet operation = iota
-	// opList returns all sessions of an app, or of one user if that is not empty, without records, in any order.
+	// opList returns all sessions of an app, or of one user if that is not empty, without records, in any
+	// order.
 	opList
 	// opAppend stores a record and its state. The reply has updated alone.
 	opAppend
@@ -32,15 +33,18 @@ const (
 // id names a session. Its parts are 1 to 128 bytes of UTF-8 without U+0000.
 type id struct{ app, user, name string }
 
-// request is that of any operation. Each ignores what is of another one. opGet, opAppend and opCreate check it in this order:
+// request asks for an operation, with the fields of that operation. opGet, opAppend and opCreate check it
+// in this order:
 //
-//   - opAppend: if op is the last op of the session born, the outcome is done. ⚑ An earlier copy has stored the event.
-//   - opGet, opAppend: if there is no session, or born is not empty and not that of the session, it is missing.
-//   - opCreate: if there is no session, the checks have passed.
+//   - opAppend: if op is the last op of the session born, the outcome is done. ⚑ An earlier copy has
+//     stored the event.
+//   - opGet, opAppend: without a session, or with a born of another session, the outcome is missing.
+//   - opCreate: without a session, the checks have passed.
 //   - If token is positive and below the mark of the session, it is stale.
-//   - opCreate: exists. opAppend: if last is not the last op of the session, it is ahead. ⚑ Not equal, whatever the number.
+//   - opCreate: it is exists.
+//   - opAppend: if last is not the last op of the session, it is ahead. ⚑ Not equal, whatever the number.
 //
-// A request that passes raises the mark to token in the same step. Another one writes nothing.
+// A request that passes raises the mark to token in the same step. Another request writes nothing.
 type request struct {
 	operation
 	id

@@ -1,7 +1,7 @@
 -- append. ARGV[5] is the op, [6] the op before it, [7] the record. From ARGV[8] on: scopes, keys and values.
 -- Reply {DONE, µs of the append} or {AHEAD, 0}.
 local op, before, record = ARGV[5], ARGV[6], ARGV[7]
-if born == of and op == last then return {DONE, updated} end -- ⚑ first of all: this append, by an earlier copy
+if born == of and op == last then return {DONE, updated} end -- ⚑ first: stored by an earlier copy
 local r = refusal()
 if r then return r end
 if last ~= before then return {AHEAD, 0} end -- ⚑ equal, whatever the number

@@ -1,8 +1,9 @@
 -- create. Its born stands in ARGV[5], and ARGV[4] is empty. From ARGV[6] on: scopes, keys and values.
 -- Reply as that of get, or {EXISTS, 0}.
 if born then return refusal() or {EXISTS, 0} end
--- ⚑ A header without born is from a create that failed: its state must not become that of this session. Only a key that
--- is there is removed: Redis checks its memory at the first write of a script, and a removal passes that check.
+-- ⚑ A header without born is from a create that failed: its state must not become that of this session.
+-- Only a key that is there is removed: Redis checks its memory at the first write of a script, and a
+-- removal passes that check.
 for _, key in ipairs({SESSION, RECORDS}) do
   if redis.call('EXISTS', key) == 1 then run('UNLINK', key) end
 end

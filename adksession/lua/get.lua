@@ -1,5 +1,6 @@
--- get. ARGV[5] is the number of the first record of a later page, and [7] the number after its last one, or 0. [6] is how
--- many of the last records the first page reads. [8] are the bytes that end a page. Reply: see whole.
+-- get. ARGV[5] is the number of the first record of a later page, and [7] the number after its last one,
+-- or 0. [6] is how many of the last records the first page reads. [8] are the bytes that end a page.
+-- Reply: see whole.
 local from, recent, upto, limit = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local r = refusal()
 if r then return r end

@@ -1,5 +1,5 @@
--- The session. The fields of its header: b born, n number of records, m mark, o the last op, u the µs of the last
--- create or append. A field k… is a key of its state.
+-- The session. The fields of its header: b born, n number of records, m mark, o the last op, u the µs of
+-- the last create or append. A field k… is a key of its state.
 local header = redis.call('HMGET', SESSION, 'b', 'n', 'm', 'o', 'u')
 local born, last, updated = header[1], header[4], tonumber(header[5] or 0)
 local n, mark = tonumber(header[2] or 0), tonumber(header[3] or 0)
@@ -22,8 +22,8 @@ local function put(first)
   end
 end
 
--- keep writes fields of the header, which makes a step visible, and then the expiry. ⚑ Without IdleTTL it takes the
--- expiry away: a session that was begun with one would expire in use.
+-- keep writes fields of the header, which makes a step visible, and then the expiry. ⚑ Without IdleTTL it
+-- takes the expiry away: a session that was begun with one would expire in use.
 local function keep(...)
   if not run('HSET', SESSION, 'm', digits(math.max(mark, token)), ...) then return end
   if life > 0 then

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Users of the lock alone build it where Beluga cannot be downloaded, and without ADK. make check runs go mod tidy,
-// which requires the imports of all files, whatever their build tags.
+// Users of the lock alone build it where Beluga cannot be downloaded, and without ADK. make check runs go
+// mod tidy, which requires the imports of all files, whatever their build tags.
 func TestFrameworks_areNotInTheRootsModuleGraph(t *testing.T) {
 	cmd := exec.Command("go", "mod", "graph")
 	cmd.Dir = "../../.."

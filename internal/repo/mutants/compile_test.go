@@ -84,8 +84,8 @@ func TestMutants_compile(t *testing.T) {
 	}
 }
 
-// workspace has the packages of this module and of those below it that have mutants by their directories, and the
-// compiled declarations of all that they import.
+// workspace has the packages of this module and of those below it that have mutants by their directories,
+// and the compiled declarations of all that they import.
 type workspace struct {
 	packages map[string]*listed
 	compiled types.Importer

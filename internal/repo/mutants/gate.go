@@ -140,8 +140,8 @@ func (g *gate) test(ctx context.Context, limit time.Duration, flags []string, te
 	return out, nil
 }
 
-// workspace is what GOWORK has to be for the tests of a package: that of a module below the root is tested in the
-// workspace that uses the module, and one of the root without any.
+// workspace is what GOWORK has to be for the tests of a package: that of a module below the root is
+// tested in the workspace that uses the module, and one of the root without any.
 func (g *gate) workspace(pkg string) (string, error) {
 	for dir := path.Clean(pkg); dir != "."; dir = path.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(g.root, filepath.FromSlash(dir), "go.mod")); err != nil {
