@@ -58,7 +58,8 @@ var refusals = []error{missing: ErrNotFound, stale: ErrStale, ahead: ErrStale, e
 // have seen tokens from before the lock service lost its data.
 func (s *Service) ask(ctx context.Context, lease *distlock.Lease, q request) (r reply, err error) {
 	isRefused := func(err error) bool { return errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrForeign) }
-	again := func(err error) bool { // ⚑ a late copy of a Create would revive a session, one of a Delete remove the next one
+	// ⚑ A late copy of a Create would revive a session, and that of a Delete remove the next one.
+	again := func(err error) bool {
 		return !isRefused(err) && (q.operation <= opAppend || !driver.MayHaveEffect(err))
 	}
 	l, lost := new(leased), false
