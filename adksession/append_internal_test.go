@@ -321,3 +321,26 @@ func TestAppend_tornStep(t *testing.T) {
 		})
 	}
 }
+
+// While the slot of an app moves, its keys are on two nodes. Requests are repeated until the move ends.
+func TestSlotMoves_onCluster(t *testing.T) {
+	cluster := servers.StartCluster(t)
+	r := newRig(t, redis.UniversalOptions{Addrs: cluster.Addrs()})
+	h := r.create(t)
+	must(t, r.AppendEvent(t.Context(), h, event("1", "app:k", "v")))
+	for n, op := range []operation{opAppend, opGet} {
+		finish := cluster.BeginMove(r.key("s:"), r.key("s:"))
+		r.faulty.on(op, 1, func(_ request, do func() (reply, error)) (reply, error) {
+			a, err := do()
+			if !errors.Is(err, driver.ErrTemporary) || driver.MayHaveEffect(err) {
+				t.Errorf("during the move: %v", err)
+			}
+			finish()
+			return a, err
+		})
+		if n == 0 {
+			must(t, r.AppendEvent(t.Context(), h, event("2")))
+		}
+		r.wantHistory(t, "1", "2")
+	}
+}

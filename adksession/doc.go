@@ -19,6 +19,9 @@
 //
 // # Limits
 //
+// A confirmation is known as answered to handles with the whole history: not after a Get with
+// NumRecentEvents or After, nor after a List.
+//
 // Set maxmemory-policy to noeviction. A failover may lose the last events, and may undo a Delete. In a
 // Cluster, an app is one slot. While that slot moves, calls fail with distlock.ErrUnavailable after 5
 // seconds.
