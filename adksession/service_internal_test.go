@@ -446,6 +446,13 @@ func TestNew_refuses(t *testing.T) {
 	}
 }
 
+func TestNew_defaults(t *testing.T) {
+	r := newRig(t)
+	if o := r.Service.opts; o.Wait != lockedmemory.DefaultWait || o.MaxEvent != 8<<20 {
+		t.Errorf("%+v", o)
+	}
+}
+
 func TestKey_ofTheLock(t *testing.T) {
 	seen := make(map[string]id)
 	long := strings.Repeat("ä", 64)
