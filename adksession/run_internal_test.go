@@ -157,23 +157,29 @@ func TestRun_nested(t *testing.T) {
 	wantError(t, "a run with the context of an ended one", errors.Join(errs...), distlock.ErrNotHeld)
 }
 
-// An agent that ends silently when its context does shows no whole answer.
-func TestRun_silentCut(t *testing.T) {
-	r := newRig(t, 2*time.Second)
-	r.create(t)
-	silent, err := agent.New(agent.Config{Name: "silent", Run: func(ctx agent.InvocationContext) iter.Seq2[*session.Event, error] {
-		return func(func(*session.Event, error) bool) {
-			_, err := r.locker.Interrupt(context.WithoutCancel(ctx), r.id.key())
+// An agent that ends silently when its context does, or with an error of its own, shows no whole answer.
+func TestRun_cut(t *testing.T) {
+	for name, end := range map[string]error{"silent": nil, "error": errors.New("cut off")} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 2*time.Second)
+			r.create(t)
+			deaf, err := agent.New(agent.Config{Name: "deaf", Run: func(ctx agent.InvocationContext) iter.Seq2[*session.Event, error] {
+				return func(yield func(*session.Event, error) bool) {
+					_, err := r.locker.Interrupt(context.WithoutCancel(ctx), r.id.key())
+					must(t, err)
+					if <-ctx.Done(); end != nil {
+						yield(nil, end)
+					}
+				}
+			}})
 			must(t, err)
-			<-ctx.Done()
-		}
-	}})
-	must(t, err)
-	by, err := r.NewRunner(runner.Config{AppName: r.id.app, Agent: silent})
-	must(t, err)
-	_, errs := r.run(t.Context(), by, asks("q"))
-	if len(errs) != 1 || !errors.Is(errs[0], distlock.ErrInterrupted) {
-		t.Errorf("%v", errs)
+			by, err := r.NewRunner(runner.Config{AppName: r.id.app, Agent: deaf})
+			must(t, err)
+			_, errs := r.run(t.Context(), by, asks("q"))
+			if len(errs) != 1 || !errors.Is(errs[0], distlock.ErrInterrupted) || end != nil && !errors.Is(errs[0], end) {
+				t.Errorf("%v", errs)
+			}
+		})
 	}
 }
 
