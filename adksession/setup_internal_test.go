@@ -2,11 +2,11 @@ package adksession
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -101,10 +101,14 @@ func loseAnswer(_ request, do func() (reply, error)) (reply, error) {
 	return reply{}, io.EOF
 }
 
-// newRig makes an instance over the shared server, or that of an option, with a Namespace of the test.
+// namespaces has one for each run of a test.
+var namespaces sync.Map
+
+// newRig makes an instance over the shared server, or that of an option, with the Namespace of the test.
 func newRig(t testing.TB, options ...any) *rig {
 	t.Helper()
-	o, to := Options{Namespace: strings.ReplaceAll(t.Name(), "/", "-")}, redis.UniversalOptions{Addrs: []string{servers.SharedServer().Addr()}}
+	ns, _ := namespaces.LoadOrStore(t, t.Name()+"/"+rand.Text()[:6])
+	o, to := Options{Namespace: ns.(string)}, redis.UniversalOptions{Addrs: []string{servers.SharedServer().Addr()}}
 	var ttl time.Duration
 	for _, option := range options {
 		switch option := option.(type) {
