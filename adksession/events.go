@@ -35,6 +35,9 @@ func (s *Service) encode(e *session.Event) (kept *session.Event, text []byte, va
 
 var prefixes = map[string]string{ofApp: session.KeyPrefixApp, ofUser: session.KeyPrefixUser, ofSession: ""}
 
+// maxStateKey is the longest key of a state. ⚑ An index of PostgreSQL takes 2,704 bytes.
+const maxStateKey = 1024
+
 // encodeState leaves out the keys of temp:.
 func (s *Service) encodeState(of map[string]any) (values []delta, err error) {
 	size := 0
@@ -47,8 +50,8 @@ func (s *Service) encodeState(of map[string]any) (values []delta, err error) {
 		}
 		d.key = strings.TrimPrefix(key, prefixes[d.scope])
 		text, err := json.Marshal(value)
-		if err != nil || !storable(key) {
-			return nil, codecError(cmp.Or(err, errors.New("the key of a state is not UTF-8, or has U+0000")))
+		if err != nil || !storable(key) || len(key) > maxStateKey {
+			return nil, codecError(cmp.Or(err, errors.New("the key of a state is not UTF-8, has U+0000, or is longer than 1,024 bytes")))
 		}
 		if size += len(key) + len(text); size > s.opts.MaxEvent {
 			return nil, ErrTooLarge

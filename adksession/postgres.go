@@ -1,0 +1,104 @@
+package adksession
+
+import (
+	"context"
+	"embed"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/internal/postgres"
+	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
+)
+
+//go:embed sql/*.sql
+var functions embed.FS
+
+var schema = postgres.Schema{Parts: []postgres.Part{{Name: "adk", Command: "adksession.Migrate",
+	Versions: []string{postgres.Source(functions, "sql", "tables", "session")}}}}
+
+// Migrate installs the tables and functions of the sessions in the schema "belugalock", or changes them to
+// this version. It makes a missing schema. Several programs may call it at once, and a second call changes
+// nothing. No option has a part in it today: opts may be nil.
+//
+// The role of pool has the right CREATE on the database, or owns the schema. For another role:
+//
+//	GRANT USAGE ON SCHEMA belugalock TO application;
+//	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA belugalock TO application;
+//
+// It returns distlock.ErrInvalidOption for a nil pool, distlock.ErrRefused or distlock.ErrUnavailable, or
+// the error of ctx. Then nothing was changed. After distlock.ErrOutcomeUnknown, call it again.
+func Migrate(ctx context.Context, pool *pgxpool.Pool, _ *Options) error {
+	return postgres.Migrate(ctx, "adksession", pool, schema)
+}
+
+// NewPostgres makes a Service for the database of pool, PostgreSQL 14 or newer, with the locks of locker.
+// The caller closes both. NewPostgres does no I/O. It returns distlock.ErrInvalidOption for a nil pool or
+// Locker, for a Locker of one process, and for options out of range. The database has what [Migrate]
+// installs.
+//
+// Calls take connections of pool. A pool that the application has used up delays them.
+func NewPostgres(pool *pgxpool.Pool, locker *distlock.Locker, opts *Options) (*Service, error) {
+	return newService(locker, opts, func(keep storedriver.Retention) (store, error) {
+		if pool == nil {
+			return nil, postgres.ErrNoPool
+		}
+		return &postgresStore{postgres.Over("adksession", pool, schema), keep}, nil
+	})
+}
+
+// postgresStore is a store. Its functions have the rules.
+type postgresStore struct {
+	pool *postgres.Pool
+	keep storedriver.Retention
+}
+
+func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
+	name := []any{p.keep.Namespace, q.app, q.user, q.name}
+	idle := pgtype.Interval{Microseconds: p.keep.IdleTTL.Microseconds(), Valid: p.keep.IdleTTL > 0}
+	access, state := append(name, q.born, q.token, idle), [3][]string{{}, {}, {}}
+	for _, d := range q.state {
+		state = [3][]string{append(state[0], d.scope), append(state[1], d.key), append(state[2], d.value)}
+	}
+	var function string
+	var args []any
+	switch q.operation {
+	case opGet, opList:
+		function, args = "adk_get_v1", append(access, q.recent, q.from, q.upto, pageBytes)
+	case opAppend:
+		function, args = "adk_append_v1", append(access, q.op, q.last, q.record(), state[0], state[1], state[2])
+	case opCreate:
+		function, args = "adk_create_v1", append(access, state[0], state[1], state[2])
+	case opDelete:
+		function, args = "adk_delete_v1", name
+	}
+	found, err := postgres.Call(ctx, p.pool, scanReply, function, args...)
+	switch {
+	case err != nil:
+		return reply{}, err
+	case q.operation == opList:
+		return reply{found: found}, nil
+	case len(found) == 0:
+		return reply{outcome: missing}, nil
+	case q.operation == opGet && found[0].outcome == done && found[0].n > 0 && found[0].records == nil:
+		return reply{}, fmt.Errorf("%w: events of a session are missing", driver.ErrRefused)
+	}
+	return found[0], nil
+}
+
+// scanReply reads a row of type adk_reply.
+func scanReply(row pgx.CollectableRow) (r reply, err error) {
+	var scopes, keys, contents []string
+	err = row.Scan(&r.outcome, (*zeronull.Int8)(&r.mark), nil, (*zeronull.Text)(&r.id.app), (*zeronull.Text)(&r.id.user),
+		(*zeronull.Text)(&r.id.name), (*zeronull.Text)(&r.born), (*zeronull.Text)(&r.op), (*zeronull.Int8)(&r.n), (*zeronull.Timestamptz)(&r.updated),
+		&scopes, &keys, &contents, &r.records)
+	for i, scope := range scopes {
+		r.state = append(r.state, delta{scope, keys[i], contents[i]})
+	}
+	return r, err
+}

@@ -1,0 +1,31 @@
+-- The tables of the sessions of ADK.
+
+-- A session. Each call that writes locks its row. No row of another session has its id, also later.
+CREATE TABLE {schema}.adk_session (
+  namespace text COLLATE "C", app text COLLATE "C", usr text COLLATE "C", name text COLLATE "C",
+  id        bigint GENERATED ALWAYS AS IDENTITY,
+  born      text NOT NULL,
+  op        text NOT NULL,                                  -- of the last append; at first born
+  n         bigint NOT NULL DEFAULT 0,                      -- number of events
+  mark      bigint NOT NULL,                                -- the highest token
+  updated   timestamptz NOT NULL DEFAULT clock_timestamp(), -- by a create or an append
+  expires   timestamptz NOT NULL,                           -- infinity without IdleTTL
+  PRIMARY KEY (namespace, app, usr, name)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX adk_session_expires ON {schema}.adk_session (expires) WHERE expires < 'infinity';
+
+-- Event n of a session, from 0 on: JSON. ⚑ As text: jsonb refuses the \u0000 of a tool.
+CREATE TABLE {schema}.adk_event (session bigint, n bigint, event text NOT NULL, PRIMARY KEY (session, n))
+  WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+    toast.autovacuum_vacuum_scale_factor = 0.02, toast.autovacuum_vacuum_threshold = 1000);
+
+-- A key of a state. Its scope is 'a', 'u' and the user, or 's' and the id of the session.
+CREATE TABLE {schema}.adk_state (
+  namespace text COLLATE "C", app text COLLATE "C", scope text COLLATE "C", key text COLLATE "C", value text NOT NULL,
+  PRIMARY KEY (namespace, app, scope, key)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+
+-- The reply of all functions. The scope of a key is 'a', 'u' or 's'. What a call does not promise is null.
+CREATE TYPE {schema}.adk_reply AS (outcome integer, mark bigint, id bigint, app text, usr text, name text, born text, op text,
+  n bigint, updated timestamptz, scopes text[], keys text[], contents text[], events text[]);
