@@ -37,6 +37,10 @@ func TestSuite(t *testing.T) {
 		nodes := redis.UniversalOptions{Addrs: servers.StartCluster(t).Addrs()}
 		sessiontestsuite.RunServiceTests(t, options, func(t *testing.T) session.Service { return newRig(t, nodes).Service })
 	})
+	t.Run("postgres", func(t *testing.T) {
+		db := database(t)
+		sessiontestsuite.RunServiceTests(t, options, func(t *testing.T) session.Service { return newRig(t, db).Service })
+	})
 }
 
 // A failover drops the last append: the handle is ahead of the session.
@@ -143,7 +147,7 @@ func TestAppend_lateCopy(t *testing.T) {
 			if got, err := r.faulty.store.do(t.Context(), late); err != nil || got.outcome != c.want {
 				t.Errorf("the late copy: %d, %v, want %d", got.outcome, err, c.want)
 			}
-			if r.client.HLen(t.Context(), r.key("a")).Val() != 0 || r.client.LLen(t.Context(), r.key("e:")).Val() != 0 {
+			if records, keys := r.stored(t); records+keys != 0 {
 				t.Error("the late copy was stored")
 			}
 		})
@@ -264,6 +268,7 @@ func TestAppend_badInput(t *testing.T) {
 	wantError(t, "no event", r.AppendEvent(t.Context(), h, nil), distlock.ErrInvalidOption)
 	wantError(t, "no session", r.AppendEvent(t.Context(), nil, event("x")), distlock.ErrInvalidOption)
 	wantError(t, "another Service", other.AppendEvent(t.Context(), h, event("x")), distlock.ErrInvalidOption)
+	wantError(t, "a long key", r.AppendEvent(t.Context(), h, event("x", strings.Repeat("k", maxStateKey+1), "v")), ErrCodec)
 	wantError(t, "no event to Append", r.Append(t.Context(), "a", "u", "s", nil), distlock.ErrInvalidOption)
 	wantError(t, "an ID of 129 bytes", r.Append(t.Context(), "a", "u", strings.Repeat("s", 129), partial), distlock.ErrInvalidKey)
 	r.wantHistory(t)

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/agent/llmagent"
@@ -19,6 +21,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/test/child"
 	"github.com/belugalock/belugalock/internal/test/servers"
@@ -26,7 +29,7 @@ import (
 
 // worker is one process of the campaign. It runs questions in random sessions until it is told to end.
 type worker struct {
-	Addr, Namespace  string
+	Addr, Namespace  string // the address of a Redis, or the URL of a PostgreSQL
 	Number, Sessions int
 }
 
@@ -42,13 +45,29 @@ func countContents(_ context.Context, req *model.LLMRequest) *genai.Content {
 	return says(fmt.Sprint(len(req.Contents)))
 }
 
-func (w worker) run(ctx context.Context, parent *child.Line) error {
-	client := redis.NewClient(&redis.Options{Addr: w.Addr})
-	locker, err := redislock.New(client, &distlock.Options{Namespace: w.Namespace, TTL: 2 * time.Second})
-	if err != nil {
-		return err
+func (w worker) open(ctx context.Context) (*Service, error) {
+	lock, opts := distlock.Options{Namespace: w.Namespace, TTL: 2 * time.Second}, &Options{Namespace: w.Namespace}
+	if !strings.HasPrefix(w.Addr, "postgres://") {
+		client := redis.NewClient(&redis.Options{Addr: w.Addr})
+		locker, err := redislock.New(client, &lock)
+		if err != nil {
+			return nil, err
+		}
+		return NewRedis(client, locker, opts)
 	}
-	s, err := NewRedis(client, locker, &Options{Namespace: w.Namespace})
+	pool, err := pgxpool.New(ctx, w.Addr)
+	if err != nil {
+		return nil, err
+	}
+	locker, err := pglock.New(ctx, pool, &pglock.Options{Options: lock})
+	if err != nil {
+		return nil, err
+	}
+	return NewPostgres(pool, locker, opts)
+}
+
+func (w worker) run(ctx context.Context, parent *child.Line) error {
+	s, err := w.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -79,15 +98,22 @@ func (w worker) run(ctx context.Context, parent *child.Line) error {
 
 // Processes answer in common sessions. Some are killed, some are paused for longer than the TTL.
 func TestCampaign(t *testing.T) {
+	t.Run("redis", func(t *testing.T) { newRig(t).campaign(t, servers.SharedServer().Addr()) })
+	t.Run("postgres", func(t *testing.T) {
+		db := database(t)
+		newRig(t, db).campaign(t, db.URL())
+	})
+}
+
+func (r *rig) campaign(t *testing.T, addr string) {
 	const workers, sessions, rounds = 4, 3, 4
-	r := newRig(t)
 	var mu sync.Mutex
 	var answers []answer
 	var readers sync.WaitGroup
 	children, started := make([]*child.Child, workers), 0
 	start := func(i int) {
 		started++
-		c, err := child.StartRole(t.Context(), "worker", worker{servers.SharedServer().Addr(), r.ns, started, sessions}, os.Stderr)
+		c, err := child.StartRole(t.Context(), "worker", worker{addr, r.ns, started, sessions}, os.Stderr)
 		must(t, err)
 		children[i] = c
 		readers.Go(func() {
@@ -148,6 +174,15 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
+func (r *rig) records(t *testing.T) []string {
+	t.Helper()
+	if r.db == nil {
+		return r.client.LRange(t.Context(), r.key("e:"), 0, -1).Val()
+	}
+	return strings.Split(r.sql(t, `SELECT event FROM adk_event WHERE session = (SELECT id FROM adk_session WHERE namespace = '%s'
+		AND name = '%s') ORDER BY n`, r.ns, r.id.name), "\n")
+}
+
 // judge checks the records of a session: the events of a run stand together, a model has seen all that stands
 // before its answer, and each acknowledged answer is there once.
 func (r *rig) judge(t *testing.T, i int, answers []answer) {
@@ -155,7 +190,7 @@ func (r *rig) judge(t *testing.T, i int, answers []answer) {
 	var token int64
 	var questions []string
 	answered := make(map[string]int)
-	for n, text := range r.client.LRange(t.Context(), r.key("e:"), 0, -1).Val() {
+	for n, text := range r.records(t) {
 		var record struct {
 			T int64
 			E session.Event

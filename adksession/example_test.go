@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/runner"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/belugalock/belugalock/adksession"
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 )
 
@@ -44,6 +47,25 @@ func Example() {
 		}
 		fmt.Println(event, err)
 	}
+}
+
+// The database has the locks and the sessions.
+func ExampleNewPostgres() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, "postgres://agent@localhost/shop")
+	if err != nil {
+		panic(err)
+	}
+	// Once for each version.
+	if err := errors.Join(pglock.Migrate(ctx, pool, nil), adksession.Migrate(ctx, pool, nil)); err != nil {
+		panic(err)
+	}
+	locker, err := pglock.New(ctx, pool, nil)
+	if err != nil {
+		panic(err)
+	}
+	svc, err := adksession.NewPostgres(pool, locker, &adksession.Options{IdleTTL: 90 * 24 * time.Hour})
+	fmt.Println(svc, err)
 }
 
 func ExampleService_LockREST() {

@@ -1,12 +1,15 @@
 package adksession
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +25,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/rediskeys"
 	"github.com/belugalock/belugalock/internal/test/child"
@@ -44,7 +48,11 @@ type rig struct {
 	client redis.UniversalClient
 	locker *distlock.Locker
 	faulty *faulty
+	db     *servers.PostgresDatabase // of the store; nil: it is in Redis, as the locks are
 }
+
+// inPostgres is the database of the stores that newRig makes. nil: they are in Redis.
+var inPostgres *servers.PostgresDatabase
 
 // faulty is a store between the service and the real one.
 type faulty struct {
@@ -110,6 +118,7 @@ func newRig(t testing.TB, options ...any) *rig {
 	ns, _ := namespaces.LoadOrStore(t, t.Name()+"/"+rand.Text()[:6])
 	o, to := Options{Namespace: ns.(string)}, redis.UniversalOptions{Addrs: []string{servers.SharedServer().Addr()}}
 	var ttl time.Duration
+	var own *servers.PostgresDatabase // with the locks, too
 	for _, option := range options {
 		switch option := option.(type) {
 		case time.Duration:
@@ -118,13 +127,22 @@ func newRig(t testing.TB, options ...any) *rig {
 			to.Addrs = []string{option.Addr()}
 		case redis.UniversalOptions:
 			to = option
+		case *servers.PostgresDatabase:
+			own = option
 		case Options:
 			option.Namespace = o.Namespace
 			o = option
 		}
 	}
 	client := redis.NewUniversalClient(&to)
-	locker, err := redislock.New(client, &distlock.Options{Namespace: o.Namespace, TTL: ttl})
+	lock, db := distlock.Options{Namespace: o.Namespace, TTL: ttl}, cmp.Or(own, inPostgres)
+	var locker *distlock.Locker
+	var err error
+	if own != nil {
+		locker, err = pglock.New(t.Context(), connect(t, own.URL()), &pglock.Options{Options: lock})
+	} else {
+		locker, err = redislock.New(client, &lock)
+	}
 	must(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -133,10 +151,13 @@ func newRig(t testing.TB, options ...any) *rig {
 		_ = client.Close()
 	})
 	s, err := NewRedis(client, locker, &o)
+	if db != nil {
+		s, err = NewPostgres(connect(t, db.URL()), locker, &o)
+	}
 	must(t, err)
 	f := &faulty{store: s.store}
 	s.store = f
-	return &rig{s, id{"app", "user", "session"}, o.Namespace, client, locker, f}
+	return &rig{s, id{"app", "user", "session"}, o.Namespace, client, locker, f, db}
 }
 
 func must(t testing.TB, err error) {
@@ -230,9 +251,29 @@ func event(text string, delta ...string) *session.Event {
 	return e
 }
 
+// stored is the number of records of the session, and of keys in the state of its app.
+func (r *rig) stored(t testing.TB) (records, keys int64) {
+	t.Helper()
+	if r.db == nil {
+		return r.client.LLen(t.Context(), r.key("e:")).Val(), r.client.HLen(t.Context(), r.key("a")).Val()
+	}
+	_, err := fmt.Sscan(r.sql(t, `SELECT (SELECT count(*) FROM adk_event WHERE session IN (SELECT id FROM adk_session WHERE name = '%[2]s'
+		AND namespace = '%[1]s')) || ' ' || (SELECT count(*) FROM adk_state WHERE scope = 'a' AND namespace = '%[1]s')`,
+		r.ns, r.id.name), &records, &keys)
+	must(t, err)
+	return records, keys
+}
+
 // backup keeps the session and its records, and returns what puts them back, as a failover would.
 func (r *rig) backup(t testing.TB) (restore func()) {
 	t.Helper()
+	if r.db != nil {
+		old := strings.Split(r.sql(t, "SELECT n, op FROM adk_session WHERE namespace = '%s'", r.ns), "|")
+		return func() {
+			r.sql(t, `UPDATE adk_session SET n = %[1]s, op = '%[2]s' WHERE namespace = '%[3]s'; DELETE FROM adk_event
+				WHERE n >= %[1]s AND session = (SELECT id FROM adk_session WHERE namespace = '%[3]s')`, old[0], old[1], r.ns)
+		}
+	}
 	ctx := context.Background()
 	kept := make(map[string]string)
 	for _, key := range []string{r.key("s:"), r.key("e:")} {
