@@ -1,4 +1,4 @@
-// Package adksession keeps the sessions of ADK for Go in Redis, under the lock of each session:
+// Package adksession keeps the sessions of ADK for Go in Redis or PostgreSQL, under the lock of each session:
 //
 //	svc, err := adksession.NewRedis(client, locker, nil)
 //	r, err := svc.NewRunner(runner.Config{AppName: "app", Agent: root})
@@ -17,12 +17,17 @@
 // +lrange +rpush +rpop +unlink +pexpireat +persist +zadd +zrem +zrangebylex +zrangebyscore; with one client for both, also
 // what package redislock lists for the lock.
 //
+// In PostgreSQL 14 or newer, [Migrate] installs the tables once for each version. A program needs USAGE on
+// the schema and EXECUTE on its functions, and may go through PgBouncer in transaction mode.
+//
 // # Limits
 //
 // A confirmation is known as answered to handles with the whole history: not after a Get with
 // NumRecentEvents or After, nor after a List.
 //
-// Set maxmemory-policy to noeviction. A failover may lose the last events, and may undo a Delete. In a
-// Cluster, an app is one slot. While that slot moves, calls fail with distlock.ErrUnavailable after 5
-// seconds.
+// In Redis, set maxmemory-policy to noeviction. A failover may lose the last events, and may undo a
+// Delete. In a Cluster, an app is one slot. While that slot moves, calls fail with distlock.ErrUnavailable
+// after 5 seconds.
+//
+// In PostgreSQL, an expired session stays until a Create removes it: each one removes up to 4.
 package adksession

@@ -39,8 +39,8 @@ type Options struct {
 	MaxEvent int
 }
 
-// Service is a session.Service of ADK. It is safe for concurrent use. Make one for each
-// store: the handles of another one are refused.
+// Service is a session.Service of ADK, from NewRedis or NewPostgres. It is safe for concurrent use. Make
+// one for each store: the handles of another one are refused.
 //
 // The text of an error names no ID, token or address. The cause, for errors.As, does.
 type Service struct {
