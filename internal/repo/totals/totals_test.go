@@ -12,11 +12,11 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 68309,
-	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13413,
-	"words of README.md and docs": 43078,
+	"lines of tests": 70692,
+	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13424,
+	"words of README.md and docs": 43224,
 	"words of CONTRIBUTING.md":    806,
-	"mutants":                     918,
+	"mutants":                     985,
 }
 
 var (
