@@ -12,7 +12,7 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 70692,
+	"lines of tests": 70694,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13424,
 	"words of README.md and docs": 43224,
 	"words of CONTRIBUTING.md":    806,

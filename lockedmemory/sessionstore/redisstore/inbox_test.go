@@ -103,7 +103,7 @@ func (a *asker) back(id string, by time.Duration) {
 	must(a, a.client.HSet(a.Context(), a.inbox(), fieldOf(id), fmt.Sprintf("%016d%s", arrival-by.Microseconds(), item[16:])).Err())
 }
 
-// An item and an exchange have the form that docs/design/sessions.md states.
+// An item and an exchange have the form that docs/design/sessions.md states. An answered item that stays is not pending.
 func TestInbox_storedForm(t *testing.T) {
 	t.Parallel()
 	a := newAsker(t, servers.StartRedis(t))
@@ -123,6 +123,8 @@ func TestInbox_storedForm(t *testing.T) {
 	if text := fmt.Sprint(fields[len(entries)-1]); !strings.HasSuffix(text, " m q m a id q1 id q2]]") {
 		t.Errorf("the entry is %s", text)
 	}
+	must(t, a.client.HSet(t.Context(), a.inbox(), fieldOf("q1"), item).Err()) // as if its removal had failed
+	a.pends()
 }
 
 // An inbox without an item has no key. The inbox lives for 24 hours from its last Put, and the index for 25
