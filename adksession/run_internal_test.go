@@ -32,24 +32,27 @@ import (
 
 var evals = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`)
 
-// roundTrips is how many scripts fn runs on a server.
-func roundTrips(t *testing.T, server *servers.Redis, fn func()) int {
-	t.Helper()
-	count := func() int {
-		text, err := server.Do("INFO", "commandstats")
-		must(t, err)
-		n, err := strconv.Atoi(evals.FindStringSubmatch(text)[1])
-		must(t, err)
-		return n
-	}
-	before := count()
-	fn()
-	return count() - before
-}
-
 func TestRun_roundTrips(t *testing.T) {
 	server := servers.StartRedis(t)
-	r := newRig(t, server)
+	for name, on := range map[string]any{"redis": server, "postgres": database(t)} {
+		t.Run(name, func(t *testing.T) {
+			count := func() int { return int(statements.Load()) }
+			if name == "redis" {
+				count = func() int {
+					text, err := server.Do("INFO", "commandstats")
+					must(t, err)
+					n, err := strconv.Atoi(evals.FindStringSubmatch(text)[1])
+					must(t, err)
+					return n
+				}
+			}
+			newRig(t, on).roundTrips(t, count)
+		})
+	}
+}
+
+// roundTrips checks how many round trips calls take. count is those so far.
+func (r *rig) roundTrips(t *testing.T, count func() int) {
 	r.id.app = "agent" // as adkrest names it
 	look := toolOf(t, functiontool.Config{}, func(agent.Context) {})
 	by := r.runner(t, callsOnce, look)
@@ -87,8 +90,10 @@ func TestRun_roundTrips(t *testing.T) {
 			must(t, other.delete(t.Context()))
 		}, 2},
 	} {
-		c.fn() // the server learns the scripts
-		if n := roundTrips(t, server, c.fn); n != c.want {
+		c.fn() // Redis learns the scripts
+		before := count()
+		c.fn()
+		if n := count() - before; n != c.want {
 			t.Errorf("%s takes %d round trips, want %d", name, n, c.want)
 		}
 	}
