@@ -134,6 +134,31 @@ func TestRun_pull(t *testing.T) {
 	must(t, errors.Join(errs...))
 }
 
+// MaxHold ends a run whose iteration stands still. The next run has the lock, and the old one appends
+// nothing.
+func TestRun_pull_maxHold(t *testing.T) {
+	r, other := newRig(t, distlock.Options{TTL: 2 * time.Second, MaxHold: time.Millisecond}), newRig(t, Options{Wait: 15 * time.Second})
+	r.create(t)
+	deaf, err := agent.New(agent.Config{Name: "deaf", Run: func(agent.InvocationContext) iter.Seq2[*session.Event, error] {
+		return func(yield func(*session.Event, error) bool) {
+			_ = yield(event("1"), nil) && yield(event("2"), nil)
+		}
+	}})
+	must(t, err)
+	by, err := r.NewRunner(runner.Config{AppName: r.id.app, Agent: deaf})
+	must(t, err)
+	next, stop := iter.Pull2(by.Run(t.Context(), r.id.user, r.id.name, asks("q"), agent.RunConfig{}))
+	defer stop()
+	if e, err, _ := next(); err != nil || textOf(e) != "1" {
+		t.Fatalf("the first event: %v, %v", e, err)
+	}
+	_, errs := other.run(t.Context(), other.runner(t, func(context.Context, *model.LLMRequest) *genai.Content { return says("a") }), asks("other"))
+	must(t, errors.Join(errs...))
+	_, err, _ = next()
+	wantError(t, "the next event of the old run", err, distlock.ErrLost)
+	r.wantHistory(t, "q", "1", "other", "a")
+}
+
 // A run inside a run of the session would wait for itself. One of another session may.
 func TestRun_nested(t *testing.T) {
 	r := newRig(t)

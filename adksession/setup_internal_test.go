@@ -117,12 +117,14 @@ func newRig(t testing.TB, options ...any) *rig {
 	t.Helper()
 	ns, _ := namespaces.LoadOrStore(t, t.Name()+"/"+rand.Text()[:6])
 	o, to := Options{Namespace: ns.(string)}, redis.UniversalOptions{Addrs: []string{servers.SharedServer().Addr()}}
-	var ttl time.Duration
+	var lock distlock.Options
 	var own *servers.PostgresDatabase // with the locks, too
 	for _, option := range options {
 		switch option := option.(type) {
 		case time.Duration:
-			ttl = option
+			lock.TTL = option
+		case distlock.Options:
+			lock = option
 		case interface{ Addr() string }:
 			to.Addrs = []string{option.Addr()}
 		case redis.UniversalOptions:
@@ -135,7 +137,8 @@ func newRig(t testing.TB, options ...any) *rig {
 		}
 	}
 	client := redis.NewUniversalClient(&to)
-	lock, db := distlock.Options{Namespace: o.Namespace, TTL: ttl}, cmp.Or(own, inPostgres)
+	lock.Namespace = o.Namespace
+	db := cmp.Or(own, inPostgres)
 	var locker *distlock.Locker
 	var err error
 	if own != nil {
