@@ -98,7 +98,7 @@ func TestPostgres(t *testing.T) {
 		"Create_exists": TestCreate_exists, "Delete_inRun": TestDelete_inRun,
 		"Delete_answerLost_notRepeated": TestDelete_answerLost_notRepeated, "List_order": TestList_order,
 		"Run_nested": TestRun_nested, "Run_autoCreate": TestRun_autoCreate, "Confirmation_thrice": TestConfirmation_thrice,
-		"LockREST_twoInstances": TestLockREST_twoInstances,
+		"LockREST_twoInstances": TestLockREST_twoInstances, "IdleTTL_passes": TestIdleTTL_passes,
 	} {
 		t.Run(name, test)
 	}

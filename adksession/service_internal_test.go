@@ -20,6 +20,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
@@ -377,6 +378,47 @@ func TestIdleTTL(t *testing.T) {
 	must(t, forever.AppendEvent(ctx, found.Session, event("2")))
 	if s, e := expiries(); s != -1 || e != -1 || r.client.ZCard(ctx, r.key("x")).Val() != 0 {
 		t.Errorf("the header expires in %s, the records in %s, and the index of expiries is not empty", s, e)
+	}
+}
+
+// A session expires by time, with all that it has. A Get under a lease keeps it longer.
+func TestIdleTTL_passes(t *testing.T) {
+	r := newRig(t, Options{IdleTTL: 2 * time.Second})
+	expiry := func() (ms int64) {
+		if r.db == nil {
+			return r.client.PExpireTime(t.Context(), r.key("s:")).Val().Milliseconds()
+		}
+		_, err := fmt.Sscan(r.sql(t, "SELECT floor(1000 * extract(epoch FROM expires)) FROM adk_session WHERE namespace = '%s'", r.ns), &ms)
+		must(t, err)
+		return ms
+	}
+	must(t, r.AppendEvent(t.Context(), r.create(t), event("1", "k", "v")))
+	first := expiry()
+	servers.Await(t, 15*time.Second, "a later expiry", func() bool {
+		r.under(t, func(ctx context.Context) { r.must(t, ctx) })
+		return expiry() > first
+	})
+	last := expiry()
+	servers.Await(t, 15*time.Second, "the end of the session", func() bool {
+		_, err := r.get(t.Context())
+		return errors.Is(err, ErrNotFound)
+	})
+	if early := last - time.Now().UnixMilli(); early > 0 {
+		t.Errorf("the session has ended %d ms early", early)
+	}
+	if n := r.client.Exists(t.Context(), r.key("s:"), r.key("e:")).Val(); n > 0 {
+		t.Errorf("the session has left %d keys", n)
+	}
+	r.id.name = "next"
+	r.create(t)
+	if r.db != nil {
+		if left := r.sql(t, `SELECT (SELECT string_agg(name, ' ') FROM adk_session WHERE namespace = '%[1]s'),
+			(SELECT count(*) FROM adk_state WHERE namespace = '%[1]s'),
+			(SELECT count(*) FROM adk_event WHERE session NOT IN (SELECT id FROM adk_session))`, r.ns); left != "next|0|0" {
+			t.Errorf("sessions, keys and events after a Create: %s", left)
+		}
+	} else if names := r.client.ZRange(t.Context(), r.key("i"), 0, -1).Val(); !slices.Equal(names, []string{r.id.member()}) {
+		t.Errorf("the index has %q", names)
 	}
 }
 
