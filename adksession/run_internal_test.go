@@ -15,7 +15,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorilla/mux"
 	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/cmd/launcher"
+	"google.golang.org/adk/v2/cmd/launcher/console"
+	"google.golang.org/adk/v2/cmd/launcher/universal"
+	"google.golang.org/adk/v2/cmd/launcher/web"
+	"google.golang.org/adk/v2/cmd/launcher/web/api"
 	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/server/adkrest"
@@ -423,5 +429,54 @@ func TestLockREST_busy(t *testing.T) {
 			}
 		})
 		server.Close()
+	}
+}
+
+// locked is a sublauncher of ADK, whose runs hold the lock of their session.
+type locked struct {
+	web.Sublauncher
+	lock mux.MiddlewareFunc
+}
+
+func (l locked) SetupSubrouters(router *mux.Router, config *launcher.Config) error {
+	router.Use(l.lock)
+	return l.Sublauncher.SetupSubrouters(router, config)
+}
+
+// noPort ends a launcher before it listens, and has its router.
+type noPort struct {
+	locked
+	router *mux.Router
+}
+
+func (n *noPort) SetupSubrouters(router *mux.Router, config *launcher.Config) error {
+	n.router = router
+	return errors.Join(n.locked.SetupSubrouters(router, config), io.EOF)
+}
+
+// A request to ADK's launcher holds the lock of its session, also below a prefix of its own.
+func TestLauncher_use(t *testing.T) {
+	for _, prefix := range []string{"/api", ""} {
+		r := newRig(t, Options{Busy: lockedmemory.Refuse})
+		r.id.app, r.id.name = "agent", "session"+prefix
+		r.create(t)
+		at := &noPort{locked: locked{api.NewLauncher(), r.LockREST}}
+		var inside int
+		config := launcher.Config{SessionService: r.Service, AgentLoader: agent.NewSingleLoader(agentOf(t,
+			func(context.Context, *model.LLMRequest) *genai.Content {
+				if inside++; inside == 1 {
+					inside, _ = r.post(t, at.router, prefix+"/run", r.body("inside"))
+				}
+				return says("a")
+			}))}
+		all := universal.NewLauncher(console.NewLauncher(), web.NewLauncher(at))
+		if err := all.Execute(t.Context(), &config, []string{"web", "api", "-path_prefix", prefix}); !strings.Contains(fmt.Sprint(err), "EOF") {
+			t.Fatal(err)
+		}
+		code, text := r.post(t, at.router, prefix+"/run", r.body("q"))
+		if code != http.StatusOK || inside != http.StatusServiceUnavailable {
+			t.Errorf("prefix %q: the run has status %d, that inside of it %d: %s", prefix, code, inside, text)
+		}
+		r.wantHistory(t, "q", "a")
 	}
 }
