@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/lookatitude/beluga-ai/v2/config"
@@ -75,52 +73,11 @@ func TestDocs_codeCompiles(t *testing.T) {
 	docsCode.Compiles(t, docs.Pages(t)...)
 }
 
-// The commands of the page build the program with the contract. Two processes run
-// at once. Every answer has seen the history before it, and the longer output begins with the shorter
-// output.
+// With the contract instead of Beluga.
 func TestDocs_programRunsTwiceAtOnce(t *testing.T) {
 	t.Parallel()
-	clone, err := filepath.Abs("../..")
-	must(t, err)
-	dir := t.TempDir()
-	must(t, os.Symlink(clone, filepath.Join(dir, "belugalock")))
-	source := strings.Replace(programPlace.Blocks(t, "go")[0], "localhost:6379", servers.SharedServer().Addr(), 1)
-	must(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600))
-	commands := programPlace.Blocks(t, "bash")
-	build, _, _ := strings.Cut(commands[1], "\n")
-	shell := exec.Command("sh", "-e", "-c", commands[0]+"mv ../main.go .\n"+
-		"go work edit -replace "+strings.TrimSuffix(belugaPath, "/")+
-		"=../belugalock/lockedmemory/belugamemory/testdata/contract\n"+build)
-	shell.Dir = dir
-	shell.Env = append(os.Environ(), "GOWORK=", "GOFLAGS=-trimpath") // the build is cached
-	if out, err := shell.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	binary := filepath.Join(dir, "chat", "chat")
-	var outputs [2]string
-	var both sync.WaitGroup
-	for i := range outputs {
-		both.Go(func() { outputs[i] = docs.Run(t, binary) })
-	}
-	both.Wait()
-	short, long := outputs[0], outputs[1]
-	if len(short) > len(long) {
-		short, long = long, short
-	}
-	lines := strings.Split(strings.TrimSuffix(long, "\n"), "\n")
-	if len(lines) != 12 || !strings.HasPrefix(long, short) {
-		t.Fatalf("they printed\n%s\n\nand\n%s", long, short)
-	}
-	asked := map[string]int{}
-	for i := 0; i < len(lines); i += 2 {
-		if want := fmt.Sprintf("ai %d messages.", i); lines[i+1] != want {
-			t.Errorf("line %d is %q, want %q", i+2, lines[i+1], want)
-		}
-		asked[lines[i]]++
-	}
-	if len(asked) != 2 {
-		t.Errorf("who asked: %v", asked)
-	}
+	programPlace.RunsTwiceAtOnce(t, servers.SharedServer().Addr(), "ai", "go work edit -replace "+strings.TrimSuffix(belugaPath, "/")+
+		"=../belugalock/lockedmemory/belugamemory/testdata/contract")
 }
 
 // The tables have exactly the options. The defaults in the tables and the configurations on the page are

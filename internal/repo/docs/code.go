@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -15,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -173,4 +175,50 @@ func Run(t testing.TB, binary string) string {
 		t.Fatalf("%v\n%s", err, stderr.String())
 	}
 	return stdout.String()
+}
+
+// RunsTwiceAtOnce builds the program of the place with its commands, in a folder beside a link to this clone.
+// more are commands before the build. It runs two processes at once, on the Redis at addr: each answer of the
+// author has seen the history before it, and the longer output begins with the shorter output.
+func (p Place) RunsTwiceAtOnce(t testing.TB, addr, author, more string) {
+	t.Helper()
+	clone, err := filepath.Abs(root)
+	dir := t.TempDir()
+	source := strings.Replace(p.Blocks(t, "go")[0], "localhost:6379", addr, 1)
+	err = errors.Join(err, os.Symlink(clone, filepath.Join(dir, "belugalock")), os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := p.Blocks(t, "bash")
+	build, _, _ := strings.Cut(commands[1], "\n")
+	shell := exec.Command("sh", "-e", "-c", commands[0]+"mv ../main.go .\n"+more+"\n"+build)
+	shell.Dir = dir
+	shell.Env = append(os.Environ(), "GOWORK=", "GOFLAGS=-trimpath") // the build is cached
+	if out, err := shell.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var outputs [2]string
+	var both sync.WaitGroup
+	for i := range outputs {
+		both.Go(func() { outputs[i] = Run(t, filepath.Join(dir, "chat", "chat")) })
+	}
+	both.Wait()
+	short, long := outputs[0], outputs[1]
+	if len(short) > len(long) {
+		short, long = long, short
+	}
+	lines := strings.Split(strings.TrimSuffix(long, "\n"), "\n")
+	if len(lines) != 12 || !strings.HasPrefix(long, short) {
+		t.Fatalf("they printed\n%s\n\nand\n%s", long, short)
+	}
+	asked := map[string]int{}
+	for i := 0; i < len(lines); i += 2 {
+		if want := fmt.Sprintf("%s %d messages.", author, i); lines[i+1] != want {
+			t.Errorf("line %d is %q, want %q", i+2, lines[i+1], want)
+		}
+		asked[lines[i]]++
+	}
+	if len(asked) != 2 {
+		t.Errorf("who asked: %v", asked)
+	}
 }
