@@ -8,8 +8,7 @@
 // that has missed one, and of a lease that a later one has replaced. A stored event and its changes of
 // all states are one step. Of two writers of one key, the last acknowledged one wins.
 //
-// Behind adkrest, wrap the handler in [Service.LockREST]. RunLive, the console and triggers take no lock:
-// their appends are checked alone.
+// docs/howto/adk.md has a program, servers over HTTP, and the limits.
 //
 // # Rights
 //
@@ -19,15 +18,4 @@
 //
 // In PostgreSQL 14 or newer, [Migrate] installs the tables once for each version. A program needs USAGE on
 // the schema and EXECUTE on its functions, and may go through PgBouncer in transaction mode.
-//
-// # Limits
-//
-// A confirmation is known as answered to handles with the whole history: not after a Get with
-// NumRecentEvents or After, nor after a List.
-//
-// In Redis, set maxmemory-policy to noeviction. A failover may lose the last events, and may undo a
-// Delete. In a Cluster, an app is one slot. While that slot moves, calls fail with distlock.ErrUnavailable
-// after 5 seconds.
-//
-// In PostgreSQL, an expired session stays until a Create removes it: each one removes up to 4.
 package adksession

@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"time"
 
+	"github.com/a2aproject/a2a-go/v2/a2asrv"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/plugin"
 	"google.golang.org/adk/v2/runner"
+	adka2a "google.golang.org/adk/v2/server/adka2a/v2"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
 
@@ -21,8 +25,8 @@ import (
 )
 
 var (
-	root    agent.Agent  // of the application
-	adkrest http.Handler // of adkrest.NewServer, with the Service
+	root agent.Agent  // of the application
+	rest http.Handler // of adkrest.NewServer, with the Service
 )
 
 func Example() {
@@ -70,7 +74,28 @@ func ExampleNewPostgres() {
 
 func ExampleService_LockREST() {
 	var svc *adksession.Service
-	http.Handle("/api/", http.StripPrefix("/api", svc.LockREST(adkrest)))
+	http.Handle("/api/", http.StripPrefix("/api", svc.LockREST(rest)))
+}
+
+// runs has the Run that an Executor of A2A wants.
+type runs struct{ *adksession.Runner }
+
+func (r runs) Run(ctx context.Context, user, sessionID string, msg *genai.Content,
+	cfg agent.RunConfig) iter.Seq2[*session.Event, error] {
+	return r.Runner.Run(ctx, user, sessionID, msg, cfg)
+}
+
+func ExampleService_NewRunner_a2a() {
+	var svc *adksession.Service
+	executor := adka2a.NewExecutor(adka2a.ExecutorConfig{
+		RunnerProvider: func(_ context.Context, _ *a2asrv.ExecutorContext, p *plugin.Plugin) (
+			adka2a.RunnerConfig, adka2a.Runner, error) {
+			plugins := runner.PluginConfig{Plugins: []*plugin.Plugin{p}}
+			r, err := svc.NewRunner(runner.Config{AppName: "shop", Agent: root, PluginConfig: plugins})
+			return adka2a.RunnerConfig{AppName: "shop", Agent: root, SessionService: svc}, runs{r}, err
+		},
+	})
+	fmt.Println(executor)
 }
 
 // A webhook adds an event. It waits for a run of the session.

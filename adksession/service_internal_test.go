@@ -20,6 +20,7 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/memlock"
+	"github.com/belugalock/belugalock/internal/repo/docs"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
@@ -499,10 +500,19 @@ func TestNew_refuses(t *testing.T) {
 	}
 }
 
+// The table of the reference has all fields, in order, with their defaults.
 func TestNew_defaults(t *testing.T) {
 	r := newRig(t)
-	if o := r.Service.opts; o.Wait != lockedmemory.DefaultWait || o.MaxEvent != 8<<20 {
-		t.Errorf("%+v", o)
+	var got, want []string
+	for _, row := range (docs.Place{Page: "docs/reference/configuration.md", Heading: "## adksession.Options"}).Table(t) {
+		got = append(got, row[0]+": "+row[1])
+	}
+	defaults := []any{"adk", "none", r.opts.Wait, "Queue", fmt.Sprint(r.opts.MaxEvent>>20, " MiB")}
+	for i, field := range reflect.VisibleFields(reflect.TypeFor[Options]()) {
+		want = append(want, fmt.Sprint(field.Name, ": ", defaults[i]))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the table has %q, the code %q", got, want)
 	}
 }
 

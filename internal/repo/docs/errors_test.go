@@ -14,7 +14,7 @@ func TestErrors_everySentinelHasARow(t *testing.T) {
 	for _, row := range Errors.Table(t) {
 		text += row[0] + "\n"
 	}
-	for _, pkg := range strings.Fields("distlock election lockedmemory lockurl memlock memstore pglock pgstore redislock redisstore " +
+	for _, pkg := range strings.Fields("adksession distlock election lockedmemory lockurl memlock memstore pglock pgstore redislock redisstore " +
 		"redlock sessionstore tracing") {
 		for name := range namesOf(t).members[pkg] {
 			if isError.MatchString(name) && !isTest.MatchString(name) && !regexp.MustCompile(`\b`+pkg+`\.`+name+`\b`).MatchString(text) {

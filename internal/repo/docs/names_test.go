@@ -43,7 +43,7 @@ func TestDocs_namesExist(t *testing.T) {
 var known = strings.Fields(`
 	REV OWNER host1 host2 host3 dirlock WithTranslationStrategy translation_strategy ratelimit
 	AcquireTraced NewLockedMemory runtime.Goexit defer agent.WithMemory core.App dragonfly mongodb sqlite archival neo4j memgraph
-	main.go SERIALIZABLE WAIT SAVE BGSAVE NOMASTERLINK SETNX setinfo`)
+	main.go runner.New RunLive agentengine SERIALIZABLE WAIT SAVE BGSAVE NOMASTERLINK SETNX setinfo`)
 
 // names are what the files of the repository have, in all its modules. Packages of one name share an entry,
 // and so do types.
