@@ -20,7 +20,8 @@
 // parent keeps the register of critical sections (register_test.go) and the ledger of turns
 // (ledger_test.go), and judges both, and the calls of stops_test.go and inbox_test.go. Workers
 // (worker_test.go, leases_test.go, turns_test.go, drafts_test.go, stops_test.go, inbox_test.go) report
-// over a Unix socket. The workload beluga runs apart: beluga_test.go has its clients and its judge.
+// over a Unix socket. The workload beluga runs apart: beluga_test.go has its clients
+// and its judge, and instances_test.go its processes and their faults.
 // broken_test.go has defective workers, each of which a run must find.
 //
 // The rules, their windows and their limits stand in docs/design/campaign.md.

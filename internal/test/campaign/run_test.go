@@ -63,7 +63,7 @@ func TestCampaign(t *testing.T) {
 		} else if *only != "" || *hits != "" {
 			continue
 		} else if work == "beluga" { // it has faults of its own, as the soak has
-			for _, on := range belugaOn(topologies, drawn) {
+			for _, on := range instancesOn(topologies, drawn) {
 				alone = append(alone, "beluga on "+on)
 				runs["beluga on "+on] = func(t *testing.T) { belugaWork(t, on, apart, drawn) }
 			}

@@ -86,7 +86,7 @@ type load struct {
 	t         testing.TB
 	server    *servers.Redis
 	leaks     leaks
-	instances []*instance
+	instances []*soakInstance
 
 	// calm is held to read by operations, and to write by who wants none.
 	calm    sync.RWMutex
@@ -99,7 +99,7 @@ type load struct {
 	free, id, visits                 atomic.Int64   // for names and turn IDs in turn
 }
 
-type instance struct {
+type soakInstance struct {
 	client  *redis.Client
 	options *distlock.Options
 	locker  *distlock.Locker
@@ -112,8 +112,8 @@ type (
 	remarks = lockedmemory.LockedMemory[remark, remark]
 )
 
-func newInstance(t testing.TB, server *servers.Redis, seen distlock.Observer) *instance {
-	in := &instance{
+func newInstance(t testing.TB, server *servers.Redis, seen distlock.Observer) *soakInstance {
+	in := &soakInstance{
 		// The pool is always full, or each sample would depend on the connections in use.
 		client:  redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, PoolSize: pool, MinIdleConns: pool}),
 		options: options("soak", soakTTL, soakTTL/100),
@@ -306,7 +306,7 @@ func longName(n int) string { return fmt.Sprint("long-", n) }
 
 type call struct {
 	*load
-	*instance
+	*soakInstance
 	random *rand.Rand
 }
 
@@ -367,12 +367,12 @@ var operations = []struct {
 	// A session has a few turns, and is then left alone until it has expired.
 	{"visits", 6, func(c *call, ctx context.Context) error {
 		ctx = lockedmemory.WithSession(ctx, fmt.Sprint("visitor-", c.load.visits.Add(1)/visitLength%visitors))
-		return c.instance.visits.Turn(ctx, func(ctx context.Context) error {
-			if _, err := c.instance.visits.Load(ctx, ""); err != nil {
+		return c.soakInstance.visits.Turn(ctx, func(ctx context.Context) error {
+			if _, err := c.soakInstance.visits.Load(ctx, ""); err != nil {
 				return err
 			}
 			question, answer := c.exchange()
-			return c.instance.visits.Save(ctx, question, answer)
+			return c.soakInstance.visits.Save(ctx, question, answer)
 		})
 	}},
 	// Half of them are closed with a lease that is held.

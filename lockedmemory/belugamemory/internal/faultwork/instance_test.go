@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/lookatitude/beluga-ai/v2/agent"
@@ -14,7 +13,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/test/campaign/beluga"
+	"github.com/belugalock/belugalock/internal/test/campaign/instance"
 	"github.com/belugalock/belugalock/internal/test/child"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/lockedmemory"
@@ -23,34 +22,24 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	child.Serve(map[string]child.Work{beluga.Role: child.Role(instance)})
+	child.Serve(map[string]child.Work{instance.Role: child.Role(serve)})
 	leakcheck.VerifyTestMain(m)
 }
 
-// instance is an instance of an application. It serves the calls of its clients until its parent stops it.
-func instance(_ context.Context, parent *child.Line, c beluga.Config) error {
-	runner, err := open(c, func(orphan string) { _ = parent.Send(beluga.Reply{Orphan: orphan}) })
+// serve is an instance of an application. It serves the calls of its clients until its parent stops it.
+func serve(_ context.Context, parent *child.Line, c instance.Config) error {
+	runner, err := open(c, func(orphan string) { _ = parent.Send(instance.Reply{Orphan: orphan}) })
 	if err != nil {
 		return err
 	}
-	var clients sync.WaitGroup
-	for {
-		var o beluga.Order
-		if parent.Receive(&o) != nil {
-			break
-		}
-		clients.Go(func() {
-			s := map[string]func(beluga.Order) beluga.Reply{beluga.Run: runner.answer, beluga.Stop: runner.end, beluga.Read: runner.stored}[o.Do](o)
-			s.N = o.N
-			_ = parent.Send(s)
-		})
-	}
-	clients.Wait()
+	instance.Serve(parent, map[string]func(instance.Order) instance.Reply{
+		instance.Run: runner.answer, instance.Stop: runner.end, instance.Read: runner.stored,
+	})
 	return runner.close()
 }
 
 // answer runs a message for a client, which may leave.
-func (r *runner) answer(o beluga.Order) (s beluga.Reply) {
+func (r *runner) answer(o instance.Order) (s instance.Reply) {
 	ctx := context.Background()
 	if o.Limit > 0 {
 		limited, cancel := context.WithTimeout(ctx, o.Limit)
@@ -58,7 +47,7 @@ func (r *runner) answer(o beluga.Order) (s beluga.Reply) {
 		ctx = limited
 	}
 	question := schema.NewHumanMessage(o.Text)
-	if r.config.Broken != beluga.NoID {
+	if r.config.Broken != instance.NoID {
 		question.Metadata = map[string]any{"message_id": o.ID}
 	}
 	events, isOpen := 0, false // a call without its result
@@ -77,12 +66,12 @@ func (r *runner) answer(o beluga.Order) (s beluga.Reply) {
 			s.Tools, isOpen = s.Tools+"result "+textOf(&schema.ToolMessage{Parts: event.ToolResult.Content})+"\n", false
 		case agent.EventDone:
 			if s.Answer != event.Text {
-				return beluga.Reply{End: beluga.Wrong, Err: "after other texts, done has " + event.Text}
+				return instance.Reply{End: instance.Wrong, Err: "after other texts, done has " + event.Text}
 			}
-			s.End, s.Partial = beluga.Done, event.Metadata[belugarunner.Stopped] == true
+			s.End, s.Partial = instance.Done, event.Metadata[belugarunner.Stopped] == true
 		}
 		if events++; events == o.Leaves && s.End == "" {
-			return beluga.Reply{End: beluga.Again}
+			return instance.Reply{End: instance.Again}
 		}
 	}
 	if isOpen && s.Partial { // as it is stored
@@ -92,52 +81,52 @@ func (r *runner) answer(o beluga.Order) (s beluga.Reply) {
 }
 
 // endOf says how a call with an error has ended.
-func endOf(ctx context.Context, err error) beluga.Reply {
-	s := beluga.Reply{End: beluga.Wrong, Err: err.Error(), Lost: errors.Is(err, distlock.ErrLost)}
+func endOf(ctx context.Context, err error) instance.Reply {
+	s := instance.Reply{End: instance.Wrong, Err: err.Error(), Lost: errors.Is(err, distlock.ErrLost)}
 	_, leaves := ctx.Deadline() // at this moment, or the one before
 	switch leaves = leaves && errors.Is(err, context.DeadlineExceeded); {
 	case errors.Is(err, lockedmemory.ErrStopped):
-		s.End = beluga.Stopped
+		s.End = instance.Stopped
 	case leaves, s.Lost, belugamemory.Retryable(err), errors.Is(err, distlock.ErrInterrupted), errors.Is(err, distlock.ErrOutcomeUnknown):
-		s.End = beluga.Again
+		s.End = instance.Again
 	}
 	return s
 }
 
 // end stops a message or a session.
-func (r *runner) end(o beluga.Order) (s beluga.Reply) {
+func (r *runner) end(o instance.Order) (s instance.Reply) {
 	ctx, err := context.Background(), error(nil)
 	switch {
-	case r.config.Broken == beluga.IdleStop:
+	case r.config.Broken == instance.IdleStop:
 	case o.ID == "":
 		err = r.StopSession(ctx, o.Session, o.Limit)
 	default:
 		s.Stored, err = r.StopMessage(ctx, o.Session, o.ID, o.Limit)
 	}
-	if s.End = beluga.Done; err != nil {
+	if s.End = instance.Done; err != nil {
 		s = endOf(ctx, err)
 	}
 	return s
 }
 
 // stored reads a session.
-func (r *runner) stored(o beluga.Order) (s beluga.Reply) {
+func (r *runner) stored(o instance.Order) (s instance.Reply) {
 	session, err := r.sessions.Get(context.Background(), o.Session)
 	if coded := new(core.Error); errors.As(err, &coded) && coded.Code == core.ErrNotFound {
-		return beluga.Reply{End: beluga.Done} // no turn was stored
+		return instance.Reply{End: instance.Done} // no turn was stored
 	} else if err != nil {
 		return endOf(context.Background(), err)
 	}
 	var all []schema.Message
-	s.End, s.Count = beluga.Done, session.State["turns"]
+	s.End, s.Count = instance.Done, session.State["turns"]
 	for _, turn := range session.Turns {
-		e := beluga.Exchange{Question: textOf(turn.Input), Answer: textOf(turn.Output), Partial: turn.Metadata[belugarunner.Stopped] == true}
+		e := instance.Exchange{Question: textOf(turn.Input), Answer: textOf(turn.Output), Partial: turn.Metadata[belugarunner.Stopped] == true}
 		all = append(all, turn.Input)
 		tools, _ := turn.Metadata[toolsKey].(string)
 		for line := range strings.Lines(tools) {
 			message, err := belugamemory.Codec{}.Decode([]byte(strings.TrimSuffix(line, "\n")))
 			if err != nil {
-				return beluga.Reply{End: beluga.Wrong, Err: err.Error()}
+				return instance.Reply{End: instance.Wrong, Err: err.Error()}
 			}
 			all = append(all, message)
 			switch m := message.(type) {

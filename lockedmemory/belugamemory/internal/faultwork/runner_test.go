@@ -14,7 +14,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/test/campaign/beluga"
+	"github.com/belugalock/belugalock/internal/test/campaign/instance"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory/belugarunner"
 )
@@ -22,16 +22,16 @@ import (
 // runner is a Runner and its sessions.
 type runner struct {
 	*belugarunner.Runner // nil: a plain one
-	config               beluga.Config
+	config               instance.Config
 	run                  func(ctx context.Context, sessionID string, input schema.Message) iter.Seq2[agent.Event, error]
 	sessions             runtime.SessionService
 	close                func() error
 }
 
 // open makes a Runner, as an application does.
-func open(c beluga.Config, tell func(orphan string)) (*runner, error) {
+func open(c instance.Config, tell func(orphan string)) (*runner, error) {
 	model, plugins := witness{tell: tell}, []runtime.Plugin{counter{c.Broken}}
-	if c.Broken != beluga.NoLock {
+	if c.Broken != instance.NoLock {
 		opts := belugarunner.WithStream()
 		// Less than the TTL, so that clients of a killed process's sessions repeat their messages.
 		opts.TTL, opts.Wait, opts.Plugins = c.TTL, c.TTL/2, plugins
@@ -70,7 +70,7 @@ func (c counter) BeforeTurn(_ context.Context, s *runtime.Session, input schema.
 	count, _ := s.State["turns"].(int)
 	s.State["turns"] = count + 1
 	for _, turn := range s.Turns {
-		if tools, _ := turn.Metadata[toolsKey].(string); c.broken == beluga.NoResult && turn.Metadata[belugarunner.Stopped] == true {
+		if tools, _ := turn.Metadata[toolsKey].(string); c.broken == instance.NoResult && turn.Metadata[belugarunner.Stopped] == true {
 			turn.Metadata[toolsKey], _, _ = strings.Cut(tools, "\n") // the first call
 		}
 	}

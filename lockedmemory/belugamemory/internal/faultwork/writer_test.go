@@ -12,7 +12,7 @@ import (
 	"github.com/lookatitude/beluga-ai/v2/schema"
 	"github.com/lookatitude/beluga-ai/v2/tool"
 
-	"github.com/belugalock/belugalock/internal/test/campaign/beluga"
+	"github.com/belugalock/belugalock/internal/test/campaign/instance"
 )
 
 // writer is an agent with a tool. Its answer repeats the input, says what its model was given of the session,
@@ -91,5 +91,5 @@ func (w witness) Generate(_ context.Context, messages []schema.Message, _ ...llm
 			questions = append(questions, question.Text())
 		}
 	}
-	return schema.NewAIMessage(beluga.Digest(questions[:len(questions)-1])), nil
+	return schema.NewAIMessage(instance.Digest(questions[:len(questions)-1])), nil
 }

@@ -1,15 +1,18 @@
-// Package beluga is what the campaign and its instances of Beluga's Runner say to each other.
-package beluga
+// Package instance is what the campaign and its instances of a Runner say to each other.
+package instance
 
 import (
 	"fmt"
 	"hash/fnv"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/belugalock/belugalock/internal/test/child"
 )
 
 // Role is the role of an instance: package internal/faultwork of the module belugamemory.
-const Role = "beluga"
+const Role = "instance"
 
 // Config is that of an instance.
 type Config struct {
@@ -19,6 +22,23 @@ type Config struct {
 	KeepPartial   bool
 	Interruptible bool
 	EndWithReader bool
+}
+
+// Serve answers calls of clients, several at a time, until the parent no longer needs the instance.
+func Serve(parent *child.Line, do map[string]func(Order) Reply) {
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	for {
+		var o Order
+		if parent.Receive(&o) != nil {
+			return
+		}
+		clients.Go(func() {
+			s := do[o.Do](o)
+			s.N = o.N
+			_ = parent.Send(s)
+		})
+	}
 }
 
 // What an instance can do wrong. Each of them has findings, or the campaign tests nothing.
