@@ -2,6 +2,7 @@
 MODULES := \
 	. \
 	adksession \
+	adksession/faultwork \
 	bench \
 	examples/agent/browsertest \
 	docs/dashboards/check \
@@ -144,7 +145,7 @@ mutants: deps ## Take out the guards of the code, one at a time: does a test not
 	go run ./internal/repo/mutants -only '$(ONLY)' -since '$(SINCE)' -minutes '$(or $(MINUTES),0)'
 
 .PHONY: faults
-faults: deps ## Random faults under all workloads for MINUTES (30): WORK=lock,session,draft,election,stop,inbox,beluga,soak ON=node,sentinel,cluster,redlock3,redlock5,postgres SEED=n HITS=worker-3,server-9 FLAGS="-faults none"
+faults: deps ## Random faults under all workloads for MINUTES (30): WORK=lock,session,draft,election,stop,inbox,beluga,adk,soak ON=node,sentinel,cluster,redlock3,redlock5,postgres SEED=n HITS=worker-3,server-9 FLAGS="-faults none"
 	go test $(if $(findstring none,$(FLAGS)),-race) -count=1 -v -timeout $$(($(firstword $(subst ., ,$(or $(MINUTES),30))) + 20))m -run 'TestCampaign$$' ./internal/test/campaign -args \
 		-minutes $(or $(MINUTES),30) -seed $(or $(SEED),0) $(if $(WORK),-work $(WORK)) $(if $(ON),-on $(ON)) $(if $(HITS),-hits $(HITS)) $(FLAGS)
 

@@ -28,15 +28,11 @@ import (
 	"github.com/belugalock/belugalock/distlock/pglock"
 	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/rediskeys"
-	"github.com/belugalock/belugalock/internal/test/child"
 	"github.com/belugalock/belugalock/internal/test/leakcheck"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
 func TestMain(m *testing.M) {
-	child.Serve(map[string]child.Work{"worker": child.Role(func(ctx context.Context, parent *child.Line, w worker) error {
-		return w.run(ctx, parent)
-	})})
 	leakcheck.VerifyTestMain(servers.Sharing{M: m})
 }
 

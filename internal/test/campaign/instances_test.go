@@ -65,7 +65,7 @@ func buildInstances(t *testing.T, folder, workspace string) (program string) {
 		workspace = filepath.Join(root, workspace)
 	}
 	program = filepath.Join(t.TempDir(), "instance")
-	build := exec.Command("go", "test", "-c", "-vet=off", "-o", program, fmt.Sprintf("-race=%t", race), ".")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-w", "-o", program, fmt.Sprintf("-race=%t", race), ".")
 	build.Dir, build.Env = filepath.Join(root, folder), append(os.Environ(), "GOWORK="+workspace)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("the instances are not built: %v\n%s", err, out)

@@ -45,7 +45,7 @@ type quiet struct{}
 func (quiet) Printf(context.Context, string, ...any) {}
 
 // workloads are those that run side by side on each topology, and those that run alone.
-var workloads = append(slices.Clone(mixed), "beluga", "soak")
+var workloads = append(slices.Clone(mixed), "beluga", "adk", "soak")
 
 // TestCampaign strikes at random, with one workload or topology after the other.
 func TestCampaign(t *testing.T) {
@@ -62,10 +62,11 @@ func TestCampaign(t *testing.T) {
 			side = append(side, work)
 		} else if *only != "" || *hits != "" {
 			continue
-		} else if work == "beluga" { // it has faults of its own, as the soak has
+		} else if play := map[string]func(*testing.T, string, time.Duration, uint64){"beluga": belugaWork, "adk": adkWork}[work]; play != nil {
+			// They have faults of their own, as the soak has.
 			for _, on := range instancesOn(topologies, drawn) {
-				alone = append(alone, "beluga on "+on)
-				runs["beluga on "+on] = func(t *testing.T) { belugaWork(t, on, apart, drawn) }
+				alone = append(alone, work+" on "+on)
+				runs[work+" on "+on] = func(t *testing.T) { play(t, on, apart, drawn) }
 			}
 		} else {
 			alone = append(alone, work)

@@ -11,7 +11,8 @@ import (
 	"github.com/belugalock/belugalock/internal/test/child"
 )
 
-// Role is the role of an instance: package internal/faultwork of the module belugamemory.
+// Role is the role of an instance: package internal/faultwork of the module belugamemory, or module
+// adksession/faultwork.
 const Role = "instance"
 
 // Config is that of an instance.
@@ -43,10 +44,18 @@ func Serve(parent *child.Line, do map[string]func(Order) Reply) {
 
 // What an instance can do wrong. Each of them has findings, or the campaign tests nothing.
 const (
+	// Of Beluga.
 	NoLock   = "no lock"   // sessions of a plain service
 	NoID     = "no ID"     // messages lose their IDs
 	NoResult = "no result" // the calls of a stopped run lose their results
 	IdleStop = "idle stop" // a StopMessage that does nothing
+
+	// Of ADK. The last four let an append pass, whatever came since the session was read.
+	SQL        = "SQL"         // ADK's own service, without a lock
+	NoCheck    = "no check"    // nothing else
+	NoState    = "no state"    // the state of a user is not written
+	NoAnswer   = "no answer"   // some answers are acknowledged and not stored
+	TwoAnswers = "two answers" // some are stored twice
 )
 
 // Order is a call of a client. A Stop without an ID is one of the session.
@@ -62,9 +71,10 @@ type Order struct {
 }
 
 const (
-	Run  = "run"
-	Stop = "stop"
-	Read = "read"
+	Run     = "run"
+	Stop    = "stop"
+	Read    = "read"
+	Migrate = "migrate" // install what the sessions need in a database
 )
 
 // Reply says how a call has ended. Without an N, a model was given a history with an Orphan.
@@ -77,8 +87,9 @@ type Reply struct {
 	Exchange      // of a Run, without its Question
 	Stored   bool // what a Stop says of its message
 	Turns    []Exchange
-	Count    any    // of the turns, in the State of a session; nil: not counted
-	Orphan   string // a call without its result, or a result without its call, in a history
+	Count    any            // of the turns, in the State of a session of Beluga; nil: not counted
+	State    map[string]any // of a session of ADK
+	Orphan   string         // a call without its result, or a result without its call, in a history
 }
 
 const (
@@ -87,6 +98,9 @@ const (
 	Again   = "again" // the call can be repeated, or its client has left, and can come back
 	Wrong   = "wrong"
 )
+
+// Scopes are the prefixes of keys in a state of ADK. A run writes the name of its client in each.
+var Scopes = []string{"", "user:", "app:"}
 
 // Exchange is a question with its answer, and the calls and results of tools, one a line. Partial: it was
 // stopped.
