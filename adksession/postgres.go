@@ -3,7 +3,6 @@ package adksession
 import (
 	"context"
 	"embed"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -11,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/internal/postgres"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/storedriver"
 )
@@ -69,7 +67,7 @@ func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
 	var args []any
 	switch q.operation {
 	case opGet, opList:
-		function, args = "adk_get_v1", append(access, q.recent, q.from, q.upto, pageBytes)
+		function, args = "adk_get_v1", append(access, q.recent)
 	case opAppend:
 		function, args = "adk_append_v1", append(access, q.op, q.last, q.record(), state[0], state[1], state[2])
 	case opCreate:
@@ -85,8 +83,6 @@ func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
 		return reply{found: found}, nil
 	case len(found) == 0:
 		return reply{outcome: missing}, nil
-	case q.operation == opGet && found[0].outcome == done && found[0].n > 0 && found[0].records == nil:
-		return reply{}, fmt.Errorf("%w: events of a session are missing", driver.ErrRefused)
 	}
 	return found[0], nil
 }

@@ -93,7 +93,7 @@ func TestPostgres(t *testing.T) {
 		"Append_leaseLostMeanwhile": TestAppend_leaseLostMeanwhile, "Append_deltasSorted": TestAppend_deltasSorted,
 		"Append_badInput": TestAppend_badInput, "Append_afterFailure": TestAppend_afterFailure,
 		"Event_allFieldsReturn": TestEvent_allFieldsReturn, "Place_afterLease": TestPlace_afterLease,
-		"Get_filtersAndPages": TestGet_filtersAndPages, "Get_again_placeDiffers": TestGet_again_placeDiffers,
+		"Get_filters": TestGet_filters, "Get_again_placeDiffers": TestGet_again_placeDiffers,
 		"Get_locksFlushed": TestGet_locksFlushed, "Get_evicted": TestGet_evicted_refused, "Get_lostLock_noToken": TestGet_lostLock_noToken,
 		"Create_exists": TestCreate_exists, "Delete_inRun": TestDelete_inRun,
 		"Delete_answerLost_notRepeated": TestDelete_answerLost_notRepeated, "List_order": TestList_order,

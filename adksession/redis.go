@@ -74,7 +74,7 @@ func (r *redisStore) do(ctx context.Context, q request) (reply, error) {
 	case opList:
 		return r.list(ctx, q)
 	case opGet:
-		s, args = getScript, []any{q.born, q.from, q.recent, q.upto, pageBytes}
+		s, args = getScript, []any{q.born, q.recent}
 	case opAppend:
 		s, args = appendScript, []any{q.born, q.op, q.last, q.record()}
 	case opCreate:
@@ -130,7 +130,7 @@ func (r *redisStore) list(ctx context.Context, q request) (all reply, err error)
 			ids[i].app = q.app
 			ids[i].user, _ = url.QueryUnescape(user) // as member has escaped them
 			ids[i].name, _ = url.QueryUnescape(name)
-			keys[i], args[i] = r.call(request{id: ids[i]}, "", 0, 0, 0, pageBytes)
+			keys[i], args[i] = r.call(request{id: ids[i]}, "", 0)
 			from = "(" + member
 		}
 		for i, cmd := range getScript.Each(ctx, r.redis, keys, args) {

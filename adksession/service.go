@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"math"
 	"net/url"
@@ -102,29 +101,30 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 	if err != nil {
 		return nil, public(err)
 	}
-	h, err := s.open(ctx, of, func(ctx context.Context, lease *distlock.Lease) (reply, error) {
-		if lease != nil && lease.Context().Err() != nil {
-			// ⚑ ADK creates a session after any error of a Get, also after that of an ended lease.
-			return reply{}, context.Cause(lease.Context())
-		}
-		return s.ask(ctx, lease, request{operation: opCreate, id: of, born: rand.Text(), state: values})
-	})
+	h, err := s.open(ctx, request{operation: opCreate, id: of, born: rand.Text(), state: values})
 	if err != nil {
 		return nil, err
 	}
 	return &session.CreateResponse{Session: h}, nil
 }
 
-// open makes a handle of a session that is read or created. Under a lease, that is a step of the lease,
-// and gives it its place.
-func (s *Service) open(ctx context.Context, of id, read func(context.Context, *distlock.Lease) (reply, error)) (h *handle, err error) {
-	if err := of.check(); err != nil {
+// open makes a handle of a session that opGet reads or opCreate creates. Under a lease, that is a step of the
+// lease, and gives it its place.
+func (s *Service) open(ctx context.Context, q request) (h *handle, err error) {
+	if err := q.check(); err != nil {
 		return nil, err
 	}
 	build := func(ctx context.Context, lease *distlock.Lease) error {
-		r, err := read(ctx, lease)
+		if q.operation == opCreate && lease != nil && lease.Context().Err() != nil {
+			// ⚑ ADK creates a session after any error of a Get, also after that of an ended lease.
+			return context.Cause(lease.Context())
+		}
+		r, err := s.ask(ctx, lease, q)
+		if err == nil && int64(len(r.records)) < min(q.recent, r.n) { // ⚑ an eviction must not shorten the history
+			err = fmt.Errorf("%w: events of the session are missing", distlock.ErrRefused)
+		}
 		if err == nil {
-			h, err = s.newHandle(of, r)
+			h, err = s.newHandle(q.id, r)
 		}
 		if err != nil || lease == nil {
 			return err
@@ -139,8 +139,8 @@ func (s *Service) open(ctx context.Context, of id, read func(context.Context, *d
 		h.place = l.place
 		return nil
 	}
-	if _, in := s.locker.FromContext(ctx, of.key()); in {
-		err = s.step(ctx, of, ownWait, build)
+	if _, in := s.locker.FromContext(ctx, q.key()); in {
+		err = s.step(ctx, q.id, ownWait, build)
 	} else {
 		err = build(ctx, nil)
 	}
@@ -153,42 +153,19 @@ func (s *Service) open(ctx context.Context, of id, read func(context.Context, *d
 //
 // A failed read is repeated for 5 seconds: ⚑ ADK creates a session after any error.
 func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
-	of, recent, reads := id{req.AppName, req.UserID, req.SessionID}, math.MaxInt32, math.MaxInt32
-	if req.NumRecentEvents > 0 {
-		recent = req.NumRecentEvents
+	q := request{operation: opGet, id: id{req.AppName, req.UserID, req.SessionID}, recent: math.MaxInt32}
+	if req.NumRecentEvents > 0 && req.After.IsZero() { // else the last of the later ones are not known yet
+		q.recent = int64(req.NumRecentEvents)
 	}
-	if req.After.IsZero() { // else the last of the later ones are not known yet
-		reads = recent
-	}
-	h, err := s.open(ctx, of, func(ctx context.Context, lease *distlock.Lease) (reply, error) {
-		return s.read(ctx, of, lease, int64(reads))
-	})
+	h, err := s.open(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	h.events = slices.DeleteFunc(h.events, func(e *session.Event) bool { return e.Timestamp.Before(req.After) })
-	h.events = h.events[max(0, len(h.events)-recent):]
-	return &session.GetResponse{Session: h}, nil
-}
-
-// read reads a session in pages.
-func (s *Service) read(ctx context.Context, of id, lease *distlock.Lease, recent int64) (reply, error) {
-	for range 3 {
-		r, err := s.ask(ctx, lease, request{operation: opGet, id: of, recent: recent})
-		if err != nil {
-			return r, err
-		}
-		for at := max(0, r.n-recent) + int64(len(r.records)); at < r.n && err == nil; {
-			var more reply
-			more, err = s.ask(ctx, nil, request{operation: opGet, id: of, born: r.born, from: at, upto: r.n})
-			r.records = append(r.records, more.records...)
-			at += int64(len(more.records))
-		}
-		if !errors.Is(err, ErrNotFound) { // else replaced by another session, or by a failover
-			return r, err
-		}
+	if n := req.NumRecentEvents; n > 0 {
+		h.events = h.events[max(0, len(h.events)-n):]
 	}
-	return reply{}, fmt.Errorf("%w: the session was replaced during each of three reads", distlock.ErrUnavailable)
+	return &session.GetResponse{Session: h}, nil
 }
 
 // List returns the sessions of an app, or of one user, without their events, in the order of user and ID.

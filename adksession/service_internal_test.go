@@ -100,22 +100,26 @@ func TestEvent_newer(t *testing.T) {
 	wantError(t, "a newer record", err, ErrCodec)
 }
 
-func TestGet_filtersAndPages(t *testing.T) {
+func TestGet_filters(t *testing.T) {
 	r := newRig(t)
 	h := r.create(t)
-	long := strings.Repeat("x", 4<<20+1)
 	for i := range 3 {
-		e := event(fmt.Sprintf("%d%s", i, long))
+		e := event(fmt.Sprint(i))
 		e.Timestamp = time.Unix(int64(100-i), 0) // the order is that of the appends
 		must(t, r.AppendEvent(t.Context(), h, e))
 	}
 	for _, c := range []struct {
-		recent    int
-		after     int64
-		want      string
-		roundTrip int
-	}{{0, 0, "012", 2}, {2, 0, "12", 1}, {9, 0, "012", 2}, {0, 99, "01", 2}, {1, 99, "1", 2}} {
-		before := r.faulty.count(opGet)
+		recent, read int
+		after        int64
+		want         string
+	}{{0, 3, 0, "012"}, {2, 2, 0, "12"}, {9, 3, 0, "012"}, {0, 3, 99, "01"}, {1, 3, 99, "1"}} {
+		r.faulty.on(opGet, 1, func(_ request, do func() (reply, error)) (reply, error) {
+			a, err := do()
+			if len(a.records) != c.read {
+				t.Errorf("recent %d, after %d: %d records were read, want %d", c.recent, c.after, len(a.records), c.read)
+			}
+			return a, err
+		})
 		req := &session.GetRequest{AppName: r.id.app, UserID: r.id.user, SessionID: r.id.name, NumRecentEvents: c.recent}
 		if c.after > 0 {
 			req.After = time.Unix(c.after, 0)
@@ -124,33 +128,12 @@ func TestGet_filtersAndPages(t *testing.T) {
 		must(t, err)
 		var got string
 		for e := range found.Session.Events().All() {
-			got += textOf(e)[:1]
+			got += textOf(e)
 		}
-		if n := r.faulty.count(opGet) - before; got != c.want || n != c.roundTrip {
-			t.Errorf("recent %d, after %d: %s in %d requests, want %s in %d", c.recent, c.after, got, n, c.want, c.roundTrip)
+		if got != c.want {
+			t.Errorf("recent %d, after %d: %s, want %s", c.recent, c.after, got, c.want)
 		}
 	}
-	// The records are evicted between two pages, and the session is replaced.
-	if r.db == nil {
-		r.faulty.on(opGet, 1, func(_ request, do func() (reply, error)) (reply, error) {
-			a, err := do()
-			must(t, r.client.Rename(t.Context(), r.key("e:"), r.key("kept")).Err())
-			return a, err
-		})
-		_, err := r.get(t.Context())
-		wantError(t, "without the records", err, distlock.ErrRefused)
-		must(t, r.client.Rename(t.Context(), r.key("kept"), r.key("e:")).Err())
-	}
-	r.faulty.on(opGet, 1, func(_ request, do func() (reply, error)) (reply, error) {
-		a, err := do()
-		must(t, r.delete(t.Context()))
-		h := r.create(t)
-		for i := range 3 {
-			must(t, r.AppendEvent(t.Context(), h, event(fmt.Sprint("new", i))))
-		}
-		return a, err
-	})
-	r.wantHistory(t, "new0", "new1", "new2")
 }
 
 // A failover drops an append of the lease. Neither the new handle nor the old one may go on.

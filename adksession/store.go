@@ -15,9 +15,8 @@ type store interface {
 type operation int
 
 const (
-	// opGet returns records of a session, with its header and states as of one moment. With a token it
-	// raises the mark before it reads; with 0 it writes nothing. With upto, the outcome is missing if the
-	// session has fewer records. A reply has at least one of the records.
+	// opGet returns the last records of a session, with its header and states as of one moment. With a token
+	// it raises the mark before it reads; with 0 it writes nothing.
 	opGet operation = iota
 	// opList returns all sessions of an app, or of one user if that is not empty, without records, in any
 	// order.
@@ -55,9 +54,7 @@ type request struct {
 	event    []byte  // of opAppend: JSON, see record
 	state    []delta // of opAppend and opCreate, in order of scope and key
 
-	recent int64 // of opGet without upto: how many of the last records to read; above 0
-	from   int64 // of opGet with upto: the number of the first record, from 0
-	upto   int64 // of opGet: the number after the last record
+	recent int64 // of opGet: how many of the last records to read
 }
 
 // delta is a value of a state.
@@ -95,6 +92,3 @@ const (
 	ahead
 	exists
 )
-
-// pageBytes ends the records of an opGet: the one that reaches it is the last.
-const pageBytes = 8 << 20

@@ -28,14 +28,11 @@ CREATE FUNCTION {schema}.adk_put_v1(p_namespace text, p_app text, p_usr text, p_
     ON CONFLICT (namespace, app, scope, key) DO UPDATE SET value = excluded.value
 $$;
 
--- Returns a session with its p_recent last events, or, with p_upto, those from p_from to before p_upto. The one that
--- reaches p_limit bytes is the last.
-CREATE FUNCTION {schema}.adk_read_v1(s {schema}.adk_session, p_recent bigint, p_from bigint, p_upto bigint, p_limit bigint)
+-- Returns a session with its p_recent last events.
+CREATE FUNCTION {schema}.adk_read_v1(s {schema}.adk_session, p_recent bigint)
 RETURNS SETOF {schema}.adk_reply LANGUAGE sql STABLE AS $$
-  SELECT 0, s.mark, s.id, s.app, s.usr, s.name, s.born, s.op, s.n, s.updated, k.*, (SELECT array_agg(e.event ORDER BY e.n) FROM (
-      SELECT n, event, sum(octet_length(event)) OVER (ORDER BY n) - octet_length(event) AS before FROM {schema}.adk_event
-      WHERE session = s.id AND n >= CASE p_upto WHEN 0 THEN s.n - p_recent ELSE p_from END
-      AND n < CASE p_upto WHEN 0 THEN s.n ELSE p_upto END) AS e WHERE e.before < p_limit)
+  SELECT 0, s.mark, s.id, s.app, s.usr, s.name, s.born, s.op, s.n, s.updated, k.*,
+    (SELECT array_agg(e.event ORDER BY e.n) FROM {schema}.adk_event AS e WHERE e.session = s.id AND e.n >= s.n - p_recent)
   FROM (SELECT array_agg(left(d.scope, 1)), array_agg(d.key), array_agg(d.value)
     FROM unnest(ARRAY['a', 'u' || s.usr, 's' || s.id]) AS own (scope), -- ⚑ OFFSET keeps it a look-up in the index
     LATERAL (SELECT * FROM {schema}.adk_state AS d WHERE d.namespace = s.namespace AND d.app = s.app AND d.scope = own.scope
@@ -78,13 +75,13 @@ BEGIN
     END IF;
   END LOOP;
   PERFORM {schema}.adk_put_v1(p_namespace, p_app, p_usr, s.id, p_scopes, p_keys, p_contents);
-  RETURN QUERY SELECT * FROM {schema}.adk_read_v1(s, 0, 0, 0, 0);
+  RETURN QUERY SELECT * FROM {schema}.adk_read_v1(s, 0);
 END $$;
 
 -- Reads a session, see adk_read_v1. With a token, it raises the mark. Without a name, it reads those of a user, and
 -- without a user, those of the app.
 CREATE FUNCTION {schema}.adk_get_v1(p_namespace text, p_app text, p_usr text, p_name text, p_born text, p_token bigint,
-  p_idle interval, p_recent bigint, p_from bigint, p_upto bigint, p_limit bigint) RETURNS SETOF {schema}.adk_reply
+  p_idle interval, p_recent bigint) RETURNS SETOF {schema}.adk_reply
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE r {schema}.adk_reply;
@@ -102,8 +99,7 @@ BEGIN
       SELECT x AS s FROM {schema}.adk_session AS x WHERE (namespace, app, usr, name) = (p_namespace, p_app, p_usr, p_name)
       UNION ALL SELECT x FROM {schema}.adk_session AS x WHERE p_name = '' AND namespace = p_namespace AND app = p_app
         AND usr BETWEEN p_usr AND coalesce(nullif(p_usr, ''), repeat(chr(1114111), 33))) AS own, -- after all users
-    {schema}.adk_read_v1(own.s, p_recent, p_from, p_upto, p_limit) AS found
-    WHERE (own.s).expires > clock_timestamp() AND p_born IN ('', (own.s).born) AND (own.s).n >= p_upto;
+    {schema}.adk_read_v1(own.s, p_recent) AS found WHERE (own.s).expires > clock_timestamp();
 END $$;
 
 -- Appends an event with its keys of states.
