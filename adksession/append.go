@@ -24,8 +24,6 @@ const (
 	// ownWait is how long an append without a lease waits for its own. ⚑ A run that waits for its model
 	// holds its lease: an append that came between would end the run.
 	ownWait = time.Second
-	// raises bounds the requests with a raised token.
-	raises = 5
 )
 
 // leased returns what a lease knows of its session.
@@ -63,7 +61,7 @@ func (s *Service) ask(ctx context.Context, lease *distlock.Lease, q request) (r 
 		return !isRefused(err) && (q.operation <= opAppend || !driver.MayHaveEffect(err))
 	}
 	l, lost := new(leased), false
-	for range raises {
+	for {
 		if lease != nil {
 			l, q.token = s.leased(lease), lease.Fence()
 		}
@@ -79,10 +77,15 @@ func (s *Service) ask(ctx context.Context, lease *distlock.Lease, q request) (r 
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		case err != nil:
 			err = fmt.Errorf("%w: %w", distlock.ErrUnavailable, err)
+		case q.operation == opGet && r.outcome == done && len(l.ops) > 0 && l.last() != r.op:
+			err = ErrStale // ⚑ a failover has dropped an append of the lease, and an older handle must not go on
 		case r.outcome == done:
-			l.accepted = true
+			if q.operation == opCreate {
+				l.ops = nil // ⚑ a handle of the session before does not enter this one
+			}
+			l.ops = append(l.ops, cmp.Or(q.op, r.op))
 			return r, nil
-		case r.outcome == stale && !l.accepted:
+		case r.outcome == stale && len(l.ops) == 0: // the store has taken no token of the lease
 			if err = fencing.RaiseToken(ctx, lease, r.mark); err == nil {
 				continue
 			}
@@ -94,7 +97,6 @@ func (s *Service) ask(ctx context.Context, lease *distlock.Lease, q request) (r 
 		}
 		return r, err
 	}
-	return r, ErrStale
 }
 
 // AppendEvent appends an event to the session of a handle, with the changes of its state, in one step. A
@@ -111,8 +113,6 @@ func (s *Service) AppendEvent(ctx context.Context, to session.Session, e *sessio
 		return nil
 	case h == nil || e == nil || h.service != s:
 		return public(distlock.ErrInvalidOption)
-	case h.fail(nil) != nil:
-		return h.fail(nil)
 	}
 	kept, text, values, err := s.encode(e)
 	switch {
@@ -123,20 +123,15 @@ func (s *Service) AppendEvent(ctx context.Context, to session.Session, e *sessio
 	}
 	op := rand.Text() // ⚑ one for all copies
 	err = s.step(ctx, h.id, ownWait, func(ctx context.Context, lease *distlock.Lease) error {
-		l := s.leased(lease)
-		at, err := h.enter(l)
-		if err = cmp.Or(h.fail(nil), err); err != nil {
-			return err
-		}
-		before := *at.Load()
-		r, err := s.ask(ctx, lease, request{operation: opAppend, id: h.id, born: before.born, last: before.op, op: op,
-			event: text, state: values})
+		last, err := h.enter(s.leased(lease))
 		if err != nil {
 			return err
 		}
-		h.moved(at, position{before.born, op}, kept, e.Actions.StateDelta, r.updated)
-		l.place = cmp.Or(l.place, at)
-		return nil
+		r, err := s.ask(ctx, lease, request{operation: opAppend, id: h.id, op: op, last: last, event: text, state: values})
+		if err == nil {
+			h.moved(op, kept, e.Actions.StateDelta, r.updated)
+		}
+		return err
 	})
 	if err != nil {
 		return h.fail(err)

@@ -72,8 +72,7 @@ func (q request) record() string { return fmt.Sprintf(`{"v":1,"t":%d,"e":%s}`, q
 
 // newHandle makes a handle of a session that was read.
 func (s *Service) newHandle(of id, r reply) (*handle, error) {
-	h := &handle{id: of, service: s, place: new(place), updated: r.updated}
-	h.place.Store(&position{r.born, r.op})
+	h := &handle{id: of, service: s, op: r.op, updated: r.updated}
 	for _, text := range r.records {
 		var record struct {
 			V int

@@ -5,25 +5,16 @@ import (
 	"iter"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/adk/v2/session"
 )
 
-// position is where the next append to a session goes. ⚑ Not a number: after a failover, another event
-// may have the number of the last one.
-type position struct{ born, op string }
+// leased is what a lease knows of its session: the last op at each of its steps. Steps of the lease alone
+// use it.
+type leased struct{ ops []string }
 
-// place is the position of the handles that share it. ⚑ A step of a lost lease may still end beside a step of
-// the next one.
-type place = atomic.Pointer[position]
-
-// leased is what a lease knows of its session. Steps of the lease alone use it.
-type leased struct {
-	place    *place
-	accepted bool // the store has taken a token of the lease
-}
+func (l *leased) last() string { return l.ops[len(l.ops)-1] }
 
 // handle is a session.Session. Its IDs and its state are those of a session in memory.
 type handle struct {
@@ -32,8 +23,8 @@ type handle struct {
 	service *Service
 
 	mu      sync.Mutex
-	place   *place
-	failed  error // of the first append that failed
+	op      string // the last one that the handle has seen or made
+	failed  error  // of the first append that failed
 	events  events
 	updated time.Time
 }
@@ -60,30 +51,25 @@ func (h *handle) fail(err error) error {
 	return h.failed
 }
 
-// enter returns the place of an append in a step of a lease.
-func (h *handle) enter(l *leased) (*place, error) {
+// enter returns the op before an append in a step of a lease. A handle may have missed appends of the lease
+// alone.
+func (h *handle) enter(l *leased) (last string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	mine := *h.place.Load()
 	switch {
-	case l.place == h.place: // other handles of the lease may have moved it
-	case l.place == nil || l.place.Load().born != mine.born:
-		// ⚑ A copy: the place may be shared since a lease that has ended, with handles that miss this append.
-		at := new(place)
-		at.Store(&mine)
-		return at, nil
-	case *l.place.Load() != mine:
-		return nil, ErrStale
+	case h.failed != nil || len(l.ops) == 0:
+		return h.op, h.failed
+	case !slices.Contains(l.ops, h.op):
+		return "", ErrStale
 	}
-	return l.place, nil
+	return l.last(), nil
 }
 
-// moved moves the handle and its place after an append.
-func (h *handle) moved(at *place, to position, kept *session.Event, delta map[string]any, updated time.Time) {
+// moved moves the handle after an append.
+func (h *handle) moved(op string, kept *session.Event, delta map[string]any, updated time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	at.Store(&to)
-	h.place, h.updated, h.events = at, updated, append(h.events, kept)
+	h.op, h.updated, h.events = op, updated, append(h.events, kept)
 	for key, value := range delta {
 		_ = h.State().Set(key, value) // in memory
 	}

@@ -59,7 +59,7 @@ type postgresStore struct {
 func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
 	name := []any{p.keep.Namespace, q.app, q.user, q.name}
 	idle := pgtype.Interval{Microseconds: p.keep.IdleTTL.Microseconds(), Valid: p.keep.IdleTTL > 0}
-	access, state := append(name, q.born, q.token, idle), [3][]string{{}, {}, {}}
+	access, state := append(name, q.token, idle), [3][]string{{}, {}, {}}
 	for _, d := range q.state {
 		state = [3][]string{append(state[0], d.scope), append(state[1], d.key), append(state[2], d.value)}
 	}
@@ -71,7 +71,7 @@ func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
 	case opAppend:
 		function, args = "adk_append_v1", append(access, q.op, q.last, q.record(), state[0], state[1], state[2])
 	case opCreate:
-		function, args = "adk_create_v1", append(access, state[0], state[1], state[2])
+		function, args = "adk_create_v1", append(access, q.op, state[0], state[1], state[2])
 	case opDelete:
 		function, args = "adk_delete_v1", name
 	}
@@ -91,7 +91,7 @@ func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
 func scanReply(row pgx.CollectableRow) (r reply, err error) {
 	var scopes, keys, contents []string
 	err = row.Scan(&r.outcome, (*zeronull.Int8)(&r.mark), nil, (*zeronull.Text)(&r.id.app), (*zeronull.Text)(&r.id.user),
-		(*zeronull.Text)(&r.id.name), (*zeronull.Text)(&r.born), (*zeronull.Text)(&r.op), (*zeronull.Int8)(&r.n), (*zeronull.Timestamptz)(&r.updated),
+		(*zeronull.Text)(&r.id.name), (*zeronull.Text)(&r.op), (*zeronull.Int8)(&r.n), (*zeronull.Timestamptz)(&r.updated),
 		&scopes, &keys, &contents, &r.records)
 	for i, scope := range scopes {
 		r.state = append(r.state, delta{scope, keys[i], contents[i]})

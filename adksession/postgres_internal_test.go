@@ -57,9 +57,9 @@ func storeOf(t testing.TB, url, namespace string) *postgresStore {
 
 // operations are one request of each kind, in an order in which all are done.
 func operations(of id, key string) []request {
-	return []request{{operation: opCreate, id: of, born: "b"}, {operation: opGet, id: of, token: 1, recent: 1},
+	return []request{{operation: opCreate, id: of, op: "b"}, {operation: opGet, id: of, token: 1, recent: 1},
 		{operation: opGet, id: of, recent: 1}, {operation: opList, id: id{app: of.app, user: of.user}},
-		{operation: opAppend, id: of, born: "b", last: "b", op: "1", event: []byte("{}"), state: []delta{{ofUser, key, "1"}}},
+		{operation: opAppend, id: of, last: "b", op: "1", event: []byte("{}"), state: []delta{{ofUser, key, "1"}}},
 		{operation: opDelete, id: of}}
 }
 
@@ -264,10 +264,10 @@ func TestPostgres_sharedKeys_noDeadlock(t *testing.T) {
 		of := named(fmt.Sprint(writer))
 		at := do(request{operation: opGet, id: of, recent: 1})
 		if at.outcome == missing {
-			at = do(request{operation: opCreate, id: of, born: crand.Text()})
+			at = do(request{operation: opCreate, id: of, op: crand.Text()})
 		}
 		state, err := service.encodeState(values) // anew, from the map
-		if a := do(request{operation: opAppend, id: of, born: at.born, last: at.op, op: crand.Text(), event: []byte("{}"), state: state}); err != nil || a.outcome != done {
+		if a := do(request{operation: opAppend, id: of, last: at.op, op: crand.Text(), event: []byte("{}"), state: state}); err != nil || a.outcome != done {
 			t.Errorf("outcome %d, %v", a.outcome, err)
 		}
 	})
@@ -282,10 +282,10 @@ func TestPostgres_deleteBesideAppend_noDeadlock(t *testing.T) {
 		}
 		at := do(request{operation: opGet, id: named("s"), recent: 1})
 		if at.outcome == missing {
-			do(request{operation: opCreate, id: named("s"), born: crand.Text(), state: state})
+			do(request{operation: opCreate, id: named("s"), op: crand.Text(), state: state})
 			return
 		}
-		do(request{operation: opAppend, id: named("s"), born: at.born, last: at.op, op: crand.Text(), event: []byte("{}"), state: state})
+		do(request{operation: opAppend, id: named("s"), last: at.op, op: crand.Text(), event: []byte("{}"), state: state})
 	})
 }
 
@@ -423,13 +423,12 @@ func TestPostgres_largeTables_fewRows(t *testing.T) {
 	}
 	must(t, r.AppendEvent(t.Context(), r.create(t), event("1", "k", "v")))
 	r.sql(t, "ANALYZE") // else the server takes new tables for larger ones
-	at, state := r.must(t, t.Context()).(*handle).place.Load(), []delta{{ofApp, "k", "1"}, {ofSession, "k", "1"}}
-	last := at.op
+	last, state := r.must(t, t.Context()).(*handle).op, []delta{{ofApp, "k", "1"}, {ofSession, "k", "1"}}
 	for round := range 2 {
 		for i := range 8 {
 			op := fmt.Sprint(round, i)
-			for _, q := range []request{{operation: opAppend, born: at.born, last: last, op: op, token: math.MaxInt64, event: []byte("{}"), state: state},
-				{operation: opGet, recent: 5}, {operation: opGet, recent: 5, token: math.MaxInt64}, {operation: opList}, {operation: opCreate, born: "b"}} {
+			for _, q := range []request{{operation: opAppend, last: last, op: op, token: math.MaxInt64, event: []byte("{}"), state: state},
+				{operation: opGet, recent: 5}, {operation: opGet, recent: 5, token: math.MaxInt64}, {operation: opList}, {operation: opCreate, op: "b"}} {
 				q.id = r.id
 				switch q.operation {
 				case opCreate:
@@ -446,8 +445,8 @@ func TestPostgres_largeTables_fewRows(t *testing.T) {
 			last = op
 		}
 		if round == 0 {
-			r.sql(t, `INSERT INTO adk_session (namespace, app, usr, name, born, op, mark, expires)
-					SELECT '%[1]s', 'app', 'user', g || 'x', g, g, 0, 'infinity' FROM generate_series(1, 3000) g;
+			r.sql(t, `INSERT INTO adk_session (namespace, app, usr, name, op, mark, expires)
+					SELECT '%[1]s', 'app', 'user', g || 'x', g, 0, 'infinity' FROM generate_series(1, 3000) g;
 				INSERT INTO adk_event SELECT id, g, '{}' FROM adk_session, generate_series(100, 2999) g WHERE name = 'session';
 				UPDATE adk_session SET n = 3000 WHERE name = 'session';
 				INSERT INTO adk_state SELECT '%[1]s', 'app', 's-' || g, g, '1' FROM generate_series(1, 3000) g;

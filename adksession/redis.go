@@ -74,11 +74,11 @@ func (r *redisStore) do(ctx context.Context, q request) (reply, error) {
 	case opList:
 		return r.list(ctx, q)
 	case opGet:
-		s, args = getScript, []any{q.born, q.recent}
+		s, args = getScript, []any{q.recent}
 	case opAppend:
-		s, args = appendScript, []any{q.born, q.op, q.last, q.record()}
+		s, args = appendScript, []any{q.op, q.last, q.record()}
 	case opCreate:
-		s, args = createScript, []any{"", q.born}
+		s, args = createScript, []any{q.op}
 	case opDelete:
 		s = deleteScript
 	}
@@ -101,7 +101,7 @@ func (r *redisStore) parse(cmd *redis.Cmd) (a reply, err error) {
 	rest := &redisconn.Reply{Parts: words, Unknown: errReply}
 	a.outcome, a.mark = outcome(rest.Number()), rest.Number()
 	if a.updated = time.UnixMicro(a.mark); len(rest.Parts) > 0 {
-		a.born, a.op, a.n = rest.Text(), rest.Text(), rest.Number()
+		a.op, a.n = rest.Text(), rest.Number()
 		for values := rest.Texts(); len(values) > 2; values = values[3:] {
 			a.state = append(a.state, delta{values[0], values[1], values[2]})
 		}
@@ -130,7 +130,7 @@ func (r *redisStore) list(ctx context.Context, q request) (all reply, err error)
 			ids[i].app = q.app
 			ids[i].user, _ = url.QueryUnescape(user) // as member has escaped them
 			ids[i].name, _ = url.QueryUnescape(name)
-			keys[i], args[i] = r.call(request{id: ids[i]}, "", 0)
+			keys[i], args[i] = r.call(request{id: ids[i]}, 0)
 			from = "(" + member
 		}
 		for i, cmd := range getScript.Each(ctx, r.redis, keys, args) {

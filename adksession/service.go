@@ -101,15 +101,15 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 	if err != nil {
 		return nil, public(err)
 	}
-	h, err := s.open(ctx, request{operation: opCreate, id: of, born: rand.Text(), state: values})
+	h, err := s.open(ctx, request{operation: opCreate, id: of, op: rand.Text(), state: values})
 	if err != nil {
 		return nil, err
 	}
 	return &session.CreateResponse{Session: h}, nil
 }
 
-// open makes a handle of a session that opGet reads or opCreate creates. Under a lease, that is a step of the
-// lease, and gives it its place.
+// open makes a handle of a session that opGet reads or opCreate creates. Under a lease, that is a step of
+// the lease.
 func (s *Service) open(ctx context.Context, q request) (h *handle, err error) {
 	if err := q.check(); err != nil {
 		return nil, err
@@ -126,18 +126,7 @@ func (s *Service) open(ctx context.Context, q request) (h *handle, err error) {
 		if err == nil {
 			h, err = s.newHandle(q.id, r)
 		}
-		if err != nil || lease == nil {
-			return err
-		}
-		l := s.leased(lease)
-		if before := cmp.Or(l.place, h.place).Load(); before.born != r.born {
-			l.place = nil
-		} else if before.op != r.op {
-			return ErrStale // ⚑ a failover has dropped an append of the lease, and an older handle must not go on
-		}
-		l.place = cmp.Or(l.place, h.place)
-		h.place = l.place
-		return nil
+		return err
 	}
 	if _, in := s.locker.FromContext(ctx, q.key()); in {
 		err = s.step(ctx, q.id, ownWait, build)

@@ -151,13 +151,19 @@ func TestGet_again_placeDiffers(t *testing.T) {
 	})
 	// Deleted and created: another session.
 	r.under(t, func(ctx context.Context) {
-		r.must(t, ctx)
+		before := r.must(t, ctx)
 		must(t, r.delete(ctx))
-		h := r.create(t)
-		must(t, r.AppendEvent(ctx, h, event("1")))
+		created, err := r.Create(ctx, &session.CreateRequest{AppName: r.id.app, UserID: r.id.user, SessionID: r.id.name})
+		must(t, err)
+		must(t, r.AppendEvent(ctx, created.Session, event("1")))
 		must(t, r.AppendEvent(ctx, r.must(t, ctx), event("2")))
+		wantError(t, "the handle of the session before", r.AppendEvent(ctx, before, event("3")), ErrStale)
+		must(t, r.delete(ctx))
+		r.create(t) // by another process
+		_, err = r.get(ctx)
+		wantError(t, "the Get of the other session", err, ErrStale)
 	})
-	r.wantHistory(t, "1", "2")
+	r.wantHistory(t)
 }
 
 // The lock service has lost its data, and its clock was set back. The owner gets a higher token, once.

@@ -23,7 +23,7 @@ const (
 	opList
 	// opAppend stores a record and its state. The reply has updated alone.
 	opAppend
-	// opCreate makes a session with born and state. Its last op is born. The reply is that of opGet.
+	// opCreate makes a session with a state. op is its last op. The reply is that of opGet.
 	opCreate
 	// opDelete removes a session with its state and records. An absent one is no error.
 	opDelete
@@ -35,24 +35,25 @@ type id struct{ app, user, name string }
 // request asks for an operation, with the fields of that operation. opGet, opAppend and opCreate check it
 // in this order:
 //
-//   - opAppend: if op is the last op of the session born, the outcome is done. ⚑ An earlier copy has
-//     stored the event.
-//   - opGet, opAppend: without a session, or with a born of another session, the outcome is missing.
+//   - opAppend: if op is the last op of the session, the outcome is done. ⚑ An earlier copy has stored the
+//     event.
+//   - opGet, opAppend: without a session, the outcome is missing.
 //   - opCreate: without a session, the checks have passed.
 //   - If token is positive and below the mark of the session, it is stale.
 //   - opCreate: it is exists.
-//   - opAppend: if last is not the last op of the session, it is ahead. ⚑ Not equal, whatever the number.
+//   - opAppend: if last is not the last op of the session, it is ahead. ⚑ Not equal, whatever the number:
+//     after a failover, another event may have that of the last one.
 //
 // A request that passes raises the mark to token in the same step. Another request writes nothing.
 type request struct {
 	operation
 	id
-	born  string // of the session; empty: any
-	token int64  // of the lease; 0: none
+	token int64 // of the lease; 0: none
 
-	op, last string  // of opAppend: its own, and that of the append before
-	event    []byte  // of opAppend: JSON, see record
-	state    []delta // of opAppend and opCreate, in order of scope and key
+	op    string  // of opAppend and opCreate: random
+	last  string  // of opAppend: the op before
+	event []byte  // of opAppend: JSON, see record
+	state []delta // of opAppend and opCreate, in order of scope and key
 
 	recent int64 // of opGet: how many of the last records to read
 }
@@ -72,15 +73,15 @@ const (
 
 // reply is that of any operation. After an outcome other than done, the mark alone counts.
 type reply struct {
-	outcome  outcome
-	mark     int64 // of stale
-	born, op string
-	n        int64     // number of records of the session
-	updated  time.Time // of the last create or append, by the clock of the store
-	state    []delta   // of all scopes, in any order
-	records  []string  // see request.record
-	id       id        // of a session in found
-	found    []reply   // of opList
+	outcome outcome
+	mark    int64     // of stale
+	op      string    // the last one
+	n       int64     // number of records of the session
+	updated time.Time // of the last create or append, by the clock of the store
+	state   []delta   // of all scopes, in any order
+	records []string  // see request.record
+	id      id        // of a session in found
+	found   []reply   // of opList
 }
 
 type outcome int

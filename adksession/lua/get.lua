@@ -1,5 +1,5 @@
--- get. ARGV[5] is how many of the last records to read. Reply: see whole.
-local recent = math.min(n, tonumber(ARGV[5]))
+-- get. ARGV[4] is how many of the last records to read. Reply: see whole.
+local recent = math.min(n, tonumber(ARGV[4]))
 local r = refusal()
 if r then return r end
 if token > 0 then

@@ -1,15 +1,15 @@
--- The session. The fields of its header: b born, n number of records, m mark, o the last op, u the µs of
+-- The session. The fields of its header: n number of records, m mark, o the last op, u the µs of
 -- the last create or append. A field k… is a key of its state.
-local header = redis.call('HMGET', SESSION, 'b', 'n', 'm', 'o', 'u')
-local born, last, updated = header[1], header[4], tonumber(header[5] or 0)
-local n, mark = tonumber(header[2] or 0), tonumber(header[3] or 0)
+local header = redis.call('HMGET', SESSION, 'n', 'm', 'o', 'u')
+local n, mark = tonumber(header[1] or 0), tonumber(header[2] or 0)
+local last, updated = header[3], tonumber(header[4] or 0)
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local function digits(number) return string.format('%.0f', number) end
 
 -- refusal returns the reply to a call that does not fit the session.
 local function refusal()
-  if not born or of ~= '' and of ~= born then return {MISSING, 0} end
+  if not last then return {MISSING, 0} end
   if token > 0 and token < mark then return {STALE, mark} end
 end
 
@@ -38,7 +38,7 @@ local function keep(...)
   end
 end
 
--- whole is the reply {DONE, µs of the last create or append, born, op, n, scopes, keys and values, records}.
+-- whole is the reply {DONE, µs of the last create or append, op, n, scopes, keys and values, records}.
 local function whole(records)
   local values = {}
   local function add(scope, key, prefix)
@@ -54,5 +54,5 @@ local function whole(records)
   add('a', APP, '')
   add('u', USER, '')
   add('s', SESSION, 'k')
-  return {DONE, updated, born, last, n, values, records}
+  return {DONE, updated, last, n, values, records}
 end

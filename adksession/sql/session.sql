@@ -1,21 +1,21 @@
--- Outcomes are those of the store: 0 done, 1 missing, 2 stale, 3 ahead, 4 exists. p_token is 0 without a lease, p_born is ''
--- for any session of the name, and p_idle is null without IdleTTL.
+-- Outcomes are those of the store: 0 done, 1 missing, 2 stale, 3 ahead, 4 exists. p_token is 0 without a lease, and p_idle
+-- is null without IdleTTL.
 --
 -- ⚑ A connection keeps its plans. Those that it has made for small tables would read all rows when the tables have
 -- grown. So the functions that a store calls demand the indexes.
 
 -- Locks the row of a session, also of one that has expired, and judges an access.
 -- ⚑ The row is locked before the clock is read: the call may have waited for the row.
-CREATE FUNCTION {schema}.adk_lock_v1(p_namespace text, p_app text, p_usr text, p_name text, p_born text, p_token bigint)
+CREATE FUNCTION {schema}.adk_lock_v1(p_namespace text, p_app text, p_usr text, p_name text, p_token bigint)
 RETURNS {schema}.adk_reply LANGUAGE plpgsql AS $$
 DECLARE s {schema}.adk_session; r {schema}.adk_reply;
 BEGIN
   PERFORM {schema}.durable_v1(true, current_setting('synchronous_commit'));
   SELECT * INTO s FROM {schema}.adk_session
     WHERE (namespace, app, usr, name) = (p_namespace, p_app, p_usr, p_name) FOR UPDATE;
-  SELECT CASE WHEN s.id IS NULL OR s.expires <= clock_timestamp() OR p_born NOT IN ('', s.born) THEN 1
+  SELECT CASE WHEN s.id IS NULL OR s.expires <= clock_timestamp() THEN 1
     WHEN p_token > 0 AND p_token < s.mark THEN 2 ELSE 0 END,
-    s.mark, s.id, s.app, s.usr, s.name, s.born, s.op, s.n, s.updated INTO r;
+    s.mark, s.id, s.app, s.usr, s.name, s.op, s.n, s.updated INTO r;
   RETURN r;
 END $$;
 
@@ -31,7 +31,7 @@ $$;
 -- Returns a session with its p_recent last events.
 CREATE FUNCTION {schema}.adk_read_v1(s {schema}.adk_session, p_recent bigint)
 RETURNS SETOF {schema}.adk_reply LANGUAGE sql STABLE AS $$
-  SELECT 0, s.mark, s.id, s.app, s.usr, s.name, s.born, s.op, s.n, s.updated, k.*,
+  SELECT 0, s.mark, s.id, s.app, s.usr, s.name, s.op, s.n, s.updated, k.*,
     (SELECT array_agg(e.event ORDER BY e.n) FROM {schema}.adk_event AS e WHERE e.session = s.id AND e.n >= s.n - p_recent)
   FROM (SELECT array_agg(left(d.scope, 1)), array_agg(d.key), array_agg(d.value)
     FROM unnest(ARRAY['a', 'u' || s.usr, 's' || s.id]) AS own (scope), -- ⚑ OFFSET keeps it a look-up in the index
@@ -50,18 +50,18 @@ $$;
 -- Creates a session, and removes up to 4 that have expired: of each at most 1,000 events, and the rest later.
 -- ⚑ In this order: a sweep that came first could have the name that another create waits for, which has the name that this
 -- one waits for. One after the states would keep rows of the app for long.
-CREATE FUNCTION {schema}.adk_create_v1(p_namespace text, p_app text, p_usr text, p_name text, p_born text, p_token bigint,
-  p_idle interval, p_scopes text[], p_keys text[], p_contents text[]) RETURNS SETOF {schema}.adk_reply
+CREATE FUNCTION {schema}.adk_create_v1(p_namespace text, p_app text, p_usr text, p_name text, p_token bigint, p_idle interval,
+  p_op text, p_scopes text[], p_keys text[], p_contents text[]) RETURNS SETOF {schema}.adk_reply
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
   s {schema}.adk_session; x {schema}.adk_session;
-  r {schema}.adk_reply := {schema}.adk_lock_v1(p_namespace, p_app, p_usr, p_name, '', p_token);
+  r {schema}.adk_reply := {schema}.adk_lock_v1(p_namespace, p_app, p_usr, p_name, p_token);
 BEGIN
   IF r.outcome = 1 THEN
     PERFORM {schema}.adk_remove_v1(p_namespace, p_app, p_usr, p_name, r.id);
-    INSERT INTO {schema}.adk_session (namespace, app, usr, name, born, op, mark, expires)
-      VALUES (p_namespace, p_app, p_usr, p_name, p_born, p_born, p_token, coalesce(clock_timestamp() + p_idle, 'infinity'))
+    INSERT INTO {schema}.adk_session (namespace, app, usr, name, op, mark, expires)
+      VALUES (p_namespace, p_app, p_usr, p_name, p_op, p_token, coalesce(clock_timestamp() + p_idle, 'infinity'))
       ON CONFLICT DO NOTHING RETURNING * INTO s;
   END IF;
   IF s.id IS NULL THEN r.outcome := CASE r.outcome WHEN 2 THEN 2 ELSE 4 END; RETURN NEXT r; RETURN; END IF;
@@ -80,14 +80,14 @@ END $$;
 
 -- Reads a session, see adk_read_v1. With a token, it raises the mark. Without a name, it reads those of a user, and
 -- without a user, those of the app.
-CREATE FUNCTION {schema}.adk_get_v1(p_namespace text, p_app text, p_usr text, p_name text, p_born text, p_token bigint,
+CREATE FUNCTION {schema}.adk_get_v1(p_namespace text, p_app text, p_usr text, p_name text, p_token bigint,
   p_idle interval, p_recent bigint) RETURNS SETOF {schema}.adk_reply
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE r {schema}.adk_reply;
 BEGIN
   IF p_token > 0 THEN
-    r := {schema}.adk_lock_v1(p_namespace, p_app, p_usr, p_name, p_born, p_token);
+    r := {schema}.adk_lock_v1(p_namespace, p_app, p_usr, p_name, p_token);
     IF r.outcome > 0 THEN RETURN NEXT r; RETURN; END IF;
     UPDATE {schema}.adk_session SET mark = p_token, expires = coalesce(clock_timestamp() + p_idle, 'infinity')
       WHERE (namespace, app, usr, name) = (p_namespace, p_app, p_usr, p_name);
@@ -103,11 +103,11 @@ BEGIN
 END $$;
 
 -- Appends an event with its keys of states.
-CREATE FUNCTION {schema}.adk_append_v1(p_namespace text, p_app text, p_usr text, p_name text, p_born text, p_token bigint,
+CREATE FUNCTION {schema}.adk_append_v1(p_namespace text, p_app text, p_usr text, p_name text, p_token bigint,
   p_idle interval, p_op text, p_last text, p_event text, p_scopes text[], p_keys text[], p_contents text[]) RETURNS SETOF {schema}.adk_reply
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-DECLARE r {schema}.adk_reply := {schema}.adk_lock_v1(p_namespace, p_app, p_usr, p_name, p_born, p_token);
+DECLARE r {schema}.adk_reply := {schema}.adk_lock_v1(p_namespace, p_app, p_usr, p_name, p_token);
 BEGIN
   IF r.outcome <> 1 AND r.op = p_op THEN
     r.outcome := 0; -- ⚑ first of all: an earlier copy has stored the event
@@ -127,7 +127,7 @@ END $$;
 CREATE FUNCTION {schema}.adk_delete_v1(p_namespace text, p_app text, p_usr text, p_name text) RETURNS SETOF {schema}.adk_reply
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-DECLARE r {schema}.adk_reply := {schema}.adk_lock_v1(p_namespace, p_app, p_usr, p_name, '', 0);
+DECLARE r {schema}.adk_reply := {schema}.adk_lock_v1(p_namespace, p_app, p_usr, p_name, 0);
 BEGIN
   PERFORM {schema}.adk_remove_v1(p_namespace, p_app, p_usr, p_name, r.id);
   r.outcome := 0;

@@ -4,8 +4,7 @@
 CREATE TABLE {schema}.adk_session (
   namespace text COLLATE "C", app text COLLATE "C", usr text COLLATE "C", name text COLLATE "C",
   id        bigint GENERATED ALWAYS AS IDENTITY,
-  born      text NOT NULL,
-  op        text NOT NULL,                                  -- of the last append; at first born
+  op        text NOT NULL,                                  -- of the last append; at first of the create
   n         bigint NOT NULL DEFAULT 0,                      -- number of events
   mark      bigint NOT NULL,                                -- the highest token
   updated   timestamptz NOT NULL DEFAULT clock_timestamp(), -- by a create or an append
@@ -27,5 +26,5 @@ CREATE TABLE {schema}.adk_state (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 
 -- The reply of all functions. The scope of a key is 'a', 'u' or 's'. What a call does not promise is null.
-CREATE TYPE {schema}.adk_reply AS (outcome integer, mark bigint, id bigint, app text, usr text, name text, born text, op text,
+CREATE TYPE {schema}.adk_reply AS (outcome integer, mark bigint, id bigint, app text, usr text, name text, op text,
   n bigint, updated timestamptz, scopes text[], keys text[], contents text[], events text[]);
