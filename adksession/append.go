@@ -58,7 +58,7 @@ func (s *Service) ask(ctx context.Context, lease *distlock.Lease, q request) (r 
 	isRefused := func(err error) bool { return errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrForeign) }
 	// ⚑ A late copy of a Create would revive a session, and that of a Delete remove the next one.
 	again := func(err error) bool {
-		return !isRefused(err) && (q.operation <= opAppend || !driver.MayHaveEffect(err))
+		return !isRefused(err) && (q.operation == opGet || q.operation == opAppend || !driver.MayHaveEffect(err))
 	}
 	l, lost := new(leased), false
 	for {
@@ -69,7 +69,7 @@ func (s *Service) ask(ctx context.Context, lease *distlock.Lease, q request) (r 
 			r, err = s.store.do(ctx, q)
 			return err
 		})
-		lost = q.operation > opList && (lost || sent || driver.MayHaveEffect(err))
+		lost = q.operation != opGet && (lost || sent || driver.MayHaveEffect(err))
 		switch {
 		case isRefused(err):
 			err = fmt.Errorf("%w: %w", distlock.ErrRefused, err)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/jackc/pgx/v5/pgtype/zeronull"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -50,36 +49,24 @@ func NewPostgres(pool *pgxpool.Pool, locker *distlock.Locker, opts *Options) (*S
 	})
 }
 
-// postgresStore is a store. Its functions have the rules.
+// postgresStore is a store. Its function has the rules.
 type postgresStore struct {
 	pool *postgres.Pool
 	keep storedriver.Retention
 }
 
 func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
-	name := []any{p.keep.Namespace, q.app, q.user, q.name}
 	idle := pgtype.Interval{Microseconds: p.keep.IdleTTL.Microseconds(), Valid: p.keep.IdleTTL > 0}
-	access, state := append(name, q.token, idle), [3][]string{{}, {}, {}}
+	state := [3][]string{{}, {}, {}}
 	for _, d := range q.state {
 		state = [3][]string{append(state[0], d.scope), append(state[1], d.key), append(state[2], d.value)}
 	}
-	var function string
-	var args []any
-	switch q.operation {
-	case opGet, opList:
-		function, args = "adk_get_v1", append(access, q.recent)
-	case opAppend:
-		function, args = "adk_append_v1", append(access, q.op, q.last, q.record(), state[0], state[1], state[2])
-	case opCreate:
-		function, args = "adk_create_v1", append(access, q.op, state[0], state[1], state[2])
-	case opDelete:
-		function, args = "adk_delete_v1", name
-	}
-	found, err := postgres.Call(ctx, p.pool, scanReply, function, args...)
+	found, err := postgres.Call(ctx, p.pool, scanReply, "adk_do_v1", string(q.operation), p.keep.Namespace, q.app, q.user, q.name,
+		q.token, idle, q.op, q.last, q.record(), q.recent, state[0], state[1], state[2])
 	switch {
 	case err != nil:
 		return reply{}, err
-	case q.operation == opList:
+	case q.name == "":
 		return reply{found: found}, nil
 	case len(found) == 0:
 		return reply{outcome: missing}, nil
@@ -90,9 +77,7 @@ func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
 // scanReply reads a row of type adk_reply.
 func scanReply(row pgx.CollectableRow) (r reply, err error) {
 	var scopes, keys, contents []string
-	err = row.Scan(&r.outcome, (*zeronull.Int8)(&r.mark), nil, (*zeronull.Text)(&r.id.app), (*zeronull.Text)(&r.id.user),
-		(*zeronull.Text)(&r.id.name), (*zeronull.Text)(&r.op), (*zeronull.Int8)(&r.n), (*zeronull.Timestamptz)(&r.updated),
-		&scopes, &keys, &contents, &r.records)
+	err = row.Scan(&r.outcome, &r.mark, &r.id.app, &r.id.user, &r.id.name, &r.op, &r.n, &r.updated, &scopes, &keys, &contents, &r.records)
 	for i, scope := range scopes {
 		r.state = append(r.state, delta{scope, keys[i], contents[i]})
 	}

@@ -22,12 +22,7 @@ import (
 //go:embed lua/*.lua
 var files embed.FS
 
-func script(names ...string) *redisconn.Script {
-	return redisconn.NewScript(redisconn.Source(files, "access") + redisconn.CallsLua + redisconn.Source(files, names...))
-}
-
-var createScript, getScript, appendScript, deleteScript = script("session", "create"), script("session", "get"),
-	script("session", "append"), script("delete")
+var script = redisconn.NewScript("local DONE = 0\n" + redisconn.CallsLua + redisconn.Source(files, "session"))
 
 // NewRedis makes a Service for the Redis of client, with the locks of locker. The caller closes both.
 // NewRedis does no I/O. It returns distlock.ErrInvalidOption for a nil client or Locker, for a Locker of
@@ -49,18 +44,18 @@ func NewRedis(client redis.UniversalClient, locker *distlock.Locker, opts *Optio
 	})
 }
 
-// redisStore is a store. Its scripts have the rules.
+// redisStore is a store. Its script has the rules.
 type redisStore struct {
 	redis *redisconn.Transport
 	keep  storedriver.Retention
 }
 
-// call returns the keys and arguments of a script. The state comes last.
-func (r *redisStore) call(q request, args ...any) ([]string, []any) {
+// call returns the keys and arguments of the script.
+func (r *redisStore) call(q request) (keys []string, args []any) {
 	p, member := rediskeys.Prefix(r.keep.Namespace, q.app), q.member()
 	// ⚑ A key that is not declared seems missing while its slot moves.
-	keys := []string{p + "s:" + member, p + "e:" + member, p + "a", p + "u:" + url.QueryEscape(q.user), p + "i", p + "x"}
-	args = append([]any{q.token, r.keep.IdleTTL.Milliseconds(), member}, args...)
+	keys = []string{p + "s:" + member, p + "e:" + member, p + "a", p + "u:" + url.QueryEscape(q.user), p + "i", p + "x"}
+	args = []any{string(q.operation), q.token, r.keep.IdleTTL.Milliseconds(), member, q.op, q.last, q.record(), q.recent}
 	for _, d := range q.state {
 		args = append(args, d.scope, d.key, d.value)
 	}
@@ -68,22 +63,11 @@ func (r *redisStore) call(q request, args ...any) ([]string, []any) {
 }
 
 func (r *redisStore) do(ctx context.Context, q request) (reply, error) {
-	var s *redisconn.Script
-	var args []any
-	switch q.operation {
-	case opList:
+	if q.name == "" {
 		return r.list(ctx, q)
-	case opGet:
-		s, args = getScript, []any{q.recent}
-	case opAppend:
-		s, args = appendScript, []any{q.op, q.last, q.record()}
-	case opCreate:
-		s, args = createScript, []any{q.op}
-	case opDelete:
-		s = deleteScript
 	}
-	keys, args := r.call(q, args...)
-	return r.parse(s.Once(ctx, r.redis, keys, args...))
+	keys, args := r.call(q)
+	return r.parse(script.Once(ctx, r.redis, keys, args...))
 }
 
 func (r *redisStore) explain(err error) error {
@@ -130,10 +114,10 @@ func (r *redisStore) list(ctx context.Context, q request) (all reply, err error)
 			ids[i].app = q.app
 			ids[i].user, _ = url.QueryUnescape(user) // as member has escaped them
 			ids[i].name, _ = url.QueryUnescape(name)
-			keys[i], args[i] = r.call(request{id: ids[i]}, 0)
+			keys[i], args[i] = r.call(request{operation: opGet, id: ids[i]})
 			from = "(" + member
 		}
-		for i, cmd := range getScript.Each(ctx, r.redis, keys, args) {
+		for i, cmd := range script.Each(ctx, r.redis, keys, args) {
 			a, err := r.parse(cmd)
 			if err != nil {
 				return reply{}, err

@@ -162,7 +162,7 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 	if err := (id{req.AppName, cmp.Or(req.UserID, "any"), "any"}).check(); err != nil {
 		return nil, err
 	}
-	r, err := s.ask(ctx, nil, request{operation: opList, id: id{app: req.AppName, user: req.UserID}})
+	r, err := s.ask(ctx, nil, request{operation: opGet, id: id{app: req.AppName, user: req.UserID}})
 	if err != nil {
 		return nil, public(err)
 	}

@@ -12,35 +12,30 @@ type store interface {
 	do(context.Context, request) (reply, error)
 }
 
-type operation int
+type operation string
 
 const (
 	// opGet returns the last records of a session, with its header and states as of one moment. With a token
-	// it raises the mark before it reads; with 0 it writes nothing.
-	opGet operation = iota
-	// opList returns all sessions of an app, or of one user if that is not empty, without records, in any
-	// order.
-	opList
+	// it raises the mark before it reads; with 0 it writes nothing. Without a name, it finds all sessions of
+	// an app, or of one user if that is not empty, in any order.
+	opGet operation = "get"
 	// opAppend stores a record and its state. The reply has updated alone.
-	opAppend
+	opAppend operation = "append"
 	// opCreate makes a session with a state. op is its last op. The reply is that of opGet.
-	opCreate
+	opCreate operation = "create"
 	// opDelete removes a session with its state and records. An absent one is no error.
-	opDelete
+	opDelete operation = "delete"
 )
 
 // id names a session. Its parts are 1 to 128 bytes of UTF-8 without U+0000.
 type id struct{ app, user, name string }
 
-// request asks for an operation, with the fields of that operation. opGet, opAppend and opCreate check it
-// in this order:
+// request asks for an operation, with the fields of that operation. A store checks it in this order:
 //
-//   - opAppend: if op is the last op of the session, the outcome is done. ⚑ An earlier copy has stored the
-//     event.
-//   - opGet, opAppend: without a session, the outcome is missing.
-//   - opCreate: without a session, the checks have passed.
+//   - opCreate: if there is a session, the outcome is exists. Without one, the checks have passed.
+//   - opGet, opAppend: without a session, it is missing.
+//   - opAppend: if op is the last op of the session, it is done. ⚑ An earlier copy has stored the event.
 //   - If token is positive and below the mark of the session, it is stale.
-//   - opCreate: it is exists.
 //   - opAppend: if last is not the last op of the session, it is ahead. ⚑ Not equal, whatever the number:
 //     after a failover, another event may have that of the last one.
 //
@@ -81,7 +76,7 @@ type reply struct {
 	state   []delta   // of all scopes, in any order
 	records []string  // see request.record
 	id      id        // of a session in found
-	found   []reply   // of opList
+	found   []reply   // of opGet without a name
 }
 
 type outcome int

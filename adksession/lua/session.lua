@@ -1,5 +1,21 @@
--- The session. The fields of its header: n number of records, m mark, o the last op, u the µs of
--- the last create or append. A field k… is a key of its state.
+-- Serves a request, see store.go. The functions of redisconn.CallsLua stand before it.
+--
+-- KEYS  the session: its header and its state; its records; the states of the app and of the user;
+--       the index of the app: all sessions by name; the expiries of sessions, in ms
+-- ARGV  1 operation; 2 token, or 0; 3 IdleTTL in ms, or 0; 4 the name in both indexes; 5 op; 6 the op before it;
+--       7 the record; 8 how many of the last records to read; then the scopes, keys and values of states
+--
+-- Reply {STALE, mark}, {outcome, 0}, or {DONE, µs of the last create or append}. To get and create, the last op,
+-- the number of records, the scopes, keys and values of states, and records follow. An error WRITTEN … says that
+-- something was written: a record without a step of the header that makes it visible, or a header with the
+-- wrong expiry. The script may be sent again, except for create and delete.
+local MISSING, STALE, AHEAD, EXISTS = 1, 2, 3, 4
+local SESSION, RECORDS, APP, USER, INDEX, EXPIRIES = unpack(KEYS)
+local operation, token, life, member = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local op, before, record, recent = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
+
+-- The fields of the header: n number of records, m mark, o the last op, u the µs of the last create or append.
+-- A field k… is a key of the state.
 local header = redis.call('HMGET', SESSION, 'n', 'm', 'o', 'u')
 local n, mark = tonumber(header[1] or 0), tonumber(header[2] or 0)
 local last, updated = header[3], tonumber(header[4] or 0)
@@ -7,25 +23,55 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local function digits(number) return string.format('%.0f', number) end
 
--- refusal returns the reply to a call that does not fit the session.
-local function refusal()
-  if not last then return {MISSING, 0} end
-  if token > 0 and token < mark then return {STALE, mark} end
+if operation == 'delete' then
+  run('UNLINK', SESSION, RECORDS)
+  run('ZREM', INDEX, member)
+  run('ZREM', EXPIRIES, member)
+  return failed and result() or {DONE, 0}
+elseif operation == 'create' then
+  if last then return {EXISTS, 0} end
+elseif not last then
+  return {MISSING, 0}
+elseif op == last then
+  return {DONE, updated} -- ⚑ before stale: an earlier copy has stored the event
+elseif token > 0 and token < mark then
+  return {STALE, mark}
+elseif operation == 'append' and before ~= last then
+  return {AHEAD, 0} -- ⚑ not equal, whatever the number
 end
 
--- put writes the scopes, keys and values that begin at an argument. The script ends if one fails.
-local function put(first)
-  local keyOf = {a = APP, u = USER, s = SESSION}
-  for i = first, #ARGV, 3 do
-    local scope = ARGV[i]
-    run('HSET', keyOf[scope], (scope == 's' and 'k' or '') .. ARGV[i + 1], ARGV[i + 2])
+if operation == 'append' then
+  for _ = n + 1, redis.call('LLEN', RECORDS) do -- of an append that failed
+    if not run('RPOP', RECORDS) then return result() end
   end
+  if not run('RPUSH', RECORDS, record) then return result() end
+  n, last, updated = n + 1, op, now
+elseif operation == 'create' then
+  -- ⚑ A header without an op is from a create that failed: its state must not become that of this session.
+  -- Only a key that is there is removed: Redis checks its memory at the first write of a script, and a
+  -- removal passes that check.
+  for _, key in ipairs({SESSION, RECORDS}) do
+    if redis.call('EXISTS', key) == 1 then run('UNLINK', key) end
+  end
+  n, last, updated = 0, op, now
 end
-
--- keep writes fields of the header, which makes a step visible, and then the expiry. ⚑ Without IdleTTL it
--- takes the expiry away: a session that was begun with one would expire in use.
-local function keep(...)
-  if not run('HSET', SESSION, 'm', digits(math.max(mark, token)), ...) then return end
+local keyOf = {a = APP, u = USER, s = SESSION}
+for i = 9, #ARGV, 3 do
+  run('HSET', keyOf[ARGV[i]], (ARGV[i] == 's' and 'k' or '') .. ARGV[i + 1], ARGV[i + 2])
+end
+if operation == 'create' then
+  for _, old in ipairs(redis.call('ZRANGEBYSCORE', EXPIRIES, '-inf', '(' .. digits(math.floor(now / 1000)), 'LIMIT', 0, 4)) do
+    run('ZREM', INDEX, old)
+    run('ZREM', EXPIRIES, old)
+  end
+  run('ZADD', INDEX, 0, member)
+end
+if failed then return result() end -- ⚑ no event without its state
+if operation ~= 'get' or token > 0 then
+  -- The header makes the step visible. ⚑ Without IdleTTL, the expiry goes: a session that was begun with one
+  -- would expire in use.
+  mark = digits(math.max(mark, token))
+  if not run('HSET', SESSION, 'n', digits(n), 'm', mark, 'o', last, 'u', digits(updated)) then return result() end
   if life > 0 then
     local at = digits(math.floor(now / 1000) + life)
     run('PEXPIREAT', SESSION, at)
@@ -36,23 +82,23 @@ local function keep(...)
     run('PERSIST', RECORDS)
     run('ZREM', EXPIRIES, member)
   end
+  if failed then return result() end
 end
+if operation == 'append' then return {DONE, updated} end
 
--- whole is the reply {DONE, µs of the last create or append, op, n, scopes, keys and values, records}.
-local function whole(records)
-  local values = {}
-  local function add(scope, key, prefix)
-    local hash = redis.call('HGETALL', key)
-    for i = 1, #hash, 2 do
-      if string.sub(hash[i], 1, #prefix) == prefix then
-        table.insert(values, scope)
-        table.insert(values, string.sub(hash[i], #prefix + 1))
-        table.insert(values, hash[i + 1])
-      end
+local values = {}
+local function add(scope, key, prefix)
+  local hash = redis.call('HGETALL', key)
+  for i = 1, #hash, 2 do
+    if string.sub(hash[i], 1, #prefix) == prefix then
+      table.insert(values, scope)
+      table.insert(values, string.sub(hash[i], #prefix + 1))
+      table.insert(values, hash[i + 1])
     end
   end
-  add('a', APP, '')
-  add('u', USER, '')
-  add('s', SESSION, 'k')
-  return {DONE, updated, last, n, values, records}
 end
+add('a', APP, '')
+add('u', USER, '')
+add('s', SESSION, 'k')
+recent = math.min(n, recent)
+return {DONE, updated, last, n, values, recent > 0 and redis.call('LRANGE', RECORDS, n - recent, n - 1) or {}}
