@@ -21,47 +21,40 @@ func codecError(err error) error { return fmt.Errorf("%w: %w", ErrCodec, err) }
 // encode returns the event without keys of temp:, its JSON, and its state. The event stays as it is.
 func (s *Service) encode(e *session.Event) (kept *session.Event, text []byte, values []delta, err error) {
 	kept = new(*e)
-	kept.Actions.StateDelta = maps.Clone(e.Actions.StateDelta)
-	maps.DeleteFunc(kept.Actions.StateDelta, func(key string, _ any) bool { return strings.HasPrefix(key, session.KeyPrefixTemp) })
+	kept.Actions.StateDelta = lasting(e.Actions.StateDelta)
 	if text, err = json.Marshal(kept); err != nil {
 		return nil, nil, nil, codecError(err)
 	}
 	if len(text) > s.opts.MaxEvent {
 		return nil, nil, nil, ErrTooLarge
 	}
-	values, err = s.encodeState(e.Actions.StateDelta)
+	values, err = s.encodeState(kept.Actions.StateDelta)
 	return kept, text, values, err
 }
 
-var prefixes = map[string]string{ofApp: session.KeyPrefixApp, ofUser: session.KeyPrefixUser, ofSession: ""}
+// lasting returns a state without keys of temp:.
+func lasting(state map[string]any) map[string]any {
+	kept := maps.Clone(state)
+	maps.DeleteFunc(kept, func(key string, _ any) bool { return strings.HasPrefix(key, session.KeyPrefixTemp) })
+	return kept
+}
 
 // maxStateKey is the longest key of a state. ⚑ An index of PostgreSQL takes 2,704 bytes.
 const maxStateKey = 1024
 
-// encodeState leaves out the keys of temp:.
 func (s *Service) encodeState(of map[string]any) (values []delta, err error) {
 	size := 0
-	for key, value := range of {
-		d := delta{scope: ofSession}
-		for scope, prefix := range prefixes {
-			if prefix != "" && strings.HasPrefix(key, prefix) {
-				d.scope = scope
-			}
-		}
-		d.key = strings.TrimPrefix(key, prefixes[d.scope])
-		text, err := json.Marshal(value)
+	// ⚑ Two appends write the rows that they share in one order. Otherwise they wait for each other.
+	for _, key := range slices.Sorted(maps.Keys(of)) {
+		text, err := json.Marshal(of[key])
 		if err != nil || !storable(key) || len(key) > maxStateKey {
 			return nil, codecError(cmp.Or(err, errors.New("the key of a state is not UTF-8, has U+0000, or is longer than 1,024 bytes")))
 		}
 		if size += len(key) + len(text); size > s.opts.MaxEvent {
 			return nil, ErrTooLarge
 		}
-		if d.value = string(text); !strings.HasPrefix(key, session.KeyPrefixTemp) {
-			values = append(values, d)
-		}
+		values = append(values, delta{key, string(text)})
 	}
-	// ⚑ Two appends write the rows that they share in one order. Otherwise they wait for each other.
-	slices.SortFunc(values, func(a, b delta) int { return cmp.Or(cmp.Compare(a.scope, b.scope), cmp.Compare(a.key, b.key)) })
 	return values, nil
 }
 
@@ -89,7 +82,7 @@ func (s *Service) newHandle(of id, r reply) (*handle, error) {
 		if err := json.Unmarshal([]byte(d.value), &value); err != nil {
 			return nil, codecError(err)
 		}
-		values[prefixes[d.scope]+d.key] = value
+		values[d.key] = value
 	}
 	memory, err := session.InMemoryService().Create(context.Background(),
 		&session.CreateRequest{AppName: of.app, UserID: of.user, SessionID: of.name, State: values})

@@ -57,12 +57,12 @@ type postgresStore struct {
 
 func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
 	idle := pgtype.Interval{Microseconds: p.keep.IdleTTL.Microseconds(), Valid: p.keep.IdleTTL > 0}
-	state := [3][]string{{}, {}, {}}
+	keys, contents := []string{}, []string{}
 	for _, d := range q.state {
-		state = [3][]string{append(state[0], d.scope), append(state[1], d.key), append(state[2], d.value)}
+		keys, contents = append(keys, d.key), append(contents, d.value)
 	}
 	found, err := postgres.Call(ctx, p.pool, scanReply, "adk_do_v1", string(q.operation), p.keep.Namespace, q.app, q.user, q.name,
-		q.token, idle, q.op, q.last, q.record(), q.recent, state[0], state[1], state[2])
+		q.token, idle, q.op, q.last, q.record(), q.recent, keys, contents)
 	switch {
 	case err != nil:
 		return reply{}, err
@@ -76,10 +76,10 @@ func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
 
 // scanReply reads a row of type adk_reply.
 func scanReply(row pgx.CollectableRow) (r reply, err error) {
-	var scopes, keys, contents []string
-	err = row.Scan(&r.outcome, &r.mark, &r.id.app, &r.id.user, &r.id.name, &r.op, &r.n, &r.updated, &scopes, &keys, &contents, &r.records)
-	for i, scope := range scopes {
-		r.state = append(r.state, delta{scope, keys[i], contents[i]})
+	var keys, contents []string
+	err = row.Scan(&r.outcome, &r.mark, &r.id.app, &r.id.user, &r.id.name, &r.op, &r.n, &r.updated, &keys, &contents, &r.records)
+	for i, key := range keys {
+		r.state = append(r.state, delta{key, contents[i]})
 	}
 	return r, err
 }

@@ -59,7 +59,7 @@ func storeOf(t testing.TB, url, namespace string) *postgresStore {
 func operations(of id, key string) []request {
 	return []request{{operation: opCreate, id: of, op: "b"}, {operation: opGet, id: of, token: 1, recent: 1},
 		{operation: opGet, id: of, recent: 1}, {operation: opGet, id: id{app: of.app, user: of.user}},
-		{operation: opAppend, id: of, last: "b", op: "1", event: []byte("{}"), state: []delta{{ofUser, key, "1"}}},
+		{operation: opAppend, id: of, last: "b", op: "1", event: []byte("{}"), state: []delta{{"user:" + key, "1"}}},
 		{operation: opDelete, id: of}}
 }
 
@@ -275,7 +275,7 @@ func TestPostgres_sharedKeys_noDeadlock(t *testing.T) {
 
 // Appends, Deletes and Creates of one session.
 func TestPostgres_deleteBesideAppend_noDeadlock(t *testing.T) {
-	state := []delta{{ofSession, "k", "1"}}
+	state := []delta{{"k", "1"}}
 	contends(t, func(do func(request) reply, writer int) {
 		if writer%4 == 0 {
 			do(request{operation: opDelete, id: named("s")})
@@ -335,7 +335,7 @@ func TestPostgres_rights(t *testing.T) {
 	name := longest.String()[:128]
 	all := func(url string) (err error) {
 		store := storeOf(t, url, name)
-		for _, q := range operations(id{name, name, name}, longest.String()[:maxStateKey]) {
+		for _, q := range operations(id{name, name, name}, longest.String()[:maxStateKey-len("user:")]) {
 			_, one := store.do(t.Context(), q)
 			err = errors.Join(err, one)
 		}
@@ -423,7 +423,7 @@ func TestPostgres_largeTables_fewRows(t *testing.T) {
 	}
 	must(t, r.AppendEvent(t.Context(), r.create(t), event("1", "k", "v")))
 	r.sql(t, "ANALYZE") // else the server takes new tables for larger ones
-	last, state := r.must(t, t.Context()).(*handle).op, []delta{{ofApp, "k", "1"}, {ofSession, "k", "1"}}
+	last, state := r.must(t, t.Context()).(*handle).op, []delta{{"app:k", "1"}, {"k", "1"}}
 	for round := range 2 {
 		for i := range 8 {
 			op := fmt.Sprint(round, i)

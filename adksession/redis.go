@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,7 +58,7 @@ func (r *redisStore) call(q request) (keys []string, args []any) {
 	keys = []string{p + "s:" + member, p + "e:" + member, p + "a", p + "u:" + url.QueryEscape(q.user), p + "i", p + "x"}
 	args = []any{string(q.operation), q.token, r.keep.IdleTTL.Milliseconds(), member, q.op, q.last, q.record(), q.recent}
 	for _, d := range q.state {
-		args = append(args, d.scope, d.key, d.value)
+		args = append(args, d.key, d.value)
 	}
 	return keys, args
 }
@@ -86,8 +87,10 @@ func (r *redisStore) parse(cmd *redis.Cmd) (a reply, err error) {
 	a.outcome, a.mark = outcome(rest.Number()), rest.Number()
 	if a.updated = time.UnixMicro(a.mark); len(rest.Parts) > 0 {
 		a.op, a.n = rest.Text(), rest.Number()
-		for values := rest.Texts(); len(values) > 2; values = values[3:] {
-			a.state = append(a.state, delta{values[0], values[1], values[2]})
+		for fields := slices.Concat(rest.Texts(), rest.Texts(), rest.Texts()); len(fields) > 1; fields = fields[2:] {
+			if key, ok := strings.CutPrefix(fields[0], "k"); ok {
+				a.state = append(a.state, delta{key, fields[1]})
+			}
 		}
 		a.records = rest.Texts()
 	}

@@ -97,7 +97,7 @@ func (i id) key() string {
 // ⚑ After a lost answer, Create is not repeated: a late copy would revive a session that was deleted since.
 func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
 	of := id{req.AppName, req.UserID, cmp.Or(req.SessionID, platform.NewUUID(ctx))}
-	values, err := s.encodeState(req.State)
+	values, err := s.encodeState(lasting(req.State))
 	if err != nil {
 		return nil, public(err)
 	}

@@ -48,23 +48,16 @@ type request struct {
 	op    string  // of opAppend and opCreate: random
 	last  string  // of opAppend: the op before
 	event []byte  // of opAppend: JSON, see record
-	state []delta // of opAppend and opCreate, in order of scope and key
+	state []delta // of opAppend and opCreate, in order of key
 
 	recent int64 // of opGet: how many of the last records to read
 }
 
-// delta is a value of a state.
+// delta is a value of a state. The prefix of its key, app: or user:, says whose: else it is the session's.
 type delta struct {
-	scope string // ofApp, ofUser or ofSession
-	key   string // without the prefix of its scope; UTF-8 without U+0000
+	key   string // UTF-8 without U+0000
 	value string // JSON
 }
-
-const (
-	ofApp     = "a"
-	ofUser    = "u"
-	ofSession = "s"
-)
 
 // reply is that of any operation. After an outcome other than done, the mark alone counts.
 type reply struct {

@@ -3,10 +3,10 @@
 -- KEYS  the session: its header and its state; its records; the states of the app and of the user;
 --       the index of the app: all sessions by name; the expiries of sessions, in ms
 -- ARGV  1 operation; 2 token, or 0; 3 IdleTTL in ms, or 0; 4 the name in both indexes; 5 op; 6 the op before it;
---       7 the record; 8 how many of the last records to read; then the scopes, keys and values of states
+--       7 the record; 8 how many of the last records to read; then the keys and values of states
 --
 -- Reply {STALE, mark}, {outcome, 0}, or {DONE, µs of the last create or append}. To get and create, the last op,
--- the number of records, the scopes, keys and values of states, and records follow. An error WRITTEN … says that
+-- the number of records, the hashes of app, user and session, and records follow. An error WRITTEN … says that
 -- something was written: a record without a step of the header that makes it visible, or a header with the
 -- wrong expiry. The script may be sent again, except for create and delete.
 local MISSING, STALE, AHEAD, EXISTS = 1, 2, 3, 4
@@ -15,7 +15,7 @@ local operation, token, life, member = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV
 local op, before, record, recent = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
 
 -- The fields of the header: n number of records, m mark, o the last op, u the µs of the last create or append.
--- A field k… is a key of the state.
+-- A field k… of a hash is a key of a state.
 local header = redis.call('HMGET', SESSION, 'n', 'm', 'o', 'u')
 local n, mark = tonumber(header[1] or 0), tonumber(header[2] or 0)
 local last, updated = header[3], tonumber(header[4] or 0)
@@ -55,9 +55,9 @@ elseif operation == 'create' then
   end
   n, last, updated = 0, op, now
 end
-local keyOf = {a = APP, u = USER, s = SESSION}
-for i = 9, #ARGV, 3 do
-  run('HSET', keyOf[ARGV[i]], (ARGV[i] == 's' and 'k' or '') .. ARGV[i + 1], ARGV[i + 2])
+for i = 9, #ARGV, 2 do
+  local key = ARGV[i]
+  run('HSET', string.find(key, '^app:') and APP or string.find(key, '^user:') and USER or SESSION, 'k' .. key, ARGV[i + 1])
 end
 if operation == 'create' then
   for _, old in ipairs(redis.call('ZRANGEBYSCORE', EXPIRIES, '-inf', '(' .. digits(math.floor(now / 1000)), 'LIMIT', 0, 4)) do
@@ -86,19 +86,6 @@ if operation ~= 'get' or token > 0 then
 end
 if operation == 'append' then return {DONE, updated} end
 
-local values = {}
-local function add(scope, key, prefix)
-  local hash = redis.call('HGETALL', key)
-  for i = 1, #hash, 2 do
-    if string.sub(hash[i], 1, #prefix) == prefix then
-      table.insert(values, scope)
-      table.insert(values, string.sub(hash[i], #prefix + 1))
-      table.insert(values, hash[i + 1])
-    end
-  end
-end
-add('a', APP, '')
-add('u', USER, '')
-add('s', SESSION, 'k')
 recent = math.min(n, recent)
-return {DONE, updated, last, n, values, recent > 0 and redis.call('LRANGE', RECORDS, n - recent, n - 1) or {}}
+return {DONE, updated, last, n, redis.call('HGETALL', APP), redis.call('HGETALL', USER), redis.call('HGETALL', SESSION),
+  recent > 0 and redis.call('LRANGE', RECORDS, n - recent, n - 1) or {}}

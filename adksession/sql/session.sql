@@ -11,7 +11,7 @@ $$;
 -- ⚑ A connection keeps its plans. Those that it has made for small tables would read all rows when the tables have
 -- grown. So the function demands the indexes.
 CREATE FUNCTION {schema}.adk_do_v1(p_operation text, p_namespace text, p_app text, p_usr text, p_name text, p_token bigint,
-  p_idle interval, p_op text, p_last text, p_event text, p_recent bigint, p_scopes text[], p_keys text[], p_contents text[])
+  p_idle interval, p_op text, p_last text, p_event text, p_recent bigint, p_keys text[], p_contents text[])
 RETURNS SETOF {schema}.adk_reply LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '500ms' SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -57,8 +57,9 @@ BEGIN
     END IF;
     -- ⚑ In the order of the call, which all calls share: otherwise two calls may wait for each other.
     INSERT INTO {schema}.adk_state
-      SELECT p_namespace, p_app, d.scope || CASE d.scope WHEN 'u' THEN p_usr WHEN 's' THEN s.id::text ELSE '' END, d.key, d.content
-      FROM unnest(p_scopes, p_keys, p_contents) WITH ORDINALITY AS d (scope, key, content, i) ORDER BY d.i
+      SELECT p_namespace, p_app, CASE WHEN starts_with(d.key, 'app:') THEN 'a' WHEN starts_with(d.key, 'user:') THEN 'u' || p_usr
+        ELSE 's' || s.id END, d.key, d.content
+      FROM unnest(p_keys, p_contents) WITH ORDINALITY AS d (key, content, i) ORDER BY d.i
       ON CONFLICT (namespace, app, scope, key) DO UPDATE SET value = excluded.value;
     IF p_operation IN ('append', 'delete') THEN RETURN NEXT r; RETURN; END IF;
   ELSIF pg_is_in_recovery() THEN
@@ -67,7 +68,7 @@ BEGIN
   -- ⚑ After the raise: a snapshot from before may lack the event of the older lease that the call has waited for.
   RETURN QUERY SELECT done, x.mark, x.app, x.usr, x.name, x.op, x.n, x.updated, k.*,
       (SELECT array_agg(e.event ORDER BY e.n) FROM {schema}.adk_event AS e WHERE e.session = x.id AND e.n >= x.n - p_recent)
-    FROM {schema}.adk_session AS x, LATERAL (SELECT array_agg(left(d.scope, 1)), array_agg(d.key), array_agg(d.value)
+    FROM {schema}.adk_session AS x, LATERAL (SELECT array_agg(d.key), array_agg(d.value)
       FROM unnest(ARRAY['a', 'u' || x.usr, 's' || x.id]) AS own (scope), -- ⚑ OFFSET keeps it a look-up in the index
       LATERAL (SELECT * FROM {schema}.adk_state AS d WHERE d.namespace = x.namespace AND d.app = x.app AND d.scope = own.scope
         OFFSET 0) AS d) AS k

@@ -25,6 +25,6 @@ CREATE TABLE {schema}.adk_state (
   PRIMARY KEY (namespace, app, scope, key)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 
--- A reply. The scope of a key is 'a', 'u' or 's'.
+-- A reply.
 CREATE TYPE {schema}.adk_reply AS (outcome integer, mark bigint, app text, usr text, name text, op text,
-  n bigint, updated timestamptz, scopes text[], keys text[], contents text[], events text[]);
+  n bigint, updated timestamptz, keys text[], contents text[], events text[]);
