@@ -6,11 +6,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/adk/v2/session"
-	"google.golang.org/genai"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -34,16 +32,17 @@ func (s *Service) leased(lease *distlock.Lease) *leased {
 // step runs write as one step under the lease of a session: that of ctx, or one for this call, for which
 // it waits.
 func (s *Service) step(ctx context.Context, of id, wait time.Duration, write func(context.Context, *distlock.Lease) error) error {
-	began, wrote := false, error(nil)
+	stored := false
 	err := s.locker.Do(ctx, of.key(), func(ctx context.Context) error {
 		lease, _ := s.locker.FromContext(ctx, of.key())
 		return lease.Guard(ctx, func(ctx context.Context) error {
-			began, wrote = true, write(ctx, lease)
-			return wrote
+			err := write(ctx, lease)
+			stored = err == nil
+			return err
 		})
 	}, distlock.WithWait(wait))
-	if began && wrote == nil { // ⚑ stored is stored, also if the lease was lost since
-		err = nil
+	if stored { // ⚑ also if the lease was lost since
+		return nil
 	}
 	return public(err)
 }
@@ -118,7 +117,7 @@ func (s *Service) AppendEvent(ctx context.Context, to session.Session, e *sessio
 	switch {
 	case err != nil:
 		return public(err)
-	case answered(h.Events().(events), e):
+	case e.Author == "user" && answered(h.Events().(events), e):
 		return public(ErrAnswered)
 	}
 	op := rand.Text() // ⚑ one for all copies
@@ -147,10 +146,9 @@ func (s *Service) Append(ctx context.Context, app, user, sessionID string, e *se
 	if err := of.check(); err != nil || e == nil {
 		return cmp.Or(err, public(distlock.ErrInvalidOption))
 	}
-	get := &session.GetRequest{AppName: app, UserID: user, SessionID: sessionID, NumRecentEvents: 1}
-	// Another answer may be anywhere in the history.
-	if slices.ContainsFunc(parts(e), func(p *genai.Part) bool { return answers(e, p) }) {
-		get.NumRecentEvents = 0
+	get := &session.GetRequest{AppName: app, UserID: user, SessionID: sessionID}
+	if e.Author != "user" { // ⚑ else it may be an answer, and the one before may be anywhere in the history
+		get.NumRecentEvents = 1
 	}
 	return s.step(ctx, of, s.opts.Wait, func(ctx context.Context, _ *distlock.Lease) error {
 		found, err := s.Get(ctx, get)

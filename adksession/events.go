@@ -92,47 +92,38 @@ func (s *Service) newHandle(of id, r reply) (*handle, error) {
 	return h, err
 }
 
+// answered reports whether an event answers a confirmation whose tool has run: an earlier answer is followed
+// by a response to the wrapped call. ⚑ ADK runs the tool again for each answer. ⚑ The response before the
+// answer says that the call needs the confirmation.
+func answered(history events, e *session.Event) bool {
+	wrapped, given := make(map[string]string), make(map[string][]string) // by confirmation, and back after an answer
+	ran := make(map[string]bool)                                         // confirmations
+	for _, old := range append(slices.Clip(history), e) {
+		for _, p := range parts(old) {
+			switch call, response := p.FunctionCall, p.FunctionResponse; {
+			case call != nil && call.Name == toolconfirmation.FunctionCallName:
+				if original, err := toolconfirmation.OriginalCallFrom(call); err == nil {
+					wrapped[call.ID] = original.ID
+				}
+			case response == nil || response.ID == "":
+			case old.Author == "user" && response.Name == toolconfirmation.FunctionCallName:
+				if old == e && ran[response.ID] {
+					return true
+				}
+				given[wrapped[response.ID]] = append(given[wrapped[response.ID]], response.ID)
+			default:
+				for _, confirmation := range given[response.ID] {
+					ran[confirmation] = true
+				}
+			}
+		}
+	}
+	return false
+}
+
 func parts(e *session.Event) []*genai.Part {
 	if e.Content == nil {
 		return nil
 	}
 	return e.Content.Parts
-}
-
-// answers reports whether a part of an event is the user's answer to a confirmation.
-func answers(e *session.Event, p *genai.Part) bool {
-	return e.Author == "user" && p.FunctionResponse != nil && p.FunctionResponse.Name == toolconfirmation.FunctionCallName
-}
-
-// answered reports whether an event answers a confirmation whose tool has run. ⚑ ADK runs the tool again
-// for each answer.
-func answered(history events, e *session.Event) bool {
-	for _, p := range parts(e) {
-		if answers(e, p) && hasRun(history, p.FunctionResponse.ID) {
-			return true
-		}
-	}
-	return false
-}
-
-// hasRun reports whether an answer to a confirmation is followed by a response to the wrapped call. ⚑ The
-// response before the answer says that the call needs the confirmation.
-func hasRun(history events, confirmation string) bool {
-	var wrapped string
-	var answer bool
-	for _, e := range history {
-		for _, p := range parts(e) {
-			switch call, response := p.FunctionCall, p.FunctionResponse; {
-			case call != nil && call.Name == toolconfirmation.FunctionCallName && call.ID == confirmation:
-				if original, err := toolconfirmation.OriginalCallFrom(call); err == nil {
-					wrapped = original.ID
-				}
-			case answers(e, p) && response.ID == confirmation:
-				answer = true
-			case answer && response != nil && wrapped != "" && response.ID == wrapped:
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -26,7 +25,7 @@ type noMemory struct {
 	lockedmemory.Memory[struct{}, struct{}]
 }
 
-// turns runs turns under a lock. The error is that of the options.
+// turns runs turns under a lock. The error is that of the options, which newService has checked.
 func (s *Service) turns(key string) (*lockedmemory.LockedMemory[struct{}, struct{}], error) {
 	return lockedmemory.New(noMemory{}, s.locker, lockedmemory.FixedKey(key), &lockedmemory.Options{Wait: s.opts.Wait, Busy: s.opts.Busy})
 }
@@ -39,12 +38,8 @@ type Runner struct {
 	app     string
 }
 
-// NewRunner makes a Runner of this Service. A SessionService of the Config other than this one, or nil,
-// is refused with distlock.ErrInvalidOption.
+// NewRunner makes a Runner of this Service, which becomes the SessionService of the Config.
 func (s *Service) NewRunner(cfg runner.Config) (*Runner, error) {
-	if cfg.SessionService != nil && cfg.SessionService != session.Service(s) {
-		return nil, fmt.Errorf("%w: the Config has another SessionService: leave it nil", distlock.ErrInvalidOption)
-	}
 	cfg.SessionService = s
 	inner, err := runner.New(cfg)
 	if err != nil {
@@ -72,32 +67,25 @@ func (r *Runner) Run(ctx context.Context, userID, sessionID string, msg *genai.C
 			yield(nil, public(cmp.Or(lease.Err(), error(&distlock.BusyError{Self: true}))))
 			return
 		}
-		turns, err := r.service.turns(of.key())
-		left, failed, whole := false, false, false
-		if err == nil {
-			err = turns.Turn(ctx, func(ctx context.Context) error {
-				for e, err := range r.Runner.Run(ctx, userID, sessionID, msg, cfg, opts...) {
-					failed = failed || err != nil
-					if left = !yield(e, withCause(ctx, err)); left {
-						return nil
-					}
+		turns, _ := r.service.turns(of.key())
+		over := false // the caller has left, or has an error, or the whole answer
+		err := turns.Turn(ctx, func(ctx context.Context) error {
+			for e, err := range r.Runner.Run(ctx, userID, sessionID, msg, cfg, opts...) {
+				if over = over || err != nil; err != nil && ctx.Err() != nil {
+					err = public(fmt.Errorf("%w: %w", context.Cause(ctx), err))
 				}
-				whole = ctx.Err() == nil // ⚑ an agent may end silently when ctx does
-				return context.Cause(ctx)
-			})
-		}
-		if err != nil && !left && !failed && !whole { // ⚑ no yield follows a break
+				if !yield(e, err) {
+					over = true // ⚑ no yield follows a break
+					return nil
+				}
+			}
+			over = over || ctx.Err() == nil // ⚑ an agent may end silently when ctx does
+			return context.Cause(ctx)
+		})
+		if err != nil && !over {
 			yield(nil, public(err))
 		}
 	}
-}
-
-// withCause joins the end of ctx to the error of a run: the loss of the lease, or an interruption.
-func withCause(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
-		return fmt.Errorf("%w: %w", cause, err)
-	}
-	return err
 }
 
 // LockREST runs the requests POST …/run and …/run_sse of adkrest under the lock of their session. A busy
@@ -106,8 +94,7 @@ func withCause(ctx context.Context, err error) error {
 func (s *Service) LockREST(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		of := runOf(r)
-		turns, err := s.turns(of.key())
-		if err != nil || of.check() != nil { // adkrest refuses it, or it creates a session
+		if of.check() != nil { // adkrest refuses it, or it creates a session
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -118,6 +105,7 @@ func (s *Service) LockREST(next http.Handler) http.Handler {
 			}
 		}
 		began := false
+		turns, _ := s.turns(of.key())
 		_ = turns.Turn(r.Context(), func(ctx context.Context) error {
 			began = true
 			next.ServeHTTP(w, r.WithContext(ctx))
@@ -142,13 +130,9 @@ func runOf(r *http.Request) id {
 		User    string `json:"userId"`
 		Session string `json:"sessionId"`
 	}
-	var read bytes.Buffer
-	err := json.NewDecoder(io.TeeReader(r.Body, &read)).Decode(&request)
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(&read, r.Body), r.Body}
-	if err != nil {
+	body, _ := io.ReadAll(r.Body) // adkrest gets the same part of a body that breaks off
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if json.NewDecoder(bytes.NewReader(body)).Decode(&request) != nil {
 		return id{}
 	}
 	return id{request.App, request.User, request.Session}

@@ -212,7 +212,8 @@ func TestRun_cut(t *testing.T) {
 			by, err := r.NewRunner(runner.Config{AppName: r.id.app, Agent: deaf})
 			must(t, err)
 			_, errs := r.run(t.Context(), by, asks("q"))
-			if len(errs) != 1 || !errors.Is(errs[0], distlock.ErrInterrupted) || end != nil && !errors.Is(errs[0], end) {
+			if len(errs) != 1 || !errors.Is(errs[0], distlock.ErrInterrupted) || end != nil && !errors.Is(errs[0], end) ||
+				!strings.HasPrefix(errs[0].Error(), "adksession: interrupted") {
 				t.Errorf("%v", errs)
 			}
 		})
@@ -237,7 +238,7 @@ func TestRun_lost(t *testing.T) {
 // ADK creates a session after a Get that failed, with AutoCreateSession.
 func TestRun_autoCreate(t *testing.T) {
 	r := newRig(t)
-	by, err := r.NewRunner(runner.Config{AppName: r.id.app, AutoCreateSession: true, SessionService: r.Service,
+	by, err := r.NewRunner(runner.Config{AppName: r.id.app, AutoCreateSession: true, SessionService: session.InMemoryService(),
 		Agent: agentOf(t, func(context.Context, *model.LLMRequest) *genai.Content { return says("a") })})
 	must(t, err)
 	_, errs := r.run(t.Context(), by, asks("q"))
@@ -246,8 +247,6 @@ func TestRun_autoCreate(t *testing.T) {
 	r.id.name = ""
 	_, errs = r.run(t.Context(), by, asks("q"))
 	wantError(t, "a run without a session ID", errors.Join(errs...), distlock.ErrInvalidKey)
-	_, err = r.NewRunner(runner.Config{SessionService: session.InMemoryService()})
-	wantError(t, "another service", err, distlock.ErrInvalidOption)
 }
 
 // One confirmation that is sent three times runs the tool once.
@@ -289,6 +288,8 @@ func TestConfirmation_conditions(t *testing.T) {
 	}
 	call := of("agent", &genai.Part{FunctionCall: &genai.FunctionCall{ID: "c", Name: toolconfirmation.FunctionCallName,
 		Args: map[string]any{"originalFunctionCall": map[string]any{"id": "w", "name": "look"}}}})
+	before := of("agent", &genai.Part{FunctionCall: &genai.FunctionCall{ID: "b", Name: toolconfirmation.FunctionCallName,
+		Args: map[string]any{"originalFunctionCall": map[string]any{"id": "w", "name": "look"}}}})
 	answer := response("user", "c", toolconfirmation.FunctionCallName)
 	result := response("agent", "w", "look")
 	for name, c := range map[string]struct {
@@ -303,6 +304,7 @@ func TestConfirmation_conditions(t *testing.T) {
 		"an answer to another":         {events{call, response("user", "d", toolconfirmation.FunctionCallName), result}, false},
 		"not of the user":              {events{call, response("agent", "c", toolconfirmation.FunctionCallName), result}, false},
 		"the call is not in the list":  {events{answer, result}, false},
+		"an answer to one before":      {events{before, response("user", "b", toolconfirmation.FunctionCallName), result, call}, false},
 	} {
 		if got := answered(c.history, answer); got != c.want {
 			t.Errorf("%s: %t", name, got)
