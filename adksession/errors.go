@@ -10,23 +10,19 @@ import (
 // The errors of a Service, beside those of distlock. After each of them, the call has written nothing.
 var (
 	// ErrNotFound: there is no such session, or it was deleted or has expired since it was read.
-	ErrNotFound = errors.New("adksession: session not found")
+	ErrNotFound = errors.New("adksession: session not found: create it, or read its present state")
 	// ErrExists: Create found a session with this ID.
-	ErrExists = errors.New("adksession: session exists")
+	ErrExists = errors.New("adksession: session exists: choose another session ID, or read this session")
 	// ErrStale: another append came since the session was read. It matches distlock.ErrLost.
-	ErrStale error = stalePlace("adksession: session changed")
+	ErrStale error = &failure{"adksession: session changed since it was read; nothing was written: read it again", distlock.ErrLost}
 	// ErrAnswered: the tool of this confirmation has run already.
-	ErrAnswered = errors.New("adksession: confirmation answered")
+	ErrAnswered = errors.New("adksession: the confirmation was answered before, and its tool has run; nothing was written")
 	// ErrCodec: an event or a value cannot be stored, or cannot be read.
-	ErrCodec = errors.New("adksession: codec failed")
+	ErrCodec = errors.New("adksession: an event or a value of a state cannot be stored or read: " +
+		"check its types and keys, and use one version in all processes")
 	// ErrTooLarge: an event, or the first state of a session, is larger than Options.MaxEvent.
-	ErrTooLarge = errors.New("adksession: event too large")
+	ErrTooLarge = errors.New("adksession: the event or state is larger than Options.MaxEvent; nothing was written")
 )
-
-type stalePlace string
-
-func (e stalePlace) Error() string      { return string(e) }
-func (stalePlace) Is(target error) bool { return target == distlock.ErrLost }
 
 // failure is an error with a fixed text.
 type failure struct {
@@ -37,15 +33,9 @@ type failure struct {
 func (f *failure) Error() string { return f.text }
 func (f *failure) Unwrap() error { return f.cause }
 
-// kinds are in the order of precedence.
+// kinds are errors of distlock, and of a context, in the order of precedence.
 var kinds = []failure{
 	{"adksession: outcome unknown: read the session to see whether the call took effect", distlock.ErrOutcomeUnknown},
-	{"adksession: session not found: create it, or read its present state", ErrNotFound},
-	{"adksession: session exists: choose another session ID, or read this session", ErrExists},
-	{"adksession: the confirmation was answered before, and its tool has run; nothing was written", ErrAnswered},
-	{"adksession: an event or a value of a state cannot be stored or read: check its types and keys, and use one version in all processes", ErrCodec},
-	{"adksession: the event or state is larger than Options.MaxEvent; nothing was written", ErrTooLarge},
-	{"adksession: session changed since it was read; nothing was written: read it again", ErrStale},
 	{"adksession: interrupted: the run was told to end", distlock.ErrInterrupted},
 	{"adksession: the lease of the session was lost: read the session again under a new one", distlock.ErrLost},
 	{"adksession: the lease of this context has ended: use the context of a present run", distlock.ErrNotHeld},
@@ -64,6 +54,11 @@ var kinds = []failure{
 func public(err error) error {
 	if _, done := err.(*failure); done || err == nil {
 		return err
+	}
+	for _, own := range []error{ErrNotFound, ErrExists, ErrAnswered, ErrCodec, ErrTooLarge, ErrStale} {
+		if errors.Is(err, own) {
+			return &failure{own.Error(), err}
+		}
 	}
 	for _, k := range kinds {
 		if errors.Is(err, k.cause) {

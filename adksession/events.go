@@ -19,7 +19,7 @@ import (
 func codecError(err error) error { return fmt.Errorf("%w: %w", ErrCodec, err) }
 
 // encode returns the event without keys of temp:, its JSON, and its state. The event stays as it is.
-func (s *Service) encode(e *session.Event) (kept *session.Event, text []byte, values []delta, err error) {
+func (s *Service) encode(e *session.Event) (kept *session.Event, text []byte, values state, err error) {
 	kept = new(*e)
 	kept.Actions.StateDelta = lasting(e.Actions.StateDelta)
 	if text, err = json.Marshal(kept); err != nil {
@@ -42,18 +42,17 @@ func lasting(state map[string]any) map[string]any {
 // maxStateKey is the longest key of a state. ⚑ An index of PostgreSQL takes 2,704 bytes.
 const maxStateKey = 1024
 
-func (s *Service) encodeState(of map[string]any) (values []delta, err error) {
-	size := 0
-	// ⚑ Two appends write the rows that they share in one order. Otherwise they wait for each other.
-	for _, key := range slices.Sorted(maps.Keys(of)) {
-		text, err := json.Marshal(of[key])
+func (s *Service) encodeState(of map[string]any) (state, error) {
+	values, size := make(state), 0
+	for key, value := range of {
+		text, err := json.Marshal(value)
 		if err != nil || !storable(key) || len(key) > maxStateKey {
 			return nil, codecError(cmp.Or(err, errors.New("the key of a state is not UTF-8, has U+0000, or is longer than 1,024 bytes")))
 		}
 		if size += len(key) + len(text); size > s.opts.MaxEvent {
 			return nil, ErrTooLarge
 		}
-		values = append(values, delta{key, string(text)})
+		values[key] = string(text)
 	}
 	return values, nil
 }
@@ -77,12 +76,12 @@ func (s *Service) newHandle(of id, r reply) (*handle, error) {
 		h.events = append(h.events, record.E)
 	}
 	values := make(map[string]any, len(r.state))
-	for _, d := range r.state {
+	for key, text := range r.state {
 		var value any
-		if err := json.Unmarshal([]byte(d.value), &value); err != nil {
+		if err := json.Unmarshal([]byte(text), &value); err != nil {
 			return nil, codecError(err)
 		}
-		values[d.key] = value
+		values[key] = value
 	}
 	memory, err := session.InMemoryService().Create(context.Background(),
 		&session.CreateRequest{AppName: of.app, UserID: of.user, SessionID: of.name, State: values})

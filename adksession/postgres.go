@@ -3,6 +3,8 @@ package adksession
 import (
 	"context"
 	"embed"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -57,9 +59,10 @@ type postgresStore struct {
 
 func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
 	idle := pgtype.Interval{Microseconds: p.keep.IdleTTL.Microseconds(), Valid: p.keep.IdleTTL > 0}
-	keys, contents := []string{}, []string{}
-	for _, d := range q.state {
-		keys, contents = append(keys, d.key), append(contents, d.value)
+	// ⚑ Two calls write the rows that they share in one order. Otherwise they wait for each other.
+	keys, contents := slices.Sorted(maps.Keys(q.state)), []string{}
+	for _, key := range keys {
+		contents = append(contents, q.state[key])
 	}
 	found, err := postgres.Call(ctx, p.pool, scanReply, "adk_do_v1", string(q.operation), p.keep.Namespace, q.app, q.user, q.name,
 		q.token, idle, q.op, q.last, q.record(), q.recent, keys, contents)
@@ -78,8 +81,9 @@ func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
 func scanReply(row pgx.CollectableRow) (r reply, err error) {
 	var keys, contents []string
 	err = row.Scan(&r.outcome, &r.mark, &r.id.app, &r.id.user, &r.id.name, &r.op, &r.n, &r.updated, &keys, &contents, &r.records)
+	r.state = make(state)
 	for i, key := range keys {
-		r.state = append(r.state, delta{key, contents[i]})
+		r.state[key] = contents[i]
 	}
 	return r, err
 }

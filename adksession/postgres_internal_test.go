@@ -59,7 +59,7 @@ func storeOf(t testing.TB, url, namespace string) *postgresStore {
 func operations(of id, key string) []request {
 	return []request{{operation: opCreate, id: of, op: "b"}, {operation: opGet, id: of, token: 1, recent: 1},
 		{operation: opGet, id: of, recent: 1}, {operation: opGet, id: id{app: of.app, user: of.user}},
-		{operation: opAppend, id: of, last: "b", op: "1", event: []byte("{}"), state: []delta{{"user:" + key, "1"}}},
+		{operation: opAppend, id: of, last: "b", op: "1", event: []byte("{}"), state: map[string]string{"user:" + key: "1"}},
 		{operation: opDelete, id: of}}
 }
 
@@ -90,7 +90,7 @@ func TestPostgres(t *testing.T) {
 		"Append_handleAhead": TestAppend_handleAhead, "Append_handleAhead_sameNumber": TestAppend_handleAhead_sameNumber,
 		"Append_answerLost": TestAppend_answerLost, "Append_answerLost_othersSince": TestAppend_answerLost_othersSince,
 		"Append_lateCopy": TestAppend_lateCopy, "Append_lateCopy_sameToken": TestAppend_lateCopy_sameToken,
-		"Append_leaseLostMeanwhile": TestAppend_leaseLostMeanwhile, "Append_deltasSorted": TestAppend_deltasSorted,
+		"Append_leaseLostMeanwhile": TestAppend_leaseLostMeanwhile, "Append_scopes": TestAppend_scopes,
 		"Append_badInput": TestAppend_badInput, "Append_afterFailure": TestAppend_afterFailure,
 		"Event_allFieldsReturn": TestEvent_allFieldsReturn, "Place_afterLease": TestPlace_afterLease,
 		"Get_filters": TestGet_filters, "Get_again_placeDiffers": TestGet_again_placeDiffers,
@@ -275,7 +275,7 @@ func TestPostgres_sharedKeys_noDeadlock(t *testing.T) {
 
 // Appends, Deletes and Creates of one session.
 func TestPostgres_deleteBesideAppend_noDeadlock(t *testing.T) {
-	state := []delta{{"k", "1"}}
+	state := map[string]string{"k": "1"}
 	contends(t, func(do func(request) reply, writer int) {
 		if writer%4 == 0 {
 			do(request{operation: opDelete, id: named("s")})
@@ -423,7 +423,7 @@ func TestPostgres_largeTables_fewRows(t *testing.T) {
 	}
 	must(t, r.AppendEvent(t.Context(), r.create(t), event("1", "k", "v")))
 	r.sql(t, "ANALYZE") // else the server takes new tables for larger ones
-	last, state := r.must(t, t.Context()).(*handle).op, []delta{{"app:k", "1"}, {"k", "1"}}
+	last, state := r.must(t, t.Context()).(*handle).op, map[string]string{"app:k": "1", "k": "1"}
 	for round := range 2 {
 		for i := range 8 {
 			op := fmt.Sprint(round, i)

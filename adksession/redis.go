@@ -57,8 +57,8 @@ func (r *redisStore) call(q request) (keys []string, args []any) {
 	// ⚑ A key that is not declared seems missing while its slot moves.
 	keys = []string{p + "s:" + member, p + "e:" + member, p + "a", p + "u:" + url.QueryEscape(q.user), p + "i", p + "x"}
 	args = []any{string(q.operation), q.token, r.keep.IdleTTL.Milliseconds(), member, q.op, q.last, q.record(), q.recent}
-	for _, d := range q.state {
-		args = append(args, d.key, d.value)
+	for key, value := range q.state {
+		args = append(args, key, value)
 	}
 	return keys, args
 }
@@ -86,10 +86,10 @@ func (r *redisStore) parse(cmd *redis.Cmd) (a reply, err error) {
 	rest := &redisconn.Reply{Parts: words, Unknown: errReply}
 	a.outcome, a.mark = outcome(rest.Number()), rest.Number()
 	if a.updated = time.UnixMicro(a.mark); len(rest.Parts) > 0 {
-		a.op, a.n = rest.Text(), rest.Number()
+		a.op, a.n, a.state = rest.Text(), rest.Number(), make(state)
 		for fields := slices.Concat(rest.Texts(), rest.Texts(), rest.Texts()); len(fields) > 1; fields = fields[2:] {
 			if key, ok := strings.CutPrefix(fields[0], "k"); ok {
-				a.state = append(a.state, delta{key, fields[1]})
+				a.state[key] = fields[1]
 			}
 		}
 		a.records = rest.Texts()
@@ -105,20 +105,18 @@ func (r *redisStore) list(ctx context.Context, q request) (all reply, err error)
 	if q.user != "" {
 		from, to = "["+url.QueryEscape(q.user)+"/", "("+url.QueryEscape(q.user)+"0" // 0 follows the slash
 	}
-	for more := true; more; {
-		names := redis.NewStringSliceCmd(ctx, "zrangebylex", index, from, to, "limit", 0, listed)
-		if err := r.redis.Do(ctx, index, names); err != nil {
-			return reply{}, r.explain(err)
-		}
-		n := len(names.Val())
-		ids, keys, args := make([]id, n), make([][]string, n), make([][]any, n)
-		for i, member := range names.Val() {
+	names := redis.NewStringSliceCmd(ctx, "zrangebylex", index, from, to)
+	if err := r.redis.Do(ctx, index, names); err != nil {
+		return reply{}, r.explain(err)
+	}
+	for page := range slices.Chunk(names.Val(), listed) {
+		ids, keys, args := make([]id, len(page)), make([][]string, len(page)), make([][]any, len(page))
+		for i, member := range page {
 			user, name, _ := strings.Cut(member, "/")
 			ids[i].app = q.app
 			ids[i].user, _ = url.QueryUnescape(user) // as member has escaped them
 			ids[i].name, _ = url.QueryUnescape(name)
 			keys[i], args[i] = r.call(request{operation: opGet, id: ids[i]})
-			from = "(" + member
 		}
 		for i, cmd := range script.Each(ctx, r.redis, keys, args) {
 			a, err := r.parse(cmd)
@@ -129,7 +127,6 @@ func (r *redisStore) list(ctx context.Context, q request) (all reply, err error)
 				all.found = append(all.found, a)
 			}
 		}
-		more = n == listed
 	}
 	return all, nil
 }

@@ -45,19 +45,17 @@ type request struct {
 	id
 	token int64 // of the lease; 0: none
 
-	op    string  // of opAppend and opCreate: random
-	last  string  // of opAppend: the op before
-	event []byte  // of opAppend: JSON, see record
-	state []delta // of opAppend and opCreate, in order of key
+	op    string // of opAppend and opCreate: random
+	last  string // of opAppend: the op before
+	event []byte // of opAppend: JSON, see record
+	state state  // of opAppend and opCreate
 
 	recent int64 // of opGet: how many of the last records to read
 }
 
-// delta is a value of a state. The prefix of its key, app: or user:, says whose: else it is the session's.
-type delta struct {
-	key   string // UTF-8 without U+0000
-	value string // JSON
-}
+// state has values in JSON. The prefix of a key, app: or user:, says whose it is: else the session's. A key
+// is UTF-8 without U+0000.
+type state map[string]string
 
 // reply is that of any operation. After an outcome other than done, the mark alone counts.
 type reply struct {
@@ -66,7 +64,7 @@ type reply struct {
 	op      string    // the last one
 	n       int64     // number of records of the session
 	updated time.Time // of the last create or append, by the clock of the store
-	state   []delta   // of all scopes, in any order
+	state   state     // of the app, the user and the session
 	records []string  // see request.record
 	id      id        // of a session in found
 	found   []reply   // of opGet without a name
