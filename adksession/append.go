@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/adk/v2/session"
@@ -113,11 +114,11 @@ func (s *Service) AppendEvent(ctx context.Context, to session.Session, e *sessio
 	case h == nil || e == nil || h.service != s:
 		return public(distlock.ErrInvalidOption)
 	}
-	kept, text, values, err := s.encode(e)
+	text, values, err := s.encode(e)
 	switch {
 	case err != nil:
 		return public(err)
-	case e.Author == "user" && answered(h.Events().(events), e):
+	case e.Author == "user" && answered(slices.Collect(h.Events().All()), e):
 		return public(ErrAnswered)
 	}
 	op := rand.Text() // ⚑ one for all copies
@@ -128,7 +129,7 @@ func (s *Service) AppendEvent(ctx context.Context, to session.Session, e *sessio
 		}
 		r, err := s.ask(ctx, lease, request{operation: opAppend, id: h.id, op: op, last: last, event: text, state: values})
 		if err == nil {
-			h.moved(op, kept, e.Actions.StateDelta, r.updated)
+			h.moved(ctx, op, e, r.updated)
 		}
 		return err
 	})

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -18,18 +17,18 @@ import (
 
 func codecError(err error) error { return fmt.Errorf("%w: %w", ErrCodec, err) }
 
-// encode returns the event without keys of temp:, its JSON, and its state. The event stays as it is.
-func (s *Service) encode(e *session.Event) (kept *session.Event, text []byte, values state, err error) {
-	kept = new(*e)
+// encode returns the JSON of an event without keys of temp:, and its state. The event stays as it is.
+func (s *Service) encode(e *session.Event) (text []byte, values state, err error) {
+	kept := *e
 	kept.Actions.StateDelta = lasting(e.Actions.StateDelta)
-	if text, err = json.Marshal(kept); err != nil {
-		return nil, nil, nil, codecError(err)
+	if text, err = json.Marshal(&kept); err != nil {
+		return nil, nil, codecError(err)
 	}
 	if len(text) > s.opts.MaxEvent {
-		return nil, nil, nil, ErrTooLarge
+		return nil, nil, ErrTooLarge
 	}
 	values, err = s.encodeState(kept.Actions.StateDelta)
-	return kept, text, values, err
+	return text, values, err
 }
 
 // lasting returns a state without keys of temp:.
@@ -62,10 +61,9 @@ func storable(text string) bool { return utf8.ValidString(text) && !strings.Cont
 // record is what the store keeps of an append, in JSON. The token shows which run has made the event.
 func (q request) record() string { return fmt.Sprintf(`{"v":1,"t":%d,"e":%s}`, q.token, q.event) }
 
-// newHandle makes a handle of a session that was read.
-func (s *Service) newHandle(of id, r reply) (*handle, error) {
-	h := &handle{id: of, service: s, op: r.op, updated: r.updated}
-	for _, text := range r.records {
+// decode returns the events of records.
+func decode(records []string) (events []*session.Event, err error) {
+	for _, text := range records {
 		var record struct {
 			V int
 			E *session.Event
@@ -73,31 +71,40 @@ func (s *Service) newHandle(of id, r reply) (*handle, error) {
 		if err := json.Unmarshal([]byte(text), &record); err != nil || record.V != 1 || record.E == nil {
 			return nil, codecError(cmp.Or(err, fmt.Errorf("a record of version %d", record.V)))
 		}
-		h.events = append(h.events, record.E)
+		events = append(events, record.E)
 	}
-	values := make(map[string]any, len(r.state))
-	for key, text := range r.state {
+	return events, nil
+}
+
+// newHandle makes a handle of a session that was read.
+func (s *Service) newHandle(of id, r reply, events []*session.Event) (*handle, error) {
+	h := &handle{memory: session.InMemoryService(), id: of, service: s, op: r.op, updated: r.updated}
+	ctx := context.Background()
+	created, err := h.memory.Create(ctx, &session.CreateRequest{AppName: of.app, UserID: of.user, SessionID: of.name})
+	if err != nil {
+		return nil, err
+	}
+	h.Session = created.Session
+	for _, e := range events {
+		_ = h.memory.AppendEvent(ctx, h.Session, e) // cannot fail
+	}
+	for key, text := range r.state { // it has more than the deltas of the events
 		var value any
 		if err := json.Unmarshal([]byte(text), &value); err != nil {
 			return nil, codecError(err)
 		}
-		values[key] = value
+		_ = h.State().Set(key, value)
 	}
-	memory, err := session.InMemoryService().Create(context.Background(),
-		&session.CreateRequest{AppName: of.app, UserID: of.user, SessionID: of.name, State: values})
-	if err == nil {
-		h.Session = memory.Session
-	}
-	return h, err
+	return h, nil
 }
 
 // answered reports whether an event answers a confirmation whose tool has run: an earlier answer is followed
 // by a response to the wrapped call. ⚑ ADK runs the tool again for each answer. ⚑ The response before the
 // answer says that the call needs the confirmation.
-func answered(history events, e *session.Event) bool {
+func answered(history []*session.Event, e *session.Event) bool {
 	wrapped, given := make(map[string]string), make(map[string][]string) // by confirmation, and back after an answer
 	ran := make(map[string]bool)                                         // confirmations
-	for _, old := range append(slices.Clip(history), e) {
+	for _, old := range append(history, e) {
 		for _, p := range parts(old) {
 			switch call, response := p.FunctionCall, p.FunctionResponse; {
 			case call != nil && call.Name == toolconfirmation.FunctionCallName:

@@ -2,7 +2,7 @@ package adksession
 
 import (
 	"cmp"
-	"iter"
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -16,24 +16,17 @@ type leased struct{ ops []string }
 
 func (l *leased) last() string { return l.ops[len(l.ops)-1] }
 
-// handle is a session.Session. Its IDs and its state are those of a session in memory.
+// handle is a session.Session. Its IDs, its state and its events are those of a session in memory.
 type handle struct {
 	session.Session
+	memory session.Service
 	id
 	service *Service
 
 	mu      sync.Mutex
 	op      string // the last one that the handle has seen or made
 	failed  error  // of the first append that failed
-	events  events
 	updated time.Time
-}
-
-// Events returns those of this moment.
-func (h *handle) Events() session.Events {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clip(h.events)
 }
 
 func (h *handle) LastUpdateTime() time.Time {
@@ -66,24 +59,9 @@ func (h *handle) enter(l *leased) (last string, err error) {
 }
 
 // moved moves the handle after an append.
-func (h *handle) moved(op string, kept *session.Event, delta map[string]any, updated time.Time) {
+func (h *handle) moved(ctx context.Context, op string, e *session.Event, updated time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.op, h.updated, h.events = op, updated, append(h.events, kept)
-	for key, value := range delta {
-		_ = h.State().Set(key, value) // in memory
-	}
-}
-
-type events []*session.Event
-
-func (e events) All() iter.Seq[*session.Event] { return slices.Values(e) }
-func (e events) Len() int                      { return len(e) }
-
-// At returns nil outside of the events.
-func (e events) At(i int) *session.Event {
-	if i < 0 || i >= len(e) {
-		return nil
-	}
-	return e[i]
+	h.op, h.updated = op, updated
+	_ = h.memory.AppendEvent(ctx, h.Session, e) // cannot fail
 }

@@ -293,18 +293,18 @@ func TestConfirmation_conditions(t *testing.T) {
 	answer := response("user", "c", toolconfirmation.FunctionCallName)
 	result := response("agent", "w", "look")
 	for name, c := range map[string]struct {
-		history events
+		history []*session.Event
 		want    bool
 	}{
-		"the tool has run":             {events{result, call, answer, result}, true},
-		"the first response":           {events{result, call}, false},
-		"no response after the answer": {events{result, call, answer}, false},
-		"a response before the answer": {events{call, result, answer}, false},
-		"a response to another call":   {events{call, answer, response("agent", "v", "look")}, false},
-		"an answer to another":         {events{call, response("user", "d", toolconfirmation.FunctionCallName), result}, false},
-		"not of the user":              {events{call, response("agent", "c", toolconfirmation.FunctionCallName), result}, false},
-		"the call is not in the list":  {events{answer, result}, false},
-		"an answer to one before":      {events{before, response("user", "b", toolconfirmation.FunctionCallName), result, call}, false},
+		"the tool has run":             {[]*session.Event{result, call, answer, result}, true},
+		"the first response":           {[]*session.Event{result, call}, false},
+		"no response after the answer": {[]*session.Event{result, call, answer}, false},
+		"a response before the answer": {[]*session.Event{call, result, answer}, false},
+		"a response to another call":   {[]*session.Event{call, answer, response("agent", "v", "look")}, false},
+		"an answer to another":         {[]*session.Event{call, response("user", "d", toolconfirmation.FunctionCallName), result}, false},
+		"not of the user":              {[]*session.Event{call, response("agent", "c", toolconfirmation.FunctionCallName), result}, false},
+		"the call is not in the list":  {[]*session.Event{answer, result}, false},
+		"an answer to one before":      {[]*session.Event{before, response("user", "b", toolconfirmation.FunctionCallName), result, call}, false},
 	} {
 		if got := answered(c.history, answer); got != c.want {
 			t.Errorf("%s: %t", name, got)

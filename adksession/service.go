@@ -101,39 +101,39 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 	if err != nil {
 		return nil, public(err)
 	}
-	h, err := s.open(ctx, request{operation: opCreate, id: of, op: rand.Text(), state: values})
+	r, err := s.open(ctx, request{operation: opCreate, id: of, op: rand.Text(), state: values})
 	if err != nil {
 		return nil, err
+	}
+	h, err := s.newHandle(of, r, nil)
+	if err != nil {
+		return nil, public(err)
 	}
 	return &session.CreateResponse{Session: h}, nil
 }
 
-// open makes a handle of a session that opGet reads or opCreate creates. Under a lease, that is a step of
-// the lease.
-func (s *Service) open(ctx context.Context, q request) (h *handle, err error) {
+// open gets or creates a session. Under a lease, that is a step of the lease.
+func (s *Service) open(ctx context.Context, q request) (r reply, err error) {
 	if err := q.check(); err != nil {
-		return nil, err
+		return reply{}, err
 	}
-	build := func(ctx context.Context, lease *distlock.Lease) error {
+	ask := func(ctx context.Context, lease *distlock.Lease) error {
 		if q.operation == opCreate && lease != nil && lease.Context().Err() != nil {
 			// ⚑ ADK creates a session after any error of a Get, also after that of an ended lease.
 			return context.Cause(lease.Context())
 		}
-		r, err := s.ask(ctx, lease, q)
+		r, err = s.ask(ctx, lease, q)
 		if err == nil && int64(len(r.records)) < min(q.recent, r.n) { // ⚑ an eviction must not shorten the history
 			err = fmt.Errorf("%w: events of the session are missing", distlock.ErrRefused)
-		}
-		if err == nil {
-			h, err = s.newHandle(q.id, r)
 		}
 		return err
 	}
 	if _, in := s.locker.FromContext(ctx, q.key()); in {
-		err = s.step(ctx, q.id, ownWait, build)
+		err = s.step(ctx, q.id, ownWait, ask)
 	} else {
-		err = build(ctx, nil)
+		err = ask(ctx, nil)
 	}
-	return h, public(err)
+	return r, public(err)
 }
 
 // Get reads a session: the events from After on, and of these the last NumRecentEvents, with the whole
@@ -146,13 +146,21 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 	if req.NumRecentEvents > 0 && req.After.IsZero() { // else the last of the later ones are not known yet
 		q.recent = int64(req.NumRecentEvents)
 	}
-	h, err := s.open(ctx, q)
+	r, err := s.open(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	h.events = slices.DeleteFunc(h.events, func(e *session.Event) bool { return e.Timestamp.Before(req.After) })
+	events, err := decode(r.records)
+	if err != nil {
+		return nil, public(err)
+	}
+	events = slices.DeleteFunc(events, func(e *session.Event) bool { return e.Timestamp.Before(req.After) })
 	if n := req.NumRecentEvents; n > 0 {
-		h.events = h.events[max(0, len(h.events)-n):]
+		events = events[max(0, len(events)-n):]
+	}
+	h, err := s.newHandle(q.id, r, events)
+	if err != nil {
+		return nil, public(err)
 	}
 	return &session.GetResponse{Session: h}, nil
 }
@@ -168,7 +176,7 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 	}
 	list := &session.ListResponse{Sessions: make([]session.Session, len(r.found))}
 	for i, one := range r.found {
-		if list.Sessions[i], err = s.newHandle(one.id, one); err != nil {
+		if list.Sessions[i], err = s.newHandle(one.id, one, nil); err != nil {
 			return nil, public(err)
 		}
 	}
