@@ -127,7 +127,8 @@ func (s *Service) AppendEvent(ctx context.Context, to session.Session, e *sessio
 		if err != nil {
 			return err
 		}
-		r, err := s.ask(ctx, lease, request{operation: opAppend, id: h.id, op: op, last: last, event: text, state: values})
+		q := request{operation: opAppend, id: h.id, op: op, last: last, event: text, state: values}
+		r, err := s.ask(ctx, lease, q)
 		if err == nil {
 			h.moved(ctx, op, e, r.updated)
 		}

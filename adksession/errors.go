@@ -14,9 +14,11 @@ var (
 	// ErrExists: Create found a session with this ID.
 	ErrExists = errors.New("adksession: session exists: choose another session ID, or read this session")
 	// ErrStale: another append came since the session was read. It matches distlock.ErrLost.
-	ErrStale error = &failure{"adksession: session changed since it was read; nothing was written: read it again", distlock.ErrLost}
+	ErrStale error = &failure{
+		"adksession: session changed since it was read; nothing was written: read it again", distlock.ErrLost}
 	// ErrAnswered: the tool of this confirmation has run already.
-	ErrAnswered = errors.New("adksession: the confirmation was answered before, and its tool has run; nothing was written")
+	ErrAnswered = errors.New("adksession: the confirmation was answered before, and its tool has run; " +
+		"nothing was written")
 	// ErrCodec: an event or a value cannot be stored, or cannot be read.
 	ErrCodec = errors.New("adksession: an event or a value of a state cannot be stored or read: " +
 		"check its types and keys, and use one version in all processes")

@@ -80,7 +80,8 @@ func decode(records []string) (events []*session.Event, err error) {
 func (s *Service) newHandle(of id, r reply, events []*session.Event) (*handle, error) {
 	h := &handle{memory: session.InMemoryService(), id: of, service: s, op: r.op, updated: r.updated}
 	ctx := context.Background()
-	created, err := h.memory.Create(ctx, &session.CreateRequest{AppName: of.app, UserID: of.user, SessionID: of.name})
+	req := &session.CreateRequest{AppName: of.app, UserID: of.user, SessionID: of.name}
+	created, err := h.memory.Create(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +103,9 @@ func (s *Service) newHandle(of id, r reply, events []*session.Event) (*handle, e
 // by a response to the wrapped call. ⚑ ADK runs the tool again for each answer. ⚑ The response before the
 // answer says that the call needs the confirmation.
 func answered(history []*session.Event, e *session.Event) bool {
-	wrapped, given := make(map[string]string), make(map[string][]string) // by confirmation, and back after an answer
-	ran := make(map[string]bool)                                         // confirmations
+	wrapped := make(map[string]string) // the call of a confirmation
+	given := make(map[string][]string) // the confirmations of a call that have an answer
+	ran := make(map[string]bool)       // confirmations whose tool has run
 	for _, old := range append(history, e) {
 		for _, p := range parts(old) {
 			switch call, response := p.FunctionCall, p.FunctionResponse; {

@@ -64,8 +64,8 @@ func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
 	for _, key := range keys {
 		contents = append(contents, q.state[key])
 	}
-	found, err := postgres.Call(ctx, p.pool, scanReply, "adk_do_v1", string(q.operation), p.keep.Namespace, q.app, q.user, q.name,
-		q.token, idle, q.op, q.last, q.record(), q.recent, keys, contents)
+	found, err := postgres.Call(ctx, p.pool, scanReply, "adk_do_v1", string(q.operation), p.keep.Namespace,
+		q.app, q.user, q.name, q.token, idle, q.op, q.last, q.record(), q.recent, keys, contents)
 	switch {
 	case err != nil:
 		return reply{}, err
@@ -80,7 +80,8 @@ func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
 // scanReply reads a row of type adk_reply.
 func scanReply(row pgx.CollectableRow) (r reply, err error) {
 	var keys, contents []string
-	err = row.Scan(&r.outcome, &r.mark, &r.id.app, &r.id.user, &r.id.name, &r.op, &r.n, &r.updated, &keys, &contents, &r.records)
+	err = row.Scan(&r.outcome, &r.mark, &r.id.app, &r.id.user, &r.id.name, &r.op, &r.n, &r.updated,
+		&keys, &contents, &r.records)
 	r.state = make(state)
 	for i, key := range keys {
 		r.state[key] = contents[i]

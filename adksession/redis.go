@@ -56,7 +56,8 @@ func (r *redisStore) call(q request) (keys []string, args []any) {
 	p, member := rediskeys.Prefix(r.keep.Namespace, q.app), q.member()
 	// ⚑ A key that is not declared seems missing while its slot moves.
 	keys = []string{p + "s:" + member, p + "e:" + member, p + "a", p + "u:" + url.QueryEscape(q.user), p + "i", p + "x"}
-	args = []any{string(q.operation), q.token, r.keep.IdleTTL.Milliseconds(), member, q.op, q.last, q.record(), q.recent}
+	args = []any{string(q.operation), q.token, r.keep.IdleTTL.Milliseconds(), member,
+		q.op, q.last, q.record(), q.recent}
 	for key, value := range q.state {
 		args = append(args, key, value)
 	}
@@ -87,9 +88,9 @@ func (r *redisStore) parse(cmd *redis.Cmd) (a reply, err error) {
 	a.outcome, a.mark = outcome(rest.Number()), rest.Number()
 	if a.updated = time.UnixMicro(a.mark); len(rest.Parts) > 0 {
 		a.op, a.n, a.state = rest.Text(), rest.Number(), make(state)
-		for fields := slices.Concat(rest.Texts(), rest.Texts(), rest.Texts()); len(fields) > 1; fields = fields[2:] {
-			if key, ok := strings.CutPrefix(fields[0], "k"); ok {
-				a.state[key] = fields[1]
+		for field := range slices.Chunk(slices.Concat(rest.Texts(), rest.Texts(), rest.Texts()), 2) {
+			if key, ok := strings.CutPrefix(field[0], "k"); ok {
+				a.state[key] = field[1]
 			}
 		}
 		a.records = rest.Texts()

@@ -27,7 +27,8 @@ type noMemory struct {
 
 // turns runs turns under a lock. The error is that of the options, which newService has checked.
 func (s *Service) turns(key string) (*lockedmemory.LockedMemory[struct{}, struct{}], error) {
-	return lockedmemory.New(noMemory{}, s.locker, lockedmemory.FixedKey(key), &lockedmemory.Options{Wait: s.opts.Wait, Busy: s.opts.Busy})
+	opts := &lockedmemory.Options{Wait: s.opts.Wait, Busy: s.opts.Busy}
+	return lockedmemory.New(noMemory{}, s.locker, lockedmemory.FixedKey(key), opts)
 }
 
 // Runner is a runner of ADK whose runs hold the lock of their session. RunLive takes no lock: its appends

@@ -7,8 +7,8 @@
 --
 -- Reply {STALE, mark}, {outcome, 0}, or {DONE, µs of the last create or append}. To get and create, the last op,
 -- the number of records, the hashes of app, user and session, and records follow. An error WRITTEN … says that
--- something was written: a record without a step of the header that makes it visible, or a header with the
--- wrong expiry. The script may be sent again, except for create and delete.
+-- something was written: a record without a step of the header that makes it visible, or an expiry without
+-- its header, or the reverse. The script may be sent again, except for create and delete.
 local MISSING, STALE, AHEAD, EXISTS = 1, 2, 3, 4
 local SESSION, RECORDS, APP, USER, INDEX, EXPIRIES = unpack(KEYS)
 local operation, token, life, member = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
@@ -41,18 +41,15 @@ elseif operation == 'append' and before ~= last then
 end
 
 if operation == 'append' then
-  for _ = n + 1, redis.call('LLEN', RECORDS) do -- of an append that failed
-    if not run('RPOP', RECORDS) then return result() end
-  end
+  local torn = redis.call('LLEN', RECORDS) - n -- records of appends that failed
+  if torn > 0 and not run('RPOP', RECORDS, torn) then return result() end
   if not run('RPUSH', RECORDS, record) then return result() end
   n, last, updated = n + 1, op, now
 elseif operation == 'create' then
   -- ⚑ A header without an op is from a create that failed: its state must not become that of this session.
   -- Only a key that is there is removed: Redis checks its memory at the first write of a script, and a
   -- removal passes that check.
-  for _, key in ipairs({SESSION, RECORDS}) do
-    if redis.call('EXISTS', key) == 1 then run('UNLINK', key) end
-  end
+  if redis.call('EXISTS', SESSION, RECORDS) > 0 then run('UNLINK', SESSION, RECORDS) end
   n, last, updated = 0, op, now
 end
 for i = 9, #ARGV, 2 do
@@ -70,8 +67,7 @@ if failed then return result() end -- ⚑ no event without its state
 if operation ~= 'get' or token > 0 then
   -- The header makes the step visible. ⚑ Without IdleTTL, the expiry goes: a session that was begun with one
   -- would expire in use.
-  mark = digits(math.max(mark, token))
-  if not run('HSET', SESSION, 'n', digits(n), 'm', mark, 'o', last, 'u', digits(updated)) then return result() end
+  run('HSET', SESSION, 'n', digits(n), 'm', digits(math.max(mark, token)), 'o', last, 'u', digits(updated))
   if life > 0 then
     local at = digits(math.floor(now / 1000) + life)
     run('PEXPIREAT', SESSION, at)

@@ -15,9 +15,7 @@ CREATE TABLE {schema}.adk_session (
 CREATE INDEX adk_session_expires ON {schema}.adk_session (expires) WHERE expires < 'infinity';
 
 -- Event n of a session, from 0 on: JSON. ⚑ As text: jsonb refuses the \u0000 of a tool.
-CREATE TABLE {schema}.adk_event (session bigint, n bigint, event text NOT NULL, PRIMARY KEY (session, n))
-  WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
-    toast.autovacuum_vacuum_scale_factor = 0.02, toast.autovacuum_vacuum_threshold = 1000);
+CREATE TABLE {schema}.adk_event (session bigint, n bigint, event text NOT NULL, PRIMARY KEY (session, n));
 
 -- A key of a state. Its scope is 'a', 'u' and the user, or 's' and the id of the session.
 CREATE TABLE {schema}.adk_state (
