@@ -30,14 +30,21 @@ func (s *Service) leased(lease *distlock.Lease) *leased {
 	return fencing.Attach(lease, s, func() any { return new(leased) }).(*leased)
 }
 
-// step runs write as one step under the lease of a session: that of ctx, or one for this call, for which
-// it waits.
-func (s *Service) step(ctx context.Context, of id, wait time.Duration, write func(context.Context, *distlock.Lease) error) error {
+// step runs fn as one step under the lease of a session: that of ctx, or one for this call, for which it
+// waits. If wait is 0, a call without a lease of ctx has none.
+func (s *Service) step(ctx context.Context, of id, wait time.Duration,
+	fn func(context.Context, *distlock.Lease) error) error {
+	if err := of.check(); err != nil {
+		return err
+	}
+	if _, in := s.locker.FromContext(ctx, of.key()); !in && wait == 0 {
+		return public(fn(ctx, nil))
+	}
 	stored := false
 	err := s.locker.Do(ctx, of.key(), func(ctx context.Context) error {
 		lease, _ := s.locker.FromContext(ctx, of.key())
 		return lease.Guard(ctx, func(ctx context.Context) error {
-			err := write(ctx, lease)
+			err := fn(ctx, lease)
 			stored = err == nil
 			return err
 		})
@@ -144,15 +151,11 @@ func (s *Service) AppendEvent(ctx context.Context, to session.Session, e *sessio
 // most Options.Wait, or joins the run of ctx, which sees the event in its next run. It fails as Get and
 // AppendEvent do.
 func (s *Service) Append(ctx context.Context, app, user, sessionID string, e *session.Event) error {
-	of := id{app, user, sessionID}
-	if err := of.check(); err != nil || e == nil {
-		return cmp.Or(err, public(distlock.ErrInvalidOption))
-	}
 	get := &session.GetRequest{AppName: app, UserID: user, SessionID: sessionID}
-	if e.Author != "user" { // ⚑ else it may be an answer, and the one before may be anywhere in the history
+	if e != nil && e.Author != "user" { // ⚑ else it may be an answer, and the one before may be anywhere in the history
 		get.NumRecentEvents = 1
 	}
-	return s.step(ctx, of, s.opts.Wait, func(ctx context.Context, _ *distlock.Lease) error {
+	return s.step(ctx, id{app, user, sessionID}, s.opts.Wait, func(ctx context.Context, _ *distlock.Lease) error {
 		found, err := s.Get(ctx, get)
 		if err == nil {
 			err = s.AppendEvent(ctx, found.Session, e)

@@ -271,7 +271,7 @@ func TestAppend_badInput(t *testing.T) {
 	wantError(t, "no session", r.AppendEvent(t.Context(), nil, event("x")), distlock.ErrInvalidOption)
 	wantError(t, "another Service", other.AppendEvent(t.Context(), h, event("x")), distlock.ErrInvalidOption)
 	wantError(t, "a long key", r.AppendEvent(t.Context(), h, event("x", strings.Repeat("k", maxStateKey+1), "v")), ErrCodec)
-	wantError(t, "no event to Append", r.Append(t.Context(), "a", "u", "s", nil), distlock.ErrInvalidOption)
+	wantError(t, "no event to Append", r.Append(t.Context(), r.id.app, r.id.user, r.id.name, nil), distlock.ErrInvalidOption)
 	wantError(t, "an ID of 129 bytes", r.Append(t.Context(), "a", "u", strings.Repeat("s", 129), partial), distlock.ErrInvalidKey)
 	r.wantHistory(t)
 }

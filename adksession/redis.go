@@ -89,7 +89,7 @@ func (r *redisStore) parse(cmd *redis.Cmd) (a reply, err error) {
 	if a.updated = time.UnixMicro(a.mark); len(rest.Parts) > 0 {
 		a.op, a.n, a.state = rest.Text(), rest.Number(), make(state)
 		for field := range slices.Chunk(slices.Concat(rest.Texts(), rest.Texts(), rest.Texts()), 2) {
-			if key, ok := strings.CutPrefix(field[0], "k"); ok {
+			if key, ok := strings.CutPrefix(field[0], "k"); ok && len(field) == 2 {
 				a.state[key] = field[1]
 			}
 		}

@@ -114,10 +114,7 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 
 // open gets or creates a session. Under a lease, that is a step of the lease.
 func (s *Service) open(ctx context.Context, q request) (r reply, err error) {
-	if err := q.check(); err != nil {
-		return reply{}, err
-	}
-	ask := func(ctx context.Context, lease *distlock.Lease) error {
+	err = s.step(ctx, q.id, 0, func(ctx context.Context, lease *distlock.Lease) (err error) {
 		if q.operation == opCreate && lease != nil && lease.Context().Err() != nil {
 			// ⚑ ADK creates a session after any error of a Get, also after that of an ended lease.
 			return context.Cause(lease.Context())
@@ -127,13 +124,8 @@ func (s *Service) open(ctx context.Context, q request) (r reply, err error) {
 			err = fmt.Errorf("%w: events of the session are missing", distlock.ErrRefused)
 		}
 		return err
-	}
-	if _, in := s.locker.FromContext(ctx, q.key()); in {
-		err = s.step(ctx, q.id, ownWait, ask)
-	} else {
-		err = ask(ctx, nil)
-	}
-	return r, public(err)
+	})
+	return r, err
 }
 
 // Get reads a session: the events from After on, and of these the last NumRecentEvents, with the whole
