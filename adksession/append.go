@@ -152,7 +152,7 @@ func (s *Service) AppendEvent(ctx context.Context, to session.Session, e *sessio
 // AppendEvent do.
 func (s *Service) Append(ctx context.Context, app, user, sessionID string, e *session.Event) error {
 	get := &session.GetRequest{AppName: app, UserID: user, SessionID: sessionID}
-	if e != nil && e.Author != "user" { // ⚑ else it may be an answer, and the one before may be anywhere in the history
+	if e != nil && e.Author != "user" { // ⚑ else an earlier answer may be anywhere in the history
 		get.NumRecentEvents = 1
 	}
 	return s.step(ctx, id{app, user, sessionID}, s.opts.Wait, func(ctx context.Context, _ *distlock.Lease) error {

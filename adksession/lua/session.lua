@@ -2,20 +2,23 @@
 --
 -- KEYS  the session: its header and its state; its records; the states of the app and of the user;
 --       the index of the app: all sessions by name; the expiries of sessions, in ms
--- ARGV  1 operation; 2 token, or 0; 3 IdleTTL in ms, or 0; 4 the name in both indexes; 5 op; 6 the op before it;
---       7 the record; 8 how many of the last records to read; then the keys and values of states
+-- ARGV  1 operation; 2 token, or 0; 3 IdleTTL in ms, or 0; 4 the name in both indexes; 5 op;
+--       6 the op before it; 7 the record; 8 how many of the last records to read;
+--       then the keys and values of states
 --
--- Reply {STALE, mark}, {outcome, 0}, or {DONE, µs of the last create or append}. To get and create, the last op,
--- the number of records, the hashes of app, user and session, and records follow. An error WRITTEN … says that
--- something was written: a record without a step of the header that makes it visible, or an expiry without
--- its header, or the reverse. The script may be sent again, except for create and delete.
+-- Reply {STALE, mark}, {outcome, 0}, or {DONE, µs of the last create or append}. To get and create, the last
+-- op, the number of records, the hashes of app, user and session, and records follow.
+--
+-- An error WRITTEN … says that something was written: a record without a step of the header that makes it
+-- visible, or an expiry without its header, or the reverse. The script may be sent again, except for create
+-- and delete.
 local MISSING, STALE, AHEAD, EXISTS = 1, 2, 3, 4
 local SESSION, RECORDS, APP, USER, INDEX, EXPIRIES = unpack(KEYS)
 local operation, token, life, member = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local op, before, record, recent = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
 
--- The fields of the header: n number of records, m mark, o the last op, u the µs of the last create or append.
--- A field k… of a hash is a key of a state.
+-- The fields of the header: n number of records, m mark, o the last op, u the µs of the last create or
+-- append. A field k… of a hash is a key of a state.
 local header = redis.call('HMGET', SESSION, 'n', 'm', 'o', 'u')
 local n, mark = tonumber(header[1] or 0), tonumber(header[2] or 0)
 local last, updated = header[3], tonumber(header[4] or 0)
