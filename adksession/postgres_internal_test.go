@@ -88,7 +88,7 @@ func TestPostgres(t *testing.T) {
 	defer func() { inPostgres = nil }()
 	for name, test := range map[string]func(*testing.T){
 		"Append_handleAhead": TestAppend_handleAhead,
-		"Append_answerLost": TestAppend_answerLost, "Append_answerLost_othersSince": TestAppend_answerLost_othersSince,
+		"Append_answerLost":  TestAppend_answerLost, "Append_answerLost_othersSince": TestAppend_answerLost_othersSince,
 		"Append_lateCopy": TestAppend_lateCopy, "Append_lateCopy_sameToken": TestAppend_lateCopy_sameToken,
 		"Append_leaseLostMeanwhile": TestAppend_leaseLostMeanwhile, "Append_scopes": TestAppend_scopes,
 		"Append_badInput": TestAppend_badInput, "Append_afterFailure": TestAppend_afterFailure,

@@ -298,18 +298,11 @@ func (m fakeModel) GenerateContent(ctx context.Context, req *model.LLMRequest, _
 	return func(yield func(*model.LLMResponse, error) bool) {
 		content := m(ctx, req)
 		if content == nil {
-			yield(nil, cmpCause(ctx))
+			yield(nil, cmp.Or(ctx.Err(), errors.New("the model fails")))
 			return
 		}
 		yield(&model.LLMResponse{Content: content}, nil)
 	}
-}
-
-func cmpCause(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return errors.New("the model fails")
 }
 
 func says(text string) *genai.Content { return genai.NewContentFromText(text, genai.RoleModel) }
