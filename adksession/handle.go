@@ -3,11 +3,19 @@ package adksession
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/adk/v2/session"
+	"google.golang.org/adk/v2/tool/toolconfirmation"
+	"google.golang.org/genai"
 )
 
 // leased is what a lease knows of its session: the last op at each of its steps. Steps of the lease alone
@@ -27,6 +35,29 @@ type handle struct {
 	op      string // the last one that the handle has seen or made
 	failed  error  // of the first append that failed
 	updated time.Time
+}
+
+// newHandle makes a handle of a session that was read.
+func (s *Service) newHandle(of id, r reply, events []*session.Event) (*handle, error) {
+	h := &handle{memory: session.InMemoryService(), id: of, service: s, op: r.op, updated: r.updated}
+	ctx := context.Background()
+	req := &session.CreateRequest{AppName: of.app, UserID: of.user, SessionID: of.name}
+	created, err := h.memory.Create(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	h.Session = created.Session
+	for _, e := range events {
+		_ = h.memory.AppendEvent(ctx, h.Session, e) // cannot fail
+	}
+	for key, text := range r.state { // it has more than the deltas of the events
+		var value any
+		if err := json.Unmarshal([]byte(text), &value); err != nil {
+			return nil, codecError(err)
+		}
+		_ = h.State().Set(key, value)
+	}
+	return h, nil
 }
 
 func (h *handle) LastUpdateTime() time.Time {
@@ -64,4 +95,102 @@ func (h *handle) moved(ctx context.Context, op string, e *session.Event, updated
 	defer h.mu.Unlock()
 	h.op, h.updated = op, updated
 	_ = h.memory.AppendEvent(ctx, h.Session, e) // cannot fail
+}
+
+func codecError(err error) error { return fmt.Errorf("%w: %w", ErrCodec, err) }
+
+// encode returns the JSON of an event without keys of temp:, and its state. The event stays as it is.
+func (s *Service) encode(e *session.Event) (text []byte, values state, err error) {
+	kept := *e
+	kept.Actions.StateDelta = lasting(e.Actions.StateDelta)
+	if text, err = json.Marshal(&kept); err != nil {
+		return nil, nil, codecError(err)
+	}
+	if len(text) > s.opts.MaxEvent {
+		return nil, nil, ErrTooLarge
+	}
+	values, err = s.encodeState(kept.Actions.StateDelta)
+	return text, values, err
+}
+
+// lasting returns a state without keys of temp:.
+func lasting(state map[string]any) map[string]any {
+	kept := maps.Clone(state)
+	maps.DeleteFunc(kept, func(key string, _ any) bool { return strings.HasPrefix(key, session.KeyPrefixTemp) })
+	return kept
+}
+
+// maxStateKey is the longest key of a state. ⚑ An index of PostgreSQL takes 2,704 bytes.
+const maxStateKey = 1024
+
+func (s *Service) encodeState(of map[string]any) (state, error) {
+	values, size := make(state), 0
+	for key, value := range of {
+		text, err := json.Marshal(value)
+		if err != nil || !storable(key) || len(key) > maxStateKey {
+			return nil, codecError(cmp.Or(err, errors.New("the key of a state is not UTF-8, has U+0000, or is longer than 1,024 bytes")))
+		}
+		if size += len(key) + len(text); size > s.opts.MaxEvent {
+			return nil, ErrTooLarge
+		}
+		values[key] = string(text)
+	}
+	return values, nil
+}
+
+func storable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
+
+// record is what the store keeps of an append, in JSON. The token shows which run has made the event.
+func (q request) record() string { return fmt.Sprintf(`{"v":1,"t":%d,"e":%s}`, q.token, q.event) }
+
+// decode returns the events of records.
+func decode(records []string) (events []*session.Event, err error) {
+	for _, text := range records {
+		var record struct {
+			V int
+			E *session.Event
+		}
+		if err := json.Unmarshal([]byte(text), &record); err != nil || record.V != 1 || record.E == nil {
+			return nil, codecError(cmp.Or(err, fmt.Errorf("a record of version %d", record.V)))
+		}
+		events = append(events, record.E)
+	}
+	return events, nil
+}
+
+// answered reports whether an event answers a confirmation whose tool has run: an earlier answer is followed
+// by a response to the wrapped call. ⚑ ADK runs the tool again for each answer. ⚑ The response before the
+// answer says that the call needs the confirmation.
+func answered(history []*session.Event, e *session.Event) bool {
+	wrapped := make(map[string]string) // the call of a confirmation
+	given := make(map[string][]string) // the confirmations of a call that have an answer
+	ran := make(map[string]bool)       // confirmations whose tool has run
+	for _, old := range append(history, e) {
+		for _, p := range parts(old) {
+			switch call, response := p.FunctionCall, p.FunctionResponse; {
+			case call != nil && call.Name == toolconfirmation.FunctionCallName:
+				if original, err := toolconfirmation.OriginalCallFrom(call); err == nil {
+					wrapped[call.ID] = original.ID
+				}
+			case response == nil || response.ID == "":
+			case old.Author == "user" && response.Name == toolconfirmation.FunctionCallName:
+				if old == e && ran[response.ID] {
+					return true
+				}
+				given[wrapped[response.ID]] = append(given[wrapped[response.ID]], response.ID)
+			default:
+				for _, confirmation := range given[response.ID] {
+					ran[confirmation] = true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func parts(e *session.Event) []*genai.Part {
+	if e.Content == nil {
+		return nil
+	}
+	return e.Content.Parts
 }
