@@ -43,11 +43,11 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, _ *Options) error {
 //
 // Calls take connections of pool. A pool that the application has used up delays them.
 func NewPostgres(pool *pgxpool.Pool, locker *distlock.Locker, opts *Options) (*Service, error) {
-	return newService(locker, opts, func(keep storedriver.Retention) (store, error) {
-		if pool == nil {
-			return nil, postgres.ErrNoPool
-		}
-		return &postgresStore{postgres.Over("adksession", pool, schema), keep}, nil
+	if pool == nil {
+		return nil, postgres.ErrNoPool
+	}
+	return newService(locker, opts, func(keep storedriver.Retention) store {
+		return &postgresStore{postgres.Over("adksession", pool, schema), keep}
 	})
 }
 

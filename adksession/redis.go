@@ -32,16 +32,16 @@ var script = redisconn.NewScript("local DONE = 0\n" + redisconn.CallsLua + redis
 // The Service has connections of its own, with the options of client, see redislock.New. They end with
 // the process. In a Cluster, all sessions of an app are in one slot.
 func NewRedis(client redis.UniversalClient, locker *distlock.Locker, opts *Options) (*Service, error) {
-	return newService(locker, opts, func(keep storedriver.Retention) (store, error) {
-		locks, err := redislock.NewDriver(client) // its connections need no Close
-		switch {
-		case err != nil:
-			return nil, err
-		case redisconn.ReadsReplicas(client):
-			return nil, fmt.Errorf("%w: an option of the client sends reads to replicas, which lag behind their master: "+
-				"leave out ReadOnly, ReplicaOnly, RouteByLatency and RouteRandomly", distlock.ErrInvalidOption)
-		}
-		return &redisStore{locks.(redisconn.Locks).Transport(), keep}, nil
+	locks, err := redislock.NewDriver(client) // its connections need no Close
+	switch {
+	case err != nil:
+		return nil, err
+	case redisconn.ReadsReplicas(client):
+		return nil, fmt.Errorf("%w: an option of the client sends reads to replicas, which lag behind their master: "+
+			"leave out ReadOnly, ReplicaOnly, RouteByLatency and RouteRandomly", distlock.ErrInvalidOption)
+	}
+	return newService(locker, opts, func(keep storedriver.Retention) store {
+		return &redisStore{locks.(redisconn.Locks).Transport(), keep}
 	})
 }
 

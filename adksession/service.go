@@ -50,8 +50,8 @@ type Service struct {
 
 var _ session.Service = (*Service)(nil)
 
-// newService checks the options before open makes the store.
-func newService(locker *distlock.Locker, opts *Options, open func(keep storedriver.Retention) (store, error)) (*Service, error) {
+// newService checks the options, and makes the store.
+func newService(locker *distlock.Locker, opts *Options, over func(storedriver.Retention) store) (*Service, error) {
 	s := &Service{locker: locker, opts: *cmp.Or(opts, &Options{})}
 	s.opts.Wait = cmp.Or(s.opts.Wait, lockedmemory.DefaultWait) // ⚑ WithWait ignores 0
 	s.opts.MaxEvent = cmp.Or(s.opts.MaxEvent, 8<<20)
@@ -61,11 +61,11 @@ func newService(locker *distlock.Locker, opts *Options, open func(keep storedriv
 	case err != nil:
 		return nil, err
 	case !fencing.Driver(locker).Capabilities().AcrossProcesses || s.opts.MaxEvent < 0:
-		return nil, fmt.Errorf("%w: MaxEvent is negative, or the Locker is of one process, but the sessions are not: make it with redislock.New or pglock.New",
-			distlock.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: MaxEvent is negative, or the Locker is of one process, but the sessions are not: "+
+			"make it with redislock.New or pglock.New", distlock.ErrInvalidOption)
 	}
-	s.store, err = open(keep)
-	return s, err
+	s.store = over(keep)
+	return s, nil
 }
 
 // check returns an error if a part cannot be stored.
