@@ -132,6 +132,9 @@ func (s *Service) open(ctx context.Context, q request) (r reply, err error) {
 // state. Under the lease of the session, it bars the holders before. Errors: ErrNotFound, ErrStale,
 // ErrCodec, and those of distlock.
 //
+// The history is one reply. Other calls of a Redis wait for it, about 10 ms for each MiB. PostgreSQL
+// refuses a reply above 1 GB.
+//
 // A failed read is repeated for 5 seconds: ⚑ ADK creates a session after any error.
 func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
 	q := request{operation: opGet, id: id{req.AppName, req.UserID, req.SessionID}, recent: math.MaxInt32}
