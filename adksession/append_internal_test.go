@@ -43,7 +43,7 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// A failover drops the last append, so the handle is ahead. Another event takes the number of the dropped one.
+// A failover drops the last append: the handle is ahead. Another event takes the number of the dropped one.
 func TestAppend_handleAhead(t *testing.T) {
 	r := newRig(t)
 	h := r.create(t)
