@@ -38,26 +38,19 @@ type handle struct {
 }
 
 // newHandle makes a handle of a session that was read.
-func (s *Service) newHandle(of id, r reply, events []*session.Event) (*handle, error) {
+func (s *Service) newHandle(of id, r reply) *handle {
 	h := &handle{memory: session.InMemoryService(), id: of, service: s, op: r.op, updated: r.updated}
 	ctx := context.Background()
 	req := &session.CreateRequest{AppName: of.app, UserID: of.user, SessionID: of.name}
-	created, err := h.memory.Create(ctx, req)
-	if err != nil {
-		return nil, err
-	}
+	created, _ := h.memory.Create(ctx, req) // none of these can fail
 	h.Session = created.Session
-	for _, e := range events {
-		_ = h.memory.AppendEvent(ctx, h.Session, e) // cannot fail
+	for _, e := range r.events {
+		_ = h.memory.AppendEvent(ctx, h.Session, e)
 	}
-	for key, text := range r.state { // it has more than the deltas of the events
-		var value any
-		if err := json.Unmarshal([]byte(text), &value); err != nil {
-			return nil, codecError(err)
-		}
+	for key, value := range r.values { // it has more than the deltas of the events
 		_ = h.State().Set(key, value)
 	}
-	return h, nil
+	return h
 }
 
 func (h *handle) LastUpdateTime() time.Time {
@@ -143,19 +136,27 @@ func storable(text string) bool { return utf8.ValidString(text) && !strings.Cont
 // record is what the store keeps of an append, in JSON. The token shows which run has made the event.
 func (q request) record() string { return fmt.Sprintf(`{"v":1,"t":%d,"e":%s}`, q.token, q.event) }
 
-// decode returns the events of records.
-func decode(records []string) (events []*session.Event, err error) {
-	for _, text := range records {
+// decode reads the records and the state of a reply.
+func (r *reply) decode() error {
+	for _, text := range r.records {
 		var record struct {
 			V int
 			E *session.Event
 		}
 		if err := json.Unmarshal([]byte(text), &record); err != nil || record.V != 1 || record.E == nil {
-			return nil, codecError(cmp.Or(err, fmt.Errorf("a record of version %d", record.V)))
+			return codecError(cmp.Or(err, fmt.Errorf("a record of version %d", record.V)))
 		}
-		events = append(events, record.E)
+		r.events = append(r.events, record.E)
 	}
-	return events, nil
+	r.values = make(map[string]any)
+	for key, text := range r.state {
+		var value any
+		if err := json.Unmarshal([]byte(text), &value); err != nil {
+			return codecError(err)
+		}
+		r.values[key] = value
+	}
+	return nil
 }
 
 // answered reports whether an event answers a confirmation whose tool has run: an earlier answer is followed

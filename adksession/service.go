@@ -105,11 +105,7 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.newHandle(of, r, nil)
-	if err != nil {
-		return nil, public(err)
-	}
-	return &session.CreateResponse{Session: h}, nil
+	return &session.CreateResponse{Session: s.newHandle(of, r)}, nil
 }
 
 // open gets or creates a session. Under a lease, that is a step of the lease.
@@ -120,10 +116,13 @@ func (s *Service) open(ctx context.Context, q request) (r reply, err error) {
 			return context.Cause(lease.Context())
 		}
 		r, err = s.ask(ctx, lease, q)
-		if err == nil && int64(len(r.records)) < min(q.recent, r.n) { // ⚑ an eviction must not shorten the history
-			err = fmt.Errorf("%w: events of the session are missing", distlock.ErrRefused)
+		switch {
+		case err != nil:
+			return err
+		case int64(len(r.records)) < min(q.recent, r.n): // ⚑ an eviction must not shorten the history
+			return fmt.Errorf("%w: events of the session are missing", distlock.ErrRefused)
 		}
-		return err
+		return r.decode()
 	})
 	return r, err
 }
@@ -145,19 +144,11 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 	if err != nil {
 		return nil, err
 	}
-	events, err := decode(r.records)
-	if err != nil {
-		return nil, public(err)
-	}
-	events = slices.DeleteFunc(events, func(e *session.Event) bool { return e.Timestamp.Before(req.After) })
+	r.events = slices.DeleteFunc(r.events, func(e *session.Event) bool { return e.Timestamp.Before(req.After) })
 	if n := req.NumRecentEvents; n > 0 {
-		events = events[max(0, len(events)-n):]
+		r.events = r.events[max(0, len(r.events)-n):]
 	}
-	h, err := s.newHandle(q.id, r, events)
-	if err != nil {
-		return nil, public(err)
-	}
-	return &session.GetResponse{Session: h}, nil
+	return &session.GetResponse{Session: s.newHandle(q.id, r)}, nil
 }
 
 // List returns the sessions of an app, or of one user, without their events, in the order of user and ID.
@@ -171,9 +162,10 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 	}
 	list := &session.ListResponse{Sessions: make([]session.Session, len(r.found))}
 	for i, one := range r.found {
-		if list.Sessions[i], err = s.newHandle(one.id, one, nil); err != nil {
+		if err := one.decode(); err != nil {
 			return nil, public(err)
 		}
+		list.Sessions[i] = s.newHandle(one.id, one)
 	}
 	slices.SortFunc(list.Sessions, func(a, b session.Session) int { // ⚑ the stores have orders of their own
 		return cmp.Or(cmp.Compare(a.UserID(), b.UserID()), cmp.Compare(a.ID(), b.ID()))

@@ -3,6 +3,8 @@ package adksession
 import (
 	"context"
 	"time"
+
+	"google.golang.org/adk/v2/session"
 )
 
 // store keeps sessions. It is safe for concurrent use. Expired sessions are absent.
@@ -68,6 +70,9 @@ type reply struct {
 	records []string  // see request.record
 	id      id        // of a session in found
 	found   []reply   // of opGet without a name
+
+	events []*session.Event // see decode
+	values map[string]any
 }
 
 type outcome int
