@@ -56,7 +56,8 @@ func (s *Service) step(ctx context.Context, of id, wait time.Duration,
 }
 
 // refusals are the errors of outcomes.
-var refusals = []error{missing: ErrNotFound, stale: ErrStale, ahead: ErrStale, exists: ErrExists}
+var refusals = []error{missing: ErrNotFound, stale: ErrStale, ahead: ErrStale, exists: ErrExists,
+	ended: distlock.ErrInterrupted}
 
 // ask sends a request, with the token of a lease unless that is nil, and sends it again for 5 seconds. It
 // raises a token that the store finds too low, if the lock gives its owner a higher one: the store may
@@ -70,7 +71,7 @@ func (s *Service) ask(ctx context.Context, lease *distlock.Lease, q request) (r 
 	l, lost := new(leased), false
 	for {
 		if lease != nil {
-			l, q.token = s.leased(lease), lease.Fence()
+			l, q.token, q.since = s.leased(lease), lease.Fence(), fencing.Since(lease)
 		}
 		sent, err := retry.Do(ctx, repeatFor, again, func() (err error) {
 			r, err = s.store.do(ctx, q)
@@ -92,7 +93,7 @@ func (s *Service) ask(ctx context.Context, lease *distlock.Lease, q request) (r 
 			}
 			l.ops = append(l.ops, cmp.Or(q.op, r.op))
 			return r, nil
-		case r.outcome == stale && len(l.ops) == 0: // the store has taken no token of the lease
+		case r.outcome == stale && lease != nil && len(l.ops) == 0: // the store has taken no token of the lease
 			if err = fencing.RaiseToken(ctx, lease, r.mark); err == nil {
 				continue
 			}

@@ -8,7 +8,8 @@
 // that has missed one, and of a lease that a later one has replaced. A stored event and its changes of
 // all states are one step. Of two writers of one key, the last acknowledged one wins.
 //
-// docs/howto/adk.md has a program, servers over HTTP, and the limits.
+// [Service.Stop] ends a run in any process. docs/howto/adk.md has a program, servers over HTTP, and the
+// limits.
 //
 // # Rights
 //

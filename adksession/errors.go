@@ -45,6 +45,7 @@ var kinds = []failure{
 	{"adksession: invalid key: app, user and session ID have 1 to 128 bytes of UTF-8 without U+0000", distlock.ErrInvalidKey},
 	{"adksession: invalid option: the event is nil, or this Service has not made the session or the options", distlock.ErrInvalidOption},
 	{"adksession: refused by the service: an operator must act", distlock.ErrRefused},
+	{"adksession: the lock service asks no holder to end: use locks other than a Redlock", errors.ErrUnsupported},
 	{"adksession: the Locker is closed", distlock.ErrClosed},
 	{"adksession: service unavailable; nothing was written: retry later", distlock.ErrUnavailable},
 	{"adksession: the context was canceled", context.Canceled},

@@ -110,6 +110,14 @@ func ExampleService_Append() {
 	}
 }
 
+// A Stop button works at any instance.
+func ExampleService_Stop() {
+	var svc *adksession.Service
+	if err := svc.Stop(context.Background(), "shop", "ada", "order-7"); err != nil {
+		fmt.Println("not stopped yet: press again", err)
+	}
+}
+
 // ADK calls these methods. Applications may, too.
 func ExampleService_AppendEvent() {
 	var svc *adksession.Service

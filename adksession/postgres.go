@@ -65,7 +65,7 @@ func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
 		contents = append(contents, q.state[key])
 	}
 	found, err := postgres.Call(ctx, p.pool, scanReply, "adk_do_v1", string(q.operation), p.keep.Namespace,
-		q.app, q.user, q.name, q.token, idle, q.op, q.last, q.record(), q.recent, keys, contents)
+		q.app, q.user, q.name, q.token, q.since, idle, q.op, q.last, q.record(), q.recent, keys, contents)
 	switch {
 	case err != nil:
 		return reply{}, err

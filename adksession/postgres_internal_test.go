@@ -60,7 +60,7 @@ func operations(of id, key string) []request {
 	return []request{{operation: opCreate, id: of, op: "b"}, {operation: opGet, id: of, token: 1, recent: 1},
 		{operation: opGet, id: of, recent: 1}, {operation: opGet, id: id{app: of.app, user: of.user}},
 		{operation: opAppend, id: of, last: "b", op: "1", event: []byte("{}"), state: map[string]string{"user:" + key: "1"}},
-		{operation: opDelete, id: of}}
+		{operation: opStop, id: of, token: 1}, {operation: opDelete, id: of}}
 }
 
 // database makes a database with the tables of locks and sessions.
@@ -99,6 +99,9 @@ func TestPostgres(t *testing.T) {
 		"Delete_answerLost_notRepeated": TestDelete_answerLost_notRepeated, "List_order": TestList_order,
 		"Run_nested": TestRun_nested, "Run_autoCreate": TestRun_autoCreate, "Confirmation_thrice": TestConfirmation_thrice,
 		"LockREST_twoInstances": TestLockREST_twoInstances, "IdleTTL_passes": TestIdleTTL_passes,
+		"Stop_run": TestStop_run, "Stop_noRun": TestStop_noRun, "Stop_lateCopy": TestStop_lateCopy,
+		"Stop_tokenRaised": TestStop_tokenRaised, "Stop_again": TestStop_again, "Stop_leaseLost": TestStop_leaseLost,
+		"Stop_autoCreate": TestStop_autoCreate,
 	} {
 		t.Run(name, test)
 	}
@@ -429,7 +432,8 @@ func TestPostgres_largeTables_fewRows(t *testing.T) {
 		for i := range 8 {
 			op := fmt.Sprint(round, i)
 			for _, q := range []request{{operation: opAppend, last: last, op: op, token: math.MaxInt64, event: []byte("{}"), state: state},
-				{operation: opGet, recent: 5}, {operation: opGet, recent: 5, token: math.MaxInt64}, {operation: opGet}, {operation: opCreate, op: "b"}} {
+				{operation: opGet, recent: 5}, {operation: opGet, recent: 5, token: math.MaxInt64}, {operation: opGet},
+				{operation: opStop, token: math.MaxInt64}, {operation: opCreate, op: "b"}} {
 				q.id = r.id
 				if q.operation == opCreate {
 					q.name = op

@@ -57,7 +57,7 @@ func (r *redisStore) call(q request) (keys []string, args []any) {
 	// ⚑ A key that is not declared seems missing while its slot moves.
 	keys = []string{p + "s:" + member, p + "e:" + member, p + "a", p + "u:" + url.QueryEscape(q.user), p + "i", p + "x"}
 	args = []any{string(q.operation), q.token, r.keep.IdleTTL.Milliseconds(), member,
-		q.op, q.last, q.record(), q.recent}
+		q.op, q.last, q.record(), q.recent, q.since}
 	for key, value := range q.state {
 		args = append(args, key, value)
 	}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -17,6 +18,9 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/belugalock/belugalock/distlock"
+	"github.com/belugalock/belugalock/distlock/driver"
+	"github.com/belugalock/belugalock/distlock/fencing"
+	"github.com/belugalock/belugalock/internal/retry"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
 
@@ -137,4 +141,48 @@ func runOf(r *http.Request) id {
 		return id{}
 	}
 	return id{request.App, request.User, request.Session}
+}
+
+// Stop asks the run of a session to end, in any process, and raises the session's mark. After nil, the run
+// appends nothing more. The stored events stay. The context of the run ends at once if
+// distlock.Options.Interruptible is set, else at the next renewal.
+//
+// The run fails with distlock.ErrInterrupted. Runs and Appends that wait fail so, too: repeat such an Append.
+// Later ones are left alone. Without a run or a session, Stop returns nil. Inside the run, it fails with a
+// *distlock.BusyError whose Self is true, and over a Redlock with errors.ErrUnsupported. After another
+// error, the run may go on: repeat the call. Stop tries for 5 seconds.
+func (s *Service) Stop(ctx context.Context, app, user, sessionID string) (err error) {
+	of := id{app, user, sessionID}
+	if err := of.check(); err != nil {
+		return err
+	}
+	if lease, in := s.locker.FromContext(ctx, of.key()); in && lease.Err() == nil {
+		return public(&distlock.BusyError{Self: true})
+	}
+	observer := fencing.Options(s.locker).Observer
+	op := &distlock.Operation{Name: lockedmemory.OpStop, Backend: fencing.Backend(s.locker), Key: of.key()}
+	ctx = observer.Start(ctx, op)
+	defer func() { op.Err, op.Outcome = err, distlock.OutcomeOf(err); observer.End(ctx, op) }()
+	var req driver.AskRequest // at first a look
+	again := func(err error) bool { return errors.Is(err, distlock.ErrOutcomeUnknown) }
+	_, err = retry.Do(ctx, repeatFor, again, func() error {
+		asked, err := fencing.Ask(ctx, s.locker, op.Key, req)
+		for err == nil && asked.State.Held && !asked.Asked {
+			req.Fence, op.Blocker = asked.Fence, asked.State.Metadata
+			asked, err = fencing.Ask(ctx, s.locker, op.Key, req)
+		}
+		if err != nil {
+			return err
+		}
+		r, err := s.ask(ctx, nil, request{operation: opStop, id: of, token: asked.Fence})
+		switch {
+		case r.outcome == missing && !asked.State.Held:
+			return nil
+		case r.outcome != done || errors.Is(err, distlock.ErrUnavailable):
+			req.Floor = r.mark + 1 // ⚑ missing: the run may create the session; stale: it has a higher token
+			return fmt.Errorf("%w: %v", distlock.ErrOutcomeUnknown, err)
+		}
+		return err
+	})
+	return public(err)
 }

@@ -25,8 +25,8 @@ type Options struct {
 	// Namespace begins all keys. Default: "adk". Two Services with the same store and the same Namespace
 	// share their sessions.
 	Namespace string
-	// IdleTTL is how long a session is kept after its last Create, append, or Get under its lock. It must be
-	// longer than the longest tool call. Whole milliseconds, at least one second. Default: for ever.
+	// IdleTTL is how long a session is kept after its last Create, append, Stop, or Get under its lock. It must
+	// be longer than the longest tool call. Whole milliseconds, at least one second. Default: for ever.
 	IdleTTL time.Duration
 	// Wait is the longest wait of a run, or of an Append. Default: lockedmemory.DefaultWait. Negative:
 	// ctx alone decides.

@@ -371,7 +371,7 @@ func TestIdleTTL(t *testing.T) {
 	}
 }
 
-// A session expires by time, with all that it has. A Get under a lease keeps it longer.
+// A session expires by time, with all that it has. A Get under a lease and a Stop keep it longer.
 func TestIdleTTL_passes(t *testing.T) {
 	r := newRig(t, Options{IdleTTL: 2 * time.Second})
 	expiry := func() (ms int64) {
@@ -383,11 +383,13 @@ func TestIdleTTL_passes(t *testing.T) {
 		return ms
 	}
 	must(t, r.AppendEvent(t.Context(), r.create(t), event("1", "k", "v")))
-	first := expiry()
-	servers.Await(t, 15*time.Second, "a later expiry", func() bool {
-		r.under(t, func(ctx context.Context) { r.must(t, ctx) })
-		return expiry() > first
-	})
+	for _, keep := range []func(){
+		func() { r.under(t, func(ctx context.Context) { r.must(t, ctx) }) },
+		func() { must(t, r.stop(t.Context())) },
+	} {
+		first := expiry()
+		servers.Await(t, 15*time.Second, "a later expiry", func() bool { keep(); return expiry() > first })
+	}
 	last := expiry()
 	servers.Await(t, 15*time.Second, "the end of the session", func() bool {
 		_, err := r.get(t.Context())
@@ -526,7 +528,7 @@ func TestKey_ofTheLock(t *testing.T) {
 func TestErrors_nameNothing(t *testing.T) {
 	for _, cause := range []error{ErrNotFound, ErrExists, ErrStale, ErrAnswered, ErrCodec, ErrTooLarge, distlock.ErrLost,
 		distlock.ErrInterrupted, distlock.ErrNotHeld, distlock.ErrInvalidKey, distlock.ErrInvalidOption, distlock.ErrRefused,
-		distlock.ErrOutcomeUnknown, distlock.ErrUnavailable, distlock.ErrClosed, context.Canceled, context.DeadlineExceeded,
+		distlock.ErrOutcomeUnknown, distlock.ErrUnavailable, errors.ErrUnsupported, distlock.ErrClosed, context.Canceled, context.DeadlineExceeded,
 		&distlock.BusyError{Holder: "host-429"}, io.EOF} {
 		err := public(fmt.Errorf("session 429 at 10.0.4.29:429: %w", cause))
 		if strings.Contains(err.Error(), "429") || !strings.HasPrefix(err.Error(), "adksession: ") || !errors.Is(err, cause) {

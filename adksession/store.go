@@ -27,6 +27,8 @@ const (
 	opCreate operation = "create"
 	// opDelete removes a session with its state and records. An absent one is no error.
 	opDelete operation = "delete"
+	// opStop keeps token as that of the last stop.
+	opStop operation = "stop"
 )
 
 // id names a session. Its parts are 1 to 128 bytes of UTF-8 without U+0000.
@@ -34,9 +36,11 @@ type id struct{ app, user, name string }
 
 // request asks for an operation, with the fields of that operation. A store checks it in this order:
 //
-//   - opCreate: if there is a session, the outcome is exists. Without one, the checks have passed.
-//   - opGet, opAppend: without a session, it is missing.
+//   - Without a session, the outcome is missing. Only an opCreate has then passed.
 //   - opAppend: if op is the last op of the session, it is done. ⚑ An earlier copy has stored the event.
+//   - If since is positive and below the last stop of the session, it is ended. ⚑ Not by token, which its
+//     owner can raise. ⚑ Before the others: the error says why.
+//   - opCreate: it is exists.
 //   - If token is positive and below the mark of the session, it is stale.
 //   - opAppend: if last is not the last op of the session, it is ahead. ⚑ Not equal, whatever the number:
 //     after a failover, another event may have that of the last one.
@@ -45,7 +49,8 @@ type id struct{ app, user, name string }
 type request struct {
 	operation
 	id
-	token int64 // of the lease; 0: none
+	token int64 // of the lease, or of the stop; 0: none
+	since int64 // of the lease, see fencing.Since; 0: not known
 
 	op    string // of opAppend and opCreate: random
 	last  string // of opAppend: the op before
@@ -83,4 +88,5 @@ const (
 	stale
 	ahead
 	exists
+	ended
 )

@@ -5,18 +5,19 @@ CREATE FUNCTION {schema}.adk_remove_v1(s {schema}.adk_session) RETURNS void LANG
   DELETE FROM {schema}.adk_session WHERE (namespace, app, usr, name) = (s.namespace, s.app, s.usr, s.name);
 $$;
 
--- Serves a request, see store.go. p_token is 0 without a lease, and p_idle is null without IdleTTL. Without a p_name, a get
--- returns the sessions of a user, and without a p_usr, those of the app. A create removes up to 4 expired sessions.
+-- Serves a request, see store.go. p_token and p_since are 0 without a lease, and p_idle is null without IdleTTL. Without a
+-- p_name, a get returns the sessions of a user, and without a p_usr, those of the app. A create removes up to 4 expired
+-- sessions.
 --
 -- ⚑ A connection keeps its plans. Those that it has made for small tables would read all rows when the tables have
 -- grown. So the function demands the indexes.
 CREATE FUNCTION {schema}.adk_do_v1(p_operation text, p_namespace text, p_app text, p_usr text, p_name text, p_token bigint,
-  p_idle interval, p_op text, p_last text, p_event text, p_recent bigint, p_keys text[], p_contents text[])
+  p_since bigint, p_idle interval, p_op text, p_last text, p_event text, p_recent bigint, p_keys text[], p_contents text[])
 RETURNS SETOF {schema}.adk_reply LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '500ms' SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
   done CONSTANT integer := 0; missing CONSTANT integer := 1; stale CONSTANT integer := 2;
-  ahead CONSTANT integer := 3; present CONSTANT integer := 4;
+  ahead CONSTANT integer := 3; present CONSTANT integer := 4; ended CONSTANT integer := 5;
   after_all CONSTANT text := repeat(chr(1114111), 33); -- after all IDs
   s {schema}.adk_session;
   r {schema}.adk_reply;
@@ -29,8 +30,9 @@ BEGIN
       WHEN p_operation = 'delete' THEN done
       -- ⚑ The clock is read after the wait for the row.
       WHEN s.id IS NULL OR s.expires <= clock_timestamp() THEN CASE p_operation WHEN 'create' THEN done ELSE missing END
+      WHEN s.op = p_op THEN done -- ⚑ first of all: an earlier copy has stored the event
+      WHEN p_since > 0 AND p_since < s.stopped THEN ended -- ⚑ before the others: the error says why
       WHEN p_operation = 'create' THEN present
-      WHEN s.op = p_op THEN done -- ⚑ before stale: an earlier copy has stored the event
       WHEN p_token > 0 AND p_token < s.mark THEN stale
       WHEN p_operation = 'append' AND s.op <> p_last THEN ahead -- ⚑ not equal, whatever the number
       ELSE done END, coalesce(s.mark, 0), '', '', '', '', 0, coalesce(s.updated, clock_timestamp()) INTO r;
@@ -52,6 +54,7 @@ BEGIN
         s.op := p_op; s.n := s.n + 1; s.updated := clock_timestamp(); r.updated := s.updated;
       END IF;
       UPDATE {schema}.adk_session SET op = s.op, n = s.n, mark = greatest(mark, p_token), updated = s.updated,
+          stopped = CASE p_operation WHEN 'stop' THEN p_token ELSE stopped END,
           expires = coalesce(clock_timestamp() + p_idle, 'infinity')
         WHERE (namespace, app, usr, name) = (p_namespace, p_app, p_usr, p_name);
     END IF;
@@ -61,7 +64,7 @@ BEGIN
         ELSE 's' || s.id END, d.key, d.content
       FROM unnest(p_keys, p_contents) WITH ORDINALITY AS d (key, content, i) ORDER BY d.i
       ON CONFLICT (namespace, app, scope, key) DO UPDATE SET value = excluded.value;
-    IF p_operation IN ('append', 'delete') THEN RETURN NEXT r; RETURN; END IF;
+    IF p_operation IN ('append', 'delete', 'stop') THEN RETURN NEXT r; RETURN; END IF;
   ELSIF pg_is_in_recovery() THEN
     RAISE 'the server is a standby: it may lack acknowledged events' USING ERRCODE = 'read_only_sql_transaction';
   END IF;

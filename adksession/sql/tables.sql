@@ -7,6 +7,7 @@ CREATE TABLE {schema}.adk_session (
   op        text NOT NULL,                                  -- of the last append; at first of the create
   n         bigint NOT NULL DEFAULT 0,                      -- number of events
   mark      bigint NOT NULL,                                -- the highest token
+  stopped   bigint NOT NULL DEFAULT 0,                      -- the token of the last stop
   updated   timestamptz NOT NULL DEFAULT clock_timestamp(), -- by a create or an append
   expires   timestamptz NOT NULL,                           -- infinity without IdleTTL
   PRIMARY KEY (namespace, app, usr, name)
