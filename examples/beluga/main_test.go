@@ -1,115 +1,46 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/test/leakcheck"
+	"github.com/belugalock/belugalock/examples/internal/instances"
+	"github.com/belugalock/belugalock/internal/test/recipetest"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory/belugamemory"
 )
 
-// asProgram makes the test binary the program, so that its processes have the race detector, too.
-const asProgram = "BELUGALOCK_BELUGA_EXAMPLE_TEST"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
-		main()
-		os.Exit(0)
-	}
-	leakcheck.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { recipetest.Main(m, main) }
 
 // program is the balancer with its instances.
 type program struct {
-	cmd     *exec.Cmd
+	*recipetest.Process
 	address string
-	out     strings.Builder // until ended, as the log
-	log     strings.Builder
-	ended   chan struct{}
 }
 
-func start(t *testing.T, args ...string) *program {
+func serving(t *testing.T, args ...string) program {
 	t.Helper()
-	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	self, err := os.Executable()
-	must(t, err)
-	p := &program{cmd: exec.Command(self, append([]string{"-listen", "127.0.0.1:0"}, args...)...), ended: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), asProgram+"=yes", "GORACE=atexit_sleep_ms=0")
-	p.cmd.Stdout = &p.out
-	output, err := p.cmd.StderrPipe()
-	must(t, err)
-	must(t, p.cmd.Start())
-	listens := make(chan string, 1)
-	go func() {
-		defer close(p.ended)
-		for lines := bufio.NewScanner(output); lines.Scan(); {
-			fmt.Fprintln(&p.log, lines.Text())
-			if _, address, ok := strings.Cut(lines.Text(), "listening on http://"); ok {
-				listens <- address
-			}
-		}
-		_ = p.cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-p.ended:
-		case <-time.After(time.Minute):
-			t.Error("the program does not end")
-			_ = p.cmd.Process.Kill()
-			<-p.ended
-		}
-		if t.Failed() {
-			t.Log(p.log.String())
-		}
-	})
-	select {
-	case p.address = <-listens:
-	case <-p.ended:
-		t.Fatal("the program has ended")
-	}
-	return p
-}
-
-// serving waits for both instances.
-func serving(t *testing.T, args ...string) *program {
-	t.Helper()
-	p := start(t, args...)
-	servers.Await(t, time.Minute, "both instances answer", func() bool {
-		for range 2 {
-			if status, _ := p.request(t, http.MethodGet, "none", ""); status != http.StatusNotFound {
-				return false
-			}
-		}
-		return true
-	})
-	return p
+	p, address := recipetest.StartInstances(t, args...)
+	return program{p, address}
 }
 
 // client is the client of a chat.
-func (p *program) client(chat string) client { return client{"http://" + p.address, "/chats/" + chat} }
+func (p program) client(chat string) client { return client{"http://" + p.address, "/chats/" + chat} }
 
 // request sends a question under itself as its ID.
-func (p *program) request(t *testing.T, method, chat, question string) (int, string) {
+func (p program) request(t *testing.T, method, chat, question string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+p.address+"/chats/"+chat, strings.NewReader(question))
 	must(t, err)
@@ -127,39 +58,9 @@ func (p *program) request(t *testing.T, method, chat, question string) (int, str
 	return response.StatusCode, string(text)
 }
 
-// The commands run as printed, in one shell, against an address of the test.
 func TestReadme_commandsPrintTheirOutput(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("README.md")
-	must(t, err)
-	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "200ms")
-	script := "set -e\n"
-	var want []string // of each block
-	for _, block := range regexp.MustCompile("(?s)```(bash|output)\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
-		switch {
-		case block[1] == "output":
-			want[len(want)-1] = block[2]
-		case strings.Contains(block[2], "curl"):
-			script += strings.ReplaceAll(block[2], "localhost:8080", p.address) + "echo end of block\n"
-			want = append(want, "")
-		}
-	}
-	shell := exec.Command("bash", "-c", script)
-	shell.Dir = t.TempDir()
-	printed, err := shell.Output()
-	must(t, err)
-	blocks := strings.Split(regexp.MustCompile(`instance \d+`).ReplaceAllString(string(printed), "instance 4711"), "end of block\n")
-	if len(want) != 8 || len(blocks) != 9 {
-		t.Fatalf("%d blocks have printed\n%s", len(want), printed)
-	}
-	for i, text := range want {
-		got, wanted := strings.Fields(blocks[i]), strings.Fields(text)
-		slices.Sort(got)
-		slices.Sort(wanted)
-		if !slices.Equal(got, wanted) {
-			t.Errorf("block %d printed\n%s\nand the page says\n%s", i+1, blocks[i], text)
-		}
-	}
+	recipetest.Readme(t, serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "200ms").address, 8)
 }
 
 func TestService_messagesAtOnce_noneIsLost(t *testing.T) {
@@ -188,15 +89,12 @@ func TestService_terminated_finishesItsAnswers(t *testing.T) {
 	t.Parallel()
 	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "100ms")
 	r, err := p.client("1").send(t.Context(), http.MethodPost, "/chats/1", "1", "Where is order 7?", func(string) error {
-		return p.cmd.Process.Signal(syscall.SIGTERM)
+		return p.Signal(syscall.SIGTERM)
 	})
 	if err != nil || r.Type != "done" {
-		t.Errorf("%v, %s", err, r.body)
+		t.Errorf("%v, %s", err, r.Body)
 	}
-	<-p.ended
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("the exit code is %d", code)
-	}
+	must(t, p.Wait())
 }
 
 // The tour is each promise of this program, and fails if one is broken.
@@ -205,12 +103,10 @@ func TestTour_isAsItShouldBe(t *testing.T) {
 	for _, server := range []string{servers.StartRedis(t).URL(), ""} { // "": the Redis in the program
 		t.Run("server="+server, func(t *testing.T) {
 			t.Parallel()
-			p := start(t, "-server", server, "-tour", "-model-delay", "200ms")
-			<-p.ended
-			tooLong := regexp.MustCompile(`.{81}`) // for a terminal
-			code, out := p.cmd.ProcessState.ExitCode(), p.out.String()
-			if code != 0 || strings.Count(out, "\n") != 5 || tooLong.MatchString(out) {
-				t.Errorf("the exit code is %d, and the output\n%s", code, out)
+			lines, err := recipetest.Tour(t, "-server", server, "-model-delay", "200ms")
+			tooLong := func(line string) bool { return len([]rune(line)) > 80 } // for a terminal
+			if err != nil || len(lines) != 5 || slices.ContainsFunc(lines, tooLong) {
+				t.Errorf("%v, and the output\n%s", err, strings.Join(lines, "\n"))
 			}
 		})
 	}
@@ -233,7 +129,7 @@ func TestTour_brokenService_isWrong(t *testing.T) {
 	}))
 	t.Cleanup(broken.Close)
 	var out strings.Builder
-	err := tour(t.Context(), broken.URL, &out)
+	err := instances.Play(t.Context(), &out, tour(broken.URL))
 	if n := strings.Count(out.String(), "WRONG: "); err == nil || n < 4 { // it may be a stream
 		t.Errorf("%v, %d lines are wrong:\n%s", err, n, &out)
 	}
@@ -252,9 +148,9 @@ func TestService_repeated_isAnsweredOnce(t *testing.T) {
 	ran := 0
 	for _, r := range replies {
 		if r.Type != "done" || r.Text != replies[0].Text || r.Text == "" {
-			t.Errorf("the client got %s", r.body)
+			t.Errorf("the client got %s", r.Body)
 		}
-		if r.pieces > 1 {
+		if r.Pieces > 1 {
 			ran++
 		}
 	}
@@ -273,7 +169,7 @@ func TestService_streams_doneAfterStored(t *testing.T) {
 		return nil
 	})
 	if err != nil || during != "" || r.Type != "done" {
-		t.Errorf("%v, in mid-stream the chat was %q, and then came %s", err, during, r.body)
+		t.Errorf("%v, in mid-stream the chat was %q, and then came %s", err, during, r.Body)
 	}
 	if _, text := p.request(t, http.MethodGet, "1", ""); !strings.Contains(text, " → "+r.Text+"\n") {
 		t.Errorf("after done, the chat is %s", text)
@@ -291,7 +187,7 @@ func TestService_redisDiesInMidStream_errorHasCode(t *testing.T) {
 	})
 	known := r.Code == core.ErrProviderDown || r.Code == belugamemory.ErrLockLost
 	if err != nil || r.Type != "error" || !r.Again || !known {
-		t.Errorf("%v, %s", err, r.body)
+		t.Errorf("%v, %s", err, r.Body)
 	}
 }
 
@@ -307,16 +203,16 @@ func TestService_stopElsewhere_keepsPartial(t *testing.T) {
 				stop, err = c.send(t.Context(), http.MethodPost, c.chat+"/stop", stopped, "", nil)
 				return err
 			})
-			if err != nil || !r.Stopped || strings.HasSuffix(r.Text, ".") || stop.instance == r.instance {
-				t.Errorf("%v, instance %s was stopped by %s: %s", err, r.instance, stop.instance, r.body)
+			if err != nil || !r.Stopped || strings.HasSuffix(r.Text, ".") || stop.Instance == r.Instance {
+				t.Errorf("%v, instance %s was stopped by %s: %s", err, r.Instance, stop.Instance, r.Body)
 			}
-			if (stop.body == "{\"stored\":true}\n") != (stopped != "") {
-				t.Errorf("the stop has answered %q", stop.body)
+			if (stop.Body == "{\"stored\":true}\n") != (stopped != "") {
+				t.Errorf("the stop has answered %q", stop.Body)
 			}
 			must(t, c.shows(t.Context(), "Where is order 7?", r.Text+" (stopped)"))
 			again, err := c.answer(t.Context(), "1", "Where is order 7?", nil)
-			if err != nil || !again.Stopped || again.Text != r.Text || again.pieces > 1 {
-				t.Errorf("%v, the repeated message got %s", err, again.body)
+			if err != nil || !again.Stopped || again.Text != r.Text || again.Pieces > 1 {
+				t.Errorf("%v, the repeated message got %s", err, again.Body)
 			}
 		})
 	}
@@ -330,8 +226,8 @@ func TestService_stopFirst_messageIsNeverAnswered(t *testing.T) {
 	stop, err := c.send(t.Context(), http.MethodPost, c.chat+"/stop", "1", "", nil)
 	must(t, err)
 	r, err := c.send(t.Context(), http.MethodPost, c.chat, "1", "Hello", nil)
-	if err != nil || stop.body != "{\"stored\":false}\n" || r.Code != belugamemory.ErrInterrupted || r.Again {
-		t.Errorf("%v, %s%s", err, stop.body, r.body)
+	if err != nil || stop.Body != "{\"stored\":false}\n" || r.Code != belugamemory.ErrInterrupted || r.Again {
+		t.Errorf("%v, %s%s", err, stop.Body, r.Body)
 	}
 }
 
@@ -363,49 +259,10 @@ data: {"code":"invalid_input"}`) {
 // The instances end at once, so the balancer ends with the error of an instance.
 func TestBalancer_wrongServer_ends(t *testing.T) {
 	t.Parallel()
-	p := start(t, "-server", "ftp://localhost")
-	<-p.ended
-	if code := p.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(p.log.String(), "no instance listens") ||
-		!strings.Contains(p.log.String(), "the scheme \"ftp\" is not known") {
-		t.Errorf("the exit code is %d", code)
-	}
-}
-
-func TestBalancer_noInstance_asksToTryAgain(t *testing.T) {
-	t.Parallel()
-	nowhere, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	address := nowhere.Addr().String()
-	must(t, nowhere.Close())
-	unstarted, dead := &balancer{}, &balancer{}
-	dead.addresses[0].Store(address)
-	dead.addresses[1].Store(address)
-	for _, b := range []*balancer{unstarted, dead} {
-		w := httptest.NewRecorder()
-		b.handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/chats/1", strings.NewReader("Hello")))
-		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-			t.Errorf("%d, %s", w.Code, w.Body)
-		}
-	}
-}
-
-// An instance that dies before its first event leaves no stream that could end with an event.
-func TestBalancer_instanceDiesEarly_doesNotSendTwice(t *testing.T) {
-	t.Parallel()
-	var requests atomic.Int32
-	dying := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		requests.Add(1)
-		panic(http.ErrAbortHandler)
-	}))
-	t.Cleanup(dying.Close)
-	b := &balancer{}
-	for i := range b.addresses {
-		b.addresses[i].Store(dying.Listener.Addr().String())
-	}
-	w := httptest.NewRecorder()
-	b.handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/chats/1", strings.NewReader("Hello")))
-	if w.Code != http.StatusServiceUnavailable || requests.Load() != 1 {
-		t.Errorf("%d after %d requests: %s", w.Code, requests.Load(), w.Body)
+	p := recipetest.Start(t, "-listen", "127.0.0.1:0", "-server", "ftp://localhost")
+	if err, out := p.Wait(), p.Output(); err == nil || !strings.Contains(out, "no instance listens") ||
+		!strings.Contains(out, "the scheme \"ftp\" is not known") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -420,8 +277,8 @@ func TestService_otlp_sendsSpans(t *testing.T) {
 	t.Cleanup(collector.Close)
 	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "0s", "-otlp", collector.URL)
 	p.request(t, http.MethodPost, "1", "Hello")
-	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	<-p.ended
+	must(t, p.Signal(syscall.SIGTERM))
+	must(t, p.Wait())
 	if traces.Load() == 0 {
 		t.Error("the collector has received no spans")
 	}

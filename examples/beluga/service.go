@@ -9,7 +9,6 @@ import (
 	"log"
 	"net/http"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/lookatitude/beluga-ai/v2/core"
@@ -57,7 +56,6 @@ func (s *service) ask(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Instance", strconv.Itoa(os.Getpid()))
 	message := schema.NewHumanMessage(string(question))
 	message.Metadata = map[string]any{"message_id": id}
 	for e, err := range s.runner.Run(r.Context(), r.PathValue("id"), message) {
@@ -96,7 +94,6 @@ func failure(err error) event {
 func (s *service) stop(w http.ResponseWriter, r *http.Request) {
 	const grace = 5 * time.Second // to store the partial answer
 	chat, id := r.PathValue("id"), r.Header.Get(messageID)
-	w.Header().Set("Instance", strconv.Itoa(os.Getpid()))
 	if id == "" {
 		if err := s.runner.StopSession(r.Context(), chat, grace); err != nil {
 			unavailable(w, err)

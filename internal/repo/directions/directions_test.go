@@ -51,7 +51,7 @@ var allowed = map[string][]string{
 	"lockedmemory/sessionstore/storetest":   {"distlock", "distlock/fencing", "internal/lastwrite", "lockedmemory", "lockedmemory/sessionstore", "lockedmemory/sessionstore/storedriver"},
 	"tracing":                               {"distlock", "distlock/driver", "distlock/fencing", "lockedmemory", "go.opentelemetry.io/otel/..."},
 	"cmd/lockctl/...":                       {"cmd/lockctl/internal/...", "distlock/...", "internal/postgres", "internal/redisurl", "internal/settings", "lockedmemory/...", "github.com/..."},
-	"examples/...":                          {"examples/agent/internal/...", "internal/test/child", "internal/test/conversation", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
+	"examples/...":                          {"examples/agent/internal/...", "examples/internal/...", "internal/test/child", "internal/test/conversation", "distlock", "distlock/...", "lockedmemory/...", "tracing", "github.com/...", "go.opentelemetry.io/otel/...", "golang.org/x/..."},
 	"internal/test/child":                   {},
 	"internal/test/faultnet":                {"internal/test/servers"},
 	"internal/test/history":                 {"github.com/anishathalye/porcupine"},

@@ -134,10 +134,10 @@ func (p *Process) Await(text string) (rest string) {
 	return rest
 }
 
-// Wait waits for at most 30 s for the end of the process. It returns the error of exec.Cmd.Wait.
+// Wait waits for at most a minute for the end of the process. It returns the error of exec.Cmd.Wait.
 func (p *Process) Wait() error {
 	p.tb.Helper()
-	servers.Await(p.tb, 30*time.Second, "the program ends", p.hasEnded)
+	servers.Await(p.tb, time.Minute, "the program ends", p.hasEnded)
 	return p.err
 }
 

@@ -1,4 +1,4 @@
-package main
+package instances
 
 import (
 	"bufio"
@@ -25,14 +25,15 @@ type balancer struct {
 	flags     []string        // of each instance
 	addresses [2]atomic.Value // a string
 	processes [2]atomic.Pointer[os.Process]
-	listened  atomic.Bool // an instance has
+	listened  atomic.Bool   // an instance has
+	listening chan struct{} // has a value for each instance that has listened
 	requests  atomic.Uint64
 	stop      func()
 }
 
 // startInstances calls giveUp if an instance has ended three times, and none has listened: a flag is wrong.
 func startInstances(flags []string, giveUp func(error)) *balancer {
-	b := &balancer{flags: flags}
+	b := &balancer{flags: flags, listening: make(chan struct{}, len(balancer{}.addresses))}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for i := range b.addresses {
@@ -40,7 +41,7 @@ func startInstances(flags []string, giveUp func(error)) *balancer {
 			for starts := 1; ctx.Err() == nil; starts++ {
 				err := b.instance(ctx, i)
 				if starts == 3 && !b.listened.Load() {
-					giveUp(fmt.Errorf("no instance listens, and an instance has ended %d times, the last time with: %w", starts, err))
+					giveUp(fmt.Errorf("no instance listens, and one has ended %d times, the last time with: %w", starts, err))
 					return
 				}
 				select {
@@ -79,8 +80,22 @@ func (b *balancer) instance(ctx context.Context, i int) error {
 	if address, err := bufio.NewReader(output).ReadString('\n'); err == nil {
 		b.addresses[i].Store(strings.TrimSpace(address))
 		b.listened.Store(true)
+		select {
+		case b.listening <- struct{}{}:
+		default: // it has listened before
+		}
 	}
 	return cmd.Wait()
+}
+
+// await waits until both instances have listened, or for ctx.
+func (b *balancer) await(ctx context.Context) {
+	for range b.addresses {
+		select {
+		case <-b.listening:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // dial connects to the next instance that accepts a connection.
@@ -97,7 +112,8 @@ func (b *balancer) dial(ctx context.Context, network, _ string) (net.Conn, error
 	return nil, errors.New("no instance accepts a connection")
 }
 
-// handler never sends a message twice: its client does, under its ID. ⚑ The stream of a dead instance breaks off.
+// handler never sends a request twice: its client knows when that is safe. ⚑ The stream of a dead instance
+// breaks off.
 func (b *balancer) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /instances/{pid}/kill", b.kill)
@@ -107,7 +123,7 @@ func (b *balancer) handler() http.Handler {
 		ErrorLog:  log.New(io.Discard, "", 0), // the log has the ends of instances
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, "no instance answers: send the message again, under its ID", http.StatusServiceUnavailable)
+			http.Error(w, "no instance answers", http.StatusServiceUnavailable)
 		},
 	})
 	return mux
