@@ -117,7 +117,7 @@ func (b *balancer) dial(ctx context.Context, network, _ string) (net.Conn, error
 func (b *balancer) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /instances/{pid}/kill", b.kill)
-	mux.Handle("/", &httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: "instance"}) },
 		Transport: &http.Transport{DialContext: b.dial, DisableKeepAlives: true},
 		ErrorLog:  log.New(io.Discard, "", 0), // the log has the ends of instances
@@ -125,6 +125,11 @@ func (b *balancer) handler() http.Handler {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "no instance answers", http.StatusServiceUnavailable)
 		},
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		// ⚑ Else the start of a response, as adkrest sends it at once, cuts off the end of the request.
+		_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 does it always
+		proxy.ServeHTTP(w, r)
 	})
 	return mux
 }
