@@ -4,6 +4,7 @@ MODULES := \
 	adksession \
 	adksession/faultwork \
 	bench \
+	examples/adk \
 	examples/agent/browsertest \
 	docs/dashboards/check \
 	tracing/collectortest

@@ -23,10 +23,11 @@ for tag in $tags; do
 	fi
 done
 # Inside the repository a replace directive leads to the root. Users get the tag.
-for module in $nested examples/beluga; do
+for module in $nested examples/beluga examples/adk; do
 	(cd "$module" && go mod edit -require="$root@$version")
 done
 (cd examples/beluga && go mod edit -require="$root/lockedmemory/belugamemory@$version")
+(cd examples/adk && go mod edit -require="$root/adksession@$version")
 sed -i.before "s/^## \[${version#v}\] - not released yet/## [${version#v}] - $(date -u +%Y-%m-%d)/" CHANGELOG.md
 rm CHANGELOG.md.before
 git commit -qam "Release $version"
