@@ -52,7 +52,7 @@ func (m scripted) GenerateContent(ctx context.Context, req *model.LLMRequest, st
 		for _, piece := range strings.SplitAfter(answer.Parts[0].Text, " ") { // "" of a call
 			select {
 			case <-time.After(m.delay):
-			case <-ctx.Done(): // the client is gone, or the lease is lost
+			case <-ctx.Done(): // the client is gone, the lease is lost, or a stop
 				yield(nil, context.Cause(ctx))
 				return
 			}

@@ -44,6 +44,13 @@ func open(s instances.Settings) (http.Handler, func(context.Context) error, erro
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", sessions.LockREST(rest))
+	stop := func(w http.ResponseWriter, r *http.Request) {
+		err := sessions.Stop(r.Context(), r.PathValue("app"), r.PathValue("user"), r.PathValue("session"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	}
+	mux.HandleFunc("POST /apps/{app}/users/{user}/sessions/{session}/stop", stop)
 	// ⚑ Leave this out. It shows what becomes of messages without the lock.
 	mux.Handle("/unlocked/", http.StripPrefix("/unlocked", rest))
 	return mux, locker.Close, nil
@@ -52,7 +59,7 @@ func open(s instances.Settings) (http.Handler, func(context.Context) error, erro
 // connect makes the sessions and the locks, on one server.
 func connect(s instances.Settings) (*adksession.Service, *distlock.Locker, error) {
 	ctx := context.Background()
-	lock := distlock.Options{TTL: s.TTL, Observer: s.Observer}
+	lock := distlock.Options{TTL: s.TTL, Observer: s.Observer, Interruptible: true} // stops at once
 	locker, err := lockurl.Open(ctx, s.Server, &lock)
 	if err != nil {
 		return nil, nil, err

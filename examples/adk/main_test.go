@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { recipetest.Main(m, main) }
 func TestReadme_commandsPrintTheirOutput(t *testing.T) {
 	t.Parallel()
 	_, address := recipetest.StartInstances(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "200ms")
-	recipetest.Readme(t, address, 6)
+	recipetest.Readme(t, address, 7)
 }
 
 // The tour is each promise of this program, and fails if one is broken.
@@ -35,7 +35,7 @@ func TestTour_isAsItShouldBe(t *testing.T) {
 			t.Parallel()
 			lines, err := recipetest.Tour(t, "-server", server, "-model-delay", "200ms")
 			tooLong := func(line string) bool { return len([]rune(line)) > 80 } // for a terminal
-			if err != nil || len(lines) != 5 || slices.ContainsFunc(lines, tooLong) {
+			if err != nil || len(lines) != 6 || slices.ContainsFunc(lines, tooLong) {
 				t.Errorf("%v, and the output\n%s", err, strings.Join(lines, "\n"))
 			}
 		})
@@ -56,7 +56,7 @@ func TestTour_brokenService_isWrong(t *testing.T) {
 	t.Cleanup(broken.Close)
 	var out strings.Builder
 	err := instances.Play(t.Context(), &out, tour(broken.URL))
-	if n := strings.Count(out.String(), "WRONG: "); err == nil || n != 5 {
+	if n := strings.Count(out.String(), "WRONG: "); err == nil || n != 6 {
 		t.Errorf("%v, %d lines are wrong:\n%s", err, n, &out)
 	}
 }

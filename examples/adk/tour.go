@@ -25,6 +25,7 @@ func tour(url string) []instances.Step {
 	return []instances.Step{
 		{Name: "at once", Play: u.atOnce},
 		{Name: "streamed", Play: u.streamed},
+		{Name: "stopped", Play: u.stopped},
 		{Name: "killed", Play: u.killed},
 		{Name: "state", Play: u.state},
 		{Name: "unlocked", Play: u.unlocked},
@@ -45,6 +46,16 @@ func (u user) streamed(ctx context.Context) (string, error) {
 	r, err2 := u.send(ctx, "/run_sse", "2", "Where is order 3?", nil)
 	text, err3 := r.Streamed()
 	return text, cmp.Or(err, err2, err3, u.stores(ctx, "2", 3))
+}
+
+func (u user) stopped(ctx context.Context) (string, error) {
+	of, by, err := u.cut(ctx, "7", func(string) string { return u.path("7") + "/stop" })
+	text := fmt.Sprintf("instance %s answers, %s stops it, and no text is stored", of, by)
+	if err == nil || of == by || !strings.Contains(err.Error(), "interrupted") {
+		return "", fmt.Errorf("instance %s stops %s: %v", by, of, err)
+	}
+	_, err = u.send(ctx, "/run", "7", "And now?", nil)
+	return text, cmp.Or(err, u.stores(ctx, "7", 4))
 }
 
 // killed sends another message, because ADK has stored the first one, and the result of the tool.
