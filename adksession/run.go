@@ -43,8 +43,12 @@ type Runner struct {
 	app     string
 }
 
-// NewRunner makes a Runner of this Service, which becomes the SessionService of the Config.
+// NewRunner makes a Runner of this Service. A SessionService of the Config other than this one, or nil, is
+// refused with distlock.ErrInvalidOption.
 func (s *Service) NewRunner(cfg runner.Config) (*Runner, error) {
+	if cfg.SessionService != nil && cfg.SessionService != session.Service(s) {
+		return nil, fmt.Errorf("%w: the Config has another SessionService: leave it nil", distlock.ErrInvalidOption)
+	}
 	cfg.SessionService = s
 	inner, err := runner.New(cfg)
 	if err != nil {

@@ -238,7 +238,7 @@ func TestRun_lost(t *testing.T) {
 // ADK creates a session after a Get that failed, with AutoCreateSession.
 func TestRun_autoCreate(t *testing.T) {
 	r := newRig(t)
-	by, err := r.NewRunner(runner.Config{AppName: r.id.app, AutoCreateSession: true, SessionService: session.InMemoryService(),
+	by, err := r.NewRunner(runner.Config{AppName: r.id.app, AutoCreateSession: true, SessionService: r.Service,
 		Agent: agentOf(t, func(context.Context, *model.LLMRequest) *genai.Content { return says("a") })})
 	must(t, err)
 	_, errs := r.run(t.Context(), by, asks("q"))
@@ -247,6 +247,8 @@ func TestRun_autoCreate(t *testing.T) {
 	r.id.name = ""
 	_, errs = r.run(t.Context(), by, asks("q"))
 	wantError(t, "a run without a session ID", errors.Join(errs...), distlock.ErrInvalidKey)
+	_, err = r.NewRunner(runner.Config{SessionService: session.InMemoryService()})
+	wantError(t, "another service", err, distlock.ErrInvalidOption)
 }
 
 // One confirmation that is sent three times runs the tool once.
