@@ -12,11 +12,11 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 70694,
-	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13424,
-	"words of README.md and docs": 43224,
+	"lines of tests": 71628,
+	"lines of Go without tests in internal/test, internal/repo, bench and examples": 14068,
+	"words of README.md and docs": 44965,
 	"words of CONTRIBUTING.md":    806,
-	"mutants":                     985,
+	"mutants":                     1002,
 }
 
 var (
