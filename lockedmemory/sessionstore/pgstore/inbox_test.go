@@ -259,7 +259,7 @@ func TestPut_O_deleteThatWaited_undone(t *testing.T) {
 		_, err := tx.Exec(t.Context(), "SELECT FROM belugalock.session") // the snapshot of all tries
 		must(t, err)
 		of := (*pgconn.PgError)(nil)
-		for range 100 { // on a busy machine, the lock is waited for in vain
+		for range 100 { // on a busy machine, the wait for the row ends first
 			err = pgx.BeginFunc(t.Context(), tx, func(tx pgx.Tx) error {
 				_, err := tx.Exec(t.Context(), `SELECT belugalock.replace_v1('session', 's', $1, 0, 0, 0, false, NULL, '{0,0}', 2,
 					gen_random_uuid(), 'delete', '{0,0,0}', '{0,0,0}', '{0,0,0}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 1000)`, r.fence)
