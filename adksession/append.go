@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
 
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -121,6 +122,8 @@ func (s *Service) AppendEvent(ctx context.Context, to session.Session, e *sessio
 		return nil
 	case h == nil || e == nil || h.service != s:
 		return public(distlock.ErrInvalidOption)
+	case h.fail(nil) != nil: // ⚑ no lock for it: RunLive goes on, and would delay the runs
+		return h.fail(nil)
 	}
 	text, values, err := s.encode(e)
 	switch {
@@ -152,9 +155,12 @@ func (s *Service) AppendEvent(ctx context.Context, to session.Session, e *sessio
 // most Options.Wait, or joins the run of ctx, which sees the event in its next run. It fails as Get and
 // AppendEvent do.
 func (s *Service) Append(ctx context.Context, app, user, sessionID string, e *session.Event) error {
-	get := &session.GetRequest{AppName: app, UserID: user, SessionID: sessionID}
-	if e != nil && e.Author != "user" { // ⚑ else an earlier answer may be anywhere in the history
-		get.NumRecentEvents = 1
+	if e == nil {
+		return public(distlock.ErrInvalidOption)
+	}
+	get := &session.GetRequest{AppName: app, UserID: user, SessionID: sessionID, NumRecentEvents: 1}
+	if slices.ContainsFunc(parts(e), func(p *genai.Part) bool { return p.FunctionResponse != nil }) {
+		get.NumRecentEvents = 0 // ⚑ an earlier answer may be anywhere in the history
 	}
 	return s.step(ctx, id{app, user, sessionID}, s.opts.Wait, func(ctx context.Context, _ *distlock.Lease) error {
 		found, err := s.Get(ctx, get)

@@ -259,9 +259,24 @@ func TestAppend_badInput(t *testing.T) {
 	wantError(t, "no session", r.AppendEvent(t.Context(), nil, event("x")), distlock.ErrInvalidOption)
 	wantError(t, "another Service", other.AppendEvent(t.Context(), h, event("x")), distlock.ErrInvalidOption)
 	wantError(t, "a long key", r.AppendEvent(t.Context(), h, event("x", strings.Repeat("k", maxStateKey+1), "v")), ErrCodec)
-	wantError(t, "no event to Append", r.Append(t.Context(), r.id.app, r.id.user, r.id.name, nil), distlock.ErrInvalidOption)
+	wantError(t, "no event to Append", r.Append(t.Context(), "a", "u", "s", nil), distlock.ErrInvalidOption)
 	wantError(t, "an ID of 129 bytes", r.Append(t.Context(), "a", "u", strings.Repeat("s", 129), partial), distlock.ErrInvalidKey)
 	r.wantHistory(t)
+}
+
+// RunLive goes on after a failed append. Its later appends do not delay the runs.
+func TestAppend_failedHandle_takesNoLock(t *testing.T) {
+	r := newRig(t)
+	h := r.create(t)
+	must(t, r.AppendEvent(t.Context(), r.must(t, t.Context()), event("x")))
+	wantError(t, "a handle that is behind", r.AppendEvent(t.Context(), h, event("y")), ErrStale)
+	r.under(t, func(context.Context) {
+		began := time.Now()
+		wantError(t, "again", r.AppendEvent(t.Context(), h, event("z")), ErrStale)
+		if took := time.Since(began); took >= ownWait {
+			t.Errorf("it has waited for %s", took)
+		}
+	})
 }
 
 // An append writes keys of all scopes. Those of temp: stay in the handle.

@@ -43,7 +43,7 @@ type Runner struct {
 	app     string
 }
 
-// NewRunner makes a Runner of this Service. A SessionService of the Config other than this one, or nil, is
+// NewRunner makes a Runner of this Service. Leave the SessionService of the Config nil: another one is
 // refused with distlock.ErrInvalidOption.
 func (s *Service) NewRunner(cfg runner.Config) (*Runner, error) {
 	if cfg.SessionService != nil && cfg.SessionService != session.Service(s) {
@@ -139,9 +139,13 @@ func runOf(r *http.Request) id {
 		User    string `json:"userId"`
 		Session string `json:"sessionId"`
 	}
-	body, _ := io.ReadAll(r.Body) // adkrest gets the same part of a body that breaks off
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	if json.NewDecoder(bytes.NewReader(body)).Decode(&request) != nil {
+	var read bytes.Buffer // ⚑ not the whole body, which may have no end
+	err := json.NewDecoder(io.TeeReader(r.Body, &read)).Decode(&request)
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(&read, r.Body), r.Body}
+	if err != nil {
 		return id{}
 	}
 	return id{request.App, request.User, request.Session}

@@ -417,6 +417,24 @@ func TestLockREST_sameSession(t *testing.T) {
 }
 
 // A busy session is a 503, sooner than the server ends the request.
+// The handler decides how much of a body it reads.
+func TestLockREST_openBody(t *testing.T) {
+	r := newRig(t)
+	body, client := io.Pipe()
+	ends := time.AfterFunc(5*time.Second, func() { _ = client.Close() })
+	const request = `{"appName": "agent", "userId": "u", "sessionId": "s"}`
+	go func() { _, _ = io.WriteString(client, request) }()
+	r.LockREST(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		read := make([]byte, len(request))
+		if _, err := io.ReadFull(req.Body, read); err != nil || string(read) != request {
+			t.Errorf("the handler got %q, %v", read, err)
+		}
+	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/run", body))
+	if !ends.Stop() {
+		t.Error("the handler has waited for the end of the body")
+	}
+}
+
 func TestLockREST_busy(t *testing.T) {
 	for _, wait := range []time.Duration{0, -1} {
 		r := newRig(t, Options{Wait: wait})

@@ -60,8 +60,10 @@ func newService(locker *distlock.Locker, opts *Options, over func(storedriver.Re
 	switch err = cmp.Or(err, err2); {
 	case err != nil:
 		return nil, err
-	case !fencing.Driver(locker).Capabilities().AcrossProcesses || s.opts.MaxEvent < 0:
-		return nil, fmt.Errorf("%w: MaxEvent is negative, or the Locker is of one process, but the sessions are not: "+
+	case s.opts.MaxEvent < 0:
+		return nil, fmt.Errorf("%w: MaxEvent is negative", distlock.ErrInvalidOption)
+	case !fencing.Driver(locker).Capabilities().AcrossProcesses:
+		return nil, fmt.Errorf("%w: the Locker is of one process, but the sessions are not: "+
 			"make it with redislock.New or pglock.New", distlock.ErrInvalidOption)
 	}
 	s.store = over(keep)
@@ -131,8 +133,8 @@ func (s *Service) open(ctx context.Context, q request) (r reply, err error) {
 // state. Under the lease of the session, it bars the holders before. Errors: ErrNotFound, ErrStale,
 // ErrCodec, and those of distlock.
 //
-// The history is one reply. Other calls of a Redis wait for it, about 10 ms for each MiB. PostgreSQL
-// refuses a reply above 1 GB.
+// The history is one reply. Other calls of a Redis wait for it, about 10 ms for each MiB, and the
+// ReadTimeout of its client must cover it. PostgreSQL refuses a reply above 1 GB.
 //
 // A failed read is repeated for 5 seconds: ⚑ ADK creates a session after any error.
 func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {

@@ -262,6 +262,11 @@ func TestCreate_tornStep(t *testing.T) {
 	req := &session.CreateRequest{AppName: r.id.app, UserID: r.id.user, SessionID: r.id.name, State: map[string]any{"k": 1, "user:u": 2}}
 	_, err := r.Create(t.Context(), req)
 	wantError(t, "a state that cannot be written", err, distlock.ErrOutcomeUnknown)
+	req.SessionID, req.State = "unread", nil
+	_, err = r.Create(t.Context(), req)
+	wantError(t, "a state that cannot be read", err, distlock.ErrOutcomeUnknown)
+	_, err = r.Get(t.Context(), &session.GetRequest{AppName: r.id.app, UserID: r.id.user, SessionID: "unread"})
+	wantError(t, "Get", err, distlock.ErrRefused)
 	must(t, r.client.Del(t.Context(), r.key("u:"+r.id.user)).Err())
 	if _, err := r.create(t).State().Get("k"); err == nil {
 		t.Error("the session has the state of the torn one")

@@ -259,3 +259,11 @@ func TestStop_observed(t *testing.T) {
 		t.Errorf("%+v", seen.ended)
 	}
 }
+
+// A Redis without memory has written nothing.
+func TestStop_noMemory(t *testing.T) {
+	r := newRig(t, servers.StartRedis(t))
+	r.create(t)
+	must(t, r.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	wantError(t, "Stop", r.Stop(t.Context(), r.id.app, r.id.user, r.id.name), distlock.ErrRefused)
+}

@@ -74,6 +74,7 @@ if operation ~= 'get' or token > 0 then
   -- would expire in use.
   run('HSET', SESSION, 'n', digits(n), 'm', digits(math.max(mark, token)), 'o', last, 'u', digits(updated),
     'x', digits(operation == 'stop' and token or stopped))
+  if failed then return result() end -- ⚑ without memory, nothing was written yet, and the next line would
   if life > 0 then
     local at = digits(math.floor(now / 1000) + life)
     run('PEXPIREAT', SESSION, at)
@@ -89,5 +90,7 @@ end
 if operation == 'append' or operation == 'stop' then return {DONE, updated} end
 
 recent = math.min(n, recent)
-return {DONE, updated, last, n, redis.call('HGETALL', APP), redis.call('HGETALL', USER), redis.call('HGETALL', SESSION),
-  recent > 0 and redis.call('LRANGE', RECORDS, n - recent, n - 1) or {}}
+local app, user, own = run('HGETALL', APP), run('HGETALL', USER), run('HGETALL', SESSION)
+local records = recent > 0 and run('LRANGE', RECORDS, n - recent, n - 1) or {}
+if failed then return result() end -- ⚑ a create has written, and a get is refused
+return {DONE, updated, last, n, app, user, own, records}

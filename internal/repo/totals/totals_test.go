@@ -12,11 +12,11 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 71628,
+	"lines of tests": 71674,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 14068,
-	"words of README.md and docs": 44965,
+	"words of README.md and docs": 45045,
 	"words of CONTRIBUTING.md":    806,
-	"mutants":                     1002,
+	"mutants":                     1006,
 }
 
 var (
