@@ -69,8 +69,8 @@ func TestEvent_allFieldsReturn(t *testing.T) {
 	}
 	must(t, r.AppendEvent(t.Context(), h, e))
 	got := r.must(t, t.Context())
-	if !reflect.DeepEqual(got.Events().At(0), e) || !reflect.DeepEqual(h.Events().At(0), e) {
-		t.Errorf("%+v, want %+v", got.Events().At(0), e)
+	if want := full(); !reflect.DeepEqual(got.Events().At(0), want) || !reflect.DeepEqual(h.Events().At(0), want) {
+		t.Errorf("%+v and %+v, want %+v", got.Events().At(0), h.Events().At(0), want)
 	}
 	if v, err := got.State().Get("k"); err != nil || v != "v\u0000" {
 		t.Errorf("the state has %q, %v", v, err)
