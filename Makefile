@@ -80,9 +80,9 @@ test-all: deps ## Run the tests that make test leaves out: Sentinel, Cluster, qu
 	$(GOTEST) $(AT_ONCE) -run '$(SEVERAL)' $(SPREAD)
 	go test -vet=off -count=1 -run '$(SEVERAL)' ./internal/repo/docs ./internal/repo/mutants
 	@# Programs wait more than they work. The others measure how soon things happen, so each has the machine to itself.
-	$(GOTEST) -p 2 $(PROGRAMS:%=./%/...)
+	$(GOTEST) $(AT_ONCE) $(PROGRAMS:%=./%/...)
 	$(GOTEST) -p 1 $(MEASURING:%=./%/...)
-	$(CONTRACT) $(GOTEST) -p 2 $(BELUGA:%=./%/...)
+	$(CONTRACT) $(GOTEST) $(AT_ONCE) $(BELUGA:%=./%/...)
 	printf '%s\n' $(filter-out .,$(MODULES)) | xargs -P 2 -I {} sh -c 'cd {} && $(GOTEST) $(AT_ONCE) ./...'
 	@# Without the race detector, random tests play all their rounds, and miniredis is quick enough.
 	go test -vet=off -ldflags=-w -count=1 -run 'ollowTheModel|tableOfStates|promisesUnderFaults|_miniredis' $(QUORUM) ./distlock/redislock ./lockedmemory/sessionstore/redisstore
