@@ -99,8 +99,7 @@ func testNames(t *testing.T, newDriver New) {
 
 func testNotBeforeTTL(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
-	req := s.request()
-	req.TTL = short
+	req := s.expiring()
 	sent := time.Now()
 	s.granted(req)
 	s.takenOver()

@@ -151,8 +151,7 @@ func testRaiseKeepsTTL(t *testing.T, newDriver New) {
 	)
 	for inTime := false; !inTime; { // or the grant may have ended with good reason
 		s.awaitFree()
-		req = s.request()
-		req.TTL = short
+		req = s.expiring()
 		sent = time.Now()
 		floor := s.granted(req).FenceEnd + time.Hour.Microseconds()
 		raised := s.raise(req, floor)

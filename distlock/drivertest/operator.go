@@ -64,8 +64,7 @@ func testListHeld(t *testing.T, newDriver New) {
 	s.granted(req)
 	s.release(req, true)
 	s.name.Key = "expired"
-	req = s.request()
-	req.TTL = short
+	req = s.expiring()
 	s.granted(req)
 	s.awaitFree()
 	elsewhere := newSubject(t, s.Driver)

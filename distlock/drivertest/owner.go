@@ -60,8 +60,7 @@ func testAcquireIdempotent(t *testing.T, newDriver New) {
 
 func testExpiredRefused(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
-	req := s.request()
-	req.TTL = short
+	req := s.expiring()
 	s.granted(req)
 	s.awaitFree()
 	s.refused(req, driver.Cancelled)
@@ -96,8 +95,7 @@ func testReleasedRefused(t *testing.T, newDriver New) {
 	if s.state().Held {
 		t.Error("the name is held by an owner that was released")
 	}
-	next := s.request()
-	next.TTL = short
+	next := s.expiring()
 	s.granted(next)
 	s.awaitFree()
 	s.refused(req, driver.Cancelled)

@@ -17,8 +17,7 @@ func testReleaseFrees(t *testing.T, newDriver New) {
 
 func testExpiryFrees(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
-	req := s.request()
-	req.TTL = short
+	req := s.expiring()
 	first := s.granted(req)
 	next, second := s.takenOver()
 	if second.Fence <= first.FenceEnd {

@@ -34,6 +34,16 @@ func (s *subject) request() driver.AcquireRequest {
 	return driver.AcquireRequest{Name: s.name, Owner: randomHex(), TTL: long, Holder: "drivertest"}
 }
 
+// expiring is a request of a new owner, whose grant the test sees expire. A driver's first request opens
+// connections. On several nodes that may take as long as the TTL, so an inspection comes first.
+func (s *subject) expiring() driver.AcquireRequest {
+	s.tb.Helper()
+	s.state()
+	req := s.request()
+	req.TTL = short
+	return req
+}
+
 func (s *subject) acquire(req driver.AcquireRequest) driver.AcquireReply {
 	s.tb.Helper()
 	reply, err := s.Acquire(context.Background(), req)
