@@ -29,7 +29,6 @@ func TestMain(m *testing.M) {
 			return errors.Join(child.Receive(&pid), tester.Send(pid), idle(ctx, tester))
 		},
 		"idle":    idle,
-		"upper":   child.Role(upper),
 		"failing": func(context.Context, *child.Line) error { return errors.New("as this test wants it") },
 		"stuck": func(_ context.Context, tester *child.Line) error {
 			_ = tester.Send("stuck")
@@ -46,19 +45,6 @@ func idle(ctx context.Context, tester *child.Line) error {
 	return nil
 }
 
-// upper answers each text with its prefix and the text in upper case.
-func upper(_ context.Context, tester *child.Line, prefix string) error {
-	for {
-		var text string
-		if err := tester.Receive(&text); err != nil {
-			return err
-		}
-		if err := tester.Send(prefix + strings.ToUpper(text)); err != nil {
-			return err
-		}
-	}
-}
-
 func start(t *testing.T, role string, config any) *child.Child {
 	t.Helper()
 	c, err := child.StartRole(t.Context(), role, config, nil)
@@ -67,19 +53,6 @@ func start(t *testing.T, role string, config any) *child.Child {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
-}
-
-func TestChild_answers(t *testing.T) {
-	c := start(t, "upper", "> ")
-	var answer string
-	for _, text := range []string{"hello", "again"} {
-		if err := errors.Join(c.Send(text), c.Receive(&answer)); err != nil || answer != "> "+strings.ToUpper(text) {
-			t.Errorf("answer %q, %v", answer, err)
-		}
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestChild_killed_lastValuesRemain(t *testing.T) {
@@ -135,26 +108,6 @@ func TestChild_failure_reported(t *testing.T) {
 	}
 }
 
-func TestChild_pause(t *testing.T) {
-	c := start(t, "upper", "")
-	if err := errors.Join(c.Pause(), c.Send("a")); err != nil {
-		t.Fatal(err)
-	}
-	answered := make(chan error, 1)
-	go func() {
-		var answer string
-		answered <- c.Receive(&answer)
-	}()
-	select {
-	case err := <-answered:
-		t.Errorf("a paused child answers: %v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	if err := errors.Join(c.Continue(), <-answered, c.Pause(), c.Close()); err != nil { // a paused child ends, too
-		t.Error(err)
-	}
-}
-
 // A process ends with the one that has started it, also if that is killed, and even if it is stopped itself.
 func TestStart_diesWithItsParent(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
@@ -202,12 +155,6 @@ func TestStart_outlivesThreads(t *testing.T) {
 	<-ended
 }
 
-func TestStart_saysWhatFailed(t *testing.T) {
-	if err := child.Start(exec.Command("/nonexistent"), func() { t.Error("run was called") }); err == nil {
-		t.Error("no error for a program that is not there")
-	}
-}
-
 // onThreadThatEnds calls f on a thread that has ended when it returns: a goroutine that returns
 // while it is locked takes its thread along. The main thread is an exception, so that is occupied
 // until another one has done it.
@@ -234,15 +181,4 @@ func onThreadThatEnds(f func() error) (err error) {
 func gone(id int) bool {
 	state := child.State(id)
 	return state == 0 || state == 'Z'
-}
-
-func TestChild_lateAnswer_killed(t *testing.T) {
-	c := start(t, "upper", nil)
-	var never string
-	if err := c.ReceiveWithin(10*time.Millisecond, &never); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("received %q, %v", never, err)
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
 }

@@ -217,25 +217,3 @@ func TestJudge_namesWhatIsWrong(t *testing.T) {
 		})
 	}
 }
-
-func TestReport_countsTurnsOnce(t *testing.T) {
-	r := Judge([]Message{question(3, "a"), question(1, "b"), answer(1, "b", 0), question(3, "a")}, nil)
-	for _, test := range []struct{ got, want []int }{
-		{r.Turns(), []int{1, 3}},
-		{r.Turns(Torn), []int{3}},
-		{r.Turns(Torn, Stale), []int{1, 3}},
-		{r.Turns(Lost), nil},
-	} {
-		if !slices.Equal(test.got, test.want) {
-			t.Errorf("the turns are %v, want %v", test.got, test.want)
-		}
-	}
-}
-
-func TestFinding_saysWhere(t *testing.T) {
-	r := Judge(slices.Concat(turn(2, "a", 0), turn(0, "a", 2), []Message{question(5, "b")}),
-		[]Attempt{acknowledged(0, "a", 1, 2), acknowledged(2, "a", 3, 4)})
-	if len(r) != 2 || !slices.Equal(r[0].Places, []int{0, 1, 2, 3}) || !slices.Equal(r[1].Places, []int{4}) {
-		t.Errorf("the findings are %+v", r)
-	}
-}

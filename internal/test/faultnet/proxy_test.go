@@ -7,38 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belugalock/belugalock/internal/test/faultnet"
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
-
-func TestProxy_forwardsTheEndFromEitherSide(t *testing.T) {
-	t.Parallel()
-	_, client, server := scripted(t)
-	client.Close()
-	server.wantEnd()
-
-	_, client, server = scripted(t)
-	client.send("QUIT")
-	server.wantLines("*1", "$4", "QUIT")
-	server.write("+OK\r\n")
-	server.Close()
-	client.wantLines("+OK")
-	client.wantEnd()
-}
-
-func TestProxy_resetsWhatItCannotConnect(t *testing.T) {
-	t.Parallel()
-	server, p := proxied(t)
-	server.Kill()
-	// The reset may come before the dial has returned.
-	if c, err := net.Dial("tcp", p.Addr()); err == nil {
-		wrap(t, c).wantReset()
-	} else if !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("dial: %v, want a reset", err)
-	}
-	server.Restart()
-	dial(t, p.Addr()).want("+PONG", "PING")
-}
 
 func TestProxy_cutPassesNothingUntilHealed(t *testing.T) {
 	t.Parallel()
@@ -94,51 +64,4 @@ func TestProxy_refusesAndComesBack(t *testing.T) {
 	}
 	p.Heal()
 	dial(t, p.Addr()).want("+PONG", "PING")
-}
-
-func TestProxy_latencyDelaysBothDirections(t *testing.T) {
-	t.Parallel()
-	const latency = 150 * time.Millisecond
-	_, p := proxied(t)
-	existing := dial(t, p.Addr())
-	existing.want("+PONG", "PING")
-
-	p.Latency(latency)
-	start := time.Now()
-	// Written one by one, they travel together.
-	const pings = 100
-	for range pings {
-		existing.send("PING")
-	}
-	for range pings {
-		existing.wantLines("+PONG")
-	}
-	if took := time.Since(start); took < 2*latency || took > pings/2*latency {
-		t.Errorf("%d round trips took %v, want %v and little more", pings, took, 2*latency)
-	}
-	p.Latency(time.Hour)
-	existing.send("PING")
-	existing.wantSilence()
-	p.Latency(0)
-	existing.wantLines("+PONG")
-	p.Latency(time.Hour)
-	existing.send("PING") // still on its way at the end of the test
-}
-
-func TestProxy_passesWhatIsNotRESP(t *testing.T) {
-	t.Parallel()
-	p, client, server := scripted(t)
-	for _, line := range []string{"hello", "*1", "*", "$-", "+"} {
-		client.write(line + "\n")
-		server.wantLines(line)
-		server.write("\x00" + line + "\n")
-		client.wantLines("\x00" + line)
-	}
-
-	dropped := p.DropReplies(faultnet.Containing("QUERY"))
-	client.write("query\n")
-	server.wantLines("query")
-	server.write("row\n")
-	client.wantReset()
-	dropped.Wait(1)
 }

@@ -59,24 +59,6 @@ func proxied(t *testing.T) (*servers.Redis, *faultnet.Proxy) {
 	return server, faultnet.New(t, server.Addr())
 }
 
-// scripted returns both ends of a connection through a proxy, for a test that plays the server
-// itself.
-func scripted(t *testing.T) (p *faultnet.Proxy, client, server *conn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	p = faultnet.New(t, l.Addr().String())
-	client = dial(t, p.Addr())
-	c, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p, client, wrap(t, c)
-}
-
 func (c *conn) write(data string) {
 	c.t.Helper()
 	if _, err := io.WriteString(c, data); err != nil {
@@ -126,13 +108,6 @@ func (c *conn) wantReset() {
 	c.t.Helper()
 	if line, err := c.read(5 * time.Second); !errors.Is(err, syscall.ECONNRESET) {
 		c.t.Fatalf("read: %q, %v; want a reset", line, err)
-	}
-}
-
-func (c *conn) wantEnd() {
-	c.t.Helper()
-	if line, err := c.read(5 * time.Second); !errors.Is(err, io.EOF) {
-		c.t.Fatalf("read: %q, %v; want the end", line, err)
 	}
 }
 

@@ -1,10 +1,8 @@
 package servers
 
 import (
-	"errors"
 	"os"
 	"testing"
-	"time"
 )
 
 func TestStartPostgres_cleanup_leavesNothing(t *testing.T) {
@@ -27,26 +25,6 @@ func TestStartPostgres_cleanup_leavesNothing(t *testing.T) {
 				t.Errorf("its directory is left: %v", err)
 			}
 		})
-	}
-}
-
-// Neither a new connection nor one that has its process already gets an answer.
-func TestPostgres_paused_answersNothing(t *testing.T) {
-	t.Parallel()
-	p := StartPostgres(t)
-	conn := connect(t, p.URL("postgres"))
-	p.Pause()
-	answered := make(chan error, 2)
-	go func() { answered <- conn.Exec(t.Context(), "SELECT 1").Close() }()
-	go func() { _, err := p.Do("SELECT 1"); answered <- err }()
-	select {
-	case err := <-answered:
-		t.Errorf("a paused server answers: %v", err)
-	case <-time.After(100 * time.Millisecond):
-	}
-	p.Resume()
-	if err := errors.Join(<-answered, <-answered); err != nil {
-		t.Error(err)
 	}
 }
 

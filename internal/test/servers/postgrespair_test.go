@@ -3,7 +3,6 @@ package servers
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -27,25 +26,4 @@ func TestStandby_promoted_lacksLateCommits(t *testing.T) {
 	mustQuery(t, p.Standby, "kept\nnew", "SELECT x FROM t")
 	p.Standby.Restart()
 	mustQuery(t, p.Standby, "kept\nnew", "SELECT x FROM t")
-}
-
-func TestStandby_synchronous_commitWaits(t *testing.T) {
-	t.Parallel()
-	p := StartPostgresPair(t, true)
-	mustQuery(t, p.Primary, "", "CREATE TABLE t (x text); INSERT INTO t VALUES ('kept')")
-	p.Standby.Pause()
-	committed := make(chan error, 1)
-	go func() { _, err := p.Primary.Do("INSERT INTO t VALUES ('late')"); committed <- err }()
-	mustQuery(t, p.Primary, "", "SET synchronous_commit = local; INSERT INTO t VALUES ('local')")
-	select {
-	case err := <-committed:
-		t.Errorf("a commit did not wait for the standby: %v", err)
-	case <-time.After(100 * time.Millisecond):
-	}
-	p.Standby.Resume()
-	if err := <-committed; err != nil {
-		t.Error(err)
-	}
-	p.AwaitStandby()
-	mustQuery(t, p.Standby, "3", "SELECT count(*) FROM t")
 }

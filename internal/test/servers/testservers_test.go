@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 )
@@ -66,15 +65,6 @@ func TestForProgram_answersUntilStop(t *testing.T) {
 	}
 }
 
-// The error, or the log that is shown, says why a server did not start.
-func TestStart_wrongArgument_failsWithTheLog(t *testing.T) {
-	var tb failing
-	msg := tb.message(func() { StartRedis(&tb, "--no-such-option", "1") })
-	if !strings.Contains(msg, "ended before it was ready") || !strings.Contains(msg, "no-such-option") {
-		t.Errorf("message %q does not say why the server ended", msg)
-	}
-}
-
 func TestStartRedis_cleanupStopsTheServer(t *testing.T) {
 	var tb forTests
 	r := StartRedis(&tb)
@@ -99,16 +89,6 @@ func TestRedis_restart_keepsArgumentsNotData(t *testing.T) {
 		mustDo(t, r, "0", "EXISTS", "key")
 		mustDo(t, r, "maxmemory\n8388608", "CONFIG", "GET", "maxmemory")
 	}
-}
-
-func TestRedis_paused_answersNothing(t *testing.T) {
-	r := StartRedis(t)
-	r.Pause()
-	if reply, err := do(r.Addr(), 100*time.Millisecond, []string{"PING"}); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("reply of a paused server: %q, %v; want a timeout", reply, err)
-	}
-	r.Resume()
-	mustDo(t, r, "PONG", "PING")
 }
 
 func TestDo_carriesAnyBytesBothWays(t *testing.T) {
