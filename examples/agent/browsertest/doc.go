@@ -5,7 +5,6 @@
 // Its tests have the build tag browser: go test alone runs none of them, and needs no Chromium.
 // make test-browser runs all.
 //
-// observe.js and view_test.go say what a test sees. checks_test.go, chats_test.go and
-// pictures_test.go check it against the terminal. broken_test.go breaks the page in many ways and
-// wants that a check finds each of them. beluga_test.go uses the page of examples/beluga.
+// observe.js and view_test.go say what a test sees, and checks_test.go judges it. beluga_test.go uses the page
+// of examples/beluga.
 package browsertest

@@ -1,7 +1,5 @@
 // Says what of the page can be seen. The result is a JSON value: type observation in view_test.go.
 (() => {
-  const round = (r) => ({ x: r.left, y: r.top, width: r.width, height: r.height });
-  const words = (element) => element.innerText.replace(/\s+/g, " ").trim();
   const name = (element) => {
     const text = (element.textContent || "").replace(/\s+/g, " ").trim().slice(0, 40);
     return `${element.tagName.toLowerCase()}${element.id ? "#" + element.id : ""} ${JSON.stringify(text)}`;
@@ -38,42 +36,13 @@
     if (!node.data.trim() || element.closest("title, desc, style, script") || !box.width) continue;
     const style = getComputedStyle(element), behind = ground(element);
     const colour = parse(element instanceof SVGElement ? style.fill : style.color);
-    texts.push({ what: name(element), contrast: contrast(over(colour, behind), behind), box: round(box) });
+    texts.push({ what: name(element), contrast: contrast(over(colour, behind), behind), x: box.left, width: box.width });
   }
 
-  const shown = (element) => element.getClientRects().length > 0;
-  const chats = [...document.querySelectorAll(".chat")].map((chat) => ({
-    id: chat.id,
-    name: words(chat.querySelector("h3")),
-    shown: shown(chat),
-    about: words(chat.querySelector("p")),
-    first: chat.querySelector("ol").start,
-    bubbles: [...chat.querySelectorAll("li")].map((bubble) => {
-      const style = getComputedStyle(bubble), text = (e) => (e ? e.textContent.replace(/\s+/g, " ").trim() : "");
-      return {
-        user: bubble.classList.contains("user"),
-        who: text(bubble.querySelector(".who")),
-        said: text(bubble.querySelector(".said")),
-        marks: [...bubble.querySelectorAll(".mark strong")].filter((mark) => !shown(chat) || shown(mark)).map(text),
-        whys: [...bubble.querySelectorAll(".mark")].map(text),
-        border: style.borderTopColor,
-        ground: style.backgroundColor,
-      };
-    }),
-  }));
-
-  const pictures = [...document.querySelectorAll("svg[id]")].map((svg) => ({
-    id: svg.id,
-    box: round(svg.getBoundingClientRect()),
-    labels: (svg.getAttribute("aria-labelledby") || "").split(" ").map((id) => document.getElementById(id)?.textContent || ""),
-    bars: [...svg.querySelectorAll(".bar")].map((bar) => {
-      const style = getComputedStyle(bar), paint = style.fill.startsWith("url") ? style.stroke : style.fill;
-      return { box: round(bar.getBoundingClientRect()), contrast: contrast(parse(paint), ground(svg)) };
-    }),
-    texts: [...svg.querySelectorAll("text")].map((text) => ({ text: text.textContent.trim(), box: round(text.getBoundingClientRect()) })),
-    spans: [...svg.querySelectorAll("text:has(tspan)")].map((text) => text.textContent.trim()),
-    links: [...svg.querySelectorAll(".link")].map((line) => round(line.getBoundingClientRect())),
-  }));
+  const bars = [...document.querySelectorAll("svg .bar")].map((bar) => {
+    const style = getComputedStyle(bar), paint = style.fill.startsWith("url") ? style.stroke : style.fill;
+    return contrast(parse(paint), ground(bar.closest("svg")));
+  });
 
   return {
     width: document.documentElement.clientWidth,
@@ -82,20 +51,7 @@
       .filter((e) => !e.closest("defs, title, desc") && (e.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5 || e.getBoundingClientRect().left < -0.5))
       .map(name),
     light: luminance(ground(document.documentElement)) > 0.5,
-    language: document.documentElement.lang,
-    title: document.title,
-    headings: [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")].filter(shown).map((h) => ({ level: Number(h.tagName[1]), text: words(h), box: round(h.getBoundingClientRect()) })),
-    tables: [...document.querySelectorAll("table")].map((table) => ({
-      id: table.id,
-      caption: table.caption ? words(table.caption) : "",
-      unscoped: [...table.querySelectorAll("th:not([scope])")].map(name),
-      rows: [...table.rows].filter((row) => row.getClientRects().length > 0).map((row) => [...row.cells].map((cell) => words(cell))),
-    })),
-    pictures,
-    cards: [...document.querySelectorAll(".verdict")].map(words),
-    chats,
+    bars,
     texts,
-    scripts: document.scripts.length,
-    text: document.body.innerText,
   };
 })()

@@ -3,7 +3,6 @@
 package browsertest
 
 import (
-	"context"
 	"maps"
 	"os"
 	"path/filepath"
@@ -20,30 +19,27 @@ func put(t *testing.T, page string) (file string) {
 	return file
 }
 
-// TestPage is one test, because its parts share a browser and a run of the example.
+// TestPage is one test, because its parts share a browser. What the page says is tested in its package.
 func TestPage(t *testing.T) {
 	chromium := browser(t)
-	chaos := begin(t, "-turns", "20", "-sessions", "2", "-chaos") // takes the longest
-	waited := begin(t, "-turns", "40", "-sessions", "2")()
-	t.Run("isWhatTheTerminalSays", func(t *testing.T) { isWhatTheTerminalSays(t, chromium, waited) })
-	t.Run("isWhatTheTerminalSaysIfNobodyWaited", func(t *testing.T) {
-		isWhatTheTerminalSays(t, chromium, begin(t, "-turns", "5", "-sessions", "1", "-instances", "1")())
-	})
-	t.Run("isFoundBrokenIfItIs", func(t *testing.T) { everyCheckFinds(t, chromium, waited) })
-	t.Run("isWhatTheTerminalSaysUnderChaos", func(t *testing.T) { isWhatTheTerminalSays(t, chromium, chaos()) })
-}
-
-// isWhatTheTerminalSays looks at a page in every view.
-func isWhatTheTerminalSays(t *testing.T, chromium context.Context, r *run) {
-	file := put(t, r.page)
-	for _, v := range views {
-		t.Run(v.String(), func(t *testing.T) {
+	for name, args := range map[string][]string{
+		"waited": {"-turns", "40", "-sessions", "2"},
+		"alone":  {"-turns", "5", "-sessions", "1", "-instances", "1"},
+		"chaos":  {"-turns", "20", "-sessions", "2", "-chaos"},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := look(t, chromium, file, v)
-			for _, check := range slices.Sorted(maps.Keys(checks)) {
-				for _, problem := range checks[check](o, r) {
-					t.Errorf("%s: %s", check, problem)
-				}
+			file := put(t, example(t, args...))
+			for _, v := range views {
+				t.Run(v.String(), func(t *testing.T) {
+					t.Parallel()
+					o := look(t, chromium, file, v)
+					for _, check := range slices.Sorted(maps.Keys(checks)) {
+						for _, problem := range checks[check](o) {
+							t.Errorf("%s: %s", check, problem)
+						}
+					}
+				})
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func TestPictures_areSmall(t *testing.T) {
 	if dir == "" {
 		dir, args = t.TempDir(), []string{"-turns", "5", "-sessions", "1"}
 	}
-	file := put(t, begin(t, args...)().page)
+	file := put(t, example(t, args...))
 	tab, cancel := context.WithTimeout(browser(t), limit)
 	defer cancel()
 	const width = 1000 // of the window, in CSS pixels

@@ -38,98 +38,19 @@ var views = []view{
 	{360, "light"}, {360, "dark"}, {1280, "light"}, {1280, "dark"},
 }
 
-type box struct{ X, Y, Width, Height float64 }
-
-// inside allows half a pixel, because boxes are rounded.
-func (b box) inside(outer box) bool {
-	return b.X >= outer.X-0.5 && b.Y >= outer.Y-0.5 && b.X+b.Width <= outer.X+outer.Width+0.5 && b.Y+b.Height <= outer.Y+outer.Height+0.5
-}
-
-// touches allows a third of a line, because boxes of letters are higher than letters.
-func (b box) touches(other box) bool {
-	slack := min(b.Height, other.Height) / 3
-	return b.X < other.X+other.Width && other.X < b.X+b.Width && b.Y+slack < other.Y+other.Height && other.Y+slack < b.Y+b.Height
-}
-
 // observation is what is seen of a page, in CSS pixels.
 type observation struct {
 	view               view
 	Width, ScrollWidth float64
 	Wide               []string // elements that do not fit into the window
 	Light              bool
-	Language, Title    string
-	Headings           []struct {
-		Level int
-		Text  string
-		Box   box
+	Bars               []float64 // contrasts
+	Texts              []struct {
+		What               string
+		Contrast, X, Width float64
 	}
-	Tables   []table
-	Pictures []picture
-	Cards    []string
-	Chats    []chat
-	Texts    []struct {
-		What     string
-		Contrast float64
-		Box      box
-	}
-	Scripts  int
-	Text     string
-	scripted string // the text where scripts may run
 	requests []string
 	messages []string // of the console
-}
-
-type table struct {
-	ID, Caption string
-	Unscoped    []string
-	Rows        [][]string
-}
-
-type picture struct {
-	ID     string
-	Box    box
-	Labels []string
-	Bars   []struct {
-		Box      box
-		Contrast float64
-	}
-	Texts []struct {
-		Text string
-		Box  box
-	}
-	Spans []string // the names of spans, each with its duration
-	Links []box
-}
-
-// chat is a part of a conversation.
-type chat struct {
-	ID, Name, About string
-	Shown           bool
-	First           int // the number of its first message
-	Bubbles         []struct {
-		User           bool
-		Who, Said      string
-		Marks, Whys    []string
-		Border, Ground string // colours
-	}
-}
-
-func (o *observation) table(id string) table {
-	for _, t := range o.Tables {
-		if t.ID == id {
-			return t
-		}
-	}
-	return table{ID: id}
-}
-
-func (o *observation) picture(id string) (picture, bool) {
-	for _, p := range o.Pictures {
-		if p.ID == id {
-			return p, true
-		}
-	}
-	return picture{}, false
 }
 
 // browser starts Chromium with a profile of its own, and stops it when the test ends. It can reach
@@ -173,8 +94,7 @@ func themed(theme string) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// look opens a file in a tab of its own, with scripts forbidden, and says what is seen there. Then
-// it opens it again with scripts allowed, to see whether that is the same.
+// look opens a file in a tab of its own, and observes it.
 func look(t *testing.T, browser context.Context, file string, v view) *observation {
 	t.Helper()
 	var mu sync.Mutex
@@ -201,35 +121,19 @@ func look(t *testing.T, browser context.Context, file string, v view) *observati
 	tab, cancel := context.WithTimeout(tab, limit)
 	defer cancel()
 	address := (&url.URL{Scheme: "file", Path: file}).String()
-	open := func(scripts bool) chromedp.Action[chromedp.Void] {
-		return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-			if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
-				return err
-			}
-			forbidden := emulation.SetScriptExecutionDisabledParams{Value: !scripts}
-			_, err := chromedp.Call(ctx, emulation.SetScriptExecutionDisabled, forbidden)
-			return err
-		})
-	}
-	if err := chromedp.Do(tab, chromedp.EmulateViewport(v.width, 900), themed(v.theme), open(false), chromedp.Navigate(address)); err != nil {
+	if err := chromedp.Do(tab, chromedp.EmulateViewport(v.width, 900), themed(v.theme), chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, network.Enable, network.EnableParams{})
+		return err
+	}), chromedp.Navigate(address)); err != nil {
 		t.Fatal(err)
 	}
 	seen, err := chromedp.Run(tab, chromedp.Evaluate[observation](observe))
 	if err != nil {
 		t.Fatal(err)
 	}
-	scripted := seen.Text
-	if seen.Scripts > 0 || v == views[0] { // once is enough for a page that has none
-		if err := chromedp.Do(tab, open(true), chromedp.Navigate(address)); err != nil {
-			t.Fatal(err)
-		}
-		if scripted, err = chromedp.Run(tab, chromedp.Evaluate[string](`document.body.innerText`)); err != nil {
-			t.Fatal(err)
-		}
-	}
 	mu.Lock()
 	defer mu.Unlock()
-	seen.view, seen.scripted, seen.messages = v, scripted, o.messages
+	seen.view, seen.messages = v, o.messages
 	for _, request := range o.requests {
 		if !strings.EqualFold(request, address) {
 			seen.requests = append(seen.requests, request)

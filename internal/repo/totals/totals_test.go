@@ -12,8 +12,8 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 71352,
-	"lines of Go without tests in internal/test, internal/repo, bench and examples": 14068,
+	"lines of tests": 70823,
+	"lines of Go without tests in internal/test, internal/repo, bench and examples": 14067,
 	"words of README.md and docs": 45045,
 	"words of CONTRIBUTING.md":    806,
 	"mutants":                     1006,
