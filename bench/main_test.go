@@ -72,11 +72,3 @@ func TestUsage_explainsEveryScenario(t *testing.T) {
 		}
 	}
 }
-
-func TestShort(t *testing.T) {
-	for f, want := range map[float64]string{0: "0", 0.00044: "0.00044", 0.5: "0.5", 1.234: "1.23", 123.4: "123", 1234567: "1234567"} {
-		if got := short(f); got != want {
-			t.Errorf("%v is written %s, want %s", f, got, want)
-		}
-	}
-}

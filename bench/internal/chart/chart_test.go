@@ -73,11 +73,3 @@ func TestCharts_sayWhatTheyShow(t *testing.T) {
 		}
 	}
 }
-
-func TestCharts_refuseOtherData(t *testing.T) {
-	for _, data := range []string{"[]", "panels", `[{"Title": "a"}]`, `[{"Title": "a", "Series": [{"Name": "b"}]}]`} {
-		if svg, err := Panels([]byte(data)); err == nil {
-			t.Errorf("%q: %d bytes were drawn", data, len(svg))
-		}
-	}
-}

@@ -113,41 +113,6 @@ func TestQuantile_isNearestRank(t *testing.T) {
 	}
 }
 
-func TestRotated_changesWhoIsFirst(t *testing.T) {
-	list := []string{"a", "b", "c"}
-	for n, want := range [][]string{{"a", "b", "c"}, {"b", "c", "a"}, {"c", "a", "b"}, {"a", "b", "c"}} {
-		if got := rotated(list, n); !slices.Equal(got, want) {
-			t.Errorf("rotated by %d: %q, want %q", n, got, want)
-		}
-	}
-}
-
-func TestSumUp_countsWaitsWithoutAnEnd(t *testing.T) {
-	perSecond, waits := sumUp([]crowdMember{
-		{Waits: []time.Duration{1, 2, 3, 4}}, {Unfinished: time.Second}, {Waits: []time.Duration{5}},
-	}, time.Second/2)
-	if perSecond != 10 || len(waits) != 6 || slices.Max(waits) != time.Second {
-		t.Errorf("%v per second, waits %v", perSecond, waits)
-	}
-}
-
-func TestAlternate_letsAllTakeTurns(t *testing.T) {
-	var order []string
-	takes := func(name string, each ...time.Duration) sample {
-		return func(_ context.Context, times []time.Duration) ([]time.Duration, error) {
-			order = append(order, name)
-			for _, d := range each {
-				times = append(times, d*time.Microsecond)
-			}
-			return times, nil
-		}
-	}
-	medians, err := alternate(t.Context(), 1, 0, takes("a", 1, 2, 3), takes("b", 9), takes("c", 5, 5))
-	if err != nil || !slices.Equal(medians, []float64{2, 9, 5}) || !slices.Equal(order, []string{"b", "c", "a"}) {
-		t.Errorf("medians %v, %v, in the order %v", medians, err, order)
-	}
-}
-
 func TestLoads_noticeWhatWasNotSaved(t *testing.T) {
 	var messages []subject.Message
 	s := &session{questionSize: 200, answerSize: 300, Session: subject.Session{

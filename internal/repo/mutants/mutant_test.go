@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -99,23 +98,6 @@ hangs:  counts
 -last
 `
 
-func TestParse_readsAMutant(t *testing.T) {
-	mutants, err := parse("a/b/testdata/mutants/x.txt", example)
-	if err != nil || len(mutants) != 1 {
-		t.Fatal(mutants, err)
-	}
-	m := mutants[0]
-	caught := []test{{"a/b", "TestThing"}, {"other", "TestOther/part"}}
-	if m.name != "thing/guard" || m.guard != "S1, a guard" || m.file != "a/b/thing.go" || m.from != "a/b/testdata/mutants/x.txt:2" ||
-		!slices.Equal(m.caught, caught) || !slices.Equal(m.with, []string{"-race"}) || !m.hangs {
-		t.Errorf("%+v", m)
-	}
-	changed, err := m.apply("first\n\t\tbefore\n\told\nlast\nend")
-	if want := "first\nbefore\nnew\nend"; err != nil || changed != want {
-		t.Errorf("%q, %v; want %q", changed, err, want)
-	}
-}
-
 func TestParse_refusesWhatIsNoMutant(t *testing.T) {
 	for name, text := range map[string]string{
 		"without a name":   "guard: S1\n",
@@ -127,26 +109,6 @@ func TestParse_refusesWhatIsNoMutant(t *testing.T) {
 	} {
 		if mutants, err := parse("a/testdata/mutants/x.txt", text); err == nil {
 			t.Errorf("%s: %+v", name, mutants)
-		}
-	}
-}
-
-// What … stands for stays as it is.
-func TestApply_partOfALine(t *testing.T) {
-	const text = "if le.a && le.b && c(le) {"
-	for change, want := range map[string]string{
-		"-…&& le.b…\n+…&& le.d…":   "if le.a && le.d && c(le) {\n",
-		"-… && le.b…\n+…":          "if le.a && c(le) {\n",
-		"-if le.a…\n+if false…":    "if false && le.b && c(le) {\n",
-		"-…c(le) {\n+…true {":      "if le.a && le.b && true {\n",
-		"-…c(…\n+if false {":       "if false {\n",
-		"-…c(…":                    "",
-		" …c(…\n+next()":           text + "\nnext()\n",
-		"-…a &&…\n+…a || x…\n+y(…": "if le.a || x le.b && c(le) {\ny( le.b && c(le) {\n",
-	} {
-		m := parseOne(t, change)
-		if got, err := m.apply("first\n\t" + text + "\nlast"); got != "first\n"+want+"last" || err != nil {
-			t.Errorf("%s: %q, %v; want %q", change, got, err, want)
 		}
 	}
 }
