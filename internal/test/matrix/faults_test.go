@@ -54,7 +54,6 @@ var rows = []row{
 	{name: "cancelledPacketIsLate", run: cancelledPacketIsLate, on: perKind, alone: true},
 	{name: "repliesLost", run: repliesLost, on: connected},
 	{name: "sessionRepliesLost", run: sessionRepliesLost, on: connected},
-	{name: "sessionPacketIsLate", run: sessionPacketIsLate, on: oneServer},
 	{name: "scriptsFlushed", run: scriptsFlushed, on: []string{"node", "cluster", "redlock3"}, alone: true},
 	{name: "recordDeleted", run: recordDeleted, on: oneServer},
 	{name: "slotMoves", run: slotMoves, on: []string{"cluster"}, alone: true},

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/belugalock/belugalock/distlock"
-	"github.com/belugalock/belugalock/internal/test/faultnet"
 	"github.com/belugalock/belugalock/lockedmemory"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore"
 	"github.com/belugalock/belugalock/lockedmemory/sessionstore/pgstore"
@@ -40,8 +39,6 @@ type session struct {
 	store *sessionstore.Store[string, string] // the inner one, for who goes past all checks of the lease
 	key   string
 	apart bool
-
-	postgres bool
 }
 
 // session opens one whose lock is beside it, or apart from it.
@@ -69,16 +66,7 @@ func (in *instance) session(key string, apart bool) *session {
 	if err != nil {
 		panic(err)
 	}
-	return &session{LockedMemory: memory, store: store, key: key, apart: apart, postgres: in.client.postgres != nil}
-}
-
-// requests matches the requests of the store that clear the session. Others contain its key, too.
-func (s *session) requests() faultnet.Match {
-	if !s.postgres {
-		return faultnet.Containing(logKey(s.key))
-	}
-	key, replaces := faultnet.Containing(s.key), faultnet.Containing("replace_v1(")
-	return func(request []byte) bool { return key(request) && replaces(request) }
+	return &session{LockedMemory: memory, store: store, key: key, apart: apart}
 }
 
 // logKey is where Redis keeps the session of key, which needs no escaping.
