@@ -57,7 +57,6 @@ var allowed = map[string][]string{
 	"internal/test/history":                 {"github.com/anishathalye/porcupine"},
 	"internal/test/conversation":            {},
 	"internal/test/leakcheck":               {"go.uber.org/goleak"},
-	"internal/test/stopmodel":               {},
 	"internal/test/servers":                 {"internal/test/child", "github.com/jackc/pgx/v5/...", "golang.org/x/sys/unix"},
 }
 

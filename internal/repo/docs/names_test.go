@@ -42,7 +42,7 @@ func TestDocs_namesExist(t *testing.T) {
 // known are names of other programs and modules that no file here has, and placeholders.
 var known = strings.Fields(`
 	REV OWNER host1 host2 host3 dirlock WithTranslationStrategy translation_strategy ratelimit
-	AcquireTraced NewLockedMemory runtime.Goexit defer agent.WithMemory core.App dragonfly mongodb sqlite archival neo4j memgraph
+	AcquireTraced NewLockedMemory runtime.Goexit iter.Pull defer agent.WithMemory core.App dragonfly mongodb sqlite archival neo4j memgraph
 	main.go runner.New RunLive agentengine SERIALIZABLE WAIT SAVE BGSAVE NOMASTERLINK SETNX setinfo`)
 
 // names are what the files of the repository have, in all its modules. Packages of one name share an entry,
