@@ -48,11 +48,7 @@ const (
 
 // scene is a session with two exchanges, and its lock with a holder and two waiters. LOCKCTL_URL
 // has its server.
-type scene struct {
-	server  *servers.Database
-	holder  owner
-	waiters []owner
-}
+type scene struct{ holder owner }
 
 func newScene(t *testing.T) scene {
 	server := servers.SharedRedis(t)
@@ -61,8 +57,11 @@ func newScene(t *testing.T) scene {
 	c.save(t, "order-1", "What is a lease?", "A lock that ends.")
 	c.save(t, "", "And a\ntoken?", "A number that rises.")
 	d := open(t, server.URL())
-	return scene{server, acquire(t, d, sceneKey, sceneHolder),
-		[]owner{acquire(t, d, sceneKey, "agent-5f6d-k8s2c:1"), acquire(t, d, sceneKey, "agent-5f6d-p4q7w:1")}}
+	s := scene{acquire(t, d, sceneKey, sceneHolder)}
+	for _, waiter := range []string{"agent-5f6d-k8s2c:1", "agent-5f6d-p4q7w:1"} {
+		acquire(t, d, sceneKey, waiter)
+	}
+	return s
 }
 
 // endLocks ends the lock of the holder, and of each waiter to which it passes.

@@ -10,93 +10,23 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-// promises are the commands of all pages, and what the pages say of them.
-var promises = map[string]struct {
-	before   func(t *testing.T, s scene)
-	prints   []string // with the exit code 0, on a scene
-	after    func(t *testing.T, s scene)
-	mistyped string // with the exit code 1, for a key that no scene has
-}{
-	"doctor":         {prints: []string{"ok  connection  answers", "ok  rights  all", "→ CONFIG SET appendonly yes", "the service answers"}},
-	"list":           {prints: []string{"KEY  HOLDER  AGE  TTL  WAITERS  TOKEN  TRACE ID", sceneKey + "  " + sceneHolder + "  9s  9s  2  TOKEN"}},
-	"list --longest": {prints: []string{sceneHolder, "WAITERS  TOKEN"}},
-	"show KEY":       {prints: []string{"holder  " + sceneHolder, "TTL left  9s", "token  TOKEN", "trace ID"}, mistyped: "(free)"},
-	"release KEY --token N": {
-		prints: []string{"Released. The lock of " + sceneHolder},
-		after: func(t *testing.T, s scene) {
-			lockctl(t, "show", sceneKey).is(t, 0, s.waiters[0].req.Holder)
-		},
-		mistyped: "the lock is free; nothing was changed",
-	},
-	"stop KEY": {
-		prints:   []string{"Stopped. Nothing more of it is stored."},
-		mistyped: "the lock is free, so no turn runs; nothing was changed",
-	},
-	"stop KEY --id ID": {
-		prints:   []string{"Stopped. Nothing more of it is stored."},
-		mistyped: "not confirmed; nothing was changed",
-	},
-	"session show KEY":   {prints: []string{"PLACE  GRANTED  ID", "order-1"}, mistyped: "the session has no exchange"},
-	"session verify KEY": {prints: []string{"No problem was found."}, mistyped: "the session has no exchange"},
-	"session inbox KEY": {
-		before: func(t *testing.T, s scene) {
-			must(t, newChat(t, s.server.URL(), sceneKey).Put(t.Context(), "order-2", []byte("a text")))
-		},
-		prints:   []string{"AGE  ID", "order-2"},
-		mistyped: "nothing is pending",
-	},
-	"session fork KEY TO": {
-		prints: []string{"Copied."},
-		after: func(t *testing.T, s scene) {
-			lockctl(t, "session", "show", "TO").is(t, 0, "PLACE")
-		},
-		mistyped: "the session has no exchange",
-	},
-	"session delete KEY": {
-		before: func(t *testing.T, s scene) { s.endLocks(t) },
-		prints: []string{"Deleted."},
-		after: func(t *testing.T, s scene) {
-			lockctl(t, "session", "show", sceneKey).is(t, exitFinding, "the session has no exchange")
-			if mark, err := s.server.Do("GET", "session:{"+sceneKey+"}:mark"); mark == "" {
-				t.Errorf("the mark is gone: %v", err)
+// The help knows each command of a page, with its flags. Their own tests have what the commands do.
+func TestPages_commandsExist(t *testing.T) {
+	all := docs.Commands(t, "lockctl")
+	for _, c := range all {
+		command := "lockctl"
+		for _, word := range c.Words[1:] {
+			if word != strings.ToLower(word) || strings.HasPrefix(word, "-") {
+				break
 			}
-		},
-		mistyped: "the session has no exchange: check its name",
-	},
-	"completion bash": {prints: []string{"complete -o default"}},
-}
-
-// Each command of a page keeps its promise.
-func TestPages_commandsKeepTheirPromises(t *testing.T) {
-	shown := map[string]bool{}
-	for _, c := range docs.Commands(t, "lockctl") {
-		line := strings.Join(c.Words[1:], " ")
-		if shown[line] = true; promises[line].prints == nil {
-			t.Errorf("%s:%d: the test does not know lockctl %s", c.Page, c.Line, line)
+			command += " " + word
+		}
+		if r := lockctl(t, strings.Split(strings.ReplaceAll(strings.Join(c.Words[1:], " "), " N", " 1")+" -h", " ")...); r.code != 0 || !strings.Contains(r.out, "\n  "+command) {
+			t.Errorf("%s:%d: %q: %+v", c.Page, c.Line, c.Words, r)
 		}
 	}
-	for line, promise := range promises {
-		if !shown[line] {
-			t.Errorf("no page has lockctl %s", line)
-		}
-		t.Run(line, func(t *testing.T) {
-			s := newScene(t)
-			if promise.before != nil {
-				promise.before(t, s)
-			}
-			args := func(key string) []string {
-				return strings.Fields(strings.NewReplacer("KEY", key, "--token N", "--token "+token(s.holder)).Replace(line))
-			}
-			r := lockctlWith(t.Context(), strings.NewReader("yes\n"), args(sceneKey)...)
-			r.out = stable(r.out)
-			r.is(t, 0, promise.prints...)
-			if promise.after != nil {
-				promise.after(t, s)
-			}
-			if promise.mistyped != "" {
-				lockctlWith(t.Context(), strings.NewReader("no\n"), args("mistyped")...).is(t, exitFinding, promise.mistyped)
-			}
-		})
+	if len(all) < 15 {
+		t.Errorf("the pages have %d commands", len(all))
 	}
 }
 
