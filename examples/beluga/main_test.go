@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -63,28 +62,6 @@ func TestReadme_commandsPrintTheirOutput(t *testing.T) {
 	recipetest.Readme(t, serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "200ms").address, 8)
 }
 
-func TestService_messagesAtOnce_noneIsLost(t *testing.T) {
-	t.Parallel()
-	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "5ms")
-	const messages = 24
-	var all sync.WaitGroup
-	for i := range messages {
-		all.Go(func() {
-			status, text := p.request(t, http.MethodPost, "1", fmt.Sprintf("Where is order %d?", i))
-			if status != http.StatusOK || !strings.Contains(text, fmt.Sprintf("event: done\ndata: {\"text\":\"Order %d arrives on Friday, ", i)) {
-				t.Errorf("message %d: %d, %s", i, status, text)
-			}
-		})
-	}
-	all.Wait()
-	_, text := p.request(t, http.MethodGet, "1", "")
-	for i := range messages {
-		if n := strings.Count(text, fmt.Sprintf("Where is order %d? → Order %d arrives on Friday, ", i, i)); n != 1 {
-			t.Errorf("message %d is stored %d times", i, n)
-		}
-	}
-}
-
 func TestService_terminated_finishesItsAnswers(t *testing.T) {
 	t.Parallel()
 	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "100ms")
@@ -135,31 +112,6 @@ func TestTour_brokenService_isWrong(t *testing.T) {
 	}
 }
 
-// Of three deliveries at once, one runs the agent: its text comes in pieces.
-func TestService_repeated_isAnsweredOnce(t *testing.T) {
-	t.Parallel()
-	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "20ms")
-	replies := make([]reply, 3)
-	var all sync.WaitGroup
-	for i := range replies {
-		all.Go(func() { replies[i], _ = p.client("1").answer(t.Context(), "1", "Where is order 7?", nil) })
-	}
-	all.Wait()
-	ran := 0
-	for _, r := range replies {
-		if r.Type != "done" || r.Text != replies[0].Text || r.Text == "" {
-			t.Errorf("the client got %s", r.Body)
-		}
-		if r.Pieces > 1 {
-			ran++
-		}
-	}
-	if ran != 1 {
-		t.Errorf("the agent ran %d times", ran)
-	}
-	must(t, p.client("1").shows(t.Context(), "Where is order 7?", replies[0].Text))
-}
-
 func TestService_streams_doneAfterStored(t *testing.T) {
 	t.Parallel()
 	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "100ms")
@@ -188,33 +140,6 @@ func TestService_redisDiesInMidStream_errorHasCode(t *testing.T) {
 	known := r.Code == core.ErrProviderDown || r.Code == belugamemory.ErrLockLost
 	if err != nil || r.Type != "error" || !r.Again || !known {
 		t.Errorf("%v, %s", err, r.Body)
-	}
-}
-
-// With an ID and without one, the other instance stops the run. The repeated message gets the same words.
-func TestService_stopElsewhere_keepsPartial(t *testing.T) {
-	t.Parallel()
-	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "200ms")
-	for chat, stopped := range map[string]string{"message": "1", "session": ""} {
-		t.Run(chat, func(t *testing.T) {
-			c := p.client(chat)
-			var stop reply
-			r, err := c.answer(t.Context(), "1", "Where is order 7?", func(string) (err error) {
-				stop, err = c.send(t.Context(), http.MethodPost, c.chat+"/stop", stopped, "", nil)
-				return err
-			})
-			if err != nil || !r.Stopped || strings.HasSuffix(r.Text, ".") || stop.Instance == r.Instance {
-				t.Errorf("%v, instance %s was stopped by %s: %s", err, r.Instance, stop.Instance, r.Body)
-			}
-			if (stop.Body == "{\"stored\":true}\n") != (stopped != "") {
-				t.Errorf("the stop has answered %q", stop.Body)
-			}
-			must(t, c.shows(t.Context(), "Where is order 7?", r.Text+" (stopped)"))
-			again, err := c.answer(t.Context(), "1", "Where is order 7?", nil)
-			if err != nil || !again.Stopped || again.Text != r.Text || again.Pieces > 1 {
-				t.Errorf("%v, the repeated message got %s", err, again.Body)
-			}
-		})
 	}
 }
 
@@ -311,5 +236,32 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// With an ID and without one, the other instance stops the run. The repeated message gets the same words.
+func TestService_stopElsewhere_keepsPartial(t *testing.T) {
+	t.Parallel()
+	p := serving(t, "-server", servers.StartRedis(t).URL(), "-model-delay", "200ms")
+	for chat, stopped := range map[string]string{"message": "1", "session": ""} {
+		t.Run(chat, func(t *testing.T) {
+			c := p.client(chat)
+			var stop reply
+			r, err := c.answer(t.Context(), "1", "Where is order 7?", func(string) (err error) {
+				stop, err = c.send(t.Context(), http.MethodPost, c.chat+"/stop", stopped, "", nil)
+				return err
+			})
+			if err != nil || !r.Stopped || strings.HasSuffix(r.Text, ".") || stop.Instance == r.Instance {
+				t.Errorf("%v, instance %s was stopped by %s: %s", err, r.Instance, stop.Instance, r.Body)
+			}
+			if (stop.Body == "{\"stored\":true}\n") != (stopped != "") {
+				t.Errorf("the stop has answered %q", stop.Body)
+			}
+			must(t, c.shows(t.Context(), "Where is order 7?", r.Text+" (stopped)"))
+			again, err := c.answer(t.Context(), "1", "Where is order 7?", nil)
+			if err != nil || !again.Stopped || again.Text != r.Text || again.Pieces > 1 {
+				t.Errorf("%v, the repeated message got %s", err, again.Body)
+			}
+		})
 	}
 }

@@ -228,19 +228,6 @@ func TestSchedule_leavesTimeForLateWrites(t *testing.T) {
 	}
 }
 
-func TestSchedule_failedJob_isRepeated(t *testing.T) {
-	failures := 1
-	_, runs := runSchedule(t, setUp(t), func() error {
-		if failures--; failures >= 0 {
-			return errors.New("the first run fails")
-		}
-		return nil
-	})
-	if runs != 2 {
-		t.Errorf("%d runs", runs)
-	}
-}
-
 // Redis is down at the time of the slot.
 func TestSchedule_redisDown_slotIsRepeated(t *testing.T) {
 	c, redis := setUp(t), servers.StartRedis(t)

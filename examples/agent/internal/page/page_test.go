@@ -2,9 +2,6 @@ package page
 
 import (
 	"bytes"
-	"encoding/xml"
-	"errors"
-	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -84,25 +81,20 @@ func TestWrite_hasWhatTheTerminalHas(t *testing.T) {
 	}
 }
 
-func TestWrite_saysWhatChaosDid(t *testing.T) {
-	c := comparison()
-	if page := write(t, c); strings.Contains(page, "haos") || strings.Contains(page, "killed") {
-		t.Error("the page speaks of chaos that was not")
+func TestWrite_needsNothingElse(t *testing.T) {
+	page := write(t, comparison())
+	if found := regexp.MustCompile(`(?i)<script|<link|<img|<iframe|@import|https?:|\bsrc=|\bon\w+=|url\([^#]`).FindString(page); found != "" {
+		t.Errorf("the page has %q", found)
 	}
-	c.Chaos, c.Pause, c.TTL = true, 1500*time.Millisecond, time.Second
-	c.Runs[2].Kills, c.Runs[2].Pauses, c.Runs[2].Again = 2, 1, 4
-	page := write(t, c)
-	for _, want := range []string{
-		`instances were killed and paused in the middle of turns.</p>`,
-		`<tr><th scope="row">instances killed <small>in the middle of a turn</small></th><td>0</td><td>0</td><td>2</td></tr>`,
-		`<tr><th scope="row">instances paused <small>1.5 s, lock lasts 1.0 s</small></th><td>0</td><td>0</td><td>1</td></tr>`,
-		`<tr><th scope="row">delivered again <small>turn cut off, or failed</small></th><td>0</td><td>0</td><td>4</td></tr>`,
-		`<p>That holds although 2 instances were killed and 1 paused`,
-		`-turns 2 -chaos -report FILE`,
-	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page does not have %s", want)
-		}
+}
+
+func TestWrite_escapes(t *testing.T) {
+	c := comparison()
+	for i := range c.Runs[2].Spans {
+		c.Runs[2].Spans[i].Instance = `<script>"&`
+	}
+	if page := write(t, c); strings.Contains(page, "<script>") {
+		t.Error("a name became part of the page")
 	}
 }
 
@@ -119,47 +111,5 @@ func TestWrite_saysWhenTheLockBrokeItsPromise(t *testing.T) {
 		if strings.Contains(page, wrong) {
 			t.Errorf("the page says %q", wrong)
 		}
-	}
-}
-
-func TestWrite_needsNothingElse(t *testing.T) {
-	page := write(t, comparison())
-	if found := regexp.MustCompile(`(?i)<script|<link|<img|<iframe|@import|https?:|\bsrc=|\bon\w+=|url\([^#]`).FindString(page); found != "" {
-		t.Errorf("the page has %q", found)
-	}
-}
-
-func TestWrite_closesWhatItOpens(t *testing.T) {
-	// But for meta and input, HTML that closes everything is XML, of which there is a strict
-	// reader.
-	page := regexp.MustCompile(`<(meta|input)[^>]*`).ReplaceAllString(write(t, comparison()), "$0/")
-	d := xml.NewDecoder(strings.NewReader(strings.Replace(page, "<!doctype html>", "", 1)))
-	ids := map[string]bool{}
-	for {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if start, ok := token.(xml.StartElement); ok {
-			for _, a := range start.Attr {
-				if a.Name.Local == "id" && ids[a.Value] {
-					t.Errorf("the ID %s is there twice", a.Value)
-				}
-				ids[a.Value] = ids[a.Value] || a.Name.Local == "id"
-			}
-		}
-	}
-}
-
-func TestWrite_escapes(t *testing.T) {
-	c := comparison()
-	for i := range c.Runs[2].Spans {
-		c.Runs[2].Spans[i].Instance = `<script>"&`
-	}
-	if page := write(t, c); strings.Contains(page, "<script>") {
-		t.Error("a name became part of the page")
 	}
 }

@@ -30,26 +30,6 @@ func TestResult_judgesWhatIsStored(t *testing.T) {
 			"0 of 2: lost 0, torn 0, stale 0, doubled 0, out of order 0",
 		},
 		"nothing stored": {nil, "2 of 2: lost 2, torn 0, stale 0, doubled 0, out of order 0"},
-		"no answer": {
-			[]history.Message{ask(0, "a"), answer(0, "a", 0), ask(1, "b")},
-			"1 of 2: lost 1, torn 1, stale 0, doubled 0, out of order 0",
-		},
-		"no question": {
-			[]history.Message{ask(0, "a"), answer(0, "a", 0), answer(1, "b", 2)},
-			"1 of 2: lost 1, torn 1, stale 0, doubled 0, out of order 0",
-		},
-		"one turn inside another": {
-			[]history.Message{ask(0, "a"), ask(1, "b"), answer(1, "b", 1), answer(0, "a", 0)},
-			"1 of 2: lost 0, torn 1, stale 0, doubled 0, out of order 0",
-		},
-		"answer before its question": {
-			[]history.Message{ask(1, "b"), answer(1, "b", 0), answer(0, "a", 2), ask(0, "a")},
-			"1 of 2: lost 0, torn 1, stale 1, doubled 0, out of order 0",
-		},
-		"both from the same history": {
-			[]history.Message{ask(0, "a"), answer(0, "a", 0), ask(1, "b"), answer(1, "b", 0)},
-			"1 of 2: lost 0, torn 0, stale 1, doubled 0, out of order 0",
-		},
 		"delivered and answered twice": {
 			[]history.Message{ask(0, "a"), answer(0, "a", 0), ask(0, "b"), answer(0, "b", 2), ask(1, "a"), answer(1, "a", 4)},
 			"1 of 2: lost 0, torn 0, stale 0, doubled 1, out of order 0",
