@@ -14,12 +14,10 @@ import (
 
 const processes = 4
 
-// contest measures a lock that processes compete for: 4 with some goroutines each, all of which want one
-// key, and hold it for a time of sleep.
-//
-// The ideal is one goroutine that only sleeps, again and again, as if a handoff cost nothing. It wakes up
-// late as the others do. Every round measures it, half before this library and half after. Its waits are
-// fair: those of goroutines that all take turns at that pace.
+// contest measures a lock that processes compete for: 4 with some goroutines each, all of which
+// want one key, and hold it for a time of sleep. The ideal is one goroutine that only sleeps, as if
+// a handoff cost nothing. Every round measures it, half before this library and half after. Its
+// waits are those of goroutines that all take turns at that pace.
 func contest(goroutines int, hold time.Duration, names ...string) func(context.Context, *Bench) (*Outcome, error) {
 	return func(ctx context.Context, b *Bench) (*Outcome, error) {
 		around := append([]string{subject.Ideal, names[0], subject.Ideal}, names[1:]...)
@@ -49,8 +47,8 @@ func contest(goroutines int, hold time.Duration, names ...string) func(context.C
 	}
 }
 
-// contend runs the processes of one subject on one key. It returns the acquisitions per second of all their
-// goroutines, and the waits.
+// contend runs the processes of one subject on one key. It returns the acquisitions per second of
+// all their goroutines, and the waits.
 func (b *Bench) contend(ctx context.Context, name string, goroutines int, hold time.Duration,
 ) (perSecond float64, waits []time.Duration, err error) {
 	task := crowdTask{Subject: name, Addr: b.addr(name), Key: b.key(), Goroutines: goroutines, Hold: hold}

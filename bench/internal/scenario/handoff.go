@@ -19,10 +19,9 @@ const (
 	settleMax = 50 * time.Millisecond
 )
 
-// handoff measures the way of a lock from a holder to the waiter of another Locker, which has a client of its
-// own as another process has: from the moment before the call of Release to the moment after Acquire has
-// returned. Before every release it also measures a PING, after the same kind of rest, because a machine that
-// has just slept answers later.
+// handoff measures the way of a lock from a holder to the waiter of another Locker with a client of
+// its own: from before Release until Acquire has returned. Before every release it measures a PING,
+// after the same kind of rest.
 func handoff(ctx context.Context, b *Bench) (*Outcome, error) {
 	var both [2]subject.Locker
 	for i := range both {
@@ -51,8 +50,8 @@ func handoff(ctx context.Context, b *Bench) (*Outcome, error) {
 	return &Outcome{Subjects: []string{subject.Ours, ping}, Columns: []Column{{"p50_us", "p50 µs", p50}}}, nil
 }
 
-// passToAndFro lets two Lockers pass a lock to and fro for the time of the window. It returns the time of
-// each pass, and of each PING before it.
+// passToAndFro lets two Lockers pass a lock to and fro for the time of the window. It returns the
+// time of each pass, and of each PING before it.
 func passToAndFro(ctx context.Context, both [2]subject.Locker, key string, client *redis.Client, window time.Duration,
 ) (passes, pings []time.Duration, err error) {
 	type grant struct {

@@ -20,10 +20,9 @@ const (
 	together = 4
 )
 
-// store measures the cost of the session store of this library: a Save of 0.5 KB against an XADD of the
-// same bytes, and a Load of 1,000 turns against an LRANGE of as many. Both sides write and read messages
-// as JSON, and take turns. In a round, the Saves have the window, and the Loads half of it. Outside the
-// times, it checks that all saved messages can be read.
+// store measures a Save of 0.5 KB against an XADD of the same bytes, and a Load of 1,000 turns
+// against an LRANGE of as many. Both sides use JSON, and take turns. Outside the times, it checks
+// that all saved messages can be read.
 func store(ctx context.Context, b *Bench) (*Outcome, error) {
 	ours, stream, list := subject.Ours, subject.Stream, subject.List
 	names := []string{ours, stream, list}
@@ -104,8 +103,8 @@ func pgSave(ctx context.Context, b *Bench) (*Outcome, error) {
 // sample runs the measured work a few times, and appends each time.
 type sample func(ctx context.Context, times []time.Duration) ([]time.Duration, error)
 
-// alternate lets samples take turns for the time of the window, and returns the median of each in µs. The
-// n-th round begins with the n-th sample.
+// alternate lets samples take turns for the time of the window, and returns the median of each in
+// µs. The n-th round begins with the n-th sample.
 func alternate(ctx context.Context, n int, window time.Duration, samples ...sample) (medians []float64, err error) {
 	runtime.GC() // no sample pays for earlier garbage
 	taken := make([][]time.Duration, len(samples))

@@ -10,15 +10,9 @@ import (
 // DialFunc opens a connection, as the DialContext of net.Dialer and the Dialer of redis.Options do.
 type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Dialer returns a dial function whose connections call hook before each Read and Write, with the
-// number of that operation: 0, 1, 2 and so on, over all connections of this dialer. The operation
-// waits for hook. If hook returns an error, it is the operation's error, and nothing is read or
-// written.
-//
-// A test that cancels a context or fails an operation at number n, for each n until n is never
-// reached, has tried every place at which an exchange can be broken off.
-//
-// A nil dial means a net.Dialer's.
+// Dialer returns a dial function whose connections call hook before each Read and Write, with its
+// number from 0, over all connections of this dialer. If hook returns an error, it is the
+// operation's, and nothing is read or written. A nil dial means a net.Dialer's.
 func Dialer(dial DialFunc, hook func(n int) error) DialFunc {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext

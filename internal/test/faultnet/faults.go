@@ -117,10 +117,9 @@ func newHeld(tb testing.TB, match Match) *Held {
 	}
 }
 
-// Release ends the fault and forwards what is held, also for clients that have closed their
-// connection. It returns when the server has answered each of the requests, or closed the
-// connection; by then, they are executed. If that takes 10 seconds, because the proxy is cut for
-// instance, it fails the test.
+// Release ends the fault and forwards the held requests, also of clients that have gone. It returns
+// when the server has answered each of them, or closed the connection. After 10 seconds it fails
+// the test.
 func (h *Held) Release() {
 	h.tb.Helper()
 	h.end() // first, so that Count is final

@@ -9,9 +9,8 @@ import (
 )
 
 // Net is a network of proxies, one for each address that is dialled through it. Its faults apply to
-// all of them, those to come included; the later of two calls counts, whether it is to Net or to
-// one proxy. Its methods are safe for concurrent use; they report failures to the test that made
-// it.
+// all of them, those to come included; the later of two calls counts. Its methods are safe for
+// concurrent use.
 type Net struct {
 	tb testing.TB
 
@@ -28,9 +27,8 @@ func NewNet(tb testing.TB) *Net {
 	return n
 }
 
-// Dial opens a connection to the server at addr through its proxy. It fits the Dialer of all
-// options of go-redis. It fails as a connection to the server itself would: with connection
-// refused, for instance, if the server is down.
+// Dial opens a connection to the server at addr through its proxy, as the Dialer of all options of
+// go-redis. It fails as a connection to the server itself would.
 func (n *Net) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	p, err := n.proxy(addr)
 	if err != nil {

@@ -70,13 +70,10 @@ func newProxy(tb testing.TB, target string) (*Proxy, error) {
 // Addr returns the proxy's host and port. They stay the same.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Cut makes the network a black hole, in both directions, until Heal: connections stay open and new
-// ones are accepted, but nothing passes, not even that a connection was closed. It returns when
-// nothing passes any more.
-//
-// What was sent meanwhile on a connection from before Cut arrives after Heal, as TCP would repeat
-// it, even if the client has closed the connection. Connections that were opened and closed while
-// cut leave no trace.
+// Cut makes the network a black hole, in both directions, until Heal. Connections stay open, and new
+// ones are accepted, but nothing passes, not even an end. Bytes that a client sends on an older
+// connection arrive after Heal, also if the client has gone. Connections that were opened and closed
+// while cut leave no trace.
 func (p *Proxy) Cut() {
 	p.tb.Helper()
 	p.set(cut)

@@ -52,8 +52,8 @@ type step struct {
 	again   int // bit of the turn ID; -1 if only one Save has it
 }
 
-// part is the part of a Load that a step is. The first Load under a lease shows its token, then reads. Other
-// operations may come between the two.
+// part is the part of a Load that a step is. The first Load under a lease shows its token, then
+// reads. Other operations may come between the two.
 type part int
 
 const (
@@ -173,11 +173,9 @@ func (s *session) entry(name string) *saved {
 	return e
 }
 
-// until returns the latest time of an operation's effect. It is false for an operation without a visible
-// effect.
-//
-// An unknown operation may take effect at any later time, and "never" is the end of the history. Each such
-// operation is one more candidate at every step. So its time ends as soon as it cannot matter any more.
+// until returns the latest time of an operation's effect. It is false for an operation without a
+// visible effect. An unknown operation may take effect at any later time. It is a candidate at
+// every step, so its time ends as soon as it cannot matter any more.
 func (s *session) until(o Op) (int64, bool) {
 	switch o.Outcome {
 	case Nothing:

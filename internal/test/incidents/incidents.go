@@ -1,13 +1,7 @@
-// Package incidents plays a scene on a real Redis. It makes each span, metric and log line happen that
-// the library reports: a turn that waits for seconds, a queue, handoffs, a lost lease, a stale write,
-// failed renewals, a stuck holder. The Report of the scene has the facts, so that a test can compare the
-// received telemetry with them.
-//
-//	scene, err := incidents.Play(t, server.Addr(), 2*time.Second, telemetryOf)
-//	// ... compare scene.Report with the received telemetry ...
-//	err = scene.Close(ctx)
-//
-// The scene waits for states, not for times: on a slow machine it lasts longer.
+// Package incidents plays a scene on a real Redis. It makes each span, metric and log line happen
+// that the library reports: a turn that waits for seconds, a queue, handoffs, a lost lease, a stale
+// write, failed renewals, a stuck holder. The Report has the facts, with which a test compares the
+// received telemetry. The scene waits for states, not for times.
 package incidents
 
 import (
@@ -33,8 +27,8 @@ type Telemetry struct {
 	Tracer   trace.Tracer // makes a span "message" around each message that waits or is waited for
 }
 
-// Instances are the names of the instances. Each has a Locker, a client and a store of its own. The name
-// is the Holder of its locks.
+// Instances are the names of the instances. Each has a Locker, a client and a store of its own. The
+// name is the Holder of its locks.
 var Instances = []string{Steady, Waiting, Unlucky, Paused}
 
 const (
@@ -119,10 +113,9 @@ type stage struct {
 	last    sync.WaitGroup     // the stuck holder and the calls that wait for it
 }
 
-// Play plays the scene on the Redis at addr, where no other scene may play at that time: all have one
-// namespace, because metrics have it as an attribute. The slow turn holds its session for the time hold once its
-// waiters queue. Play asks once for the telemetry of each of [Instances]. It returns an error if an incident
-// did not happen; then nothing is left to close.
+// Play plays the scene on the Redis at addr, one at a time: all scenes have one namespace. The slow
+// turn holds its session for the time hold once its waiters queue. Play fails if an incident did
+// not happen; then nothing is left to close.
 func Play(tb testing.TB, addr string, hold time.Duration, telemetry func(instance string) Telemetry) (*Scene, error) {
 	ctx := tb.Context()
 	s := &stage{

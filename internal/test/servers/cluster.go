@@ -24,18 +24,14 @@ type Cluster struct {
 	ids   map[string]*Redis // by node ID
 }
 
-// StartCluster starts the six servers on free ports of 127.0.0.1 and returns once all of them find
-// the cluster well and the replicas have their masters' data. The args are added to the command
-// line of each node; they must leave alone what StartRedis names, and demand no password.
+// StartCluster starts six servers. It returns once all of them find the cluster well, and the
+// replicas have their masters' data. The args go to each node: neither those of StartRedis, nor a
+// password.
 //
-// A node is taken for dead that has not answered for a second, and a dead master is replaced a
-// second or two later; until then, the whole cluster refuses its keys. A replica may take over
-// however old its data is. A node that is restarted has its nodes.conf, and so its place in the
-// cluster, but no data: a master that is back before it was missed is empty, and empties its
-// replica. It refuses its keys for its first two seconds, and AwaitMaster waits for that.
-//
-// It fails the test if redis-server is not installed, does not answer within 10 seconds, or if the
-// nodes do not agree within 30.
+// A master that has not answered for a second is replaced a second or two later. Until then, the
+// whole cluster refuses its keys. A restarted node has its place, and no data: a master that is
+// back before it was missed is empty, and empties its replica. It refuses its keys for 2 seconds,
+// for which AwaitMaster waits.
 func StartCluster(tb testing.TB, args ...string) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb, ids: make(map[string]*Redis)}
@@ -146,9 +142,8 @@ func (c *Cluster) ReplicaOf(master *Redis) *Redis {
 	})
 }
 
-// AwaitMaster waits for another master of key than old, which the test has killed or paused, and
-// returns it. By then all running nodes name it and find the cluster well, and it takes writes to
-// key. If old is nil, any master will do.
+// AwaitMaster waits for another master of key than old, which the test has killed or paused; nil:
+// for any. By then all running nodes name it and find the cluster well, and it takes writes to key.
 func (c *Cluster) AwaitMaster(key string, old *Redis) *Redis {
 	c.tb.Helper()
 	slot := c.slotOf(key)

@@ -7,11 +7,8 @@ import (
 	"strconv"
 )
 
-// Listen listens on a free TCP port of 127.0.0.1.
-//
-// The port is below 32768, where Linux begins to number outgoing connections. One from that range
-// can be taken by such a connection while nobody listens, during a restart for instance; a client
-// that keeps dialling it can even connect to itself.
+// Listen listens on a free TCP port of 127.0.0.1, below 32768: from there on, Linux numbers
+// outgoing connections, which could take the port during a restart, or connect a client to itself.
 func Listen() (net.Listener, error) {
 	const low, high = 20000, 32768
 	var err error

@@ -8,16 +8,10 @@ import (
 	"time"
 )
 
-// BeginMove begins to move key's slot to another master, and moves those of the keys in it that are
-// named. Until finish has moved the rest and ended it,
-//
-//   - a key that was not moved is served as before;
-//   - a key that was moved, or that does not exist, is redirected by ASK;
-//   - a command on several keys, of which only some are here, is refused with
-//     TRYAGAIN.
-//
-// It fails the test if a key named is not there, or not in the slot. Calls of finish after the
-// first do nothing.
+// BeginMove begins to move key's slot to another master, and moves the named keys. Until finish has
+// moved the rest, a key that was not moved is served as before, and one that was moved, or does not
+// exist, is redirected by ASK. A command on keys of which only some are here is refused with
+// TRYAGAIN. Calls of finish after the first do nothing.
 func (c *Cluster) BeginMove(key string, moved ...string) (finish func()) {
 	c.tb.Helper()
 	m, err := c.beginMove(key, moved)

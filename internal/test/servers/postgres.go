@@ -38,14 +38,10 @@ func SharedPostgres(tb testing.TB) *Postgres {
 	return sharedPostgres()
 }
 
-// StartPostgres starts a PostgreSQL on a free port of 127.0.0.1 and returns once it accepts
-// connections. The settings are added to its command line, as in
-//
-//	servers.StartPostgres(t, "max_connections=20", "fsync=on")
-//
-// The server does not wait for its disk. Commits therefore survive Kill, which is no power failure,
-// but a test that measures commits needs fsync=on. If the test process is root, the server runs as
-// the user postgres. The test fails if PostgreSQL is not installed.
+// StartPostgres starts a PostgreSQL with settings such as "max_connections=20", and returns once it
+// accepts connections. The server does not wait for its disk: commits survive Kill, and a test that
+// measures commits needs "fsync=on". If the test process is root, the server runs as the user
+// postgres.
 func StartPostgres(tb testing.TB, settings ...string) *Postgres {
 	tb.Helper()
 	p := newPostgres(tb, settings)

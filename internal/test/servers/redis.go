@@ -31,13 +31,8 @@ type Redis struct {
 	cluster bool
 }
 
-// StartRedis starts a redis-server on a free port of 127.0.0.1 and returns once it answers. The
-// args are added to its command line, as in
-//
-//	servers.StartRedis(t, "--maxmemory", "8mb")
-//
-// They must leave the port, bind address and log alone. It fails the test if redis-server is not
-// installed or does not answer within 10 seconds.
+// StartRedis starts a redis-server with args such as "--maxmemory", "8mb", and returns once it
+// answers. The args leave port, bind address and log alone.
 func StartRedis(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
 	r := newServer(tb, "redis-server", args)
@@ -113,10 +108,9 @@ func (r *Redis) Nodes() []*Redis { return []*Redis{r} }
 // URL returns the server's address as a redis:// URL of database 0.
 func (r *Redis) URL() string { return "redis://" + r.Addr() + "/0" }
 
-// Do sends one command over a connection of its own and returns the reply: the text of a simple or
-// bulk string, the digits of an integer, the elements of an array joined by newlines. A nil reply
-// is the empty string. An error reply is returned as the error, with the server's text. Do gives up
-// after 5 seconds.
+// Do sends one command over a connection of its own. It returns a text, the digits of an integer,
+// or the elements of an array joined by newlines; a nil is the empty string. Do gives up after 5
+// seconds.
 func (r *Redis) Do(args ...string) (string, error) { return do(r.Addr(), doTimeout, args) }
 
 // probe is Do while other servers are waited for.

@@ -7,14 +7,11 @@ import (
 	"strings"
 )
 
-// Detach closes a master's links to its replicas and refuses new ones. From its return on, nothing
-// that the master acknowledges reaches a replica, and all of it is lost when the master dies and a
-// replica takes over. The replicas keep running with the data they have, and can be promoted.
+// Detach closes a master's links to its replicas until its restart. Nothing that the master
+// acknowledges from then on reaches a replica, and all of it is lost if a replica takes over.
 //
-// It lasts until a restart. Sentinel and Cluster leave it as it is, while they would undo a
-// REPLICAOF; pausing the replicas would not do, because they still read what is in their sockets
-// when they are resumed. But Sentinel promotes no replica that had lost its master for 10 seconds
-// when that died.
+// Sentinel and Cluster would undo a REPLICAOF, and paused replicas would still read their sockets
+// when they are resumed. Sentinel promotes no replica that had lost its master for 10 seconds.
 func (r *Redis) Detach() {
 	r.tb.Helper()
 	for _, command := range []string{

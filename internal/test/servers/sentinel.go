@@ -30,18 +30,12 @@ type Sentinel struct {
 	sentinels []*Redis
 }
 
-// StartSentinel starts the six servers on free ports of 127.0.0.1 and returns once the replicas
-// have their master's data and the sentinels know each other and them. The args are added to the
-// command line of the three nodes; they must leave alone what StartRedis names, and demand no
-// password.
+// StartSentinel starts a master, two replicas and three Sentinels, and returns once they know each
+// other and have their data. The args go to the nodes: neither those of StartRedis, nor a password.
 //
-// The sentinels take a node for dead that has not answered for a second, and replace a dead master
-// a second or two later; failovers that fail are repeated after six seconds. A node that is
-// restarted has its last role, but no data: a master that is back before it was missed is empty,
-// and empties its replicas.
-//
-// It fails the test if a program is not installed, does not answer within 10 seconds, or if they do
-// not agree within 30.
+// A master that has not answered for a second is replaced a second or two later. A restarted node
+// has its last role, and no data: a master that is back before it was missed is empty, and empties
+// its replicas.
 func StartSentinel(tb testing.TB, args ...string) *Sentinel {
 	tb.Helper()
 	s := &Sentinel{tb: tb}

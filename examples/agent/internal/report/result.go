@@ -32,10 +32,9 @@ type Result struct {
 	Reports   []conversation.Report // the findings about each conversation
 }
 
-// Judge counts the damage of the next conversation, which has the user's messages 0 to turns-1. It
-// compares the stored messages with the turns of the instances. It is for a run that has ended well:
-// every message was delivered until an instance reported that it had dealt with it. So each message
-// must be stored, even if earlier tries failed.
+// Judge counts the damage of the next conversation, which has the user's messages 0 to turns-1,
+// after a run that has ended well: each message must be stored, because an instance has dealt with
+// it.
 func (r *Result) Judge(messages []history.Message, turns int) {
 	session := len(r.Histories)
 	var attempts []conversation.Attempt
