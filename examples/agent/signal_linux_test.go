@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,14 +14,8 @@ import (
 	"github.com/belugalock/belugalock/internal/test/servers"
 )
 
-// process is what /proc tells of one.
-type process struct {
-	pid, state    string
-	parent, group int
-}
-
-// processes returns all that have not ended; one that only waits to be reaped has.
-func processes(t *testing.T) (all []process) {
+// living returns how many processes of a process group have not ended; one that only waits to be reaped has.
+func living(t *testing.T, group int) (n int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -33,63 +26,14 @@ func processes(t *testing.T) (all []process) {
 		if err != nil {
 			continue // it has ended meanwhile
 		}
-		p := process{pid: filepath.Base(filepath.Dir(file))}
+		var state string
+		var parent, g int
 		fields := string(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if _, err := fmt.Sscan(fields, &p.state, &p.parent, &p.group); err == nil && p.state != "Z" && p.state != "X" {
-			all = append(all, p)
+		if _, err := fmt.Sscan(fields, &state, &parent, &g); err == nil && g == group && state != "Z" && state != "X" {
+			n++
 		}
 	}
-	return all
-}
-
-// paused reports whether every thread of a process is stopped. While one still runs, Linux does not
-// count the process as stopped, and does not resume it when its process group is orphaned.
-func paused(t *testing.T, p process) bool {
-	t.Helper()
-	threads, err := filepath.Glob("/proc/" + p.pid + "/task/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range threads {
-		stat, err := os.ReadFile(file)
-		if err != nil || !bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" T")) {
-			return false
-		}
-	}
-	return len(threads) > 0
-}
-
-// living returns the processes of a process group.
-func living(t *testing.T, group int) []process {
-	t.Helper()
-	return slices.DeleteFunc(processes(t), func(p process) bool { return p.group != group })
-}
-
-func TestAgent_leavesNoPausedInstanceBehind(t *testing.T) {
-	t.Parallel()
-	cmd := program(t, "-chaos", "-turns", "10")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that who inherits the instances does not look after their process groups
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var instances []process
-	servers.Await(t, 40*time.Second, "an instance is paused", func() bool {
-		instances = slices.DeleteFunc(processes(t), func(p process) bool { return p.parent != cmd.Process.Pid })
-		return slices.ContainsFunc(instances, func(p process) bool { return paused(t, p) })
-	})
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-	stop, start := leakcheck.Stalls(), time.Now()
-	servers.Await(t, 20*time.Second, "every instance has ended", func() bool {
-		return !slices.ContainsFunc(processes(t), func(p process) bool {
-			return slices.ContainsFunc(instances, func(i process) bool { return i.pid == p.pid && i.group == p.group })
-		})
-	})
-	if took := time.Since(start) - stop(); took > 3*time.Second {
-		t.Errorf("the end took %s", took)
-	}
+	return n
 }
 
 func TestAgent_signalEndsTheProgramAndItsInstances(t *testing.T) {
@@ -100,9 +44,7 @@ func TestAgent_signalEndsTheProgramAndItsInstances(t *testing.T) {
 		clean  bool
 	}{
 		"Ctrl-C":                      {syscall.SIGINT, true, true},
-		"SIGINT to the program":       {syscall.SIGINT, false, true},
 		"SIGTERM to the program":      {syscall.SIGTERM, false, true},
-		"SIGTERM to all processes":    {syscall.SIGTERM, true, true},
 		"the program is killed alone": {syscall.SIGKILL, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +60,7 @@ func TestAgent_signalEndsTheProgramAndItsInstances(t *testing.T) {
 			group := cmd.Process.Pid
 			t.Cleanup(func() { _ = syscall.Kill(-group, syscall.SIGKILL) })
 			servers.Await(t, 20*time.Second, "four instances work", func() bool {
-				return len(living(t, group)) == 5 && works(server)
+				return living(t, group) == 5 && works(server)
 			})
 
 			target := group
@@ -130,7 +72,7 @@ func TestAgent_signalEndsTheProgramAndItsInstances(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = cmd.Wait()
-			servers.Await(t, 20*time.Second, "every process has ended", func() bool { return len(living(t, group)) == 0 })
+			servers.Await(t, 20*time.Second, "every process has ended", func() bool { return living(t, group) == 0 })
 			if took := time.Since(start) - stop(); took > 3*time.Second {
 				t.Errorf("the end took %s", took)
 			}

@@ -1,15 +1,11 @@
 package chart
 
 import (
-	"bytes"
-	"encoding/xml"
 	"errors"
 	"flag"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 const panels = `[
@@ -38,38 +34,5 @@ func TestPanels_ofAFileBecomeAFile(t *testing.T) {
 	svg, err := Panels(data)
 	if err := errors.Join(err, os.WriteFile(*to, svg, 0o644)); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestCharts_sayWhatTheyShow(t *testing.T) {
-	waits := func([]byte) ([]byte, error) {
-		return Waits(map[string][]time.Duration{"fair": {0, time.Millisecond, 40 * time.Millisecond}, "unfair": {1, 5 * time.Second}, "none": nil})
-	}
-	for _, c := range []struct {
-		draw  func([]byte) ([]byte, error)
-		data  string
-		texts []string
-	}{
-		{Panels, panels, []string{"wait for a lock, s", "p50", "p99", "lost leases", "conflicts", "seconds"}},
-		{waits, "", []string{"Share of acquisitions that waited at most so long, %", "fair", "unfair", "ms"}},
-	} {
-		svg, err := c.draw([]byte(c.data))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, text := range c.texts {
-			if !bytes.Contains(svg, []byte(">"+text+"<")) {
-				t.Errorf("a chart does not say %q", text)
-			}
-		}
-		if !bytes.Contains(svg, []byte("Liberation Sans,Arial,")) {
-			t.Error("a chart names no other fonts")
-		}
-		for d := xml.NewDecoder(bytes.NewReader(svg)); err == nil; {
-			_, err = d.Token()
-		}
-		if !errors.Is(err, io.EOF) {
-			t.Error(err)
-		}
 	}
 }

@@ -2,11 +2,9 @@ package scenario
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -111,34 +109,4 @@ func TestQuantile_isNearestRank(t *testing.T) {
 			t.Errorf("quantile %v is %d, want %d", q, got, want)
 		}
 	}
-}
-
-func TestLoads_noticeWhatWasNotSaved(t *testing.T) {
-	var messages []subject.Message
-	s := &session{questionSize: 200, answerSize: 300, Session: subject.Session{
-		Save: func(_ context.Context, question, answer subject.Message) error {
-			messages = append(messages, question, answer)
-			return nil
-		},
-		Load: func(context.Context, string) ([]subject.Message, error) { return messages, nil },
-	}}
-	if _, err := s.saves(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	for size, m := range map[int]subject.Message{200: messages[98], 300: messages[99]} {
-		if text, err := json.Marshal(m); err != nil || len(text) != size {
-			t.Errorf("%s has %d bytes, want %d", text, len(text), size)
-		}
-	}
-	check := func(want string) {
-		t.Helper()
-		if _, err := s.loads(t.Context(), nil); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
-	}
-	check("")
-	messages[99].Text += "!"
-	check("other messages")
-	messages = messages[:98]
-	check("98 messages are there")
 }
