@@ -26,6 +26,10 @@ var (
 	ErrTooLarge = errors.New("adksession: the event or state is larger than Options.MaxEvent; nothing was written")
 )
 
+// errInside is the error of a Run or Stop that would wait for the run around it.
+var errInside error = &failure{"adksession: this call is inside a run of its own session; nothing was written: " +
+	"return from the run, call Append, or run another session", &distlock.BusyError{Self: true}}
+
 // failure is an error with a fixed text.
 type failure struct {
 	text  string
@@ -40,13 +44,13 @@ var kinds = []failure{
 	{"adksession: outcome unknown: read the session to see whether the call took effect", distlock.ErrOutcomeUnknown},
 	{"adksession: interrupted: the run was told to end", distlock.ErrInterrupted},
 	{"adksession: the lease of the session was lost: read the session again under a new one", distlock.ErrLost},
+	{"adksession: the Locker is closed: run again on another instance", distlock.ErrClosed},
 	{"adksession: the lease of this context has ended: use the context of a present run", distlock.ErrNotHeld},
 	{"adksession: session busy: another run or append has its lock; nothing was written: retry later", distlock.ErrNotAcquired},
 	{"adksession: invalid key: app, user and session ID have 1 to 128 bytes of UTF-8 without U+0000", distlock.ErrInvalidKey},
 	{"adksession: invalid option: the event is nil, or this Service has not made the session or the options", distlock.ErrInvalidOption},
 	{"adksession: refused by the service: an operator must act", distlock.ErrRefused},
 	{"adksession: the lock service asks no holder to end: use locks other than a Redlock", errors.ErrUnsupported},
-	{"adksession: the Locker is closed", distlock.ErrClosed},
 	{"adksession: service unavailable; nothing was written: retry later", distlock.ErrUnavailable},
 	{"adksession: the context was canceled", context.Canceled},
 	{"adksession: the deadline of the context has passed", context.DeadlineExceeded},

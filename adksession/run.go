@@ -61,8 +61,8 @@ func (s *Service) NewRunner(cfg runner.Config) (*Runner, error) {
 // iteration releases the lock, also a break or a panic. ⚑ An iter.Pull that is never stopped keeps it:
 // set distlock.Options.MaxHold.
 //
-// Further errors: a *distlock.BusyError, whose Self is true in a run of the same session; distlock.ErrLost or
-// distlock.ErrInterrupted if the lease ended during the run. The stored events stay.
+// Further errors: a *distlock.BusyError, whose Self is true in a run of the same session; distlock.ErrLost,
+// distlock.ErrInterrupted or distlock.ErrClosed if the lease ended during the run. The stored events stay.
 func (r *Runner) Run(ctx context.Context, userID, sessionID string, msg *genai.Content, cfg agent.RunConfig,
 	opts ...runner.RunOption) iter.Seq2[*session.Event, error] {
 	return func(yield func(*session.Event, error) bool) {
@@ -73,15 +73,17 @@ func (r *Runner) Run(ctx context.Context, userID, sessionID string, msg *genai.C
 		}
 		if lease, in := r.service.locker.FromContext(ctx, of.key()); in {
 			// ⚑ The lease says why if ctx is that of a run that has ended.
-			yield(nil, public(cmp.Or(lease.Err(), error(&distlock.BusyError{Self: true}))))
+			yield(nil, public(cmp.Or(lease.Err(), errInside)))
 			return
 		}
 		turns, _ := r.service.turns(of.key())
 		over := false // the caller has left, or has an error, or the whole answer
 		err := turns.Turn(ctx, func(ctx context.Context) error {
+			lease, _ := r.service.locker.FromContext(ctx, of.key())
 			for e, err := range r.Runner.Run(ctx, userID, sessionID, msg, cfg, opts...) {
 				if over = over || err != nil; err != nil && ctx.Err() != nil {
-					err = public(fmt.Errorf("%w: %w", context.Cause(ctx), err))
+					// ⚑ The cause of the context does not say that the Locker was closed.
+					err = public(fmt.Errorf("%w: %w", cmp.Or(lease.Err(), context.Cause(ctx)), err))
 				}
 				if !yield(e, err) {
 					over = true // ⚑ no yield follows a break
@@ -165,7 +167,7 @@ func (s *Service) Stop(ctx context.Context, app, user, sessionID string) (err er
 		return err
 	}
 	if lease, in := s.locker.FromContext(ctx, of.key()); in && lease.Err() == nil {
-		return public(&distlock.BusyError{Self: true})
+		return errInside
 	}
 	observer := fencing.Options(s.locker).Observer
 	op := &distlock.Operation{Name: lockedmemory.OpStop, Backend: fencing.Backend(s.locker), Key: of.key()}

@@ -178,7 +178,7 @@ func TestRun_nested(t *testing.T) {
 		ended = context.WithoutCancel(ctx)
 		_, errs := r.run(ctx, plain, asks("nested"))
 		var busy *distlock.BusyError
-		if !errors.As(errors.Join(errs...), &busy) || !busy.Self {
+		if err := errors.Join(errs...); !errors.As(err, &busy) || !busy.Self || !errors.Is(err, errInside) {
 			t.Errorf("the run inside: %v", errs)
 		}
 		_, errs = other.run(ctx, plain, asks("nested"))
@@ -195,16 +195,20 @@ func TestRun_nested(t *testing.T) {
 
 // An agent that ends silently when its context does, or with an error of its own, shows no whole answer.
 func TestRun_cut(t *testing.T) {
-	for name, end := range map[string]error{"silent": nil, "error": errors.New("cut off")} {
+	for name, c := range map[string]struct{ end, want error }{
+		"silent": {nil, distlock.ErrInterrupted}, "error": {errors.New("cut off"), distlock.ErrInterrupted},
+		"closed": {errors.New("cut off"), distlock.ErrClosed},
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 2*time.Second)
 			r.create(t)
+			cut := map[error]func(context.Context) error{distlock.ErrClosed: r.locker.Close,
+				distlock.ErrInterrupted: func(ctx context.Context) error { _, err := r.locker.Interrupt(ctx, r.id.key()); return err }}
 			deaf, err := agent.New(agent.Config{Name: "deaf", Run: func(ctx agent.InvocationContext) iter.Seq2[*session.Event, error] {
 				return func(yield func(*session.Event, error) bool) {
-					_, err := r.locker.Interrupt(context.WithoutCancel(ctx), r.id.key())
-					must(t, err)
-					if <-ctx.Done(); end != nil {
-						yield(nil, end)
+					must(t, cut[c.want](context.WithoutCancel(ctx)))
+					if <-ctx.Done(); c.end != nil {
+						yield(nil, c.end)
 					}
 				}
 			}})
@@ -212,8 +216,8 @@ func TestRun_cut(t *testing.T) {
 			by, err := r.NewRunner(runner.Config{AppName: r.id.app, Agent: deaf})
 			must(t, err)
 			_, errs := r.run(t.Context(), by, asks("q"))
-			if len(errs) != 1 || !errors.Is(errs[0], distlock.ErrInterrupted) || end != nil && !errors.Is(errs[0], end) ||
-				!strings.HasPrefix(errs[0].Error(), "adksession: interrupted") {
+			if len(errs) != 1 || !errors.Is(errs[0], c.want) || c.end != nil && !errors.Is(errs[0], c.end) ||
+				errs[0].Error() != public(c.want).Error() {
 				t.Errorf("%v", errs)
 			}
 		})

@@ -67,7 +67,7 @@ func TestStop_noRun(t *testing.T) {
 	var ended context.Context
 	r.under(t, func(ctx context.Context) {
 		var busy *distlock.BusyError
-		if err := r.stop(ctx); !errors.As(err, &busy) || !busy.Self {
+		if err := r.stop(ctx); !errors.As(err, &busy) || !busy.Self || err != errInside {
 			t.Errorf("inside the run: %v", err)
 		}
 		must(t, r.AppendEvent(ctx, h, event("2")))
