@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -18,9 +19,11 @@ import (
 	"google.golang.org/genai"
 )
 
-// leased is what a lease knows of its session: the last op at each of its steps. Steps of the lease alone
-// use it.
-type leased struct{ ops []string }
+// leased is what a lease knows of its session.
+type leased struct {
+	asks atomic.Bool // it has sent a request
+	ops  []string    // the last op at each of its steps, which alone use it
+}
 
 func (l *leased) last() string { return l.ops[len(l.ops)-1] }
 

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"net/http"
 	"strings"
+	"sync"
 
 	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/runner"
@@ -101,8 +102,10 @@ func (r *Runner) Run(ctx context.Context, userID, sessionID string, msg *genai.C
 
 // LockREST runs the requests POST …/run and …/run_sse of adkrest under the lock of their session. A busy
 // session is answered with status 503 and Retry-After. The wait is that of the Options, and at most two
-// thirds of the WriteTimeout of the http.Server.
+// thirds of the WriteTimeout of the http.Server. The Locker logs a warning if the first of these requests
+// asks this Service for nothing: adkrest may have another SessionService.
 func (s *Service) LockREST(next http.Handler) http.Handler {
+	var first sync.Once
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		of := runOf(r)
 		if of.check() != nil { // adkrest refuses it, or it creates a session
@@ -120,6 +123,12 @@ func (s *Service) LockREST(next http.Handler) http.Handler {
 		_ = turns.Turn(r.Context(), func(ctx context.Context) error {
 			began = true
 			next.ServeHTTP(w, r.WithContext(ctx))
+			first.Do(func() {
+				if lease, _ := s.locker.FromContext(ctx, of.key()); !s.leased(lease).asks.Load() {
+					fencing.Options(s.locker).Logger.WarnContext(ctx, "adksession: a request under LockREST has asked this Service for "+
+						"nothing: unless the request was refused, make this Service the SessionService of adkrest")
+				}
+			})
 			return nil
 		}, distlock.WithWait(wait))
 		if !began {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -420,7 +421,32 @@ func TestLockREST_sameSession(t *testing.T) {
 	}
 }
 
-// A busy session is a 503, sooner than the server ends the request.
+// A handler with another SessionService would store nothing here. Its first request shows that.
+func TestLockREST_otherService(t *testing.T) {
+	for name, c := range map[string]struct {
+		service func(*rig) session.Service
+		want    int
+	}{
+		"ours":    {func(r *rig) session.Service { return r.Service }, 0},
+		"another": {func(*rig) session.Service { return session.InMemoryService() }, 1},
+	} {
+		var log strings.Builder
+		r := newRig(t, distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		server, err := adkrest.NewServer(adkrest.ServerConfig{SessionService: c.service(r), AgentLoader: agent.NewSingleLoader(agentOf(t, nil))})
+		must(t, err)
+		h := r.LockREST(server)
+		for range 2 {
+			if code, text := r.post(t, h, "/run", r.body("q")); code != http.StatusNotFound { // there is no session
+				t.Errorf("%s: %d %s", name, code, text)
+			}
+		}
+		must(t, r.locker.Close(t.Context())) // writes the log
+		if n := strings.Count(log.String(), "make this Service the SessionService"); n != c.want {
+			t.Errorf("%s: %d warnings, want %d: %s", name, n, c.want, &log)
+		}
+	}
+}
+
 // The handler decides how much of a body it reads.
 func TestLockREST_openBody(t *testing.T) {
 	r := newRig(t)
@@ -439,6 +465,7 @@ func TestLockREST_openBody(t *testing.T) {
 	}
 }
 
+// A busy session is a 503, sooner than the server ends the request.
 func TestLockREST_busy(t *testing.T) {
 	for _, wait := range []time.Duration{0, -1} {
 		r := newRig(t, Options{Wait: wait})
