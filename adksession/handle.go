@@ -17,6 +17,8 @@ import (
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/adk/v2/tool/toolconfirmation"
 	"google.golang.org/genai"
+
+	"github.com/belugalock/belugalock/distlock"
 )
 
 // leased is what a lease knows of its session.
@@ -95,43 +97,29 @@ func (h *handle) moved(ctx context.Context, op string, e *session.Event, updated
 
 func codecError(err error) error { return fmt.Errorf("%w: %w", ErrCodec, err) }
 
-// encode returns the JSON of an event without keys of temp:, and its state. The event stays as it is.
-func (s *Service) encode(e *session.Event) (text []byte, values state, err error) {
-	kept := *e
-	kept.Actions.StateDelta = lasting(e.Actions.StateDelta)
-	if text, err = json.Marshal(&kept); err != nil {
-		return nil, nil, codecError(err)
-	}
-	if len(text) > s.opts.MaxEvent {
-		return nil, nil, ErrTooLarge
-	}
-	values, err = s.encodeState(kept.Actions.StateDelta)
-	return text, values, err
-}
-
-// lasting returns a state without keys of temp:.
-func lasting(state map[string]any) map[string]any {
-	kept := maps.Clone(state)
-	maps.DeleteFunc(kept, func(key string, _ any) bool { return strings.HasPrefix(key, session.KeyPrefixTemp) })
-	return kept
-}
-
 // maxStateKey is the longest key of a state. ⚑ An index of PostgreSQL takes 2,704 bytes.
 const maxStateKey = 1024
 
-func (s *Service) encodeState(of map[string]any) (state, error) {
-	values, size := make(state), 0
-	for key, value := range of {
-		text, err := json.Marshal(value)
+// encode returns the JSON of an event without keys of temp:, and its state. The event stays as it is.
+func (s *Service) encode(e *session.Event) (text []byte, values state, err error) {
+	kept := *e
+	kept.Actions.StateDelta = maps.Clone(e.Actions.StateDelta)
+	maps.DeleteFunc(kept.Actions.StateDelta, func(key string, _ any) bool { return strings.HasPrefix(key, session.KeyPrefixTemp) })
+	values = make(state)
+	for key, value := range kept.Actions.StateDelta {
+		one, err := json.Marshal(value)
 		if err != nil || !storable(key) || len(key) > maxStateKey {
-			return nil, codecError(cmp.Or(err, errors.New("the key of a state is not UTF-8, has U+0000, or is longer than 1,024 bytes")))
+			return nil, nil, codecError(cmp.Or(err, errors.New("the key of a state is not UTF-8, has U+0000, or is longer than 1,024 bytes")))
 		}
-		if size += len(key) + len(text); size > s.opts.MaxEvent {
-			return nil, ErrTooLarge
-		}
-		values[key] = string(text)
+		values[key] = string(one)
 	}
-	return values, nil
+	switch text, err = json.Marshal(&kept); {
+	case err != nil:
+		return nil, nil, codecError(err)
+	case len(text) > s.opts.MaxEvent:
+		return nil, nil, ErrTooLarge
+	}
+	return text, values, nil
 }
 
 func storable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
@@ -139,8 +127,11 @@ func storable(text string) bool { return utf8.ValidString(text) && !strings.Cont
 // record is what the store keeps of an append, in JSON. The token shows which run has made the event.
 func (q request) record() string { return fmt.Sprintf(`{"v":1,"t":%d,"e":%s}`, q.token, q.event) }
 
-// decode reads the records and the state of a reply.
-func (r *reply) decode() error {
+// decode reads the records and the state of a reply. recent is how many records were asked for.
+func (r *reply) decode(recent int64) error {
+	if int64(len(r.records)) < min(recent, r.n) { // ⚑ an eviction must not shorten the history
+		return fmt.Errorf("%w: events of the session are missing", distlock.ErrRefused)
+	}
 	for _, text := range r.records {
 		var record struct {
 			V int

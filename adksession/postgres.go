@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/belugalock/belugalock/distlock"
@@ -58,14 +57,13 @@ type postgresStore struct {
 }
 
 func (p *postgresStore) do(ctx context.Context, q request) (reply, error) {
-	idle := pgtype.Interval{Microseconds: p.keep.IdleTTL.Microseconds(), Valid: p.keep.IdleTTL > 0}
 	// ⚑ Two calls write the rows that they share in one order. Otherwise they wait for each other.
 	keys, contents := slices.Sorted(maps.Keys(q.state)), []string{}
 	for _, key := range keys {
 		contents = append(contents, q.state[key])
 	}
 	found, err := postgres.Call(ctx, p.pool, scanReply, "adk_do_v1", string(q.operation), p.keep.Namespace,
-		q.app, q.user, q.name, q.token, q.since, idle, q.op, q.last, q.record(), q.recent, keys, contents)
+		q.app, q.user, q.name, q.token, q.since, p.keep.IdleTTL, q.op, q.last, q.record(), q.recent, keys, contents)
 	switch {
 	case err != nil:
 		return reply{}, err

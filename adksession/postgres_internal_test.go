@@ -270,7 +270,7 @@ func TestPostgres_sharedKeys_noDeadlock(t *testing.T) {
 		if at.outcome == missing {
 			at = do(request{operation: opCreate, id: of, op: crand.Text()})
 		}
-		state, err := service.encodeState(values) // anew, from the map
+		_, state, err := service.encode(&session.Event{Actions: session.EventActions{StateDelta: values}}) // anew
 		if a := do(request{operation: opAppend, id: of, last: at.op, op: crand.Text(), event: []byte("{}"), state: state}); err != nil || a.outcome != done {
 			t.Errorf("outcome %d, %v", a.outcome, err)
 		}

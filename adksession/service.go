@@ -34,7 +34,8 @@ type Options struct {
 	// Busy is what a run does if its session is busy: lockedmemory.Queue, the default, or
 	// lockedmemory.Refuse.
 	Busy lockedmemory.BusyPolicy
-	// MaxEvent is the size of an event in bytes of JSON, and of the first state of a session. Default: 8 MiB.
+	// MaxEvent is the size of an event in bytes of JSON, and of an event with the first state of a session.
+	// Default: 8 MiB.
 	MaxEvent int
 }
 
@@ -101,7 +102,7 @@ func (i id) key() string {
 // ⚑ After a lost answer, Create is not repeated: a late copy would revive a session that was deleted since.
 func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
 	of := id{req.AppName, req.UserID, cmp.Or(req.SessionID, platform.NewUUID(ctx))}
-	values, err := s.encodeState(lasting(req.State))
+	_, values, err := s.encode(&session.Event{Actions: session.EventActions{StateDelta: req.State}})
 	if err != nil {
 		return nil, public(err)
 	}
@@ -119,14 +120,10 @@ func (s *Service) open(ctx context.Context, q request) (r reply, err error) {
 			// ⚑ ADK creates a session after any error of a Get, also after that of an ended lease.
 			return context.Cause(lease.Context())
 		}
-		r, err = s.ask(ctx, lease, q)
-		switch {
-		case err != nil:
+		if r, err = s.ask(ctx, lease, q); err != nil {
 			return err
-		case int64(len(r.records)) < min(q.recent, r.n): // ⚑ an eviction must not shorten the history
-			return fmt.Errorf("%w: events of the session are missing", distlock.ErrRefused)
 		}
-		return r.decode()
+		return r.decode(q.recent)
 	})
 	return r, err
 }
@@ -166,7 +163,7 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 	}
 	list := &session.ListResponse{Sessions: make([]session.Session, len(r.found))}
 	for i, one := range r.found {
-		if err := one.decode(); err != nil {
+		if err := one.decode(0); err != nil {
 			return nil, public(err)
 		}
 		list.Sessions[i] = s.newHandle(one.id, one)

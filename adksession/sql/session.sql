@@ -5,7 +5,7 @@ CREATE FUNCTION {schema}.adk_remove_v1(s {schema}.adk_session) RETURNS void LANG
   DELETE FROM {schema}.adk_session WHERE (namespace, app, usr, name) = (s.namespace, s.app, s.usr, s.name);
 $$;
 
--- Serves a request, see store.go. p_token and p_since are 0 without a lease, and p_idle is null without IdleTTL. Without a
+-- Serves a request, see store.go. p_token and p_since are 0 without a lease, and p_idle is 0 without IdleTTL. Without a
 -- p_name, a get returns the sessions of a user, and without a p_usr, those of the app. A create removes up to 4 expired
 -- sessions.
 --
@@ -41,7 +41,7 @@ BEGIN
     IF p_operation IN ('create', 'delete') THEN PERFORM {schema}.adk_remove_v1(s); END IF;
     IF p_operation = 'create' THEN
       INSERT INTO {schema}.adk_session (namespace, app, usr, name, op, mark, expires)
-        VALUES (p_namespace, p_app, p_usr, p_name, p_op, p_token, coalesce(clock_timestamp() + p_idle, 'infinity'))
+        VALUES (p_namespace, p_app, p_usr, p_name, p_op, p_token, coalesce(clock_timestamp() + nullif(p_idle, '0'), 'infinity'))
         ON CONFLICT DO NOTHING RETURNING * INTO s;
       IF NOT FOUND THEN r.outcome := present; RETURN NEXT r; RETURN; END IF;
       -- ⚑ In this order: a sweep that came first could have the name that another create waits for, which has the name
@@ -55,7 +55,7 @@ BEGIN
       END IF;
       UPDATE {schema}.adk_session SET op = s.op, n = s.n, mark = greatest(mark, p_token), updated = s.updated,
           stopped = CASE p_operation WHEN 'stop' THEN p_token ELSE stopped END,
-          expires = coalesce(clock_timestamp() + p_idle, 'infinity')
+          expires = coalesce(clock_timestamp() + nullif(p_idle, '0'), 'infinity')
         WHERE (namespace, app, usr, name) = (p_namespace, p_app, p_usr, p_name);
     END IF;
     -- ⚑ In the order of the call, which all calls share: otherwise two calls may wait for each other.
