@@ -73,7 +73,6 @@ func (s *Service) ask(ctx context.Context, lease *distlock.Lease, q request) (r 
 	for {
 		if lease != nil {
 			l, q.token, q.since = s.leased(lease), lease.Fence(), fencing.Since(lease)
-			l.asks.Store(true)
 		}
 		sent, err := retry.Do(ctx, repeatFor, again, func() (err error) {
 			r, err = s.store.do(ctx, q)

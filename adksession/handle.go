@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -21,11 +20,9 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 )
 
-// leased is what a lease knows of its session.
-type leased struct {
-	asks atomic.Bool // it has sent a request
-	ops  []string    // the last op at each of its steps, which alone use it
-}
+// leased is what a lease knows of its session: the last op at each of its steps. Steps of the lease alone
+// use it.
+type leased struct{ ops []string }
 
 func (l *leased) last() string { return l.ops[len(l.ops)-1] }
 

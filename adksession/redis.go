@@ -3,7 +3,6 @@ package adksession
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -33,12 +32,11 @@ var script = redisconn.NewScript("local DONE = 0\n" + redisconn.CallsLua + redis
 // the process. In a Cluster, all sessions of an app are in one slot.
 func NewRedis(client redis.UniversalClient, locker *distlock.Locker, opts *Options) (*Service, error) {
 	locks, err := redislock.NewDriver(client) // its connections need no Close
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case redisconn.ReadsReplicas(client):
-		return nil, fmt.Errorf("%w: an option of the client sends reads to replicas, which lag behind their master: "+
-			"leave out ReadOnly, ReplicaOnly, RouteByLatency and RouteRandomly", distlock.ErrInvalidOption)
+	}
+	if err := redisconn.RefuseReplicas(client); err != nil {
+		return nil, fmt.Errorf("%w: %w", distlock.ErrInvalidOption, err)
 	}
 	return newService(locker, opts, func(keep storedriver.Retention) store {
 		return &redisStore{locks.(redisconn.Locks).Transport(), keep}
@@ -76,13 +74,12 @@ func (r *redisStore) explain(err error) error {
 	return rediskinds.Explain(r.redis.Client(), "adksession", err)
 }
 
-var errReply = errors.New("adksession: Redis returned a reply in an unknown format: " +
-	"use one version of this library in all processes, and no proxy that changes replies")
+var errReply = redisconn.UnknownReply("adksession")
 
 func (r *redisStore) parse(cmd *redis.Cmd) (a reply, err error) {
 	words, err := cmd.Slice()
-	if err != nil { // a script that has failed after its first write says so
-		return a, r.explain(redisconn.WithEarlierCopy(redis.HasErrorPrefix(err, "WRITTEN"), err))
+	if err != nil {
+		return a, r.explain(err)
 	}
 	rest := &redisconn.Reply{Parts: words, Unknown: errReply}
 	a.outcome, a.mark = outcome(rest.Number()), rest.Number()

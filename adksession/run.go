@@ -124,7 +124,9 @@ func (s *Service) LockREST(next http.Handler) http.Handler {
 			began = true
 			next.ServeHTTP(w, r.WithContext(ctx))
 			first.Do(func() {
-				if lease, _ := s.locker.FromContext(ctx, of.key()); !s.leased(lease).asks.Load() {
+				lease, _ := s.locker.FromContext(ctx, of.key())
+				unused := new(leased) // the lease takes it unless a call has left one
+				if fencing.Attach(lease, s, func() any { return unused }) == any(unused) {
 					fencing.Options(s.locker).Logger.WarnContext(ctx, "adksession: a request under LockREST has asked this Service for "+
 						"nothing: unless the request was refused, make this Service the SessionService of adkrest")
 				}

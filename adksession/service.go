@@ -57,19 +57,18 @@ func newService(locker *distlock.Locker, opts *Options, over func(storedriver.Re
 	s.opts.Wait = cmp.Or(s.opts.Wait, lockedmemory.DefaultWait) // ⚑ WithWait ignores 0
 	s.opts.MaxEvent = cmp.Or(s.opts.MaxEvent, 8<<20)
 	keep, err := (&storedriver.Retention{Namespace: cmp.Or(s.opts.Namespace, "adk"), IdleTTL: s.opts.IdleTTL}).WithDefaults()
-	switch {
-	case locker == nil || !fencing.Driver(locker).Capabilities().AcrossProcesses:
-		err = fmt.Errorf("%w: the Locker is nil, or of one process, but the sessions are not: "+
+	if locker == nil || !fencing.Driver(locker).Capabilities().AcrossProcesses {
+		return nil, fmt.Errorf("%w: the Locker is nil, or of one process, but the sessions are not: "+
 			"make it with redislock.New or pglock.New", distlock.ErrInvalidOption)
-	case s.opts.MaxEvent < 0:
-		err = fmt.Errorf("%w: MaxEvent is negative", distlock.ErrInvalidOption)
-	case err == nil:
-		s.store = over(keep)
-		_, err = s.turns("check")
 	}
-	if err != nil {
+	_, err2 := s.turns("check")
+	switch err = cmp.Or(err, err2); {
+	case err != nil:
 		return nil, err
+	case s.opts.MaxEvent < 0:
+		return nil, fmt.Errorf("%w: MaxEvent is negative", distlock.ErrInvalidOption)
 	}
+	s.store = over(keep)
 	return s, nil
 }
 

@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -24,9 +23,7 @@ func encodePayload(holder string, metadata map[string]string) string {
 	return string(text)
 }
 
-// errReply has no kind: the script has run, but the reply does not show its result.
-var errReply = errors.New("redislock: Redis returned a reply in an unknown format: " +
-	"use one version of this library in all processes, and no proxy that changes replies")
+var errReply = redisconn.UnknownReply("redislock")
 
 func replyOf(parts []any) *redisconn.Reply { return &redisconn.Reply{Parts: parts, Unknown: errReply} }
 

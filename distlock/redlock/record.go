@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -22,9 +21,7 @@ func encodePayload(holder string, metadata map[string]string) string {
 	return string(text)
 }
 
-// errReply has no kind: the script has run, but the reply does not show its result.
-var errReply = errors.New("redlock: Redis returned a reply in an unknown format: " +
-	"use one version of this library in all processes, and no proxy that changes replies")
+var errReply = redisconn.UnknownReply("redlock")
 
 var outcomes = map[quorum.Outcome]bool{
 	quorum.Granted: true, quorum.Busy: true, quorum.TooLow: true, quorum.Cancelled: true,

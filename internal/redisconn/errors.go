@@ -45,11 +45,14 @@ func FollowsSentinels(client redis.UniversalClient) bool {
 	return ok && c.Options().Addr == sentinelAddr
 }
 
-// ReadsReplicas reports whether an option of a client sends reads to replicas, which lag behind their
-// master. go-redis sets ReadOnly for all four options.
-func ReadsReplicas(client redis.UniversalClient) bool {
-	c, ok := client.(*redis.ClusterClient)
-	return ok && c.Options().ReadOnly
+// RefuseReplicas returns an error if an option of a client sends reads to replicas. go-redis sets ReadOnly
+// for all four options.
+func RefuseReplicas(client redis.UniversalClient) error {
+	if c, ok := client.(*redis.ClusterClient); !ok || !c.Options().ReadOnly {
+		return nil
+	}
+	return errors.New("an option of the client sends reads to replicas, which lag behind their master, so a read may miss " +
+		"acknowledged writes: leave out ReadOnly, ReplicaOnly, RouteByLatency and RouteRandomly")
 }
 
 // IsReply reports whether err is a reply of the server.

@@ -1,5 +1,14 @@
 package redisconn
 
+import "errors"
+
+// UnknownReply is the error of a reply in an unknown format to the package caller. It has no kind: Redis has
+// executed the command, but the reply does not show its result.
+func UnknownReply(caller string) error {
+	return errors.New(caller + ": Redis returned a reply in an unknown format: " +
+		"use one version of this library in all processes, and no proxy that changes replies")
+}
+
 // Reply reads the parts of a script's reply in order. It keeps its error.
 type Reply struct {
 	Parts   []any // that are left

@@ -29,7 +29,7 @@ func Explain(client redis.UniversalClient, name string, err error) error {
 	if errors.Is(err, redisconn.ErrNotDone) {
 		e.causes = append(e.causes, driver.ErrNotDone)
 	}
-	if errors.Is(err, redisconn.ErrReplayed) {
+	if errors.Is(err, redisconn.ErrReplayed) || redis.HasErrorPrefix(err, "WRITTEN") { // see redisconn.CallsLua
 		e.causes = append(e.causes, driver.ErrReplayed)
 	}
 	return e

@@ -62,10 +62,8 @@ func NewColocatedDriver(locks driver.Driver, keep *storedriver.Retention) (store
 			distlock.ErrInvalidOption)
 	}
 	transport := beside.Transport()
-	if redisconn.ReadsReplicas(transport.Client()) {
-		return nil, fmt.Errorf("%w: an option of the client sends reads to replicas, which lag behind their master, "+
-			"so a Load may miss acknowledged Saves: leave out ReadOnly, ReplicaOnly, RouteByLatency and RouteRandomly",
-			distlock.ErrInvalidOption)
+	if err := redisconn.RefuseReplicas(transport.Client()); err != nil {
+		return nil, fmt.Errorf("%w: %w", distlock.ErrInvalidOption, err)
 	}
 	kept, err := keep.WithDefaults()
 	if err != nil {
@@ -239,16 +237,12 @@ func parsePlace(id string) (p lockedmemory.Place, ok bool) {
 	return lockedmemory.Place{Fence: int64(fence), N: int64(n) / one, Sub: int64(n) % one}, err == nil && err2 == nil
 }
 
-// errReply has no kind: Redis has executed the command, but the reply does not show its result.
-var errReply = errors.New("redisstore: Redis returned a reply in an unknown format: " +
-	"use one version of this library in all processes, and no proxy that changes replies")
+var errReply = redisconn.UnknownReply("redisstore")
 
 // explain adds advice to an error of Redis. No text names a key.
 func (s *sessions) explain(err error) error {
 	if err == nil || errors.Is(err, errReply) {
 		return err
 	}
-	// A script that has failed after its write says so.
-	err = redisconn.WithEarlierCopy(redis.HasErrorPrefix(err, "WRITTEN"), err)
 	return rediskinds.Explain(s.redis.Client(), "redisstore", err)
 }
