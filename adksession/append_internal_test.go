@@ -178,21 +178,6 @@ func TestAppend_leaseLostMeanwhile(t *testing.T) {
 	r.wantHistory(t, "1", "2", "3")
 }
 
-// In a run, a handle may miss what the run has appended. After the run, it has missed that.
-func TestPlace_afterLease(t *testing.T) {
-	r := newRig(t)
-	r.create(t)
-	var h1, h2 session.Session
-	r.under(t, func(ctx context.Context) {
-		h1, h2 = r.must(t, ctx), r.must(t, ctx)
-		must(t, r.AppendEvent(ctx, h1, event("1")))
-		must(t, r.AppendEvent(ctx, h2, event("2")))
-	})
-	wantError(t, "the handle that missed 2", r.AppendEvent(t.Context(), h1, event("3")), ErrStale)
-	must(t, r.AppendEvent(t.Context(), h2, event("3")))
-	r.wantHistory(t, "1", "2", "3")
-}
-
 // A handle from before the lease joins it if it has missed nothing.
 func TestPlace_beforeLease(t *testing.T) {
 	r := newRig(t)
