@@ -80,7 +80,13 @@ func (m *LockedMemory[M, D]) stop(ctx context.Context, op *distlock.Operation, i
 		closes, mark, stop, block := req.Work, reply.Fence, int64(0), int64(0)
 		switch other := reply.State.Held && !reply.Asked; {
 		case other && id == "":
-			req.Fence = reply.Fence
+			req.Fence, closes = reply.Fence, reply.State.Metadata[driver.WorkKey]
+			if grace == 0 && closes != "" && m.store != nil { // ⚑ or the work finds its message open
+				isStored, _, _, err := m.store.CloseMessage(ctx, closes, "", 0, 0, 0)
+				if stored = stored || isStored; err != nil {
+					return stored, err
+				}
+			}
 			continue
 		case other: // ⚑ an Interrupt may have left it a grace
 			if mark = reply.Own; req.Floor > 0 { // ⚑ a mark in its block is of its local handoff

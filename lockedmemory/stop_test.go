@@ -429,6 +429,22 @@ func TestStop_O_session(t *testing.T) {
 	})
 }
 
+// Without a grace, a Stop of the session closes the message before it asks. So the work finds it closed.
+func TestStop_O_session_closesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoppable(t)
+		r := runs(t, s.other, "id")
+		s.locks.before = func(req driver.AskRequest) error {
+			if _, _, err := s.memory.Answered(t.Context(), "id"); req.Fence > 0 && !errors.Is(err, lockedmemory.ErrStopped) {
+				t.Errorf("the turn is asked, and its message: %v", err)
+			}
+			return nil
+		}
+		s.stops(t, "", 0, false)
+		s.isOver(t, r)
+	})
+}
+
 // A Stop of the session ends the waiters from before it. A caller that comes in its grace is answered.
 func TestStop_O_session_inTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
