@@ -73,11 +73,15 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 	}
 	ctx, leave := afterAsk(ctx)
 	defer leave()
-	if ctx.Err() != nil { // select would leave it to chance
+	if ctx.Err() != nil && context.Cause(ctx) != ErrInterrupted { // select would leave it to chance
 		return fmt.Errorf("distlock: the step under the lease was not begun: %w", ctxError(ctx))
 	}
 	select {
 	case le.guard <- struct{}{}:
+		if of, _ := le.grant.locker.FromContext(ctx, le.Key()); of == le && context.Cause(le.work) == ErrInterrupted {
+			ctx, leave = untilDeadline(ctx) // ⚑ ctx may end a moment after the work
+			defer leave()
+		}
 	case <-ctx.Done():
 		if context.Cause(ctx) == ErrInterrupted { // asked in this moment
 			return le.Guard(ctx, fn)
@@ -106,6 +110,10 @@ func afterAsk(of context.Context) (context.Context, context.CancelFunc) {
 	if context.Cause(of) != ErrInterrupted {
 		return of, func() {}
 	}
+	return untilDeadline(of)
+}
+
+func untilDeadline(of context.Context) (context.Context, context.CancelFunc) {
 	if deadline, ok := of.Deadline(); ok {
 		return context.WithDeadline(context.WithoutCancel(of), deadline)
 	}

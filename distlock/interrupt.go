@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
@@ -37,7 +35,9 @@ func (l *Locker) hearAsks() {
 		if err == nil {
 			defer stop()
 			retry = nil
-			l.asked(func(driver.Name) bool { return true })
+			for _, g := range l.held() {
+				g.renewNow(false)
+			}
 		} else if errors.Is(err, errors.ErrUnsupported) {
 			return
 		} else if !warned && l.closing.Err() == nil {
@@ -51,19 +51,26 @@ func (l *Locker) hearAsks() {
 	}
 }
 
-// asked has the leases that may be asked renewed at once: the answers tell.
-func (l *Locker) asked(is func(driver.Name) bool) {
+// asked ends the work under the grant of an owner, by a notice. ⚑ An owner has one grant, so a late notice
+// ends no later work.
+func (l *Locker) asked(owner string) {
 	l.mu.Lock()
-	grants := slices.Collect(maps.Values(l.grants))
+	g := l.grants[owner]
 	l.mu.Unlock()
-	for _, g := range grants {
-		if is(g.name) {
-			g.mu.Lock()
-			if !g.holder.isOver() { // ⚑ no renewal follows a release
-				g.renewAtLocked(trust.Now())
-			}
-			g.mu.Unlock()
-		}
+	if g != nil {
+		g.renewNow(true)
+	}
+}
+
+// renewNow has the grant renewed: the answer tells of an ask. A notice ends the work before, and the
+// renewal leaves the last step a TTL. ⚑ A doubled notice must leave this renewal alone.
+func (g *grant) renewNow(asked bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if le := g.holder; !le.isOver() && !le.asked { // ⚑ no renewal follows a release
+		g.renewAtLocked(trust.Now())
+		le.asked = asked
+		le.endAskedLocked()
 	}
 }
 

@@ -34,7 +34,7 @@ func (s *service) asked(t *testing.T) *distlock.Lease {
 	return lease
 }
 
-// The work ends at once, or at the next renewal. The lease lasts on, for a TTL at most.
+// The work ends at once, or at the next renewal. The lease lasts on for a TTL, whatever comes.
 func TestInterrupt_L_endsTheWorkAndThenTheLease(t *testing.T) {
 	each(t, map[string]struct {
 		set  option
@@ -49,7 +49,7 @@ func TestInterrupt_L_endsTheWorkAndThenTheLease(t *testing.T) {
 		l := s.locker(t, c.set)
 		err := l.Do(t.Context(), key, func(ctx context.Context) error {
 			lease, _ := l.FromContext(ctx, key)
-			time.Sleep(ttl*2 + 10*time.Millisecond) // no renewal is due
+			time.Sleep(ttl*2 + ttl/4) // no renewal is due
 			start := time.Now()
 			interrupted(t, s.twin().locker(t))
 			<-ctx.Done()
@@ -64,8 +64,12 @@ func TestInterrupt_L_endsTheWorkAndThenTheLease(t *testing.T) {
 				return nil
 			})
 			wantErr(t, lease.Extend(t.Context(), time.Hour), distlock.ErrInterrupted)
+			time.Sleep(time.Millisecond)
 			renewals := s.Calls(drivertest.Extend)
-			time.Sleep(ttl)
+			time.Sleep(ttl * 9 / 10)
+			wantErr(t, lease.Err(), nil)
+			interrupted(t, s.twin().locker(t))
+			time.Sleep(ttl / 10)
 			s.wantCalls(t, drivertest.Extend, renewals)
 			return errWork
 		})
@@ -75,6 +79,23 @@ func TestInterrupt_L_endsTheWorkAndThenTheLease(t *testing.T) {
 }
 
 func unchanged(*distlock.Options) {}
+
+// A notice ends the work by itself, also under a raised token. No renewal has to be answered.
+func TestInterrupt_L_noticeAlone(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		l := s.locker(t, interruptible)
+		lease := mustAcquire(t, l)
+		synctest.Wait()
+		mustRaise(t, lease)
+		s.Inject(on(drivertest.Extend, drivertest.Fault{HoldBefore: in(time.Minute)}))
+		start := time.Now()
+		interrupted(t, s.twin().locker(t))
+		<-lease.Context().Done()
+		wantTook(t, start, 0)
+		wantCause(t, lease.Context(), distlock.ErrInterrupted)
+		mustRelease(t, lease)
+	})
+}
 
 // Work that says that it is done is done.
 func TestDo_interrupted_itsErrorSaysSo(t *testing.T) {

@@ -114,12 +114,16 @@ func (a *alarm) fire() {
 // watchEvery is how often a Locker that has leases looks for a suspend.
 const watchEvery = time.Second / 2
 
+func (l *Locker) held() []*grant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Values(l.grants))
+}
+
 // look sends the renewals that are due, in batches. After a suspend it looks at all deadlines,
 // because timers stood still. It goes on while there are grants.
 func (l *Locker) look() {
-	l.mu.Lock()
-	grants := slices.Collect(maps.Values(l.grants))
-	l.mu.Unlock()
+	grants := l.held()
 	if len(grants) == 0 {
 		return
 	}

@@ -113,10 +113,59 @@ func TestAsked_S1_releasedMeanwhile_noRenewal(t *testing.T) {
 		}}
 		l := open(t, d, Options{})
 		lease := take(t, l)
-		l.asked(func(driver.Name) bool { go give(t, lease); synctest.Wait(); return true })
+		go give(t, lease)
+		synctest.Wait()
+		lease.grant.renewNow(true)
 		if lease.grant.renewalDue() {
 			t.Error("a renewal is due after the release was sent")
 		}
 		time.Sleep(time.Second)
+	})
+}
+
+// A failover may lose an ask that was notified, perhaps twice. The work has ended, and the lease is renewed
+// once.
+func TestAsked_L_lostAsk_renewedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(Script)
+		l := open(t, s, Options{})
+		first := take(t, l)
+		give(t, first)
+		lease := take(t, l)
+		l.asked(first.grant.owner) // late
+		synctest.Wait()
+		if lease.Context().Err() != nil || s.Extended() > 0 {
+			t.Error("a late notice has ended the work of another grant")
+		}
+		l.asked(lease.grant.owner)
+		l.asked(lease.grant.owner) // doubled
+		if context.Cause(lease.Context()) != ErrInterrupted {
+			t.Error("a notice ended no work")
+		}
+		time.Sleep(2 * l.opts.TTL)
+		if lease.Err() == nil {
+			t.Error("the lease lasts for more than a TTL")
+		}
+		if n := s.Extended(); n != 1 {
+			t.Errorf("%d renewals of an asked lease", n)
+		}
+	})
+}
+
+// The context of the work ends a moment after the ask. A step that begins in this moment goes on. Another
+// context counts.
+func TestGuard_O_askedInThisMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, new(Script), Options{})
+		for range 100 {
+			_ = l.Do(t.Context(), "k", func(ctx context.Context) error {
+				lease, _ := l.FromContext(ctx, "k")
+				l.asked(lease.grant.owner)
+				wantErr(t, lease.Guard(ctx, func(ctx context.Context) error { synctest.Wait(); return ctx.Err() }), nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				wantErr(t, lease.Guard(ctx, func(ctx context.Context) error { cancel(); return ctx.Err() }), context.Canceled)
+				return nil
+			})
+		}
 	})
 }

@@ -46,7 +46,7 @@ func (a *asked) Ask(ctx context.Context, req driver.AskRequest) (driver.AskReply
 	return a.Driver.(driver.Asker).Ask(ctx, req)
 }
 
-func (a *asked) NotifyAsks(ctx context.Context, namespace string, asked func(func(driver.Name) bool)) (func(), error) {
+func (a *asked) NotifyAsks(ctx context.Context, namespace string, asked func(owner string)) (func(), error) {
 	return a.Driver.(driver.Asker).NotifyAsks(ctx, namespace, asked)
 }
 
@@ -654,6 +654,9 @@ func raceStop(t *testing.T) {
 		case isStored != (failure == nil && slices.Equal(answer, []string{id})), stop != "" && isStored != stored:
 			t.Fatalf("round %d: stored %t; Stop(%q): %t; Answer: %q, %v", n, isStored, stop, stored, answer, failure)
 		case isClosed:
+			if grace > 0 && errors.Is(failure, distlock.ErrInterrupted) { // before its function
+				_, failure = again.Answer(t.Context(), id, "q", reply("late"))
+			}
 			isStoppedError(t, failure)
 		}
 		outcomes[isStored]++

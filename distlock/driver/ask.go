@@ -13,10 +13,11 @@ type Asker interface {
 	// looks. A repetition asks again.
 	Ask(ctx context.Context, req AskRequest) (AskReply, error)
 
-	// NotifyAsks calls asked for each Ask of the namespace, until stop is called. is reports whether the Ask
-	// may be of a name. No caller relies on a call: the reply to the next Extend shows the Ask, too. asked
-	// returns at once, and calls no driver. ctx bounds NotifyAsks alone. What it starts ends with Close.
-	NotifyAsks(ctx context.Context, namespace string, asked func(is func(Name) bool)) (stop func(), err error)
+	// NotifyAsks calls asked with the owner of each grant of the namespace that is asked, until stop is called,
+	// and may call it with other owners that are asked. No caller relies on a call: the reply to the next Extend
+	// shows the Ask, too. asked returns at once, and calls no driver. ctx bounds NotifyAsks alone. What it
+	// starts ends with Close.
+	NotifyAsks(ctx context.Context, namespace string, asked func(owner string)) (stop func(), err error)
 }
 
 // AskRequest asks a holder to end its work.

@@ -307,13 +307,12 @@ func testAskFloor(t *testing.T, newDriver New) {
 	s.isAsked(req, false)
 }
 
-// notices counts the notices of an ask of the name that are of no other name. It is nil if none can come.
-func (s *subject) notices() (notices chan bool, stop func()) {
+// notices counts the notices of the owner of a request. It is nil if none can come.
+func (s *subject) notices(req driver.AcquireRequest) (notices chan bool, stop func()) {
 	s.tb.Helper()
-	notices, name, other := make(chan bool, 1000), s.name, freshName()
-	other.Namespace = name.Namespace
-	stop, err := asker(s.Driver).NotifyAsks(context.Background(), name.Namespace, func(is func(driver.Name) bool) {
-		if is(name) && !is(other) {
+	notices = make(chan bool, 1000)
+	stop, err := asker(s.Driver).NotifyAsks(context.Background(), req.Name.Namespace, func(owner string) {
+		if owner == req.Owner {
 			select {
 			case notices <- true:
 			default:
@@ -329,22 +328,23 @@ func (s *subject) notices() (notices chan bool, stop func()) {
 	return notices, stop
 }
 
+// An ask is notified with the owner of the grant alone.
 func testNotifyAsks(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	listener := s
 	if s.Capabilities().AcrossProcesses {
 		listener = newSubject(t, newDriver(t))
-		listener.name = s.name
 	}
-	elsewhere := newSubject(t, listener.Driver)
-	elsewhere.name = driver.Name{Namespace: s.name.Namespace + "x", Key: s.name.Key}
-	silent, _ := elsewhere.notices()
+	before, req := s.request(), s.request()
+	silent, _ := listener.notices(before)
 	if silent == nil {
 		return
 	}
-	stopped, stop := listener.notices()
-	notices, _ := listener.notices()
-	asked := s.asked(s.granted(s.request()).Fence)
+	s.granted(before)
+	s.release(before, true)
+	stopped, stop := listener.notices(req)
+	notices, _ := listener.notices(req)
+	asked := s.asked(s.raised(req, s.granted(req).Fence+1).Fence)
 	for n, each := range []chan bool{stopped, notices, notices} {
 		if n == 2 {
 			stop()
@@ -357,7 +357,7 @@ func testNotifyAsks(t *testing.T, newDriver New) {
 		}
 	}
 	if len(stopped) != 0 || len(silent) != 0 {
-		t.Errorf("%d notices after stop, and %d of another namespace", len(stopped), len(silent))
+		t.Errorf("%d notices after stop, and %d of an owner before", len(stopped), len(silent))
 	}
 }
 
@@ -368,8 +368,9 @@ func testCutAsks(t *testing.T, service Service) {
 		return
 	}
 	s := newSubject(t, d)
-	s.granted(s.request())
-	notices, _ := s.notices()
+	req := s.request()
+	s.granted(req)
+	notices, _ := s.notices(req)
 	service.CutConnections()
 	s.soon(func() error {
 		look, err := asker(d).Ask(context.Background(), driver.AskRequest{Name: s.name})

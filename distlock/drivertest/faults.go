@@ -182,7 +182,7 @@ func (f *Faults) Ask(ctx context.Context, req driver.AskRequest) (driver.AskRepl
 }
 
 // NotifyAsks implements driver.Asker, if the wrapped driver does.
-func (f *Faults) NotifyAsks(ctx context.Context, namespace string, asked func(func(driver.Name) bool)) (func(), error) {
+func (f *Faults) NotifyAsks(ctx context.Context, namespace string, asked func(owner string)) (func(), error) {
 	asker := asker(f.Driver)
 	if asker == nil {
 		return nil, errors.ErrUnsupported

@@ -8,12 +8,6 @@ import (
 	"github.com/belugalock/belugalock/distlock/driver"
 )
 
-// asks is a listener for the asks of a namespace.
-type asks struct {
-	namespace string
-	asked     func(is func(driver.Name) bool)
-}
-
 // Ask implements driver.Asker.
 func (t *table) Ask(ctx context.Context, req driver.AskRequest) (driver.AskReply, error) {
 	return call(ctx, t, func(now time.Duration) (reply driver.AskReply, err error) {
@@ -30,10 +24,8 @@ func (t *table) Ask(ctx context.Context, req driver.AskRequest) (driver.AskReply
 		reply.Fence = r.last
 		if reply.Asked {
 			r.asked = r.last
-			for listener := range t.asks {
-				if listener.namespace == req.Name.Namespace {
-					listener.asked(func(name driver.Name) bool { return name == req.Name })
-				}
+			for asked := range t.asks {
+				(*asked)(r.req.Owner)
 			}
 		}
 		return reply, nil
@@ -41,8 +33,7 @@ func (t *table) Ask(ctx context.Context, req driver.AskRequest) (driver.AskReply
 }
 
 // NotifyAsks implements driver.Asker.
-func (t *table) NotifyAsks(_ context.Context, namespace string, asked func(is func(driver.Name) bool)) (func(), error) {
-	listener := &asks{namespace, asked}
-	t.withLock(func() { t.asks[listener] = true })
-	return func() { t.withLock(func() { delete(t.asks, listener) }) }, nil
+func (t *table) NotifyAsks(_ context.Context, _ string, asked func(owner string)) (func(), error) {
+	t.withLock(func() { t.asks[&asked] = true })
+	return func() { t.withLock(func() { delete(t.asks, &asked) }) }, nil
 }

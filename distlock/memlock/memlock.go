@@ -32,7 +32,7 @@ func NewDriver() driver.Driver {
 		began:   time.Now(),
 		records: make(map[driver.Name]*record),
 		wakes:   make(map[string]chan driver.Wake),
-		asks:    make(map[*asks]bool),
+		asks:    make(map[*func(owner string)]bool),
 	}
 }
 
@@ -44,7 +44,7 @@ type table struct {
 	records map[driver.Name]*record
 	sweepAt int                         // the number of records at which the next sweep is due
 	wakes   map[string]chan driver.Wake // by owner
-	asks    map[*asks]bool
+	asks    map[*func(owner string)]bool
 }
 
 // withLock runs f under the mutex.

@@ -2,8 +2,6 @@ package pglock
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 
 	"github.com/jackc/pgx/v5"
@@ -15,31 +13,26 @@ import (
 // asksChannel is the channel of the asks of all names. ⚑ Any role can listen, so its messages hide the names.
 const asksChannel = "belugalock_asks"
 
-// askMessage is the message of an ask.
-func askMessage(name driver.Name) string {
-	sum := sha256.Sum256([]byte(name.Namespace + "\x00" + name.Key))
-	return hex.EncodeToString(sum[:16])
-}
-
 // Ask implements driver.Asker.
 func (s *service) Ask(ctx context.Context, req driver.AskRequest) (driver.AskReply, error) {
+	var owner zeronull.Text // of a grant that was asked
 	reply, err := callOnRow(ctx, s, req.Name, func(row pgx.CollectableRow) (reply driver.AskReply, err error) {
 		var held bool
 		var g shown
-		err = row.Scan(&reply.Asked, &reply.Fence, &reply.Own, &held, &g.fence, &g.waiters, &g.age, &g.remaining, &g.payload)
+		err = row.Scan(&reply.Asked, &reply.Fence, &reply.Own, &owner, &held, &g.fence, &g.waiters, &g.age, &g.remaining, &g.payload)
 		if err == nil && held {
 			reply.State, err = g.state()
 		}
 		return reply, err
 	}, "ask_v1", req.Fence, req.Work, req.Floor)
 	if reply.Asked {
-		s.wakes.handoff(handoff{asksChannel, zeronull.Text(askMessage(req.Name))})
+		s.wakes.handoff(handoff{asksChannel, owner})
 	}
 	return reply, err
 }
 
 // NotifyAsks implements driver.Asker.
-func (s *service) NotifyAsks(ctx context.Context, _ string, asked func(is func(driver.Name) bool)) (func(), error) {
+func (s *service) NotifyAsks(ctx context.Context, _ string, asked func(owner string)) (func(), error) {
 	w := s.wakes
 	stop, err := w.connected(ctx, func() { w.asks[&asked] = true }, func() { delete(w.asks, &asked) })
 	if err == nil && s.held.Pooled() {
@@ -49,11 +42,10 @@ func (s *service) NotifyAsks(ctx context.Context, _ string, asked func(is func(d
 	return stop, err
 }
 
-// asked passes on the message of an ask.
-func (w *wakes) asked(message string) {
+func (w *wakes) asked(owner string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for asked := range w.asks {
-		(*asked)(func(name driver.Name) bool { return askMessage(name) == message })
+		(*asked)(owner)
 	}
 }

@@ -69,7 +69,7 @@ type wakes struct {
 
 	mu         sync.Mutex
 	waiting    map[string]*waiter // by owner
-	asks       map[*func(is func(driver.Name) bool)]bool
+	asks       map[*func(owner string)]bool
 	connection *connection // the present connection, or the one being made; nil before the first waiter
 	polls      bool
 	toSend     []handoff
@@ -91,7 +91,7 @@ type connection struct {
 
 func newWakes(s *service) *wakes {
 	w := &wakes{s: s, channel: "belugalock_" + rand.Text(), waiting: make(map[string]*waiter),
-		asks: make(map[*func(is func(driver.Name) bool)]bool), entered: make(chan struct{}, 1), pollFor: pollFor}
+		asks: make(map[*func(owner string)]bool), entered: make(chan struct{}, 1), pollFor: pollFor}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w
 }

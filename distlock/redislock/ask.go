@@ -25,26 +25,21 @@ func (d *lockDriver) Ask(ctx context.Context, req driver.AskRequest) (driver.Ask
 }
 
 // NotifyAsks implements driver.Asker. Without the right to subscribe it fails.
-func (d *lockDriver) NotifyAsks(ctx context.Context, namespace string, asked func(is func(driver.Name) bool)) (func(), error) {
+func (d *lockDriver) NotifyAsks(ctx context.Context, namespace string, asked func(owner string)) (func(), error) {
 	_, leave, err := d.wakes.Listen(ctx, namespace+":asks", namespace)
 	if err != nil {
 		return nil, err
 	}
-	d.asks.Store(&asked, namespace)
+	d.asks.Store(&asked, asked)
 	return func() { d.asks.Delete(&asked); leave() }, nil
 }
 
 // parseMessage reads a message for the wakes. It notifies the listeners of an ask itself: a wake that is not
-// read yet would be replaced. The last word of a handoff is a number, and an ask is the key of a lock.
+// read yet would be replaced. An ask is the owner alone.
 func (d *lockDriver) parseMessage(message string) (owner string, wake driver.Wake, err error) {
-	if !strings.HasSuffix(message, ":lock") {
+	if strings.Contains(message, " ") {
 		return parseWake(message)
 	}
-	d.asks.Range(func(asked, namespace any) bool {
-		if strings.HasPrefix(message, namespace.(string)+":{") {
-			(*asked.(*func(func(driver.Name) bool)))(func(name driver.Name) bool { return keysOf(name).lock() == message })
-		}
-		return true
-	})
+	d.asks.Range(func(_, asked any) bool { asked.(func(string))(message); return true })
 	return "", wake, errReply // no wake
 }

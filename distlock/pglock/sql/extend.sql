@@ -97,11 +97,12 @@ END $$;
 --
 -- fence    the token of the ask, the reserved token, or the shown one
 -- own      the token that the owner has
+-- owner    of a grant that was asked
 -- held, …  the name before the call, see inspect_v1
 CREATE FUNCTION {schema}.ask_v1(
   p_namespace text, p_key text, p_fence bigint, p_work text, p_floor bigint, p_wait integer DEFAULT 200,
-  OUT asks boolean, OUT fence bigint, OUT own bigint, OUT held boolean, OUT shown bigint, OUT waiters integer,
-  OUT age bigint, OUT remaining bigint, OUT holder bytea
+  OUT asks boolean, OUT fence bigint, OUT own bigint, OUT owner text, OUT held boolean, OUT shown bigint,
+  OUT waiters integer, OUT age bigint, OUT remaining bigint, OUT holder bytea
 ) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
   SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -119,6 +120,7 @@ BEGIN
     OR p_work <> '' AND position(convert_to(format('"work":%s', to_json(p_work)), 'UTF8') IN holder) > 0);
   fence := shown;
   own := r.token;
+  owner := CASE WHEN asks THEN r.owner END;
   IF asks OR NOT held THEN
     -- ⚑ With the clock: after a failover, block_end + 1 could be the token of an earlier ask.
     fence := greatest(r.block_end + 1, {schema}.clock_v1(), p_floor);

@@ -31,7 +31,7 @@ if r.held then
   local rest = string.gsub(string.sub(r.payload, 2), '^"a":"%d+",?', '')
   r.payload = '{"a":"' .. ms(r.last) .. (rest == '}' and '"' or '",') .. rest
   write(r, r.left, unread_life(r))
-  redis.pcall('PUBLISH', string.match(lock, '^[^{]*') .. 'asks', lock)
+  redis.pcall('PUBLISH', string.match(lock, '^[^{]*') .. 'asks', r.owner)
   reply[1] = 'asked'
 else
   write(r, 0, unread_life(r)) -- the token is remembered from now on

@@ -12,11 +12,11 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 69267,
+	"lines of tests": 69340,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13941,
-	"words of README.md and docs": 45023,
+	"words of README.md and docs": 45067,
 	"words of CONTRIBUTING.md":    806,
-	"mutants":                     1009,
+	"mutants":                     1016,
 }
 
 var (

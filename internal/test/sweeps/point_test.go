@@ -158,7 +158,7 @@ func (d *locks) Ask(ctx context.Context, req driver.AskRequest) (driver.AskReply
 	return through(ctx, d.point, func(ctx context.Context) (driver.AskReply, error) { return d.inner.(driver.Asker).Ask(ctx, req) })
 }
 
-func (d *locks) NotifyAsks(context.Context, string, func(is func(driver.Name) bool)) (stop func(), err error) {
+func (d *locks) NotifyAsks(context.Context, string, func(owner string)) (stop func(), err error) {
 	return nil, errors.ErrUnsupported
 }
 
