@@ -292,6 +292,7 @@ func TestOnce_O_unknownOutcome_repeatable(t *testing.T) {
 			t.Parallel()
 			url, proxy := through(t, servers.StartRedis(t).URL())
 			r := newRunner(t, answers(echo), url, belugarunner.Options{TTL: time.Second, Namespace: "unknown"})
+			tells(t, r, "first", named("1", "q"), "text:answer to q") // Redis has the scripts from now on
 			dropped := proxy.DropReplies(faultnet.Containing(lost))
 			err := second(told(t.Context(), r, "s", named("1", "q")))
 			refusedWith(t, err, core.ErrProviderDown, distlock.ErrOutcomeUnknown)

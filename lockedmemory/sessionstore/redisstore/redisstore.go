@@ -169,7 +169,11 @@ func (s *sessions) runAppend(ctx context.Context, a storedriver.Append, entry []
 	for _, id := range slices.Concat(a.IDs, a.Superseded) {
 		args = append(args, field(id))
 	}
-	return s.scripts.append.Once(ctx, s.redis, append(keys, s.keys(a.Session).inbox), append(args, entry...)...)
+	script := s.scripts.append
+	if len(a.IDs)+len(a.Superseded) == 0 {
+		script = s.scripts.plain
+	}
+	return script.Once(ctx, s.redis, append(keys, s.keys(a.Session).inbox), append(args, entry...)...)
 }
 
 // add appends by XADD alone. done is false if the log is absent, or refused the place. Then a higher

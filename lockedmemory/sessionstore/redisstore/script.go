@@ -13,7 +13,7 @@ func lua(names ...string) string { return redisconn.Source(files, names...) }
 
 // scripts are those of a driver.
 type scripts struct {
-	load, append, answered, clear, stage, swap, close, inbox, enlist *redisconn.Script
+	load, append, plain, answered, clear, stage, swap, close, inbox, enlist *redisconn.Script
 }
 
 // newScripts returns the scripts of a driver beside locks.
@@ -24,7 +24,8 @@ func newScripts(locks redisconn.Locks) scripts {
 	inIDs := shared + lua("ids", "saveonce")
 	return scripts{
 		load:     redisconn.NewScript(session + lua("load")),
-		append:   redisconn.NewScript(inIDs + lua("inturn") + records + lua("append")),
+		append:   redisconn.NewScript(inIDs + lua("exchange", "inturn") + records + lua("append")),
+		plain:    redisconn.NewScript(shared + lua("exchange") + functions + lua("append")), // without IDs
 		answered: redisconn.NewScript(lua("ids", "answered")),
 		clear:    redisconn.NewScript(session + lua("clear")),
 		stage:    redisconn.NewScript(session + lua("staging", "stage")),

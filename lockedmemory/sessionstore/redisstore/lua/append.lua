@@ -1,6 +1,6 @@
--- Appends an exchange that inturn.lua has not appended.
+-- Appends an exchange that inturn.lua has not appended. Without IDs, exchange.lua and session.lua suffice.
 --
--- KEYS, ARGV, Reply: see inturn.lua.
+-- KEYS, ARGV, Reply: see exchange.lua.
 
 -- finish is the reply of the last call of a lease, which has stored its exchange.
 -- ⚑ No error of the release changes the reply.
