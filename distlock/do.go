@@ -61,25 +61,26 @@ func (le *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (er
 }
 
 // Guard runs fn, a write, as one step under the lease. Steps run one after the other, and none
-// begins once the lease is being released. The context of fn is as in Do, but no Interrupt ends it; a
-// Guard with it is part of the step. The error of fn is joined to [ErrLost] if the lease was lost while
-// fn ran. If fn was not run, the error is ErrLost, [ErrNotHeld] or that of ctx.
+// begins once the lease is being released. The context of fn is as in Do, but no Interrupt of this
+// lease ends it; a Guard with it is part of the step. The error of fn is joined to [ErrLost] if the
+// lease was lost while fn ran. If fn was not run, the error is ErrLost, [ErrNotHeld] or that of ctx.
 func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) error {
 	if err := le.admits(ctx); err != nil {
 		return err
 	}
+	ctx, leave := afterAsk(ctx)
+	defer leave()
 	if inGuard(ctx, le) && ctx.Err() == nil {
 		return le.run(ctx, fn)
 	}
-	ctx, leave := afterAsk(ctx)
-	defer leave()
 	if ctx.Err() != nil && context.Cause(ctx) != ErrInterrupted { // select would leave it to chance
 		return fmt.Errorf("distlock: the step under the lease was not begun: %w", ctxError(ctx))
 	}
 	select {
 	case le.guard <- struct{}{}:
-		if of, _ := le.grant.locker.FromContext(ctx, le.Key()); of == le && context.Cause(le.work) == ErrInterrupted {
-			ctx, leave = untilDeadline(ctx) // ⚑ ctx may end a moment after the work
+		of, _ := le.grant.locker.FromContext(ctx, le.Key())
+		if of == le && context.Cause(le.work) == ErrInterrupted || context.Cause(ctx) == ErrInterrupted {
+			ctx, leave = withoutAsk(ctx) // ⚑ ctx may end a moment after the work
 			defer leave()
 		}
 	case <-ctx.Done():
@@ -105,24 +106,36 @@ func (le *Lease) Guard(ctx context.Context, fn func(ctx context.Context) error) 
 }
 
 // afterAsk returns the context of a step that begins under ctx, which an ask may have ended: that of this
-// lease or of one around it. Then only the deadline of ctx and the end of the lease end the step.
-func afterAsk(of context.Context) (context.Context, context.CancelFunc) {
-	if context.Cause(of) != ErrInterrupted {
-		return of, func() {}
+// lease or of one around it.
+func afterAsk(ctx context.Context) (context.Context, context.CancelFunc) {
+	if context.Cause(ctx) != ErrInterrupted {
+		return ctx, func() {}
 	}
-	return untilDeadline(of)
+	return withoutAsk(ctx)
 }
 
-func untilDeadline(of context.Context) (context.Context, context.CancelFunc) {
-	if deadline, ok := of.Deadline(); ok {
-		return context.WithDeadline(context.WithoutCancel(of), deadline)
+// withoutAsk returns a context that ends as ctx does, but for an ask. Its deadline stays, also if an ask
+// has ended ctx.
+//
+// ⚑ It ends a moment after ctx. So it is for a step behind an ask alone: a step that its caller has left
+// sends no second request.
+func withoutAsk(ctx context.Context) (context.Context, context.CancelFunc) {
+	kept, end := context.WithoutCancel(ctx), func() {}
+	if deadline, ok := ctx.Deadline(); ok {
+		kept, end = context.WithDeadline(kept, deadline)
 	}
-	return context.WithoutCancel(of), func() {}
+	kept, cancel := context.WithCancelCause(kept)
+	stop := context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); cause != ErrInterrupted && ctx.Err() != context.DeadlineExceeded {
+			cancel(cause)
+		}
+	})
+	return kept, func() { stop(); cancel(nil); end() }
 }
 
 // askedLocked ends the work of a lease. The lease lasts on, and is renewed no more.
 func (le *Lease) askedLocked() {
-	le.asked = true
+	le.asked, le.lastTTL = true, true
 	le.grant.pauseRenewalLocked()
 	le.endAskedLocked()
 }

@@ -63,15 +63,17 @@ func (l *Locker) asked(owner string) {
 }
 
 // renewNow has the grant renewed: the answer tells of an ask. A notice ends the work before, and the
-// renewal leaves the last step a TTL. ⚑ A doubled notice must leave this renewal alone.
+// renewal leaves the last step a TTL.
 func (g *grant) renewNow(asked bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if le := g.holder; !le.isOver() && !le.asked { // ⚑ no renewal follows a release
-		g.renewAtLocked(trust.Now())
-		le.asked = asked
-		le.endAskedLocked()
+	le := g.holder
+	if le.isOver() || le.asked { // ⚑ no renewal follows a release
+		return
 	}
+	g.renewAtLocked(trust.Now())
+	le.asked = asked
+	le.endAskedLocked()
 }
 
 // ask is fencing.Ask.

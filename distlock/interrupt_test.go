@@ -97,6 +97,22 @@ func TestInterrupt_L_noticeAlone(t *testing.T) {
 	})
 }
 
+// The renewal for the last step is tried again.
+func TestInterrupt_L_lastRenewalFails_triedAgain(t *testing.T) {
+	inService(t, func(t *testing.T, s *service) {
+		lease := mustAcquire(t, s.locker(t, interruptible))
+		time.Sleep(ttl / 4) // no renewal is due
+		s.Inject(on(drivertest.Extend, drivertest.Fault{Before: driver.ErrNotDone}))
+		interrupted(t, s.twin().locker(t))
+		<-lease.Context().Done()
+		time.Sleep(time.Millisecond) // the renewal is sent
+		s.Inject(nil)
+		time.Sleep(ttl * 9 / 10)
+		wantErr(t, lease.Err(), nil)
+		mustRelease(t, lease)
+	})
+}
+
 // Work that says that it is done is done.
 func TestDo_interrupted_itsErrorSaysSo(t *testing.T) {
 	each(t, map[string]struct {

@@ -41,7 +41,8 @@ type ending struct {
 	endReason  error     // why the lease is not held any more
 	until      time.Time // the deadline at a handoff
 	lastWrite  lastWriteState
-	asked      bool
+	asked      bool  // its work is to end
+	lastTTL    bool  // it was renewed after the ask, and is renewed no more
 	removalErr error // the error of Release once removed; not nil if the lease may have been lost before
 }
 

@@ -36,7 +36,7 @@ func (g *grant) period() time.Duration {
 func (g *grant) renewAtLocked(due trust.Moment) {
 	g.underway, g.due = nil, due
 	// ⚑ A last write may release the lock. A holder that ignores an ask keeps it for a TTL at most.
-	g.planned = g.period() > 0 && g.holder.lastWrite == noLastWrite && !g.holder.asked
+	g.planned = g.period() > 0 && g.holder.lastWrite == noLastWrite && !g.holder.lastTTL
 	if g.planned {
 		g.locker.alarm.set(due)
 	}
@@ -194,7 +194,7 @@ func (r *renewal) answered(start trust.Moment, reply driver.ExtendReply) error {
 	}
 	g.extendedLocked(start, g.ttl)
 	switch {
-	case reply.Asked:
+	case reply.Asked, awaited && g.holder.asked: // ⚑ a failover may have lost the ask
 		g.holder.askedLocked()
 	case awaited:
 		g.renewAtLocked(start.Add(g.period()))

@@ -162,10 +162,41 @@ func TestGuard_O_askedInThisMoment(t *testing.T) {
 				lease, _ := l.FromContext(ctx, "k")
 				l.asked(lease.grant.owner)
 				wantErr(t, lease.Guard(ctx, func(ctx context.Context) error { synctest.Wait(); return ctx.Err() }), nil)
-				ctx, cancel := context.WithCancel(t.Context())
-				wantErr(t, lease.Guard(ctx, func(ctx context.Context) error { cancel(); return ctx.Err() }), context.Canceled)
+				ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+				wantErr(t, lease.Guard(ctx, func(ctx context.Context) error { cancel(); <-ctx.Done(); return context.Cause(ctx) }), context.Canceled)
 				return nil
 			})
 		}
+	})
+}
+
+// A step in a step waits for nothing, also if an ask of a lease around them, or within, has ended its context.
+func TestGuard_O_askOfAnotherLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, new(Script), Options{})
+		under := func(ctx context.Context, key string, fn func(context.Context, *Lease) error) error {
+			return l.Do(ctx, key, func(ctx context.Context) error {
+				lease, _ := l.FromContext(ctx, key)
+				return fn(ctx, lease)
+			})
+		}
+		step := func(ctx context.Context) error { return ctx.Err() }
+		_ = under(t.Context(), "outer", func(ctx context.Context, outer *Lease) error {
+			return under(ctx, "k", func(ctx context.Context, lease *Lease) error {
+				wantErr(t, lease.Guard(ctx, func(ctx context.Context) error {
+					l.asked(outer.grant.owner)
+					<-ctx.Done()
+					wantErr(t, lease.Guard(ctx, step), nil)
+					_ = under(ctx, "inner", func(ctx context.Context, inner *Lease) error {
+						l.asked(inner.grant.owner)
+						<-ctx.Done()
+						wantErr(t, lease.Guard(ctx, step), nil)
+						return nil
+					})
+					return nil
+				}), nil)
+				return nil
+			})
+		})
 	})
 }
