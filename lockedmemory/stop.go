@@ -82,8 +82,8 @@ func (m *LockedMemory[M, D]) stop(ctx context.Context, op *distlock.Operation, i
 		case other && id == "":
 			req.Fence, closes = reply.Fence, reply.State.Metadata[driver.WorkKey]
 			if grace == 0 && closes != "" && m.store != nil { // ⚑ or the work finds its message open
-				isStored, _, _, err := m.store.CloseMessage(ctx, closes, "", 0, 0, 0)
-				if stored = stored || isStored; err != nil {
+				// ⚑ Its answer does not count: another work may begin before the ask.
+				if _, _, _, err := m.store.CloseMessage(ctx, closes, "", 0, 0, 0); err != nil {
 					return stored, err
 				}
 			}

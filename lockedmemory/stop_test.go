@@ -445,6 +445,25 @@ func TestStop_O_session_closesFirst(t *testing.T) {
 	})
 }
 
+// A Stop of the session says what became of the work that it ends, not of work that was done before.
+func TestStop_O_session_doneBeforeTheAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoppable(t)
+		done := runs(t, s.other, "done")
+		var ends *running
+		s.sessions.before = func(storedriver.CloseRequest) error {
+			s.sessions.before = nil
+			done.leave("a")
+			must(t, <-done.ended)
+			ends = runs(t, s.other, "ends")
+			return nil
+		}
+		s.stops(t, "", 0, false)
+		s.isOver(t, ends)
+		s.holds(t, "q", "a")
+	})
+}
+
 // A Stop of the session ends the waiters from before it. A caller that comes in its grace is answered.
 func TestStop_O_session_inTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 69388,
+	"lines of tests": 69407,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13941,
-	"words of README.md and docs": 45076,
+	"words of README.md and docs": 45100,
 	"words of CONTRIBUTING.md":    806,
-	"mutants":                     1019,
+	"mutants":                     1020,
 }
 
 var (
