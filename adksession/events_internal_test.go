@@ -203,9 +203,7 @@ func TestGet_repeatsFor5s(t *testing.T) {
 	must(t, r.AppendEvent(t.Context(), r.create(t), event("1")))
 	r.faulty.on(opGet, 3, func(request, func() (reply, error)) (reply, error) { return reply{}, io.EOF })
 	r.wantHistory(t, "1")
-	r.faulty.on(opGet, -1, func(request, func() (reply, error)) (reply, error) {
-		return reply{}, fmt.Errorf("%w: no right", driver.ErrRights)
-	})
+	r.faulty.on(opGet, -1, func(request, func() (reply, error)) (reply, error) { return reply{}, driver.ErrRights })
 	before := r.faulty.count(opGet)
 	_, err := r.get(t.Context())
 	wantError(t, "a refused Get", err, distlock.ErrRefused)

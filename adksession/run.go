@@ -83,8 +83,8 @@ func (r *Runner) Run(ctx context.Context, userID, sessionID string, msg *genai.C
 			lease, _ := r.service.locker.FromContext(ctx, of.key())
 			for e, err := range r.Runner.Run(ctx, userID, sessionID, msg, cfg, opts...) {
 				if over = over || err != nil; err != nil && ctx.Err() != nil {
-					// ⚑ The cause of the context does not say that the Locker was closed.
-					err = public(fmt.Errorf("%w: %w", cmp.Or(lease.Err(), context.Cause(ctx)), err))
+					// ⚑ The cause keeps a Stop that the end of the lease follows. Err says that the Locker was closed.
+					err = public(errors.Join(context.Cause(ctx), lease.Err(), err))
 				}
 				if !yield(e, err) {
 					over = true // ⚑ no yield follows a break

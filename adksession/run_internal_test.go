@@ -180,22 +180,28 @@ func TestRun_nested(t *testing.T) {
 	wantError(t, "a run with the context of an ended one", errors.Join(errs...), distlock.ErrNotHeld)
 }
 
-// An agent that ends silently when its context does, or with an error of its own, shows no whole answer.
+// An agent that ends silently when its context does, or with an error of its own, shows no whole answer. The
+// error names a Stop, also if the lease ends before the agent.
 func TestRun_cut(t *testing.T) {
-	for name, c := range map[string]struct{ end, want error }{
-		"silent": {nil, distlock.ErrInterrupted}, "error": {errors.New("cut off"), distlock.ErrInterrupted},
-		"closed": {errors.New("cut off"), distlock.ErrClosed},
+	cutOff := errors.New("cut off")
+	for name, c := range map[string][]error{ // that of the agent, and the ends of the lease
+		"silent": {nil, distlock.ErrInterrupted}, "error": {cutOff, distlock.ErrInterrupted}, "closed": {cutOff, distlock.ErrClosed},
+		"both ends": {cutOff, distlock.ErrInterrupted, distlock.ErrLost}, "both, silent": {nil, distlock.ErrInterrupted, distlock.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 2*time.Second)
 			r.create(t)
 			cut := map[error]func(context.Context) error{distlock.ErrClosed: r.locker.Close,
+				distlock.ErrLost:        func(context.Context) error { time.Sleep(2 * time.Second); return nil },
 				distlock.ErrInterrupted: func(ctx context.Context) error { _, err := r.locker.Interrupt(ctx, r.id.key()); return err }}
 			deaf, err := agent.New(agent.Config{Name: "deaf", Run: func(ctx agent.InvocationContext) iter.Seq2[*session.Event, error] {
 				return func(yield func(*session.Event, error) bool) {
-					must(t, cut[c.want](context.WithoutCancel(ctx)))
-					if <-ctx.Done(); c.end != nil {
-						yield(nil, c.end)
+					for _, end := range c[1:] {
+						must(t, cut[end](context.WithoutCancel(ctx)))
+						<-ctx.Done()
+					}
+					if c[0] != nil {
+						yield(nil, c[0])
 					}
 				}
 			}})
@@ -203,9 +209,10 @@ func TestRun_cut(t *testing.T) {
 			by, err := r.NewRunner(runner.Config{AppName: r.id.app, Agent: deaf})
 			must(t, err)
 			_, errs := r.run(t.Context(), by, asks("q"))
-			if len(errs) != 1 || !errors.Is(errs[0], c.want) || c.end != nil && !errors.Is(errs[0], c.end) ||
-				errs[0].Error() != public(c.want).Error() {
-				t.Errorf("%v", errs)
+			for _, want := range c {
+				if len(errs) != 1 || want != nil && !errors.Is(errs[0], want) || errs[0].Error() != public(c[1]).Error() {
+					t.Errorf("%v, want %v", errs, want)
+				}
 			}
 		})
 	}

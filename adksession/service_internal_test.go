@@ -100,9 +100,7 @@ func TestDelete_answerLost_notRepeated(t *testing.T) {
 	if d, c := r.faulty.count(opDelete), r.faulty.count(opCreate); d != 1 || c != 2 {
 		t.Errorf("%d Deletes and %d Creates were sent", d, c)
 	}
-	r.faulty.on(opDelete, 2, func(request, func() (reply, error)) (reply, error) {
-		return reply{}, fmt.Errorf("%w: not now", driver.ErrTemporary)
-	})
+	r.faulty.on(opDelete, 2, func(request, func() (reply, error)) (reply, error) { return reply{}, driver.ErrTemporary })
 	must(t, r.delete(t.Context()))
 }
 

@@ -3,7 +3,6 @@ package adksession
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/belugalock/belugalock/distlock"
 	"github.com/belugalock/belugalock/distlock/driver"
 	"github.com/belugalock/belugalock/distlock/fencing"
-	"github.com/belugalock/belugalock/distlock/redislock"
 	"github.com/belugalock/belugalock/internal/test/servers"
 	"github.com/belugalock/belugalock/lockedmemory"
 )
@@ -203,9 +201,7 @@ func TestStop_autoCreate(t *testing.T) {
 // The run was asked, and its mark is not raised.
 func TestStop_storeDown(t *testing.T) {
 	r := newRig(t)
-	r.faulty.on(opStop, -1, func(request, func() (reply, error)) (reply, error) {
-		return reply{}, fmt.Errorf("%w: not now", driver.ErrTemporary)
-	})
+	r.faulty.on(opStop, -1, func(request, func() (reply, error)) (reply, error) { return reply{}, driver.ErrTemporary })
 	if err := r.stop(t.Context()); !errors.Is(err, distlock.ErrOutcomeUnknown) || errors.Is(err, distlock.ErrUnavailable) {
 		t.Errorf("the Stop: %v", err)
 	}
@@ -249,11 +245,8 @@ func (s *seesStop) End(_ context.Context, op *distlock.Operation) {
 }
 
 func TestStop_observed(t *testing.T) {
-	r, seen := newRig(t), new(seesStop)
-	locker, err := redislock.New(r.client, &distlock.Options{Namespace: r.ns, Observer: seen})
-	must(t, err)
-	defer locker.Close(t.Context())
-	r.Service.locker = locker
+	seen := new(seesStop)
+	r := newRig(t, distlock.Options{Observer: seen})
 	must(t, r.stop(t.Context()))
 	if len(seen.ended) != 1 || seen.ended[0].Key != r.id.key() || seen.ended[0].Outcome != distlock.OutcomeDone {
 		t.Errorf("%+v", seen.ended)
