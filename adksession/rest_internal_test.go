@@ -1,7 +1,6 @@
 package adksession
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,9 +45,16 @@ func (r *rig) body(text string) string {
 
 func (r *rig) post(t *testing.T, h http.Handler, path, body string) (code int, text string) {
 	t.Helper()
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body)))
-	return w.Code, w.Body.String()
+	server := httptest.NewServer(h)
+	defer server.Close() // awaits the request
+	resp, err := http.Post(server.URL+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	read, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(read)
 }
 
 // Two instances answer questions of one session at once. Each model call sees all that was answered before.
@@ -66,18 +72,9 @@ func TestLockREST_twoInstances(t *testing.T) {
 		all.Go(func() {
 			for i := range runs {
 				path := []string{"/run", "/run_sse"}[i%2]
-				server := httptest.NewServer(h)
-				resp, err := http.Post(server.URL+path, "application/json", strings.NewReader(r.body("q")))
-				if err != nil {
-					t.Error(err)
-				} else {
-					text, _ := io.ReadAll(resp.Body)
-					_ = resp.Body.Close()
-					if resp.StatusCode != http.StatusOK || strings.Contains(string(text), "error") {
-						t.Errorf("%s: %d %s", path, resp.StatusCode, text)
-					}
+				if code, text := r.post(t, h, path, r.body("q")); code != http.StatusOK || strings.Contains(text, "error") {
+					t.Errorf("%s: %d %s", path, code, text)
 				}
-				server.Close()
 			}
 		})
 	}
@@ -130,20 +127,25 @@ func TestLockREST_sameSession(t *testing.T) {
 	}
 }
 
-// A handler with another SessionService would store nothing here. Its first request shows that.
+// A handler with another SessionService would store nothing here. Its first answered run shows that.
 func TestLockREST_otherService(t *testing.T) {
-	for want, service := range []session.Service{nil, session.InMemoryService()} { // nil: ours
+	for i, path := range []string{"/run", "/run_sse", "/run", "/run_sse"} {
 		var log strings.Builder
 		r := newRig(t, distlock.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		server, err := adkrest.NewServer(adkrest.ServerConfig{SessionService: cmp.Or(service, session.Service(r.Service)), AgentLoader: agent.NewSingleLoader(agentOf(t, nil))})
+		service, want := []session.Service{r.Service, session.InMemoryService()}[i/2], i/2
+		_, err := service.Create(t.Context(), &session.CreateRequest{AppName: "agent", UserID: path[1:], SessionID: r.id.name})
 		must(t, err)
-		h := r.LockREST(server)
-		for range 2 {
-			_, _ = r.post(t, h, "/run", r.body("q")) // there is no session
+		rest, err := adkrest.NewServer(adkrest.ServerConfig{SessionService: service, SSEWriteTimeout: time.Minute,
+			AgentLoader: agent.NewSingleLoader(agentOf(t, func(context.Context, *model.LLMRequest) *genai.Content { return says("a") }))})
+		must(t, err)
+		h := r.LockREST(rest)
+		r.id.app, r.id.user = "agent", path[1:]
+		for _, body := range []string{`{"unknown":1,` + r.body("q")[1:], r.body("q"), r.body("q")} {
+			_, _ = r.post(t, h, path, body)
 		}
 		must(t, r.locker.Close(t.Context())) // writes the log
 		if n := strings.Count(log.String(), "make this Service the SessionService"); n != want {
-			t.Errorf("%d warnings, want %d: %s", n, want, &log)
+			t.Errorf("%s: %d warnings, want %d: %s", path, n, want, &log)
 		}
 	}
 }

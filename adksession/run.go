@@ -102,8 +102,8 @@ func (r *Runner) Run(ctx context.Context, userID, sessionID string, msg *genai.C
 
 // LockREST runs the requests POST …/run and …/run_sse of adkrest under the lock of their session. A busy
 // session is answered with status 503 and Retry-After. The wait is that of the Options, and at most two
-// thirds of the WriteTimeout of the http.Server. The Locker logs a warning if the first of these requests
-// asks this Service for nothing: adkrest may have another SessionService.
+// thirds of the WriteTimeout of the http.Server. The Locker logs a warning if the first run that adkrest has
+// answered asked this Service for nothing: adkrest may have another SessionService.
 func (s *Service) LockREST(next http.Handler) http.Handler {
 	var first sync.Once
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -123,12 +123,16 @@ func (s *Service) LockREST(next http.Handler) http.Handler {
 		_ = turns.Turn(r.Context(), func(ctx context.Context) error {
 			began = true
 			next.ServeHTTP(w, r.WithContext(ctx))
+			// ⚑ adkrest answers a run with one of these types, and refuses a request, as others do, with text.
+			if kind := w.Header().Get("Content-Type"); kind != "text/event-stream" && kind != "application/json; charset=UTF-8" {
+				return nil
+			}
 			first.Do(func() {
 				lease, _ := s.locker.FromContext(ctx, of.key())
 				unused := new(leased) // the lease takes it unless a call has left one
 				if fencing.Attach(lease, s, func() any { return unused }) == any(unused) {
-					fencing.Options(s.locker).Logger.WarnContext(ctx, "adksession: a request under LockREST has asked this Service for "+
-						"nothing: unless the request was refused, make this Service the SessionService of adkrest")
+					fencing.Options(s.locker).Logger.WarnContext(ctx, "adksession: a run under LockREST has asked this Service for nothing: "+
+						"make this Service the SessionService of adkrest")
 				}
 			})
 			return nil

@@ -12,7 +12,7 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 69403,
+	"lines of tests": 69405,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13941,
 	"words of README.md and docs": 45100,
 	"words of CONTRIBUTING.md":    806,
