@@ -22,7 +22,7 @@ var (
 	// ErrCodec: an event or a value cannot be stored, or cannot be read.
 	ErrCodec = errors.New("adksession: an event or a value of a state cannot be stored or read: " +
 		"check its types and keys, and use one version in all processes")
-	// ErrTooLarge: an event, or the first state of a session, is larger than Options.MaxEvent.
+	// ErrTooLarge: an event, also one with the first state of a session, is larger than Options.MaxEvent.
 	ErrTooLarge = errors.New("adksession: the event or state is larger than Options.MaxEvent; nothing was written")
 )
 

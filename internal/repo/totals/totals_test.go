@@ -14,7 +14,7 @@ import (
 var limits = map[string]int{
 	"lines of tests": 69405,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13941,
-	"words of README.md and docs": 45100,
+	"words of README.md and docs": 45105,
 	"words of CONTRIBUTING.md":    806,
 	"mutants":                     1020,
 }
