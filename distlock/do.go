@@ -117,7 +117,7 @@ func afterAsk(ctx context.Context) (context.Context, context.CancelFunc) {
 // withoutAsk returns a context that ends as ctx does, but for an ask. Its deadline stays, also if an ask
 // has ended ctx.
 //
-// ⚑ It ends a moment after ctx. So it is for a step behind an ask alone: a step that its caller has left
+// ⚑ It ends a moment after ctx. Without an ask, a step uses ctx itself: after its caller has left, a step
 // sends no second request.
 func withoutAsk(ctx context.Context) (context.Context, context.CancelFunc) {
 	kept, end := context.WithoutCancel(ctx), func() {}

@@ -170,7 +170,8 @@ func TestGuard_O_askedInThisMoment(t *testing.T) {
 	})
 }
 
-// A step in a step waits for nothing, also if an ask of a lease around them, or within, has ended its context.
+// A step in a step waits for nothing, also if an ask of a lease around them, or within, has ended its
+// context.
 func TestGuard_O_askOfAnotherLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, new(Script), Options{})

@@ -221,6 +221,7 @@ func TestStop_O_plugins(t *testing.T) {
 	}{
 		"a guard":         {"long", 0, "long", "text:*** tool_call:7 done:one (stopped)"},
 		"after the agent": {"q", time.Second, "q", "text:***"},
+		"in the last TTL": {"long", 8 * time.Second, "long", "text:*** tool_call:7 done:one (stopped)"},
 		"too late":        {"long", 20 * time.Second, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,8 +240,9 @@ func TestStop_O_plugins(t *testing.T) {
 					<-begun
 				} else {
 					<-slow.begun
+					time.Sleep(3 * time.Second) // no renewal is due
 				}
-				must(t, r.StopSession(t.Context(), "s", 5*time.Second))
+				must(t, r.StopSession(t.Context(), "s", 9*time.Second))
 				if got := <-ended; test.stored == "" {
 					got.interrupted(t)
 				} else {

@@ -127,7 +127,8 @@ func (r *run) detached(work, reader context.Context, latest time.Time) (context.
 		end(reader.Err())
 	})
 	context.AfterFunc(r.lease.Context(), func() {
-		if r.wasAsked() {
+		// ⚑ The renewal that follows a notice moves the deadline.
+		for r.wasAsked() && ctx.Err() == nil && time.Now().Before(r.lease.Deadline()) {
 			until(r.lease.Deadline())
 		}
 		end(context.Cause(r.lease.Context()))
