@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/belugalock/belugalock/distlock/driver"
 )
@@ -72,6 +73,8 @@ func testTombstone(t *testing.T, newDriver New) {
 	s := newSubject(t, newDriver(t))
 	never, held := s.request(), s.request()
 	s.releaseWithTombstone(never, long, false)
+	s.releaseWithTombstone(never, time.Millisecond, false) // a late copy
+	pass(time.Millisecond)
 	s.refused(never, driver.Cancelled)
 
 	s.granted(held)

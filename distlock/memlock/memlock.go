@@ -151,7 +151,7 @@ func (t *table) Release(ctx context.Context, req driver.ReleaseRequest) (driver.
 	return call(ctx, t, func(now time.Duration) (driver.ReleaseReply, error) {
 		r := t.record(req.Name, now)
 		if req.Tombstone > 0 {
-			r.tombstones[req.Owner] = now + req.Tombstone
+			r.tombstones[req.Owner] = max(r.tombstones[req.Owner], now+req.Tombstone)
 		}
 		if req.Leave {
 			r.leave(req.Owner)

@@ -16,7 +16,7 @@ var limits = map[string]int{
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13941,
 	"words of README.md and docs": 45105,
 	"words of CONTRIBUTING.md":    806,
-	"mutants":                     1021,
+	"mutants":                     1022,
 }
 
 var (
