@@ -182,7 +182,9 @@ func TestGuard_O_askOfAnotherLease(t *testing.T) {
 			})
 		}
 		step := func(ctx context.Context) error { return ctx.Err() }
-		_ = under(t.Context(), "outer", func(ctx context.Context, outer *Lease) error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_ = under(ctx, "outer", func(ctx context.Context, outer *Lease) error {
 			return under(ctx, "k", func(ctx context.Context, lease *Lease) error {
 				wantErr(t, lease.Guard(ctx, func(ctx context.Context) error {
 					l.asked(outer.grant.owner)
