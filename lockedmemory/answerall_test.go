@@ -489,6 +489,7 @@ func TestAnswerAll_O_inAnswer(t *testing.T) {
 		var got []string
 		results, err := s.other.AnswerAll(r.ctx, questions("a b"), asks(&got, "answer"))
 		is(t, "inside", results, err, "answer", "answer")
+		s.locks.loses = true
 		s.stops(t, "outer", 0, false)
 		lease, _ := lockedmemory.Lease(r.ctx)
 		must(t, fencing.RaiseToken(t.Context(), lease, lease.Fence()))

@@ -31,10 +31,11 @@ type stoppable struct {
 	store    *sessionstore.Store[string, string]
 }
 
-// asked is a lock service whose next Asks may fail.
+// asked is a lock service whose next Asks may fail, and whose notices of an Ask may be lost.
 type asked struct {
 	driver.Driver
 	before func(driver.AskRequest) error
+	loses  bool
 }
 
 func (a *asked) Ask(ctx context.Context, req driver.AskRequest) (driver.AskReply, error) {
@@ -47,7 +48,11 @@ func (a *asked) Ask(ctx context.Context, req driver.AskRequest) (driver.AskReply
 }
 
 func (a *asked) NotifyAsks(ctx context.Context, namespace string, asked func(owner string)) (func(), error) {
-	return a.Driver.(driver.Asker).NotifyAsks(ctx, namespace, asked)
+	return a.Driver.(driver.Asker).NotifyAsks(ctx, namespace, func(owner string) {
+		if !a.loses {
+			asked(owner)
+		}
+	})
 }
 
 func (a *asked) fails(err error) { a.before = func(driver.AskRequest) error { return err } }

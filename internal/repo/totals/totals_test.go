@@ -12,7 +12,7 @@ import (
 
 // limits are today's totals.
 var limits = map[string]int{
-	"lines of tests": 69410,
+	"lines of tests": 69416,
 	"lines of Go without tests in internal/test, internal/repo, bench and examples": 13941,
 	"words of README.md and docs": 45105,
 	"words of CONTRIBUTING.md":    806,
